@@ -1,0 +1,1 @@
+"""Storey 1, words: standard library only; no arrays, no driver."""

@@ -1,0 +1,189 @@
+"""What a device can do: named here, probed by its kind, cached per device; why not, in words.
+
+The names are one table. A requirement is a name (``"graphs"``), a name with an op class
+(``"matmul:bfloat16"``) or a quantity with a bound (``"memory>=2GiB"``, ``"compute>=8.0"``). How a kind
+finds the answer is its own business; this file only knows what may be asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+
+from cuassay.core.device import Device
+from cuassay.errors import CapabilityError, CapabilityNameError
+
+__all__ = [
+    "DTYPE_NAMES",
+    "FEATURES",
+    "OP_CLASSES",
+    "QUANTITIES",
+    "Answer",
+    "Capabilities",
+    "Requirement",
+    "absent",
+    "format_bytes",
+    "parse_requirement",
+    "present",
+]
+
+#: What a device either has or lacks.
+FEATURES: dict[str, str] = {
+    "streams": "work can be queued on several streams and ordered by events",
+    "events": "events can be recorded, waited for and queried",
+    "timing": "the device can time its own work",
+    "graphs": "work can be captured once and replayed",
+    "conditional_graphs": "a graph may hold if and while nodes",
+    "pinned_memory": "host memory can be page-locked for asynchronous copies",
+    "peer_access": "one device can read another's memory directly",
+    "vmm": "virtual address ranges can be reserved and mapped page by page",
+    "ipc": "memory can be shared with another process",
+    "race_detection": "unordered accesses are found by the device itself",
+    "tf32": "float32 matrix products may run with inputs rounded to TF32",
+    "fp8": "float8_e4m3fn and float8_e5m2 are stored and computed",
+    "complex": "complex64 and complex128 are stored and computed",
+    "complex_half": "complex numbers of two float16: no kind offers them; NumPy has no such dtype",
+}
+
+#: What has a size; compared with ``>=``.
+QUANTITIES: dict[str, str] = {
+    "compute": "compute capability, major.minor",
+    "memory": "total device memory, bytes",
+    "count": "devices of this kind",
+    "l2": "level-2 cache, bytes",
+}
+
+#: The dtypes a device may compute with.
+DTYPE_NAMES: tuple[str, ...] = (
+    "bool",
+    *(f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)),
+    "float8_e4m3fn",
+    "float8_e5m2",
+    "bfloat16",
+    "float16",
+    "float32",
+    "float64",
+    "complex64",
+    "complex128",
+)
+
+#: Support for a dtype differs by class of operation: ``"matmul:float16"``.
+OP_CLASSES: tuple[str, ...] = ("storage", "elementwise", "reduction", "matmul", "random")
+
+_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
+_QUANTITY = re.compile(r"(?P<name>\w+)\s*>=\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]iB|B)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a probe found: present or not, its size where it has one, and the reason when absent."""
+
+    present: bool
+    reason: str = ""
+    value: float = 0.0
+
+    def __bool__(self) -> bool:
+        return self.present
+
+
+def present(value: float = 0.0) -> Answer:
+    """The device has it; `value` is its size where it has one (`major + minor / 10` for compute)."""
+    return Answer(present=True, value=value)
+
+
+def absent(reason: str) -> Answer:
+    """The device lacks it, because of `reason`."""
+    return Answer(present=False, reason=reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Requirement:
+    """One parsed requirement; `text` is what the user wrote."""
+
+    text: str
+    name: str
+    minimum: float | None = None
+
+
+def parse_requirement(text: str) -> Requirement:
+    """Read a requirement such as ``"graphs"``, ``"matmul:bfloat16"`` or ``"memory>=2GiB"``.
+
+    Raises
+    ------
+    CapabilityNameError
+        If nothing of that name is defined.
+    """
+    quantity = _QUANTITY.fullmatch(text.strip())
+    if quantity is not None and quantity["name"] in QUANTITIES:
+        return Requirement(text, quantity["name"], float(quantity["value"]) * _UNITS[quantity["unit"] or ""])
+    op_class, _, dtype = text.rpartition(":")
+    if text in FEATURES or (dtype in DTYPE_NAMES and op_class in ("", *OP_CLASSES)):
+        return Requirement(text, text)
+    raise CapabilityNameError(_unknown(text))
+
+
+def _unknown(text: str) -> str:
+    return (
+        f"{text!r} names no capability; features: {', '.join(FEATURES)}; "
+        f"quantities (with >=): {', '.join(QUANTITIES)}; "
+        f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), such as 'matmul:float16'"
+    )
+
+
+@dataclass(slots=True)
+class Capabilities:
+    """The cached answers of one device.
+
+    Parameters
+    ----------
+    device : Device
+        Whose capabilities these are.
+    probe : callable
+        Asked at most once a name; it gets a feature, a quantity or ``op_class:dtype``.
+    """
+
+    device: Device
+    probe: Callable[[str], Answer]
+    _answers: dict[str, Answer] = field(default_factory=dict, repr=False)
+
+    def answer(self, name: str) -> Answer:
+        """What the probe says of `name`; a bare dtype must hold for storage, elementwise and reduction."""
+        found = self._answers.get(name)
+        if found is None:
+            found = self._answers[name] = self._ask(name)
+        return found
+
+    def _ask(self, name: str) -> Answer:
+        if name not in DTYPE_NAMES:
+            return self.probe(name)
+        answers = (self.answer(f"{op_class}:{name}") for op_class in ("storage", "elementwise", "reduction"))
+        return next((answer for answer in answers if not answer), present())
+
+    def missing(self, requirement: str | Requirement) -> str | None:
+        """Why `requirement` is not met, or None when it is."""
+        need = parse_requirement(requirement) if isinstance(requirement, str) else requirement
+        found = self.answer(need.name)
+        if not found:
+            return f"{self.device}: no {need.name}: {found.reason}"
+        if need.minimum is not None and found.value < need.minimum:
+            return f"{self.device}: {need.text} needed; it has {_size(need.name, found.value)}"
+        return None
+
+    def require(self, requirements: Iterable[str]) -> None:
+        """Raise `CapabilityError` naming everything of `requirements` that is missing."""
+        reasons = [reason for need in requirements if (reason := self.missing(need)) is not None]
+        if reasons:
+            raise CapabilityError("; ".join(reasons))
+
+
+def _size(name: str, value: float) -> str:
+    return format_bytes(int(value)) if name in ("memory", "l2") else f"{value:g}"
+
+
+def format_bytes(nbytes: int) -> str:
+    """`nbytes` in the largest binary unit that keeps it at least 1, such as ``'2 MiB'``."""
+    for unit in ("TiB", "GiB", "MiB", "KiB"):
+        if nbytes >= _UNITS[unit]:
+            return f"{nbytes / _UNITS[unit]:.4g} {unit}"
+    return f"{nbytes} B"

@@ -1,0 +1,180 @@
+"""Every environment variable this project reads: one table of name, type, default and meaning.
+
+A variable is read when asked for, not at import, so that a test may set it. Where ours is unset, the
+spellings of ``torch`` and CUDA named in `Setting.aliases` are read instead.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuassay.errors import SettingError
+
+__all__ = ["SETTINGS", "Setting", "Shown", "describe", "get"]
+
+
+def _text(value: str) -> str:
+    return value
+
+
+def _path(value: str) -> str:
+    return str(Path(value).expanduser())
+
+
+def _flag(value: str) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False, "no": False, "off": False}
+    try:
+        return words[value.strip().lower()]
+    except KeyError:
+        raise ValueError(f"one of {', '.join(words)}") from None
+
+
+def _count(value: str) -> int:
+    if not value.strip().isdigit():
+        raise ValueError("a whole number, 0 or more")
+    return int(value)
+
+
+def _seconds(value: str) -> float:
+    try:
+        seconds = float(value)
+    except ValueError:
+        seconds = -1.0
+    if not seconds >= 0:
+        raise ValueError("seconds, 0 or more")
+    return seconds
+
+
+def _nbytes(value: str) -> int:
+    number = value.strip()
+    for unit, factor in (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("B", 1)):
+        if number.endswith(unit):
+            number = number.removesuffix(unit)
+            break
+    else:
+        factor = 1
+    try:
+        return int(float(number) * factor)
+    except ValueError:
+        raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB") from None
+
+
+def _names(value: str) -> tuple[str, ...]:
+    return tuple(part.strip() for part in value.split(",") if part.strip())
+
+
+def _default_cache() -> str:
+    base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return _path(f"{base}/cuassay")
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """One variable: how it is read, what it is when unset, and what it means."""
+
+    name: str
+    parse: Callable[[str], Any]
+    default: Any
+    meaning: str
+    aliases: tuple[str, ...] = ()
+
+    @property
+    def type(self) -> str:
+        """The kind of value, for people."""
+        return _TYPE_NAMES[self.parse]
+
+    def default_value(self) -> Any:
+        """The value when neither the variable nor an alias is set."""
+        return self.default() if callable(self.default) else self.default
+
+
+_TYPE_NAMES: dict[Callable[[str], Any], str] = {
+    _text: "text",
+    _path: "path",
+    _flag: "flag",
+    _count: "count",
+    _seconds: "seconds",
+    _nbytes: "bytes",
+    _names: "names, comma separated",
+}
+
+#: The table. A variable that is not in it is not read anywhere in this project.
+SETTINGS: dict[str, Setting] = {
+    setting.name: setting
+    for setting in (
+        Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
+        Setting("CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"),
+        Setting("CUASSAY_DEVICES", _names, (), "devices to test where --device is not given, such as cpu,cuda:*"),
+        Setting("CUASSAY_HANG_SECONDS", _seconds, 0.0, "abort a test that runs longer, printing every stack; 0 never aborts"),
+        Setting(
+            "CUASSAY_LAUNCH_BLOCKING", _flag, False, "wait after every kernel launch, to find which one fails",
+            aliases=("CUDA_LAUNCH_BLOCKING",),
+        ),
+        Setting(
+            "CUASSAY_NVML_BASED_CUDA_CHECK", _flag, True, "count CUDA devices through NVML before asking a probe process",
+            aliases=("PYTORCH_NVML_BASED_CUDA_CHECK",),
+        ),
+        Setting("CUASSAY_PROBE_SECONDS", _seconds, 20.0, "longest wait for the process that looks for CUDA devices"),
+        Setting("CUASSAY_REVISION", _text, "", "commit the code was taken from, where no git history is at hand"),
+        Setting("CUASSAY_SEED", _count, 2026, "seed of generated samples; printed with every failure"),
+        Setting("CUASSAY_SIM_DEVICES", _count, 2, "number of simulated devices"),
+        Setting("CUASSAY_SIM_MEMORY", _nbytes, 2**30, "memory of each simulated device"),
+        Setting("CUASSAY_SIM_PROFILE", _text, "h200", "capability set the simulated devices imitate"),
+    )
+}
+
+
+def get(name: str, environ: Mapping[str, str] | None = None) -> Any:
+    """The value of setting `name`, parsed.
+
+    Raises
+    ------
+    SettingError
+        If no such setting exists, or its value cannot be read.
+    """
+    setting = _setting(name)
+    source, text = _found(setting, os.environ if environ is None else environ)
+    if text is None:
+        return setting.default_value()
+    try:
+        return setting.parse(text)
+    except ValueError as error:
+        raise SettingError(f"{source} must be {error}; got {text!r}; correct it or unset it") from error
+
+
+def _setting(name: str) -> Setting:
+    try:
+        return SETTINGS[name]
+    except KeyError:
+        raise SettingError(f"there is no setting {name!r}; settings: {', '.join(SETTINGS)}") from None
+
+
+def _found(setting: Setting, environ: Mapping[str, str]) -> tuple[str, str | None]:
+    for name in (setting.name, *setting.aliases):
+        if environ.get(name):
+            return name, environ[name]
+    return "default", None
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """One row of ``cuassay settings``; `source` is the variable that gave the value, or ``default``."""
+
+    name: str
+    type: str
+    value: Any
+    source: str
+    meaning: str
+    aliases: tuple[str, ...]
+
+
+def describe(environ: Mapping[str, str] | None = None) -> tuple[Shown, ...]:
+    """Every setting with its effective value and where it came from."""
+    environ = os.environ if environ is None else environ
+    return tuple(
+        Shown(s.name, s.type, get(s.name, environ), _found(s, environ)[0], s.meaning, s.aliases) for s in SETTINGS.values()
+    )

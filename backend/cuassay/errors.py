@@ -1,0 +1,162 @@
+"""Every exception this project raises.
+
+Each message has three parts: what was wrong, what was got, what to do. The classes double as the
+built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueError``).
+
+::
+
+    CuassayError
+    ├── DeviceError (RuntimeError)          a device that is absent, or unusable as asked
+    │   ├── DeviceLostError                 its context is dead; nothing more can run on it
+    │   └── ForkError                       it was initialised before this process was forked
+    ├── CapabilityError (RuntimeError)      the device lacks something; the reason in words
+    │   └── KernelNotFoundError             no implementation fits (op, kind, dtype); what exists
+    ├── DriverError (RuntimeError)          a driver or library call failed; carries its status
+    │   └── LibraryNotFoundError            a CUDA library could not be loaded
+    ├── CompileError (RuntimeError)         a kernel did not compile; carries the compiler's log
+    ├── CaptureError (RuntimeError)         illegal while a graph is being captured
+    ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
+    ├── SynchronizationError (RuntimeError) the host waited where it was told not to
+    ├── OutOfMemoryError (MemoryError)      no device memory left
+    ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
+    ├── ArgumentError (ValueError)          any other argument that is wrong
+    │   ├── ShapeError                      shapes that do not fit together
+    │   ├── CapabilityNameError             a requirement nobody defines
+    │   ├── SettingError                    an environment variable or option with a bad value
+    │   ├── SchemaError                     an op declared or registered wrongly
+    │   └── SpecError                       an OpSpec that says nothing testable
+    └── ResultError (ValueError)            a result that does not follow the schema of results
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "ArgumentError",
+    "CapabilityError",
+    "CapabilityNameError",
+    "CaptureError",
+    "CompileError",
+    "CuassayError",
+    "DTypeError",
+    "DeviceError",
+    "DeviceLostError",
+    "DriverError",
+    "ForkError",
+    "KernelNotFoundError",
+    "LibraryNotFoundError",
+    "OutOfMemoryError",
+    "RaceError",
+    "ResultError",
+    "SchemaError",
+    "SettingError",
+    "ShapeError",
+    "SpecError",
+    "SynchronizationError",
+]
+
+
+class CuassayError(Exception):
+    """Base of everything raised on purpose here."""
+
+
+class DeviceError(CuassayError, RuntimeError):
+    """A device is absent, or cannot be used as asked."""
+
+
+class DeviceLostError(DeviceError):
+    """The device's context is dead: only a new process can use it again."""
+
+
+class ForkError(DeviceError):
+    """The device was initialised in the parent of this forked process."""
+
+
+class CapabilityError(CuassayError, RuntimeError):
+    """The device lacks what was asked; the message gives the reason in words."""
+
+
+class KernelNotFoundError(CapabilityError):
+    """No implementation is registered for (op, device kind, dtype)."""
+
+
+class DriverError(CuassayError, RuntimeError):
+    """A driver or library call failed.
+
+    Attributes
+    ----------
+    status : str
+        The library's own name of the status, such as ``CUDA_ERROR_INVALID_VALUE``.
+    code : int
+        Its number.
+    """
+
+    def __init__(self, message: str, *, status: str = "", code: int = -1) -> None:
+        super().__init__(message)
+        self.status = status
+        self.code = code
+
+
+class LibraryNotFoundError(DriverError):
+    """A CUDA library could not be loaded at all."""
+
+
+class CompileError(CuassayError, RuntimeError):
+    """A kernel did not compile.
+
+    Attributes
+    ----------
+    log : str
+        The compiler's log, whole.
+    """
+
+    def __init__(self, message: str, *, log: str = "") -> None:
+        super().__init__(message)
+        self.log = log
+
+
+class CaptureError(CuassayError, RuntimeError):
+    """The call is illegal while a graph is being captured."""
+
+
+class RaceError(CuassayError, RuntimeError):
+    """Two accesses to the same bytes, at least one a write, are not ordered by any wait."""
+
+
+class SynchronizationError(CuassayError, RuntimeError):
+    """The host waited for the device where the caller forbade it."""
+
+
+class OutOfMemoryError(CuassayError, MemoryError):
+    """The device has no room for what was asked."""
+
+
+class DTypeError(CuassayError, TypeError):
+    """A dtype is unknown, or does not fit the operation."""
+
+
+class ArgumentError(CuassayError, ValueError):
+    """An argument is wrong."""
+
+
+class ShapeError(ArgumentError):
+    """Shapes do not fit together."""
+
+
+class CapabilityNameError(ArgumentError):
+    """A requirement names a capability that nobody defines."""
+
+
+class SettingError(ArgumentError):
+    """An environment variable or option has a value that cannot be read."""
+
+
+class SchemaError(ArgumentError):
+    """An op is declared, or an implementation registered, wrongly."""
+
+
+class SpecError(ArgumentError):
+    """An OpSpec is incomplete or contradicts itself."""
+
+
+class ResultError(CuassayError, ValueError):
+    """A result does not follow the one schema of results."""
