@@ -1,0 +1,14 @@
+"""What every suite shares: pytest's own test bed, and how Hypothesis draws."""
+
+from __future__ import annotations
+
+import os
+
+from hypothesis import settings
+
+pytest_plugins = ["pytester"]
+
+# No deadlines: a first call may compile. CI draws the same examples in every run, a laptop new ones.
+settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
+settings.register_profile("dev", deadline=None)
+settings.load_profile("ci" if os.environ.get("CI") else "dev")
