@@ -1,0 +1,1 @@
+"""Storey 4, measuring: timers, fingerprints, records of results."""

@@ -1,0 +1,185 @@
+"""Where a result comes from: the machine's fingerprint, and the revision of the code, kept apart.
+
+A fingerprint is a flat mapping of facts by the names in `cuassay_reports.columns.FINGERPRINT`; its
+digest covers the stable ones only. This file finds the host's facts. A device's facts are handed in
+by whoever asked the device: no driver is touched here.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import platform
+import re
+import subprocess
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Literal
+
+from cuassay.core import settings
+from cuassay.errors import ResultError
+from cuassay_reports.columns import digest
+
+__all__ = [
+    "HOST_PACKAGES",
+    "Revision",
+    "device_fingerprint",
+    "digest",
+    "host_fingerprint",
+    "package_versions",
+    "revision",
+]
+
+HOST_PACKAGES: tuple[str, ...] = ("cuassay", "numpy", "ml_dtypes")
+"""Distributions whose versions can change a host's result; a device adds its own."""
+
+_REVISION = re.compile(r"(?P<commit>[0-9a-fA-F]{7,64})(?P<dirty>\+dirty)?")
+
+
+def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, object]:
+    """Return the facts of this machine, by the names in ``FINGERPRINT``.
+
+    The host's name is left out on purpose: results are published, and in a container it is new every time.
+
+    Parameters
+    ----------
+    packages : iterable of str
+        Distributions whose versions are wanted; those that are not installed are left out.
+    """
+    return {
+        "system": platform.system(),
+        "architecture": platform.machine(),
+        "kernel": platform.release(),
+        "cpu": _cpu_model(),
+        "cores": _usable_cores(),
+        "python": f"{platform.python_implementation()} {platform.python_version()}",
+        "versions": package_versions(packages),
+    }
+
+
+def device_fingerprint(
+    facts: Mapping[str, object], *, host: Mapping[str, object] | None = None, packages: Iterable[str] = ()
+) -> dict[str, object]:
+    """Return the host's facts with a device's laid over them.
+
+    Parameters
+    ----------
+    facts : mapping
+        What the device says of itself: ``kind``, ``name``, ``uuid``, ``driver``, ``clocks``...; its
+        ``versions`` join the host's. None means unknown and is left out.
+    host : mapping, optional
+        A fingerprint from `host_fingerprint`; asked for where left out.
+    packages : iterable of str
+        More distributions whose versions matter on this device, such as ``cupy-cuda13x``.
+    """
+    base = host_fingerprint() if host is None else host
+    versions = {**_mapping(base.get("versions")), **package_versions(packages), **_mapping(facts.get("versions"))}
+    known = {key: value for key, value in facts.items() if value is not None}
+    return {**base, **known, "versions": versions}
+
+
+def package_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return name to version of the distributions that are installed."""
+    found: dict[str, str] = {}
+    for name in packages:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+@dataclass(frozen=True, kw_only=True)
+class Revision:
+    """Which code ran. `source` says who named the commit; ``none`` when nobody could."""
+
+    commit: str | None = None
+    dirty: bool | None = None
+    committed: str | None = None
+    source: Literal["environment", "file", "git", "none"] = "none"
+
+    def columns(self) -> dict[str, object]:
+        """Return it as columns of a run row."""
+        source = None if self.source == "none" else self.source
+        return {"commit": self.commit, "dirty": self.dirty, "committed": self.committed, "revision_source": source}
+
+
+def revision(root: str | Path = ".") -> Revision:
+    """Return the revision of the tree at `root`.
+
+    Asked in this order: the setting ``CUASSAY_REVISION``; a file ``.revision`` in `root` (a copied
+    tree has no history); git. The first two hold ``<commit>`` or ``<commit>+dirty``, the file
+    optionally the date of the commit on a second line.
+
+    Raises
+    ------
+    ResultError
+        The setting or the file holds something else.
+    """
+    named = str(settings.get("CUASSAY_REVISION"))
+    if named:
+        return _named(named, "environment", "CUASSAY_REVISION")
+    file = Path(root) / ".revision"
+    if file.is_file():
+        return _named(file.read_text(encoding="utf-8"), "file", str(file))
+    return _from_git(Path(root))
+
+
+def _named(text: str, source: Literal["environment", "file"], where: str) -> Revision:
+    commit, _, date = text.strip().partition("\n")
+    match = _REVISION.fullmatch(commit.strip())
+    if match is None:
+        raise ResultError(f"{where} names no revision: got {commit!r}; write <commit hash> or <commit hash>+dirty")
+    committed = _utc(date.strip(), where) if date.strip() else None
+    return Revision(
+        commit=match["commit"].lower(), dirty=match["dirty"] is not None, committed=committed, source=source
+    )
+
+
+def _from_git(root: Path) -> Revision:
+    logged = _git(root, "log", "-1", "--format=%H%n%cI")
+    if logged is None:
+        return Revision()
+    commit, _, date = logged.partition("\n")
+    status = _git(root, "status", "--porcelain", "--untracked-files=no")  # as `git describe --dirty` sees it
+    return Revision(commit=commit, dirty=bool(status), committed=_utc(date, "git log"), source="git")
+
+
+def _git(root: Path, *arguments: str) -> str | None:
+    """Return what git prints, or None: no git, no repository, or a repository without a commit."""
+    try:
+        done = subprocess.run(
+            ["git", "-C", str(root), *arguments], capture_output=True, text=True, timeout=20, check=False
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+def _utc(date: str, where: str) -> str:
+    try:
+        moment = datetime.fromisoformat(date)
+    except ValueError:
+        raise ResultError(f"{where} has no date: got {date!r}; write ISO 8601, such as 2026-01-31T12:00:00Z") from None
+    return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
+
+
+def _cpu_model() -> str:
+    """Return the processor's model; ``platform.processor()`` is empty or just ``x86_64`` on Linux."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model", "cpu model")))
+    return next(named, "") or platform.processor() or "unknown"
+
+
+def _usable_cores() -> int:
+    """Return how many processors this process may use: a container often grants fewer than there are."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _mapping(value: object) -> Mapping[str, object]:
+    return value if isinstance(value, Mapping) else {}

@@ -1,0 +1,187 @@
+"""Writing of results: one JSON line a row, by the one schema in `cuassay_reports.columns`.
+
+Decides how a row reaches the disk: checked, then appended by a single ``os.write``, so that several
+processes may write one file. What is worth recording is up to the callers.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import math
+import os
+import secrets
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from cuassay.errors import ResultError
+from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
+
+__all__ = ["Recorder", "new_run_id", "utc_now"]
+
+
+def utc_now() -> str:
+    """Return the time as UTC in ISO 8601 with seconds, such as ``'2026-01-31T12:00:00Z'``."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def new_run_id() -> str:
+    """Return an id that sorts by time and is unlike any other, such as ``'20260131T120000-9f3c21'``."""
+    return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
+
+
+class Recorder:
+    """Appends rows of one run to one file.
+
+    Processes of a run share the file by opening it with the same `run`. A column given as None or as
+    a number that is not finite is left out: the schema knows no null. Usable as a context manager;
+    closing twice is allowed.
+
+    Parameters
+    ----------
+    path : path
+        The file; it and its folders are created.
+    run : str, optional
+        Id of the run; a new one where left out.
+
+    Raises
+    ------
+    ResultError
+        The file cannot be opened.
+    """
+
+    def __init__(self, path: str | os.PathLike[str], *, run: str | None = None) -> None:
+        self.path = Path(path)
+        self.run = run if run is not None else new_run_id()
+        self._fd = _open(self.path)
+
+    def __repr__(self) -> str:
+        state = "closed" if self._fd < 0 else "open"
+        return f"Recorder({str(self.path)!r}, run {self.run}, {state})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file; further rows are refused."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def write_run(self, **columns: object) -> None:
+        """Append the row of this run; once a run. `started` is now where left out."""
+        self.write("run", **{"started": utc_now(), **columns})
+
+    def write_device(self, **columns: object) -> None:
+        """Append a row that says what a device is, or why it is absent."""
+        self.write("device", **columns)
+
+    def write_test(self, **columns: object) -> None:
+        """Append the outcome of one test."""
+        self.write("test", **columns)
+
+    def write_time(self, **columns: object) -> None:
+        """Append one measured series."""
+        self.write("time", **columns)
+
+    def write_limit(self, **columns: object) -> None:
+        """Append a ceiling of a device, measured in this run."""
+        self.write("limit", **columns)
+
+    def write(self, record: str, /, **columns: object) -> None:
+        """Append one row to the table `record`; columns and their meanings are in ``TABLES``.
+
+        Raises
+        ------
+        ResultError
+            The row does not follow the schema, the recorder is closed, or the disk took only part of it.
+        """
+        if self._fd < 0:
+            raise ResultError(f"{self.path} is closed; open a new Recorder to write more")
+        row = {"record": record, "schema": SCHEMA, "run": self.run, **_without_unknown(columns)}
+        try:
+            validate(row)
+            line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+        except (ResultFormatError, TypeError, ValueError) as error:
+            raise ResultError(f"{self.path} cannot take this row: {error}") from error
+        self._append(line.encode())
+
+    def _append(self, line: bytes) -> None:
+        with _locked(self._fd):
+            written = os.write(self._fd, line)
+        if written != len(line):
+            raise ResultError(
+                f"{self.path} took only {written:,} of {len(line):,} bytes of a row; make room there and run again"
+            )
+
+
+def _open(path: Path) -> int:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+    except OSError as error:
+        raise ResultError(f"results cannot be written to {path}: {error}; name a file in a writable folder") from error
+    _mend_tail(fd)
+    return fd
+
+
+def _mend_tail(fd: int) -> None:
+    """End or drop a last line that a killed writer left unfinished, so that no row is glued to it."""
+    with _locked(fd):  # every writer holds the lock while it writes: what is unfinished now stays so
+        size = os.fstat(fd).st_size
+        tail = _last_line(fd, size)
+        if _is_row(tail):
+            os.write(fd, b"\n")
+        elif tail:
+            os.ftruncate(fd, size - len(tail))
+
+
+def _last_line(fd: int, size: int) -> bytes:
+    """Return what stands after the last newline."""
+    block, tail = 1 << 16, b""
+    while size > 0 and b"\n" not in tail:
+        start = max(0, size - block)
+        tail = os.pread(fd, size - start, start) + tail
+        size = start
+    return tail.rpartition(b"\n")[2]
+
+
+def _is_row(line: bytes) -> bool:
+    try:
+        return isinstance(json.loads(line), dict)
+    except ValueError:
+        return False
+
+
+@contextlib.contextmanager
+def _locked(fd: int) -> Iterator[None]:
+    fcntl.flock(fd, fcntl.LOCK_EX)
+    try:
+        yield
+    finally:
+        fcntl.flock(fd, fcntl.LOCK_UN)
+
+
+def _without_unknown(columns: Mapping[str, object]) -> dict[str, object]:
+    plain = {name: _plain(value) for name, value in columns.items()}
+    return {name: value for name, value in plain.items() if value is not None}
+
+
+def _plain(value: object) -> object:
+    """Return `value` as what JSON knows: NumPy scalars and tuples become Python's own."""
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, tuple | list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

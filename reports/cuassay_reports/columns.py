@@ -1,0 +1,300 @@
+"""The one schema of a result: which rows a result file may hold, and what each column means.
+
+A result file is JSON lines: every line is one JSON object, written by a single ``os.write``. The
+field ``record`` says which table the row belongs to. This module decides names, types, units and
+what is required; it needs only the standard library, so that the writer (``cuassay.benchmarking.
+record``) and the readers (the rest of this package) share it. It touches no file.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Literal
+
+__all__ = [
+    "FINGERPRINT",
+    "SCHEMA",
+    "TABLES",
+    "Column",
+    "Fact",
+    "ResultFormatError",
+    "columns_of",
+    "difference",
+    "digest",
+    "validate",
+]
+
+SCHEMA = 1
+"""Version of this schema. It rises when a column changes its meaning, not when one is added."""
+
+Kind = Literal["str", "int", "float", "bool", "object", "list"]
+
+
+class ResultFormatError(ValueError):
+    """A row does not follow the schema of results."""
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column: its name, the JSON type of its values, their unit and meaning.
+
+    A column that is not ``required`` is left out where nothing is known; it is never null.
+    """
+
+    name: str
+    kind: Kind
+    meaning: str
+    unit: str = ""
+    required: bool = False
+    choices: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One key of a fingerprint. Only ``stable`` facts enter its digest."""
+
+    name: str
+    meaning: str
+    stable: bool = True
+
+
+_COMMON = (
+    Column("record", "str", "the table of this row", required=True),
+    Column("schema", "int", "version of the schema the row was written by", required=True),
+    Column("run", "str", "id of the run; rows of several files may share one", required=True),
+)
+
+_DEVICE = Column("device", "str", "name of the device, such as cuda:0", required=True)
+
+_RUN = (
+    Column("started", "str", "when the run began: UTC, ISO 8601 with seconds", required=True),
+    Column("command", "str", "the command line, without machine paths"),
+    Column("commit", "str", "full hash of the measured commit"),
+    Column("dirty", "bool", "the working tree differed from that commit"),
+    Column("committed", "str", "when the commit was made: UTC, ISO 8601 with seconds"),
+    Column("revision_source", "str", "who named the commit", choices=("environment", "file", "git")),
+    Column("machine", "object", "fingerprint of the host alone"),
+    Column("digest", "str", "digest of that fingerprint"),
+    Column("seed", "int", "base seed of every random input"),
+    Column("extra", "object", "anything else worth keeping; readers ignore it"),
+)
+
+_DEVICE_ROW = (
+    _DEVICE,
+    Column("present", "bool", "the device was there", required=True),
+    Column("reason", "str", "why an absent device is absent"),
+    Column("fingerprint", "object", "facts by the names in FINGERPRINT; more may stand beside them"),
+    Column("digest", "str", "digest of the stable facts; only equal digests are compared"),
+    Column("memory", "int", "size of the device's memory", unit="B"),
+    Column("capabilities", "object", "capability name to its value: true, a number, a text"),
+    Column("missing", "object", "capability name to the reason why the device lacks it"),
+    Column("extra", "object", "anything else worth keeping; readers ignore it"),
+)
+
+_TEST = (
+    Column("nodeid", "str", "pytest's id of the test", required=True),
+    Column("outcome", "str", "how it ended", required=True,
+           choices=("passed", "failed", "skipped", "xfailed", "error")),
+    Column("device", "str", "name of the device; left out where a test needs none"),
+    Column("op", "str", "name of the op under test"),
+    Column("dtype", "str", "dtype under test"),
+    Column("check", "str", "which property was tested, such as values, out, zero_size"),
+    Column("reason", "str", "why it was skipped or is expected to fail; a failure's first line"),
+    Column("message", "str", "the failure's whole text"),
+    Column("reproduce", "str", "one shell line that runs this failure again"),
+    Column("duration", "float", "wall time of set-up, call and tear-down", unit="s"),
+    Column("headroom", "float", "worst observed error over its tolerance: 1 is the limit"),
+    Column("seed", "int", "seed of this test's inputs"),
+)  # fmt: skip
+
+_TIME = (
+    Column("benchmark", "str", "what was measured; an op's name for the ops' benchmarks", required=True),
+    _DEVICE,
+    Column("case", "str", "the problem, such as 8192x768", required=True),
+    Column("implementation", "str", "whose code ran: cuassay, or a peer such as cupy", required=True),
+    Column("clock", "str", "whose clock: the device's or the host's", required=True,
+           choices=("device", "host")),
+    Column("median", "float", "median of the samples", unit="unit", required=True),
+    Column("n", "int", "number of samples", required=True),
+    Column("dtype", "str", "dtype of the inputs"),
+    Column("cache", "str", "state of the last-level cache before each sample", choices=("cold", "warm")),
+    Column("mode", "str", "one launch a call, or the replay of a graph", choices=("stream", "graph")),
+    Column("unit", "str", "unit of the samples; left out, seconds"),
+    Column("better", "str", "which direction is better; left out, less", choices=("less", "more")),
+    Column("minimum", "float", "least sample", unit="unit"),
+    Column("q25", "float", "first quartile", unit="unit"),
+    Column("q75", "float", "third quartile", unit="unit"),
+    Column("samples", "list", "every sample in order", unit="unit"),
+    Column("bytes", "int", "bytes that must be read and written once", unit="B"),
+    Column("flops", "int", "floating-point operations of the definition", unit="FLOP"),
+    Column("memory", "int", "peak device memory beyond the inputs", unit="B"),
+    Column("extra", "object", "anything else worth keeping; readers ignore it"),
+)  # fmt: skip
+
+_LIMIT = (
+    _DEVICE,
+    Column("limit", "str", "which ceiling", required=True, choices=("bandwidth", "compute", "launch")),
+    Column("value", "float", "the ceiling as measured in this run", unit="unit", required=True),
+    Column("unit", "str", "unit of the value", required=True, choices=("B/s", "FLOP/s", "s")),
+    Column("dtype", "str", "dtype it holds for; left out, all"),
+    Column("how", "str", "how it was measured, such as: copy of 1 GiB"),
+)
+
+TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
+    "run": _COMMON + _RUN,
+    "device": _COMMON + _DEVICE_ROW,
+    "test": _COMMON + _TEST,
+    "time": _COMMON + _TIME,
+    "limit": _COMMON + _LIMIT,
+})  # fmt: skip
+"""Table name to its columns, in the order they are shown."""
+
+# What would change when a calibrated clock, an uptime or a host name joined the digest: every run
+# would be its own baseline, and nothing could ever be compared.
+FINGERPRINT: tuple[Fact, ...] = (
+    Fact("system", "operating system"),
+    Fact("architecture", "machine type, such as x86_64"),
+    Fact("kernel", "release of the operating system", stable=False),
+    Fact("cpu", "model of the processor"),
+    Fact("cores", "logical processors this process may use"),
+    Fact("python", "implementation and version of the interpreter"),
+    Fact("versions", "package or library name to version, of those that can change a result"),
+    Fact("kind", "kind of device"),
+    Fact("name", "what the maker calls the device"),
+    Fact("uuid", "which specimen: two of one model differ by more than a regression"),
+    Fact("capability", "compute capability"),
+    Fact("memory", "bytes of device memory"),
+    Fact("driver", "version of the driver"),
+    Fact("clocks", "clock policy: boost, or locked at so many MHz"),
+    Fact("blas", "BLAS library of the host"),
+    Fact("threads", "threads that BLAS may use"),
+    Fact("simd", "vector instructions NumPy uses"),
+    Fact("profile", "capability profile of a simulated device"),
+    Fact("sm_clock", "streaming-multiprocessor clock when asked, MHz", stable=False),
+    Fact("temperature", "degrees Celsius when asked", stable=False),
+    Fact("ecc", "error correction on or off"),
+)  # fmt: skip
+"""The facts a fingerprint may hold. Others may be recorded; they never enter the digest."""
+
+_STABLE = frozenset(fact.name for fact in FINGERPRINT if fact.stable)
+
+
+def digest(fingerprint: Mapping[str, object]) -> str:
+    """Return twelve hex digits that change exactly when a stable fact does.
+
+    Parameters
+    ----------
+    fingerprint : mapping
+        Facts by the names in ``FINGERPRINT``; others and None are left out of the digest.
+    """
+    stable = {key: value for key, value in fingerprint.items() if key in _STABLE and value is not None}
+    text = json.dumps(stable, sort_keys=True, separators=(",", ":"), default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
+    """Name each stable fact that differs, such as ``'driver 580.65 -> 590.12'``."""
+    before, after = _flat(old), _flat(new)
+    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
+    return [f"{key} {before.get(key, 'none')} -> {after.get(key, 'none')}" for key in keys]
+
+
+def columns_of(record: str) -> tuple[Column, ...]:
+    """Return the columns of one table.
+
+    Raises
+    ------
+    ResultFormatError
+        No table has that name.
+    """
+    try:
+        return TABLES[record]
+    except (KeyError, TypeError):
+        known = ", ".join(TABLES)
+        raise ResultFormatError(f"record {record!r} is no table of results; use one of: {known}") from None
+
+
+def validate(row: Mapping[str, object]) -> None:
+    """Check one row against the schema.
+
+    A row of an older schema may hold columns that are gone; one of a newer schema is refused, since
+    its numbers could mean something else.
+
+    Raises
+    ------
+    ResultFormatError
+        The table or a column is unknown, a required column is missing, or a value has a wrong type,
+        is not finite or is none of the column's choices. The message names the column.
+    """
+    schema = _schema_of(row)
+    record = row.get("record")
+    columns = {column.name: column for column in columns_of(record if isinstance(record, str) else repr(record))}
+    for column in columns.values():
+        if column.required and column.name not in row:
+            raise ResultFormatError(f"{record} row lacks {column.name!r} ({column.meaning}); it is required")
+    for name, value in row.items():
+        if name in columns:
+            _check(str(record), columns[name], value)
+        elif schema == SCHEMA:
+            known = ", ".join(columns)
+            raise ResultFormatError(f"{record} row has an unknown column {name!r}; known are: {known}")
+
+
+def _schema_of(row: Mapping[str, object]) -> int:
+    schema = row.get("schema")
+    if not _is_int(schema) or not isinstance(schema, int) or schema < 1:
+        raise ResultFormatError(f"row has schema {schema!r}; a positive whole number is required")
+    if schema > SCHEMA:
+        raise ResultFormatError(f"row has schema {schema}, this reader knows up to {SCHEMA}; upgrade cuassay")
+    return schema
+
+
+def _check(record: str, column: Column, value: object) -> None:
+    if not _TYPES[column.kind](value):
+        got = f"{value!r} ({type(value).__name__})"
+        raise ResultFormatError(f"{record} column {column.name!r} must be {_WORDS[column.kind]}, got {got}")
+    if column.choices and value not in column.choices:
+        allowed = ", ".join(column.choices)
+        raise ResultFormatError(f"{record} column {column.name!r} is {value!r}; use one of: {allowed}")
+
+
+def _is_int(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_float(value: object) -> bool:
+    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+
+
+_TYPES: dict[Kind, Callable[[object], bool]] = {
+    "str": lambda value: isinstance(value, str),
+    "int": _is_int,
+    "float": _is_float,
+    "bool": lambda value: isinstance(value, bool),
+    "object": lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
+    "list": lambda value: isinstance(value, list) and all(_is_float(item) for item in value),
+}
+
+_WORDS: dict[Kind, str] = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a finite number",
+    "bool": "true or false",
+    "object": "an object with text keys",
+    "list": "a list of finite numbers",
+}
+
+
+def _flat(fingerprint: Mapping[str, object]) -> dict[str, object]:
+    flat: dict[str, object] = {}
+    for key, value in fingerprint.items():
+        if key in _STABLE and isinstance(value, Mapping):
+            flat.update(value)
+        elif key in _STABLE and value is not None:
+            flat[key] = value
+    return flat
