@@ -1,0 +1,28 @@
+#!/usr/bin/env bash
+# lints, checks types and import contracts, and looks into the wheel; `check --fix` mends what ruff can
+# groups: test lint
+set -uo pipefail
+failed=()
+
+step() { # NAME COMMAND...
+    printf '== %s\n' "$1"
+    "${@:2}" || failed+=("$1")
+}
+
+if [ "${1:-}" = --fix ]; then
+    "$PYTHON" -m ruff check --quiet --fix .
+    "$PYTHON" -m ruff format --quiet .
+fi
+step "ruff check" "$PYTHON" -m ruff check --quiet .
+step "ruff format" "$PYTHON" -m ruff format --check --quiet .
+step "mypy" "$PYTHON" -m mypy
+step "import contracts" lint-imports
+step "wheel contents" "$PYTHON" ci/wheel.py
+
+if [ ${#failed[@]} -gt 0 ]; then
+    printf 'check failed:'
+    printf ' %s;' "${failed[@]}"
+    printf '\n'
+    exit 1
+fi
+echo "check passed"

@@ -1,0 +1,141 @@
+"""Bundle wheels for a machine without network, of another Python and platform than this one.
+
+Decides which wheels travel: all that our wheel and its extras need, less what the other machine has. What it has
+also pins what is chosen, so that the bundle fits; versions stand in ci/constraints.txt otherwise. pip reads
+environment markers for the Python that runs it: run this with the other machine's minor version where it matters.
+
+    ci/run offline --installed freeze.txt nvmath-python
+
+writes dist/offline/*.whl and prints the line that installs them. `freeze.txt` is the other side's
+`python3 -m pip freeze` or `pip list`, or a list of bare names.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+import pins
+import wheel
+
+__all__ = ["bundled", "install_line", "parse_installed"]
+
+# pip matches a platform tag exactly: a wheel built for an older glibc has to be asked for by its own tag.
+GLIBC_MINORS = (39, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
+LEGACY_TAGS = ("manylinux2014", "manylinux2010", "manylinux1")
+
+Versions = dict[str, str]
+
+
+def main() -> None:
+    options = _options()
+    installed = parse_installed(options.installed.read_text()) if options.installed else {}
+    options.out.mkdir(parents=True, exist_ok=True)
+    for old in options.out.glob("*.whl"):  # two versions of one name stop the installation on the other side
+        old.unlink()
+    own = wheel.build(options.out)
+    wanted = [f"{own}[{options.extras}]" if options.extras else str(own), *options.requirement]
+    chosen = bundled(_resolve(wanted, installed, options), installed)
+    _download(chosen, options)
+    _report(options)
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="ci/run offline", description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("requirement", nargs="*", help="what else to bundle, such as nvmath-python")
+    parser.add_argument(
+        "--installed", type=Path, metavar="FILE", help="what the other side has: pip freeze or pip list"
+    )
+    parser.add_argument("--extras", default="asv,cuda13", help="extras of ours to bundle (default %(default)s)")
+    parser.add_argument(
+        "--python", dest="version", default="3.12", help="the other side's Python (default %(default)s)"
+    )
+    parser.add_argument("--machine", default="x86_64", help="the other side's processor (default %(default)s)")
+    parser.add_argument("--out", type=Path, default=Path("dist/offline"), help="folder (default %(default)s)")
+    return parser.parse_args()
+
+
+def parse_installed(text: str) -> Versions:
+    """Name to version from pip freeze, pip list or bare names; "" where no version stands.
+
+    Raises
+    ------
+    SystemExit
+        A line is none of these; the message shows it.
+    """
+    lines = (line.partition("#")[0].strip() for line in text.splitlines())
+    return dict(_entry(line) for line in lines if line and not _is_heading(line))
+
+
+def _is_heading(line: str) -> bool:
+    return line.startswith(("Package ", "----"))
+
+
+def _entry(line: str) -> tuple[str, str]:
+    if match := re.fullmatch(r"(?:-e )?.*#egg=([\w.-]+)", line):  # an editable checkout has no version
+        return pins.name_of(match[1]), ""
+    if not (match := re.fullmatch(r"([A-Za-z0-9][\w.-]*)(?:\s*==\s*|\s+)?(@ .*|[\w.+!-]+(?:\s.*)?)?", line)):
+        raise SystemExit(f"cannot read {line!r}; give the output of `python3 -m pip freeze`, or one name a line")
+    version = (match[2] or "").split()
+    return pins.name_of(match[1]), "" if not version or version[0] == "@" else version[0]
+
+
+def bundled(resolved: Versions, installed: Iterable[str]) -> Versions:
+    """What of `resolved` the other side lacks; our own wheel lies in the folder already."""
+    return {name: version for name, version in resolved.items() if name not in {*installed, "cuassay"}}
+
+
+def _resolve(wanted: list[str], installed: Versions, options: argparse.Namespace) -> Versions:
+    exact = [f"{name}=={version}" for name, version in installed.items() if version and name != "cuassay"]
+    with tempfile.TemporaryDirectory() as folder:
+        constraints = Path(folder, "constraints.txt")
+        constraints.write_text("\n".join(pins.replaced(pins.constraints(), exact)))
+        found = Path(folder, "report.json")
+        _pip(
+            ["install", "--dry-run", "--ignore-installed", "--target", folder, "--report", str(found)]
+            + ["--constraint", str(constraints), *_target(options), *wanted]
+        )
+        rows = json.loads(found.read_text())["install"]
+    return {pins.name_of(row["metadata"]["name"]): row["metadata"]["version"] for row in rows}
+
+
+def _download(chosen: Versions, options: argparse.Namespace) -> None:
+    if chosen:
+        exact = [f"{name}=={version}" for name, version in chosen.items()]
+        _pip(["download", "--no-deps", "--dest", str(options.out), *_target(options), *exact])
+
+
+def _target(options: argparse.Namespace) -> list[str]:
+    tags = [f"manylinux_2_{minor}_{options.machine}" for minor in GLIBC_MINORS]
+    tags += [f"{legacy}_{options.machine}" for legacy in LEGACY_TAGS]
+    platforms = [part for tag in tags for part in ("--platform", tag)]
+    return ["--only-binary=:all:", "--implementation", "cp", "--python-version", options.version, *platforms]
+
+
+def _pip(arguments: list[str]) -> None:
+    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    if subprocess.run(command, check=False).returncode:
+        raise SystemExit("pip could not do it (see above); a wheel may be missing for that Python and platform")
+
+
+def _report(options: argparse.Namespace) -> None:
+    wheels = sorted(options.out.glob("*.whl"))
+    size = sum(file.stat().st_size for file in wheels)
+    print(*(f"  {file.name}" for file in wheels), sep="\n")
+    print(f"{len(wheels)} wheels, {size / 2**20:.1f} MiB. On the other side:\n\n  {install_line(options.out)}")
+
+
+def install_line(folder: Path) -> str:
+    """The command that installs a bundle beside what the other side has, touching nothing of it."""
+    pip = "python3 -m pip install --no-index --no-deps --no-compile --upgrade"
+    return f"{pip} --target site {folder.as_posix()}/*.whl && export PYTHONPATH=$PWD/site"
+
+
+if __name__ == "__main__":
+    main()
