@@ -30,6 +30,14 @@ __all__ = ["bundled", "install_line", "parse_installed"]
 GLIBC_MINORS = (39, 35, 34, 31, 28, 27, 26, 24, 17, 12, 5)
 LEGACY_TAGS = ("manylinux2014", "manylinux2010", "manylinux1")
 
+NAME = r"(?P<name>[A-Za-z0-9][\w.-]*)"
+INSTALLED_FORMS = (
+    re.compile(rf"-e .*#egg={NAME}.*"),  # a checkout, and next a file: of no version that an index knows
+    re.compile(rf"{NAME} @ .*"),
+    re.compile(rf"{NAME}(==|\s+)(?P<version>\S+).*"),
+    re.compile(NAME),
+)
+
 Versions = dict[str, str]
 
 
@@ -56,7 +64,7 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--python", dest="version", default="3.12", help="the other side's Python (default %(default)s)"
     )
-    parser.add_argument("--machine", default="x86_64", help="the other side's processor (default %(default)s)")
+    parser.add_argument("--machine", default="x86_64", help="its processor (default %(default)s)")
     parser.add_argument("--out", type=Path, default=Path("dist/offline"), help="folder (default %(default)s)")
     return parser.parse_args()
 
@@ -69,21 +77,15 @@ def parse_installed(text: str) -> Versions:
     SystemExit
         A line is none of these; the message shows it.
     """
-    lines = (line.partition("#")[0].strip() for line in text.splitlines())
-    return dict(_entry(line) for line in lines if line and not _is_heading(line))
-
-
-def _is_heading(line: str) -> bool:
-    return line.startswith(("Package ", "----"))
+    lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
+    return dict(_entry(line) for line in lines if line and not line.startswith(("Package ", "---")))
 
 
 def _entry(line: str) -> tuple[str, str]:
-    if match := re.fullmatch(r"(?:-e )?.*#egg=([\w.-]+)", line):  # an editable checkout has no version
-        return pins.name_of(match[1]), ""
-    if not (match := re.fullmatch(r"([A-Za-z0-9][\w.-]*)(?:\s*==\s*|\s+)?(@ .*|[\w.+!-]+(?:\s.*)?)?", line)):
-        raise SystemExit(f"cannot read {line!r}; give the output of `python3 -m pip freeze`, or one name a line")
-    version = (match[2] or "").split()
-    return pins.name_of(match[1]), "" if not version or version[0] == "@" else version[0]
+    for form in INSTALLED_FORMS:
+        if match := form.fullmatch(line):
+            return pins.name_of(match["name"]), match.groupdict().get("version", "")
+    raise SystemExit(f"cannot read {line!r}; give the output of `python3 -m pip freeze`, or one name a line")
 
 
 def bundled(resolved: Versions, installed: Iterable[str]) -> Versions:
@@ -97,10 +99,8 @@ def _resolve(wanted: list[str], installed: Versions, options: argparse.Namespace
         constraints = Path(folder, "constraints.txt")
         constraints.write_text("\n".join(pins.replaced(pins.constraints(), exact)))
         found = Path(folder, "report.json")
-        _pip(
-            ["install", "--dry-run", "--ignore-installed", "--target", folder, "--report", str(found)]
-            + ["--constraint", str(constraints), *_target(options), *wanted]
-        )
+        dry = ["install", "--dry-run", "--ignore-installed", "--target", folder, "--report", str(found)]
+        _pip([*dry, "--constraint", str(constraints), *_target(options), *wanted])
         rows = json.loads(found.read_text())["install"]
     return {pins.name_of(row["metadata"]["name"]): row["metadata"]["version"] for row in rows}
 
@@ -119,7 +119,7 @@ def _target(options: argparse.Namespace) -> list[str]:
 
 
 def _pip(arguments: list[str]) -> None:
-    command = [sys.executable, "-m", "pip", "--quiet", "--disable-pip-version-check", *arguments]
+    command = [sys.executable, "-m", "pip", "-qq", "--disable-pip-version-check", *arguments]
     if subprocess.run(command, check=False).returncode:
         raise SystemExit("pip could not do it (see above); a wheel may be missing for that Python and platform")
 

@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # runs every suite on every device present; arguments go to pytest
-# groups: test compile package
+# groups: test compile contracts package
 set -euo pipefail
 # Timings mean nothing beside a second worker, so each benchmark runs once, as a test.
 exec "$PYTHON" -m pytest --device all --benchmark-disable -n 2 "$@"
