@@ -1,0 +1,169 @@
+"""The kinds of devices: from a kind's name to its module, loaded at first use.
+
+Built-in kinds stand in one table; others register by the entry point group ``cuassay.devices``, whose name
+is the kind and whose value is a module with a ``BACKEND`` (see `cuassay.core.protocols.Backend`). Nothing here
+imports a driver.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib import import_module, metadata
+from typing import Any
+
+from cuassay.core.capability import Capabilities
+from cuassay.core.device import Device
+from cuassay.core.protocols import Backend
+from cuassay.errors import DeviceError
+from cuassay.ops import registry
+from cuassay.ops.dispatch import Op
+
+__all__ = [
+    "BUILT_IN",
+    "ENTRY_POINT_GROUP",
+    "backend",
+    "capabilities",
+    "empty",
+    "find",
+    "from_host",
+    "kinds",
+    "namespace",
+    "supported_dtypes",
+    "to_host",
+    "why_unsupported",
+]
+
+ENTRY_POINT_GROUP = "cuassay.devices"
+
+#: Kind to (module, first part of the module that its array types come from).
+BUILT_IN: dict[str, tuple[str, str]] = {
+    "cpu": ("cuassay.devices.cpu", "numpy"),
+    "sim": ("cuassay.devices.sim", "cuassay"),
+    "cuda": ("cuassay.devices.cuda", "cupy"),
+}
+
+
+@cache
+def _modules() -> dict[str, str]:
+    """Kind to module name, built-in kinds first; an entry point cannot replace one of them."""
+    found = {point.name: point.value for point in metadata.entry_points(group=ENTRY_POINT_GROUP)}
+    return {kind: module for kind, (module, _) in BUILT_IN.items()} | {
+        kind: module for kind, module in sorted(found.items()) if kind not in BUILT_IN
+    }
+
+
+def kinds() -> tuple[str, ...]:
+    """The names of all kinds, present or not, without loading any."""
+    return tuple(_modules())
+
+
+def backend(kind: str) -> Backend:
+    """The backend of `kind`, loaded now if it was not.
+
+    Raises
+    ------
+    DeviceError
+        If no kind has that name.
+    """
+    if kind not in _modules():
+        raise DeviceError(
+            f"there is no device kind {kind!r}; known: {', '.join(kinds())}; "
+            f"others register by the entry point group {ENTRY_POINT_GROUP!r}"
+        )
+    return _load(kind)
+
+
+@cache
+def _load(kind: str) -> Backend:
+    loaded: Backend = import_module(_modules()[kind]).BACKEND
+    registry.register_backend(loaded)
+    return loaded
+
+
+def find(name: str | Device) -> Device:
+    """The device of that name, which exists.
+
+    Raises
+    ------
+    DeviceError
+        If its kind is unknown or absent, or has fewer devices.
+    """
+    device = Device(name)
+    found = backend(device.kind)
+    reason = found.why_absent()
+    if reason is not None:
+        raise DeviceError(f"{device} does not exist: {reason}")
+    if device.index >= found.count():
+        last = Device(device.kind, found.count() - 1)
+        raise DeviceError(f"{device} does not exist; {found.count()} {device.kind} devices are here; the last is {last}")
+    return device
+
+
+@cache
+def _capabilities(device: Device) -> Capabilities:
+    found = backend(device.kind)
+    return Capabilities(device, lambda name: found.probe(device.index, name))
+
+
+def capabilities(name: str | Device) -> Capabilities:
+    """What an existing device can do; answers are cached for the process."""
+    return _capabilities(find(name))
+
+
+def why_unsupported(op: Op, name: str | Device, dtype: str) -> str | None:
+    """Why `op` does not run in `dtype` on this device, or None when it does: no kernel, or a capability is missing."""
+    device = find(name)
+    if dtype not in op.dtypes(device.kind):
+        return f"{device}: {op.name} has no kernel for {dtype}"
+    return capabilities(device).missing(f"storage:{dtype}") or capabilities(device).missing(f"{op.schema.op_class}:{dtype}")
+
+
+def supported_dtypes(op: Op, name: str | Device) -> tuple[str, ...]:
+    """The registry dtypes `op` runs in on this device: a kernel exists and the device can."""
+    return tuple(dtype for dtype in op.schema.dtypes if why_unsupported(op, name, dtype) is None)
+
+
+def namespace(name: str | Device) -> Any:
+    """The device's array namespace, ``xp``: NumPy's names, arrays made on that device."""
+    device = find(name)
+    return backend(device.kind).namespace(device.index)
+
+
+def empty(shape: tuple[int, ...], dtype: Any, device: str | Device) -> Any:
+    """An uninitialised C-contiguous array on `device`."""
+    found = find(device)
+    return backend(found.kind).empty(shape, dtype, found.index)
+
+
+def from_host(array: Any, device: str | Device) -> Any:
+    """A copy of a `numpy.ndarray` on `device`."""
+    found = find(device)
+    return backend(found.kind).from_host(array, found.index)
+
+
+def to_host(array: Any) -> Any:
+    """A copy of a device array as `numpy.ndarray`; waits for it.
+
+    Raises
+    ------
+    DeviceError
+        If no known kind owns the array.
+    """
+    owner = registry.backend_of(type(array))
+    if owner is None:
+        raise DeviceError(f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}")
+    return owner.to_host(array)
+
+
+def _load_for_type(array_type: type) -> bool:
+    """Load the kind that an unknown array type belongs to: by module for built-in ones, else every out-of-tree one."""
+    root = array_type.__module__.partition(".")[0]
+    wanted = [kind for kind, (_, package) in BUILT_IN.items() if package == root] or [
+        kind for kind in kinds() if kind not in BUILT_IN and _modules()[kind].partition(".")[0] == root
+    ]
+    for kind in wanted:
+        _load(kind)
+    return bool(wanted)
+
+
+registry.set_loaders(for_type=_load_for_type, for_kind=lambda kind: _load(kind) if kind in _modules() else None)

@@ -1,0 +1,68 @@
+"""What NumPy computes with here: the BLAS and LAPACK, their threads, and the vector instructions in use."""
+
+from __future__ import annotations
+
+import io
+import os
+import platform
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stdout
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import threadpoolctl
+
+from cuassay.core import settings
+
+__all__ = ["blas", "cpu_model", "limited_threads", "simd", "total_memory"]
+
+
+@cache
+def _controller() -> threadpoolctl.ThreadpoolController:
+    return threadpoolctl.ThreadpoolController()
+
+
+def blas() -> tuple[dict[str, Any], ...]:
+    """Each BLAS loaded: ``internal_api``, ``version``, ``num_threads``, ``architecture`` where it tells; LAPACK is in it."""
+    return tuple(pool for pool in _controller().info() if pool["user_api"] == "blas")
+
+
+@contextmanager
+def limited_threads() -> Iterator[None]:
+    """Inside the block BLAS uses at most `CUASSAY_CPU_THREADS` threads; 0 leaves it alone."""
+    threads = settings.get("CUASSAY_CPU_THREADS")
+    if not threads:
+        yield
+        return
+    with _controller().limit(limits=threads, user_api="blas"):
+        yield
+
+
+def simd() -> tuple[str, ...]:
+    """Vector instruction sets NumPy uses here: its baseline and what it found at run time."""
+    with redirect_stdout(io.StringIO()):
+        found = np.show_config(mode="dicts")
+    extensions = (found or {}).get("SIMD Extensions", {})
+    return (*extensions.get("baseline", ()), *extensions.get("found", ()))
+
+
+@cache
+def cpu_model() -> str:
+    """The processor's own name."""
+    info = Path("/proc/cpuinfo")
+    if info.exists():
+        for line in info.read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
+
+
+def total_memory() -> tuple[int, int]:
+    """Free and total main memory, bytes; zeros where the system does not tell."""
+    try:
+        page = os.sysconf("SC_PAGE_SIZE")
+        return os.sysconf("SC_AVPHYS_PAGES") * page, os.sysconf("SC_PHYS_PAGES") * page
+    except (ValueError, OSError):
+        return 0, 0

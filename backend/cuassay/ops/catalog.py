@@ -1,0 +1,142 @@
+"""The table of declared operations, one entry each: signature, shape rule, dtypes, class."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import ALL, BOOL, COMPLEX, FLOATS, FP8, INTEGERS, SIGNED, UNSIGNED, dtype_name
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
+from cuassay.ops import registry, shapes
+from cuassay.ops.dispatch import Op
+from cuassay.ops.schema import Schema, ShapeRule, parse_signature
+
+__all__ = ["add", "amax", "copy", "declare", "exp", "gelu", "layer_norm", "linear", "matmul", "mul", "relu", "softmax", "sum"]
+
+
+def declare(
+    signature: str,
+    *,
+    shape: ShapeRule,
+    dtypes: Sequence[str],
+    op_class: str,
+    composite: Callable[..., Any] | None = None,
+    parts: Sequence[str] = (),
+    **more: Any,
+) -> Op:
+    """Declare an op; see `Schema` for the fields, `Op` for `composite` and `parts`.
+
+    Raises
+    ------
+    SchemaError
+        If the signature cannot be read or the name is taken.
+    """
+    name, params, outputs = parse_signature(signature)
+    schema = Schema(
+        name=name, params=params, outputs=outputs, shape=shape, dtypes=tuple(dtypes), op_class=op_class, **more
+    )
+    return Op(schema, composite, parts)
+
+
+def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """NumPy's rule for sums: integers widen to 64 bits, the sign kept; everything else stays."""
+    name = dtype_name(dtype)
+    if name in (*BOOL, *SIGNED):
+        return np.dtype(np.int64)
+    return np.dtype(np.uint64) if name in UNSIGNED else dtype
+
+
+def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
+    """Where a copy goes: to ``device=``, to where `out` is, or it stays."""
+    wanted = None if bound["device"] is None else Device(bound["device"])
+    if out is None:
+        return wanted or device
+    owner = registry.backend_of(type(out))
+    if owner is None:
+        raise ArgumentError(f"copy's out is no array of a known device kind; got {type(out).__qualname__}; allocate it on a device")
+    if wanted not in (None, owner.device_of(out)):
+        raise ArgumentError(f"copy got device {wanted} and an out on {owner.device_of(out)}; give one of the two")
+    return owner.device_of(out)
+
+
+_NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
+
+add = declare(
+    "add(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a + b``, broadcast."
+)
+mul = declare(
+    "mul(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a * b``, broadcast."
+)
+exp = declare(
+    "exp(a) -> out", shape=shapes.same("a"), dtypes=(*FP8, *FLOATS, *COMPLEX), op_class="elementwise", doc="``e ** a``."
+)
+relu = declare(
+    "relu(a) -> out",
+    shape=shapes.same("a"),
+    dtypes=(*SIGNED, *FP8, *FLOATS),
+    op_class="elementwise",
+    doc="``max(a, 0)``; NaN stays NaN.",
+)
+gelu = declare(
+    "gelu(a, *, approximate='none') -> out",
+    shape=shapes.same("a"),
+    dtypes=(*FP8, *FLOATS),
+    op_class="elementwise",
+    doc="``a * Phi(a)``, Phi the normal distribution function; by erf ('none') or by tanh ('tanh'); arXiv 1606.08415.",
+)
+softmax = declare(
+    "softmax(a, *, axis=-1) -> out",
+    shape=shapes.same("a"),
+    dtypes=FLOATS,
+    op_class="reduction",
+    doc="``exp(a - max) / sum(exp(a - max))`` along `axis`; a row of -inf only is NaN.",
+)
+layer_norm = declare(
+    "layer_norm(a, weight, bias, *, eps=1e-05) -> out",
+    shape=shapes.normalized,
+    dtypes=FLOATS,
+    op_class="reduction",
+    doc="``(a - mean) / sqrt(var + eps) * weight + bias`` over the last axis; biased variance; arXiv 1607.06450.",
+)
+sum = declare(
+    "sum(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.reduced,
+    dtypes=(*BOOL, *_NUMBERS[: len(INTEGERS)], *FLOATS, *COMPLEX),
+    op_class="reduction",
+    result=_accumulated,
+    doc="Sum over `axis` (None: all); integers accumulate in 64 bits, 16-bit floats in float32.",
+)
+amax = declare(
+    "amax(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.non_empty_reduced,
+    dtypes=(*BOOL, *INTEGERS, *FLOATS),
+    op_class="reduction",
+    doc="Maximum over `axis` (None: all); NaN wins; no value over zero elements.",
+)
+matmul = declare(
+    "matmul(a, b) -> out",
+    shape=shapes.matmul,
+    dtypes=(*FLOATS, *COMPLEX),
+    op_class="matmul",
+    doc="Matrix product, NumPy's rules for vectors and stacks; 16-bit products accumulate in float32.",
+)
+copy = declare(
+    "copy(a, *, device=None) -> out",
+    shape=shapes.same("a"),
+    dtypes=ALL,
+    op_class="storage",
+    place=_destination,
+    doc="A copy, on the same device, on `device`, or into an `out` that may live elsewhere.",
+)
+linear = declare(
+    "linear(a, weight, bias) -> out",
+    shape=shapes.linear,
+    dtypes=FLOATS,
+    op_class="matmul",
+    composite=lambda a, weight, bias: add(matmul(a, weight.T), bias),
+    parts=("matmul", "add"),
+    doc="``a @ weight.T + bias``; weight is (N, K), as in torch.",
+)

@@ -1,0 +1,322 @@
+"""One call of an op, from arguments to kernel: bind, interpose, place, look up, check the output, run.
+
+Interposers (autocast, tracing, profiling) see every call, outermost first, without being imported here; with
+none set, a call pays one comparison. What an operation is stands in `schema`, what serves it in `registry`.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.device import Device
+from cuassay.core.protocols import Backend
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
+from cuassay.ops import registry
+from cuassay.ops.schema import Meta, Schema
+
+__all__ = ["Call", "Interposer", "Op", "Plan", "interpose", "redispatch"]
+
+_SCALARS = (bool, int, float, complex)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as an interposer sees it: the op, its arguments by name, and ``out`` or None."""
+
+    op: Op
+    arguments: Mapping[str, Any]
+    out: Any = None
+
+
+class Interposer(Protocol):
+    """Sees a call before it runs; gives its result, usually that of ``proceed(call)`` with the call as it is or changed."""
+
+    def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any: ...
+
+
+class _Interposers(threading.local):
+    stack: tuple[Interposer, ...] = ()
+
+
+_interposers = _Interposers()
+
+
+@contextmanager
+def interpose(interposer: Interposer) -> Iterator[None]:
+    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first."""
+    former = _interposers.stack
+    _interposers.stack = (*former, interposer)
+    try:
+        yield
+    finally:
+        _interposers.stack = former
+
+
+def _through(stack: tuple[Interposer, ...], call: Call) -> Any:
+    """Hand `call` to the outermost of `stack`; past the last one it runs, and calls it makes start anew inside."""
+    if not stack:
+        with _only(()):
+            return _run(call.op, dict(call.arguments), call.out)
+    with _only(stack[1:]):
+        return stack[0](call, lambda inner: _through(stack[1:], inner))
+
+
+@contextmanager
+def _only(stack: tuple[Interposer, ...]) -> Iterator[None]:
+    former = _interposers.stack
+    _interposers.stack = stack
+    try:
+        yield
+    finally:
+        _interposers.stack = former
+
+
+class Op:
+    """A declared operation: callable, with its schema, shape rule and plans.
+
+    Parameters
+    ----------
+    schema : Schema
+        What it is.
+    composite : callable, optional
+        The same operation written in terms of other ops; used on kinds that have no kernel for it.
+    parts : sequence of str
+        Names of the ops `composite` calls.
+    """
+
+    def __init__(self, schema: Schema, composite: Callable[..., Any] | None = None, parts: Sequence[str] = ()) -> None:
+        self.schema = schema
+        self.name = schema.name
+        self.composite = composite
+        self.parts = tuple(parts)
+        self.__doc__ = schema.doc
+        registry.register_op(self)
+
+    def __repr__(self) -> str:
+        return f"Op({self.schema.signature!r})"
+
+    def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
+        """Run on the device the arrays live on, in order of its current stream.
+
+        Parameters
+        ----------
+        *args, **scalars
+            As in the signature. In elementwise ops Python numbers may stand for arrays, all but one.
+        out : array, optional
+            Written instead of a new array; must have the shape, dtype and device of the result.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If the arguments do not fit the schema.
+        DeviceError
+            If the arrays live on several devices.
+        KernelNotFoundError
+            If the device kind has no implementation.
+        """
+        bound = self.schema.bind(args, scalars)
+        if _interposers.stack:
+            return _through(_interposers.stack, Call(self, bound, out))
+        return _run(self, bound, out)
+
+    def inplace(self, *args: Any, **scalars: Any) -> Any:
+        """Like calling it with the first array as ``out``. Raises `SchemaError` where that is not elementwise."""
+        if not self.schema.elementwise:
+            raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
+        return self(*args, out=args[0] if args else None, **scalars)
+
+    def meta(self, *args: Any, **scalars: Any) -> Meta:
+        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in."""
+        bound = self.schema.bind(args, scalars)
+        described = {param.name: _described(bound[param.name]) for param in self.schema.arrays}
+        bound.update(described)
+        inferred = self.schema.infer(bound, self.schema.registry_dtype(_operands(self.schema, bound)))
+        if not inferred:
+            raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
+        return inferred[0]
+
+    def dtypes(self, kind: str) -> tuple[str, ...]:
+        """The registry dtypes that run on `kind`, once that kind is loaded."""
+        return registry.dtypes(self, kind)
+
+    def prepare(self, *args: Any, out: Any = None, **scalars: Any) -> Plan:
+        """Resolve everything that does not depend on values; the plan's owner may run it many times.
+
+        The plan holds the arrays given here. What an implementation keeps between runs (descriptors, pointer
+        tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
+        """
+        bound = self.schema.bind(args, scalars)
+        backend, device, dtype = _resolve(self, bound)
+        out = _output(self, bound, dtype, backend, device, out)
+        implementation = registry.find(self, device.kind, dtype)
+        custom = getattr(implementation, "prepare", None)
+        run = custom(self, bound, out) if custom is not None else lambda: _execute(self, bound, dtype, device, out)
+        return Plan(self, device, dtype_name(dtype), run, out)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A call made ready: `run` computes on the same arrays again and gives `out`."""
+
+    op: Op
+    device: Device
+    dtype: str
+    execute: Callable[[], Any]
+    out: Any
+
+    def run(self) -> Any:
+        """Compute; gives the output array (None where the op makes none)."""
+        self.execute()
+        return self.out
+
+    def __repr__(self) -> str:
+        return f"Plan({self.op.name}, {self.dtype}, {self.device})"
+
+
+def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any], out: Any) -> None:
+    """Run kind `kind`'s kernel (or composition) on arrays that are already its own, past interposers and checks."""
+    implementation = registry.find(op, kind, dtype)
+    if implementation is not None:
+        _invoke(op, implementation, bound, out)
+    elif op.composite is not None:
+        out[...] = op.composite(**bound)
+    else:
+        raise registry.not_found(op, kind, dtype)
+
+
+def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
+    backend, device, dtype = _resolve(op, bound)
+    if op.schema.place is not None:
+        target = op.schema.place(bound, out, device)
+        if target.kind != device.kind:
+            return _across(op, bound, out, backend, target)
+    out = _output(op, bound, dtype, backend, device, out)
+    return _execute(op, bound, dtype, device, out)
+
+
+def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
+    """Between kinds: through a host array, which both understand."""
+    (_, array), *_ = _arrays(op.schema, bound)
+    arrived = registry.backend(target.kind).from_host(backend.to_host(array), target.index)
+    return arrived if out is None else op(arrived, out=out)
+
+
+def _execute(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], device: Device, out: Any) -> Any:
+    implementation = registry.find(op, device.kind, dtype)
+    if implementation is not None:
+        _invoke(op, implementation, bound, out)
+    elif (boxed := registry.fallback(device.kind)) is not None:
+        boxed(op, bound, dtype, out)
+    elif op.composite is not None and dtype_name(dtype) in registry.dtypes(op, device.kind):
+        registry.op("copy")(op.composite(**bound), out=out)
+    else:
+        raise registry.not_found(op, device.kind, dtype)
+    return out
+
+
+def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str, Any], out: Any) -> None:
+    arrays = [bound[param.name] for param in op.schema.params if param.form != "scalar"]
+    scalars = {param.name: bound[param.name] for param in op.schema.params if param.form == "scalar"}
+    if op.schema.outputs:
+        implementation(*arrays, out=out, **scalars)
+    else:
+        implementation(*arrays, **scalars)
+
+
+def _resolve(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device, np.dtype[Any]]:
+    backend, device = _place(op, bound)
+    return backend, device, op.schema.registry_dtype(_operands(op.schema, bound))
+
+
+def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    for param in schema.params:
+        if param.form == "array":
+            yield param.name, bound[param.name]
+        elif param.form == "arrays":
+            for position, array in enumerate(bound[param.name]):
+                yield f"{param.name}[{position}]", array
+
+
+def _operands(schema: Schema, bound: Mapping[str, Any]) -> list[Any]:
+    return [value if isinstance(value, _SCALARS) else as_dtype(value.dtype) for _, value in _arrays(schema, bound)]
+
+
+def _place(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
+    """The one backend and device of all array arguments."""
+    place: tuple[Backend, Device] | None = None
+    first = ""
+    for name, value in _arrays(op.schema, bound):
+        if isinstance(value, _SCALARS) and op.schema.elementwise:
+            continue
+        backend = _backend(op, name, value)
+        device = backend.device_of(value)
+        if place is None:
+            place, first = (backend, device), name
+        elif place[1] != device:
+            raise DeviceError(
+                f"{op.name} needs all arrays on one device; {first} is on {place[1]}, {name} on {device}; "
+                f"move one with cuassay.ops.copy(array, device=...)"
+            )
+    if place is None:
+        raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
+    return place
+
+
+def _backend(op: Op, name: str, value: Any) -> Backend:
+    backend = registry.backend_of(type(value))
+    if backend is None:
+        raise ArgumentError(
+            f"{op.name}'s {name} is no array of a known device kind; got {type(value).__module__}.{type(value).__qualname__}; "
+            f"loaded kinds: {', '.join(b.kind for b in registry.backends())}"
+        )
+    return backend
+
+
+def _output(op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any], backend: Backend, device: Device, out: Any) -> Any:
+    """A new output, or the caller's, checked; None where the op makes none."""
+    inferred = op.schema.infer(bound, dtype)
+    if not inferred:
+        if out is not None:
+            raise ArgumentError(f"{op.name} makes no array; it writes its parameters; leave out= away")
+        return None
+    if op.schema.place is not None:
+        device = op.schema.place(bound, out, device)
+    if out is None:
+        return backend.empty(inferred[0].shape, inferred[0].dtype, device.index)
+    _check_out(op, bound, inferred[0], backend, device, out)
+    return out
+
+
+def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backend, device: Device, out: Any) -> None:
+    if not backend.owns(type(out)) or backend.device_of(out) != device:
+        raise DeviceError(f"{op.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there")
+    if tuple(out.shape) != expected.shape:
+        raise ShapeError(f"{op.name}'s out must have shape {expected.shape}; got {tuple(out.shape)}; allocate it with ops.{op.name}.meta(...)")
+    if as_dtype(out.dtype) != expected.dtype:
+        raise DTypeError(f"{op.name}'s out must be {dtype_name(expected.dtype)}; got {dtype_name(out.dtype)}; cast after, not in, the op")
+    for name, value in _arrays(op.schema, bound):
+        if type(value) is type(out) and not isinstance(value, _SCALARS):
+            _check_overlap(op, backend, name, value, out)
+
+
+def _check_overlap(op: Op, backend: Backend, name: str, value: Any, out: Any) -> None:
+    overlap = backend.overlap(value, out)
+    if overlap == "partial" or (overlap == "same" and not op.schema.elementwise):
+        raise ArgumentError(f"{op.name}'s out shares memory with {name}, and would be read after it is written; give out memory of its own")
+
+
+def _described(value: Any) -> Any:
+    if isinstance(value, (Meta, *_SCALARS)):
+        return value
+    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
+        return Meta(value[0], as_dtype(value[1]))
+    if isinstance(value, Sequence):
+        return [_described(one) for one in value]
+    return Meta(tuple(value.shape), as_dtype(value.dtype))

@@ -1,0 +1,176 @@
+"""Which implementation serves (op, device kind, dtype), and what exists when none does.
+
+Kinds register here when they are loaded; this storey never imports them. A kind may have a *boxed fallback*,
+which gets every call that has no kernel of that kind's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.protocols import Backend
+from cuassay.errors import DeviceError, KernelNotFoundError, SchemaError
+
+if TYPE_CHECKING:
+    from cuassay.ops.dispatch import Op
+
+__all__ = [
+    "Fallback",
+    "Implementation",
+    "backend",
+    "backend_of",
+    "backends",
+    "dtypes",
+    "fallback",
+    "find",
+    "implement",
+    "not_found",
+    "op",
+    "ops",
+    "register_backend",
+    "register_fallback",
+    "register_op",
+    "set_loaders",
+]
+
+#: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (no `out` where the op makes none).
+#: An implementation may carry ``prepare(op, bound, out) -> plan``; see `cuassay.ops.dispatch.Op.prepare`.
+Implementation = Callable[..., None]
+
+#: Called as ``fallback(op, bound, dtype, out)``.
+Fallback = Callable[["Op", dict[str, Any], np.dtype[Any], Any], None]
+
+_ops: dict[str, Op] = {}
+_implementations: dict[tuple[str, str, np.dtype[Any]], Implementation] = {}
+_fallbacks: dict[str, tuple[Fallback, str]] = {}
+_backends: dict[str, Backend] = {}
+_kind_of_type: dict[type, Backend] = {}
+_load_for_type: Callable[[type], object] = lambda array_type: None
+_load_kind: Callable[[str], object] = lambda kind: None
+
+
+def register_op(declared: Op) -> None:
+    """Enter an op into the catalog. Raises `SchemaError` when the name is taken."""
+    if declared.name in _ops:
+        raise SchemaError(f"an op named {declared.name!r} exists already; choose another name")
+    _ops[declared.name] = declared
+
+
+def op(name: str) -> Op:
+    """The declared op of that name. Raises `SchemaError` when there is none."""
+    try:
+        return _ops[name]
+    except KeyError:
+        raise SchemaError(f"no op is named {name!r}; declared: {', '.join(sorted(_ops))}") from None
+
+
+def ops() -> tuple[Op, ...]:
+    """Every declared op, in the order of declaration."""
+    return tuple(_ops.values())
+
+
+def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Implementation], Implementation]:
+    """Decorator: the function computes op `name` on device kind `kind` for these registry dtypes.
+
+    Raises
+    ------
+    SchemaError
+        If the op is not declared, not defined for a dtype, or has that implementation already.
+    """
+    declared = op(name).schema
+
+    def register(function: Implementation) -> Implementation:
+        for dtype in dtypes:
+            if dtype not in declared.dtypes:
+                raise SchemaError(f"{name} is not defined for {dtype}, so no kernel can be; defined: {', '.join(declared.dtypes)}")
+            key = name, kind, as_dtype(dtype)
+            if key in _implementations:
+                raise SchemaError(f"{name} on {kind} for {dtype} is implemented twice; remove one")
+            _implementations[key] = function
+        return function
+
+    return register
+
+
+def register_fallback(kind: str, fallback: Fallback, *, like: str) -> None:
+    """Calls of `kind` without a kernel go to `fallback`, which supports what kind `like` supports."""
+    _fallbacks[kind] = fallback, like
+
+
+def find(declared: Op, kind: str, dtype: np.dtype[Any]) -> Implementation | None:
+    """The implementation of exactly (op, kind, dtype), or None."""
+    return _implementations.get((declared.name, kind, dtype))
+
+
+def fallback(kind: str) -> Fallback | None:
+    """The boxed fallback of `kind`, or None."""
+    found = _fallbacks.get(kind)
+    return None if found is None else found[0]
+
+
+def dtypes(declared: Op, kind: str) -> tuple[str, ...]:
+    """The registry dtypes `declared` runs in on `kind`, in the schema's order: kernels, fallback and composition."""
+    own = {dtype_name(dtype) for name, of, dtype in _implementations if name == declared.name and of == kind}
+    if kind in _fallbacks:
+        own |= set(dtypes(declared, _fallbacks[kind][1]))
+    if declared.parts:
+        own |= set.intersection(*(set(dtypes(op(part), kind)) for part in declared.parts))
+    return tuple(name for name in declared.schema.dtypes if name in own)
+
+
+def not_found(declared: Op, kind: str, dtype: np.dtype[Any]) -> KernelNotFoundError:
+    """The error that says what exists instead."""
+    here = ", ".join(dtypes(declared, kind)) or "no dtype"
+    elsewhere = [other for other in _backends if dtype_name(dtype) in dtypes(declared, other)]
+    return KernelNotFoundError(
+        f"{declared.name} has no kernel for {dtype_name(dtype)} on {kind}; {kind} has it for {here}; "
+        f"of the loaded kinds, {', '.join(elsewhere) or 'none'} has it for {dtype_name(dtype)}; "
+        f"cast, move the arrays, or register one with cuassay.ops.implement"
+    )
+
+
+def register_backend(backend: Backend) -> None:
+    """Make a kind's arrays known to dispatch; called by the kind's module when it loads."""
+    _backends[backend.kind] = backend
+    _kind_of_type.clear()
+
+
+def backends() -> tuple[Backend, ...]:
+    """The kinds loaded so far."""
+    return tuple(_backends.values())
+
+
+def set_loaders(*, for_type: Callable[[type], object], for_kind: Callable[[str], object]) -> None:
+    """How a kind not loaded yet is loaded: by the type of an array of it, or by its name. Both may do nothing."""
+    global _load_for_type, _load_kind
+    _load_for_type, _load_kind = for_type, for_kind
+
+
+def backend_of(array_type: type) -> Backend | None:
+    """The kind that owns arrays of this type, loading it if need be; None when it is no array."""
+    found = _kind_of_type.get(array_type)
+    if found is None:
+        found = _owner(array_type)
+        if found is None and _load_for_type(array_type):
+            found = _owner(array_type)
+        if found is not None:
+            _kind_of_type[array_type] = found
+    return found
+
+
+def _owner(array_type: type) -> Backend | None:
+    return next((backend for backend in _backends.values() if backend.owns(array_type)), None)
+
+
+def backend(kind: str) -> Backend:
+    """The backend of `kind`, loading it if need be. Raises `DeviceError` when there is none."""
+    if kind not in _backends:
+        _load_kind(kind)
+    try:
+        return _backends[kind]
+    except KeyError:
+        raise DeviceError(f"there is no device kind {kind!r}; loaded: {', '.join(_backends) or 'none'}") from None

@@ -1,0 +1,237 @@
+"""What an operation is: parameters, shapes, dtypes. Says nothing of how it is computed.
+
+A schema is written as one line, the *signature*::
+
+    "add(a, b) -> out"                       two arrays read, one array made
+    "softmax(a, *, axis=-1) -> out"          after the star: scalars, with defaults
+    "fused_adam_(params!: arrays, grads: arrays, *, lr) -> "   lists of arrays; ``!`` is read and written
+
+From it follow the functional form ``add(a, b)``, the ``out=`` form, and for elementwise operations the
+in-place form ``add.inplace(a, b)``.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError, DTypeError, SchemaError
+
+__all__ = ["Access", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
+
+Form = Literal["array", "arrays", "scalar"]
+Access = Literal["read", "write", "both"]
+
+_REQUIRED: Any = object()
+
+
+@dataclass(frozen=True, slots=True)
+class Meta:
+    """An array without its memory: shape and dtype."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes the elements take, C-contiguous."""
+        return self.size * self.dtype.itemsize
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        count = 1
+        for extent in self.shape:
+            count *= extent
+        return count
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return len(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Meta({self.shape}, {dtype_name(self.dtype)})"
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One parameter: an array, a list of arrays or a scalar; and whether it is read, written or both."""
+
+    name: str
+    form: Form = "array"
+    access: Access = "read"
+    default: Any = _REQUIRED
+
+    @property
+    def required(self) -> bool:
+        """True when the caller must give it."""
+        return self.default is _REQUIRED
+
+
+#: Shapes (or scalars) of the arguments by name to the shape of the output; several outputs, several shapes.
+ShapeRule = Callable[[Mapping[str, Any]], tuple[int, ...]]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Schema:
+    """One declared operation.
+
+    Attributes
+    ----------
+    name, params, outputs
+        From the signature.
+    shape : callable
+        The shape rule. Gets the arguments by name, arrays as `Meta`; gives the output's shape.
+    dtypes : tuple of str
+        The registry dtypes the operation is defined for at all, whatever the device.
+    op_class : str
+        One of `cuassay.core.capability.OP_CLASSES`; with a dtype it names a capability.
+    result : callable
+        Registry dtype to the output's dtype; the same unless stated (`sum` of int32 is int64).
+    deterministic : bool
+        Two runs on the same input give the same bits.
+    place : callable, optional
+        Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
+    """
+
+    name: str
+    params: tuple[Param, ...]
+    outputs: tuple[str, ...]
+    shape: ShapeRule
+    dtypes: tuple[str, ...]
+    op_class: str
+    result: Callable[[np.dtype[Any]], np.dtype[Any]] = field(default=lambda dtype: dtype)
+    deterministic: bool = True
+    place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
+    doc: str = ""
+
+    @property
+    def arrays(self) -> tuple[Param, ...]:
+        """The parameters that are arrays or lists of them, in order."""
+        return tuple(param for param in self.params if param.form != "scalar")
+
+    @property
+    def elementwise(self) -> bool:
+        """True when each output element depends on one element of each input, so that in place is safe."""
+        return self.op_class == "elementwise"
+
+    def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Arguments by parameter name, defaults filled in.
+
+        Raises
+        ------
+        ArgumentError
+            If one is missing, given twice, unknown, or a scalar is given by position.
+        """
+        positional = self.arrays
+        if len(args) > len(positional):
+            raise ArgumentError(
+                f"{self.name} takes {len(positional)} arrays by position, got {len(args)}; "
+                f"give the rest by name: {self.signature}"
+            )
+        bound = {param.name: value for param, value in zip(positional, args, strict=False)}
+        self._bind_named(bound, kwargs)
+        for param in self.params:
+            if param.name not in bound:
+                bound[param.name] = self._default(param)
+        return bound
+
+    def _bind_named(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
+        names = {param.name for param in self.params}
+        for name, value in kwargs.items():
+            if name not in names:
+                raise ArgumentError(f"{self.name} has no parameter {name!r}; its form is {self.signature}")
+            if name in bound:
+                raise ArgumentError(f"{self.name} got {name!r} twice, by position and by name; give it once")
+            bound[name] = value
+
+    def _default(self, param: Param) -> Any:
+        if param.required:
+            raise ArgumentError(f"{self.name} needs {param.name!r}; its form is {self.signature}")
+        return param.default
+
+    @property
+    def signature(self) -> str:
+        """The schema as it was written."""
+        arrays = [p.name + ("!" if p.access == "both" else "") + (": arrays" if p.form == "arrays" else "") for p in self.arrays]
+        scalars = [p.name if p.required else f"{p.name}={p.default!r}" for p in self.params if p.form == "scalar"]
+        inside = ", ".join([*arrays, *(["*", *scalars] if scalars else [])])
+        return f"{self.name}({inside}) -> {', '.join(self.outputs)}".rstrip()
+
+    def registry_dtype(self, operands: Iterable[Any]) -> np.dtype[Any]:
+        """The dtype an implementation is looked up by: the promotion of the operands.
+
+        Parameters
+        ----------
+        operands : iterable of numpy.dtype or Python scalar
+            A Python scalar is weak, as in NumPy 2.
+
+        Raises
+        ------
+        DTypeError
+            If they do not promote, or the operation is not defined for the result.
+        """
+        dtype = promote(*operands)
+        if dtype_name(dtype) not in self.dtypes:
+            raise DTypeError(
+                f"{self.name} is not defined for {dtype_name(dtype)}; it is for {', '.join(self.dtypes)}; cast an operand first"
+            )
+        return dtype
+
+    def infer(self, bound: Mapping[str, Any], dtype: np.dtype[Any]) -> tuple[Meta, ...]:
+        """Shape and dtype of every output, for arguments by name (arrays as `Meta`) and the registry dtype."""
+        if not self.outputs:
+            return ()
+        return (Meta(self.shape(bound), as_dtype(self.result(dtype))),)
+
+
+_SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<params>.*)\)\s*->\s*(?P<outputs>[\w, ]*)")
+
+
+def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]:
+    """Name, parameters and outputs of a signature line.
+
+    Raises
+    ------
+    SchemaError
+        If the line cannot be read.
+    """
+    match = _SIGNATURE.fullmatch(text.strip())
+    if match is None:
+        raise SchemaError(f"{text!r} is no signature; write it as 'name(a, b, *, axis=-1) -> out'")
+    outputs = tuple(part.strip() for part in match["outputs"].split(",") if part.strip())
+    if len(outputs) > 1:
+        raise SchemaError(f"{text!r} has {len(outputs)} outputs; an operation makes one, or writes its parameters and makes none")
+    return match["name"], tuple(_params(match["params"], text)), outputs
+
+
+def _params(inside: str, text: str) -> Iterable[Param]:
+    scalar = False
+    for part in (piece.strip() for piece in inside.split(",")):
+        if part == "*":
+            scalar = True
+        elif part:
+            yield _scalar(part, text) if scalar else _array(part, text)
+
+
+def _array(part: str, text: str) -> Param:
+    name, _, annotation = (piece.strip() for piece in part.partition(":"))
+    if annotation not in ("", "array", "arrays") or not name.rstrip("!").isidentifier():
+        raise SchemaError(f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written) or 'a: arrays'")
+    form: Form = "arrays" if annotation == "arrays" else "array"
+    return Param(name.rstrip("!"), form, "both" if name.endswith("!") else "read")
+
+
+def _scalar(part: str, text: str) -> Param:
+    name, equals, default = (piece.strip() for piece in part.partition("="))
+    if not name.isidentifier():
+        raise SchemaError(f"{part!r} in {text!r} is no scalar parameter; write 'axis' or 'axis=-1'")
+    return Param(name, "scalar", "read", ast.literal_eval(default) if equals else _REQUIRED)

@@ -1,0 +1,100 @@
+"""The shape rules of the declared operations, usable alone.
+
+Each rule gets the arguments by name, arrays as anything with a ``shape``, scalars as they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from cuassay.arrays.layout import broadcast_shapes, normalize_axis
+from cuassay.errors import ShapeError
+from cuassay.ops.schema import ShapeRule
+
+__all__ = ["broadcast", "matmul", "normalized", "reduced", "same"]
+
+Shape = tuple[int, ...]
+
+
+def _shape(value: Any) -> Shape:
+    return tuple(getattr(value, "shape", ()))
+
+
+def broadcast(bound: Mapping[str, Any]) -> Shape:
+    """All arguments broadcast together, NumPy's rule; Python scalars have shape ``()``."""
+    return broadcast_shapes(*map(_shape, bound.values()))
+
+
+def same(name: str) -> ShapeRule:
+    """The shape of argument `name`; an ``axis`` argument, where there is one, must exist."""
+
+    def rule(bound: Mapping[str, Any]) -> Shape:
+        shape = _shape(bound[name])
+        if bound.get("axis") is not None:
+            normalize_axis(bound["axis"], len(shape))
+        return shape
+
+    return rule
+
+
+def reduced(bound: Mapping[str, Any]) -> Shape:
+    """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
+    shape = _shape(bound["a"])
+    axes = reduced_axes(bound["axis"], len(shape))
+    if bound["keepdims"]:
+        return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
+    return tuple(extent for i, extent in enumerate(shape) if i not in axes)
+
+
+def reduced_axes(axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+    """The axes a reduction runs over, each counted from the front, ascending."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    axes = tuple(sorted(normalize_axis(one, ndim) for one in given))
+    if len(set(axes)) != len(axes):
+        raise ShapeError(f"axis {axis!r} names an axis of {ndim} twice; name each once")
+    return axes
+
+
+def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
+    """`reduced`, for an operation that has no value over zero elements."""
+    shape = _shape(bound["a"])
+    result = reduced(bound)
+    if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
+        raise ShapeError(f"the maximum of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer axis")
+    return result
+
+
+def normalized(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``; ``weight`` and ``bias`` are vectors of its last extent."""
+    shape = _shape(bound["a"])
+    if not shape:
+        raise ShapeError("layer_norm needs an axis to normalize over; got a 0-d array; give at least one dimension")
+    for name in ("weight", "bias"):
+        if _shape(bound[name]) != shape[-1:]:
+            raise ShapeError(
+                f"layer_norm's {name} must have shape {shape[-1:]}, the last axis of a {shape}; got {_shape(bound[name])}"
+            )
+    return shape
+
+
+def matmul(bound: Mapping[str, Any]) -> Shape:
+    """NumPy's matmul: the last two axes multiply, those before broadcast; a vector gains and loses an axis."""
+    a, b = _shape(bound["a"]), _shape(bound["b"])
+    if not a or not b:
+        raise ShapeError(f"matmul needs arrays of one dimension or more; got shapes {a} and {b}; use mul for scalars")
+    left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
+    if left[-1] != right[-2]:
+        raise ShapeError(f"matmul cannot contract {a} with {b}: {left[-1]} is not {right[-2]}; transpose or reshape an operand")
+    inner = left[-2:-1] * (len(a) > 1) + right[-1:] * (len(b) > 1)
+    return broadcast_shapes(left[:-2], right[:-2]) + inner
+
+
+def linear(bound: Mapping[str, Any]) -> Shape:
+    """``(..., K)`` with weight ``(N, K)`` and bias ``(N,)`` gives ``(..., N)``."""
+    a, weight, bias = _shape(bound["a"]), _shape(bound["weight"]), _shape(bound["bias"])
+    if not a or len(weight) != 2 or a[-1] != weight[1] or bias != weight[:1]:
+        raise ShapeError(f"linear needs a (..., K), weight (N, K) and bias (N,); got {a}, {weight} and {bias}")
+    return (*a[:-1], weight[0])
