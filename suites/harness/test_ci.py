@@ -34,6 +34,12 @@ echo "$*" >>uv.log
 [ ! -e uv-fails ]
 """
 
+PROBE = """#!/usr/bin/env bash
+# shows what a job is given
+# groups: test compile
+echo "$PYTHON|${PYTHONPATH:-}|$*"
+"""
+
 
 def run(*command: object, cwd: Path = ROOT, env: Mapping[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     clean = {name: value for name, value in os.environ.items() if not name.startswith(("CUASSAY_", "PYTHON"))}
@@ -52,9 +58,7 @@ class Checkout:
         self.root = root
         shutil.copytree(CI, root / "ci", ignore=shutil.ignore_patterns("__pycache__"))
         shutil.copy(ROOT / "pyproject.toml", root)
-        (root / "ci" / "probe.sh").write_text(
-            '#!/usr/bin/env bash\n# shows what a job is given\n# groups: test compile\necho "$PYTHON|${PYTHONPATH:-}|$*"\n'
-        )
+        (root / "ci" / "probe.sh").write_text(PROBE)
         uv = root / "bin" / "uv"
         uv.parent.mkdir()
         uv.write_text(FAKE_UV)
@@ -177,7 +181,7 @@ def test_a_workflow_without_machines_is_an_error_and_no_empty_matrix() -> None:
 
 @pytest.mark.parametrize("version", ["9.1", "9.2"])
 def test_pytest_of_both_current_branches_is_tested(version: str) -> None:
-    pins = [next((pin for pin in [*row.get("pins", []), *PINS] if pin.startswith("pytest="))) for row in MACHINES]
+    pins = [next(pin for pin in [*row.get("pins", []), *PINS] if pin.startswith("pytest=")) for row in MACHINES]
     assert any(pin.startswith(f"pytest=={version}.") for pin in pins)
 
 
