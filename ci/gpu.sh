@@ -2,6 +2,7 @@
 # health check, suites and measurements on cuda:0, and the run's record for reports/ledger
 # groups: test
 set -euo pipefail
+export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-120}
 device=cuda:0
 out=reports/out/gpu
 rm -rf "$out"

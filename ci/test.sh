@@ -2,5 +2,6 @@
 # runs every suite on every device present; arguments go to pytest
 # groups: test compile contracts package
 set -euo pipefail
+export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-300}
 # Timings mean nothing beside a second worker, so each benchmark runs once, as a test.
 exec "$PYTHON" -m pytest --device all --benchmark-disable -n 2 "$@"
