@@ -43,7 +43,8 @@ class ResultFormatError(ValueError):
 class Column:
     """One column: its name, the JSON type of its values, their unit and meaning.
 
-    A column that is not ``required`` is left out where nothing is known; it is never null.
+    A column that is not ``required`` is left out where nothing is known; it is never null. Readers
+    then fill in `default`: None means unknown.
     """
 
     name: str
@@ -52,6 +53,7 @@ class Column:
     unit: str = ""
     required: bool = False
     choices: tuple[str, ...] = ()
+    default: str | None = None
 
 
 @dataclass(frozen=True)
@@ -124,8 +126,8 @@ _TIME = (
     Column("dtype", "str", "dtype of the inputs"),
     Column("cache", "str", "state of the last-level cache before each sample", choices=("cold", "warm")),
     Column("mode", "str", "one launch a call, or the replay of a graph", choices=("stream", "graph")),
-    Column("unit", "str", "unit of the samples; left out, seconds"),
-    Column("better", "str", "which direction is better; left out, less", choices=("less", "more")),
+    Column("unit", "str", "unit of the samples", default="s"),
+    Column("better", "str", "which direction is better", choices=("less", "more"), default="less"),
     Column("minimum", "float", "least sample", unit="unit"),
     Column("q25", "float", "first quartile", unit="unit"),
     Column("q75", "float", "third quartile", unit="unit"),

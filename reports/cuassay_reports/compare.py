@@ -1,0 +1,231 @@
+"""Timings against the previous run, against peers, and against the device's measured limits.
+
+Decides which two measurements may be compared and what the verdict is. Only runs of equal
+fingerprints are compared; where there is none, the reason says what changed. Two runs of one
+machine drift by a few percent on their own, so a verdict here is a hint; proof is the paired gate's.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import pandas as pd
+
+from cuassay_reports.columns import difference
+from cuassay_reports.load import Results
+
+__all__ = ["CASE", "OURS", "SERIES", "THRESHOLDS", "Thresholds", "Verdict", "changes", "judge", "peers", "throughput"]
+
+Word = Literal["faster", "slower", "same", "ambiguous"]
+
+CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
+"""Columns that two implementations must share to be compared."""
+
+SERIES = [*CASE, "implementation"]
+"""Columns that make two measurements points of one series."""
+
+OURS = "cuassay"
+"""The implementation that peers are compared with."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Thresholds:
+    """When a difference between two medians means something; all but `samples` are fractions."""
+
+    floor: float
+    noisy: float
+    samples: int
+
+
+THRESHOLDS = Thresholds(
+    floor=0.02,  # what an unchanged program drifts by between two runs of one machine with free clocks
+    noisy=0.10,  # a spread above it hides changes that matter: "same" would claim too much
+    samples=5,   # fewer have no quartiles worth the name
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """A verdict, or "" where nothing could be compared, and its reason in words."""
+
+    word: Word | Literal[""]
+    reason: str
+
+
+def judge(old: Mapping[str, Any], new: Mapping[str, Any], thresholds: Thresholds = THRESHOLDS) -> Verdict:
+    """Compare two measurements of one thing.
+
+    Parameters
+    ----------
+    old, new : mapping
+        ``median``, ``q25``, ``q75`` (NaN where unknown), ``n`` and ``better`` of a row of times.
+    """
+    change = _change(old["median"], new["median"])
+    spread = max(_spread(old), _spread(new))
+    if not math.isfinite(change):
+        return Verdict("ambiguous", f"a median of {old['median']:g} has no relative change")
+    if math.isnan(spread) or min(old["n"], new["n"]) < thresholds.samples:
+        return _without_spread(change, thresholds)
+    if abs(change) < max(thresholds.floor, spread):
+        return _small(change, spread, thresholds)
+    if old["q25"] <= new["q75"] and new["q25"] <= old["q75"]:
+        return Verdict("ambiguous", f"{change:+.1%}, but the middle halves of the samples overlap")
+    worse = (change > 0) == (new["better"] == "less")
+    return Verdict("slower" if worse else "faster", f"{change:+.1%}, beyond the spread of {spread:.1%}")
+
+
+def _small(change: float, spread: float, thresholds: Thresholds) -> Verdict:
+    if spread > thresholds.noisy:
+        return Verdict("ambiguous", f"{change:+.1%}, but the spread of {spread:.0%} could hide more")
+    if abs(change) < thresholds.floor:
+        return Verdict("same", f"{change:+.1%}, under the floor of {thresholds.floor:.0%}")
+    return Verdict("same", f"{change:+.1%}, within the spread of {spread:.1%}")
+
+
+def _without_spread(change: float, thresholds: Thresholds) -> Verdict:
+    if abs(change) < thresholds.floor:
+        return Verdict(
+            "same", f"{change:+.1%}, under the floor of {thresholds.floor:.0%}; too few samples for a spread"
+        )
+    return Verdict("ambiguous", f"{change:+.1%}, from fewer than {thresholds.samples} samples or without quartiles")
+
+
+def _change(old: float, new: float) -> float:
+    return new / old - 1 if old else math.nan
+
+
+def _spread(row: Mapping[str, Any]) -> float:
+    """Return the distance of the quartiles over the median, NaN where unknown."""
+    return float((row["q75"] - row["q25"]) / row["median"]) if row["median"] else math.nan
+
+
+def changes(results: Results) -> pd.DataFrame:
+    """Compare the newest timing of every series with the one before it on the same fingerprint.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The newest rows of ``results.times``, with `previous` (median, NaN where none), `previous_run`,
+        `change` (new over old, less 1), `verdict` (faster, slower, same, ambiguous, or "" where nothing
+        may be compared) and `why`.
+    """
+    newest = results.latest().times.drop_duplicates(["subject", *SERIES], keep="last", ignore_index=True)
+    earlier = dict(iter(results.times.groupby(["subject", *SERIES], sort=False)))
+    facts = _fingerprints(results.devices)
+    found = [_compared(row, earlier[_key(row)], facts) for row in _rows(newest)]
+    return newest.assign(**{name: [each[name] for each in found] for name in _ADDED})
+
+
+_ADDED = ("previous", "previous_run", "change", "verdict", "why")
+
+
+def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
+    return tuple(row[name] for name in ("subject", *SERIES))
+
+
+def _rows(frame: pd.DataFrame) -> Iterable[dict[str, Any]]:
+    yield from frame.to_dict("records")  # type: ignore[misc]  # its keys are typed as Hashable
+
+
+def _fingerprints(devices: pd.DataFrame) -> dict[tuple[str, str], Mapping[str, object]]:
+    """Return (run, device) to the facts of that device in that run."""
+    columns = zip(devices["run"], devices["device"], devices["fingerprint"], strict=True)
+    return {(run, device): facts for run, device, facts in columns if isinstance(facts, Mapping)}
+
+
+def _compared(row: dict[str, Any], series: pd.DataFrame, facts: dict[Any, Mapping[str, object]]) -> dict[str, Any]:
+    before = series[series["order"] < row["order"]]
+    equal = before[before["digest"] == row["digest"]] if row["digest"] else before.iloc[:0]
+    if len(equal):
+        old = next(iter(_rows(equal.tail(1))))
+        verdict = judge(old, row)
+        change = _change(old["median"], row["median"])
+        return _added(old["median"], old["run"], change, verdict)
+    return _added(math.nan, "", math.nan, Verdict("", _refusal(row, before, facts)))
+
+
+def _added(*values: Any) -> dict[str, Any]:
+    previous, run, change, verdict = values
+    return dict(zip(_ADDED, (previous, run, change, verdict.word, verdict.reason), strict=True))
+
+
+def _refusal(row: dict[str, Any], before: pd.DataFrame, facts: dict[Any, Mapping[str, object]]) -> str:
+    if not row["digest"]:
+        return "not compared: the run recorded no fingerprint of this device"
+    if before.empty:
+        return "first measurement"
+    last = str(before["run"].iloc[-1])
+    changed = difference(facts.get((last, row["device"]), {}), facts.get((row["run"], row["device"]), {}))
+    return "not compared: " + ("; ".join(changed) or "the previous run recorded no fingerprint")
+
+
+def throughput(times: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
+    """Add what the timings achieve.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `times` with `bytes_per_s` and `flop_per_s` (NaN where the work is unknown or the unit is not
+        seconds), `fraction` of the nearer of the run's measured limits (the roofline: time the limits
+        allow over time taken), and `bound`, the name of that limit ("" where none was measured).
+    """
+    seconds = times["median"].where(times["unit"] == "s")
+    bandwidth = _limit_of(times, limits, "bandwidth")
+    compute = _limit_of(times, limits, "compute")
+    nbytes, flops = times["bytes"].astype("float64"), times["flops"].astype("float64")
+    allowed = pd.DataFrame({"bandwidth": nbytes / bandwidth, "compute": flops / compute}, index=times.index)
+    least = allowed.max(axis="columns")
+    bound = pd.Series("", index=times.index).mask(least.notna(), "bandwidth")
+    bound = bound.mask(allowed["compute"] > allowed["bandwidth"].fillna(0), "compute")
+    return times.assign(bytes_per_s=nbytes / seconds, flop_per_s=flops / seconds, fraction=least / seconds, bound=bound)
+
+
+def _limit_of(times: pd.DataFrame, limits: pd.DataFrame, name: str) -> pd.Series[Any]:
+    """Return, for each timing, that limit of its run and device: of its dtype, or of all dtypes."""
+    rows = _rows(limits[limits["limit"] == name])
+    table: dict[tuple[str, str, str], float] = {}
+    for row in rows:
+        key = (row["run"], row["device"], row["dtype"])
+        table[key] = max(row["value"], table.get(key, 0.0))
+    places = zip(times["run"], times["device"], times["dtype"], strict=True)
+    values = [table.get((run, device, dtype), table.get((run, device, ""))) for run, device, dtype in places]
+    return pd.Series(values, index=times.index, dtype="float64")
+
+
+def peers(times: pd.DataFrame) -> pd.DataFrame:
+    """Compare our implementation with every other of the same run and case.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a pair: `run`, `subject`, the columns of ``CASE``, `peer`, `ratio` (the peer's median over
+        ours: above 1 ours is faster), `low` and `high` (the same of opposite quartiles), `verdict` on
+        ours, and `why`.
+    """
+    keys = ["run", "subject", *CASE]
+    last = times.drop_duplicates([*keys, "implementation"], keep="last")
+    ours = last[last["implementation"] == OURS]
+    others = last[last["implementation"] != OURS].rename(columns={"implementation": "peer"})
+    pairs = others.merge(ours[[*keys, *_JUDGED]], on=keys, suffixes=("_peer", ""))
+    found = [_ratio(row) for row in _rows(pairs)]
+    return pairs[[*keys, "peer"]].assign(**{name: [each[name] for each in found] for name in _RATIO})
+
+
+_JUDGED = ["median", "q25", "q75", "n", "better"]
+_RATIO = ("ratio", "low", "high", "verdict", "why")
+
+
+def _ratio(row: dict[str, Any]) -> dict[str, Any]:
+    ours = {name: row[name] for name in _JUDGED}
+    peer = {name: row[f"{name}_peer"] for name in _JUDGED}
+    verdict = judge(peer, ours)
+    low, high = _over(peer["q25"], ours["q75"]), _over(peer["q75"], ours["q25"])
+    values = (_over(peer["median"], ours["median"]), low, high, verdict.word, verdict.reason)
+    return dict(zip(_RATIO, values, strict=True))
+
+
+def _over(a: float, b: float) -> float:
+    return a / b if b else math.nan

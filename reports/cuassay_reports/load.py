@@ -1,0 +1,205 @@
+"""Result files as pandas frames: read, check, fill in, and tell which rows are the newest.
+
+`load` is public for anyone who wants the numbers in a notebook. Every frame has all columns of its
+table in `columns`, whatever schema a row was written by, and a few joined ones, so that no one
+needs to merge. What the numbers mean is decided elsewhere.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from cuassay_reports.columns import TABLES, Column, ResultFormatError, validate
+
+__all__ = ["Results", "load"]
+
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Results:
+    """The rows of all files, one frame a table.
+
+    Text that is unknown is ``""``; numbers that are unknown are NA or NaN. Every frame has `started`
+    (UTC) of its run, and `subject`: the device as people tell it from others, across runs.
+
+    Attributes
+    ----------
+    runs, devices, tests, times, limits : pandas.DataFrame
+        Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
+        `times` and `tests` also have the `digest` of their device's fingerprint.
+    files : tuple of path
+        What was read.
+    torn : int
+        Last lines left unfinished by a killed writer, and ignored.
+    """
+
+    runs: pd.DataFrame
+    devices: pd.DataFrame
+    tests: pd.DataFrame
+    times: pd.DataFrame
+    limits: pd.DataFrame
+    files: tuple[Path, ...] = ()
+    torn: int = 0
+
+    def latest(self) -> Results:
+        """Return the same, of each subject only the newest run that has tests, and that has times.
+
+        So a run of tests alone does not hide the timings of the run before it.
+        """
+        timed = _newest_runs(self.times)
+        return replace(
+            self,
+            devices=_of_runs(self.devices, _newest_runs(self.devices, self.tests, self.times)),
+            tests=_of_runs(self.tests, _newest_runs(self.tests)),
+            times=_of_runs(self.times, timed),
+            limits=_of_runs(self.limits, timed),
+        )
+
+
+def load(*paths: str | os.PathLike[str]) -> Results:
+    """Read result files; a folder stands for every ``*.jsonl`` in it and below.
+
+    Raises
+    ------
+    FileNotFoundError
+        A path does not exist, or holds no result file.
+    ResultFormatError
+        A line is no row of the schema; the message names file and line. Only the last line of a file
+        may be unfinished.
+    """
+    files = tuple(dict.fromkeys(file for path in paths for file in _files(Path(path))))
+    rows: dict[str, list[Row]] = {record: [] for record in TABLES}
+    torn = 0
+    for file in files:
+        torn += _read(file, rows)
+    return _results(rows, files, torn)
+
+
+def _files(path: Path) -> Iterable[Path]:
+    if path.is_file():
+        return [path]
+    found = sorted(file for file in path.rglob("*.jsonl") if file.is_file())
+    if not found:
+        what = "holds no *.jsonl file" if path.is_dir() else "does not exist"
+        raise FileNotFoundError(f"{path} {what}; name result files, or a folder with some: `cuassay run` writes them")
+    return found
+
+
+def _read(file: Path, rows: dict[str, list[Row]]) -> int:
+    """Add the rows of one file to their tables; return how many torn lines were left out (0 or 1)."""
+    lines = file.read_bytes().split(b"\n")
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            row = _row(line)
+        except ResultFormatError as error:
+            if number == len(lines):
+                return 1
+            raise ResultFormatError(f"{file}:{number}: {error}") from error
+        rows[row["record"]].append(row)
+    return 0
+
+
+def _row(line: bytes) -> Row:
+    try:
+        row = json.loads(line)
+    except ValueError as error:
+        raise ResultFormatError(f"this line is no JSON: {error}; remove it, or restore the file") from error
+    if not isinstance(row, dict):
+        raise ResultFormatError(f"this line is a {type(row).__name__}; a row is an object")
+    validate(row)
+    return row
+
+
+def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) -> Results:
+    frames = {record: _frame(rows[record], TABLES[record]) for record in TABLES}
+    runs = _runs(frames)
+    devices = frames["device"].drop_duplicates(["run", "device"], keep="last")
+    devices = _dated(devices.assign(subject=[_subject(d, f) for d, f in _pairs(devices)]), runs)
+    known = devices[["run", "device", "subject", "digest"]]
+    return Results(
+        runs=runs,
+        devices=devices,
+        tests=_dated(_with_subject(frames["test"], known), runs).drop_duplicates(["run", "nodeid"], keep="last"),
+        times=_dated(_with_subject(frames["time"], known), runs),
+        limits=_dated(_with_subject(frames["limit"], known), runs),
+        files=files,
+        torn=torn,
+    )
+
+
+def _frame(rows: list[Row], columns: Iterable[Column]) -> pd.DataFrame:
+    shown = [column for column in columns if column.name != "record"]
+    return pd.DataFrame({column.name: _series(rows, column) for column in shown})
+
+
+def _series(rows: list[Row], column: Column) -> pd.Series[Any]:
+    missing = _MISSING[column.kind] if column.default is None else column.default
+    return pd.Series([row.get(column.name, missing) for row in rows], dtype=_DTYPES[column.kind])
+
+
+_DTYPES = {"str": "str", "int": "Int64", "float": "float64", "bool": "boolean", "object": "object", "list": "object"}
+_MISSING = {"str": "", "int": pd.NA, "float": float("nan"), "bool": pd.NA, "object": None, "list": None}
+
+
+def _runs(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return one row a run, oldest first; a run whose own row was never written comes before all."""
+    runs = frames["run"].drop_duplicates("run")
+    seen = pd.concat([frame["run"] for frame in frames.values()]).drop_duplicates()
+    runs = seen.to_frame().merge(runs, on="run", how="left")
+    runs["started"] = pd.to_datetime(runs["started"], utc=True, format="ISO8601")
+    texts = [column.name for column in TABLES["run"] if column.kind == "str" and column.name in runs]
+    texts.remove("started")
+    runs[texts] = runs[texts].fillna("")
+    ordered: pd.DataFrame = runs.sort_values(["started", "run"], na_position="first", ignore_index=True)
+    return ordered
+
+
+def _dated(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    """Add the run's start and its place in time, and put the rows in that order."""
+    order = runs[["run", "started"]].assign(order=range(len(runs)))
+    return frame.merge(order, on="run").sort_values("order", kind="stable", ignore_index=True)
+
+
+def _with_subject(frame: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+    """Join the device's subject and digest; a device without a row of its own stands for itself."""
+    joined = frame.merge(known, on=["run", "device"], how="left")
+    joined["subject"] = joined["subject"].fillna(joined["device"])
+    joined["digest"] = joined["digest"].fillna("")
+    return joined
+
+
+def _pairs(devices: pd.DataFrame) -> Iterable[tuple[str, Mapping[str, object]]]:
+    facts = (value if isinstance(value, Mapping) else {} for value in devices["fingerprint"])
+    return zip(devices["device"], facts, strict=True)
+
+
+def _subject(device: str, fingerprint: Mapping[str, object]) -> str:
+    """Tell a device from others of its name, without what may change between two runs of it.
+
+    The specimen is left out on purpose: a pool lends another one each time, and the page shows
+    the newest state of the model. Comparing is stricter: it asks for equal digests.
+    """
+    names = [device, fingerprint.get("name") or fingerprint.get("cpu")]
+    if not fingerprint.get("driver") and fingerprint.get("name") != fingerprint.get("cpu"):
+        names.append(fingerprint.get("cpu"))  # it lives on the host, so the host is part of what it is
+    return " · ".join(dict.fromkeys(str(name) for name in names if name))
+
+
+def _newest_runs(*frames: pd.DataFrame) -> pd.DataFrame:
+    seen = pd.concat([frame[["subject", "run", "order"]] for frame in frames])
+    newest = seen.sort_values("order", kind="stable").drop_duplicates("subject", keep="last")
+    return newest[["subject", "run"]]
+
+
+def _of_runs(frame: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
+    return frame.merge(newest, on=["subject", "run"]).sort_values("order", kind="stable", ignore_index=True)

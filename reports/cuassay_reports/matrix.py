@@ -1,0 +1,76 @@
+"""Which op holds for which dtype on which device, as found by the tests that ran.
+
+A cell is made of every test of (subject, op, dtype); this file decides what they amount to.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Literal
+
+import pandas as pd
+
+__all__ = ["DTYPE_ORDER", "STATES", "State", "dtypes_in_order", "support"]
+
+State = Literal["failed", "passed", "xfailed", "skipped", "not run"]
+
+STATES: dict[State, str] = {
+    "failed": "at least one check failed or broke",
+    "passed": "at least one check passed and none failed",
+    "xfailed": "a known failure, and nothing passed",
+    "skipped": "every check was skipped",
+    "not run": "no test of this kind was there",
+}
+"""State of a cell to its meaning, in the order in which they are decided."""
+
+DTYPE_ORDER = (
+    "bool", "int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64",
+    "float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float32", "float64", "complex64", "complex128",
+)  # fmt: skip
+"""Order of the columns; unknown names come after them."""
+
+
+def support(tests: pd.DataFrame) -> pd.DataFrame:
+    """Return one row a cell.
+
+    Parameters
+    ----------
+    tests : pandas.DataFrame
+        Rows of ``Results.tests``, usually of ``results.latest()``. Those without an op or a dtype
+        belong to no cell.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `subject`, `device`, `op`, `dtype`, `state`, the counts `passed`, `failed`, `xfailed` and
+        `skipped`, `reasons` (distinct texts of what did not pass) and `headroom` (the worst, NaN
+        where none). Every pair of an op and a dtype that stands anywhere has a row for every subject.
+    """
+    ours = tests[(tests["op"] != "") & (tests["dtype"] != "") & (tests["device"] != "")]
+    groups = ours.groupby(["subject", "device", "op", "dtype"], sort=False)
+    cells = {key: _cell(rows) for key, rows in groups}
+    subjects = dict.fromkeys(zip(ours["subject"], ours["device"], strict=True))
+    pairs = [(op, dtype) for op in dict.fromkeys(ours["op"]) for dtype in dtypes_in_order(ours["dtype"])]
+    keys = [(subject, device, op, dtype) for subject, device in subjects for op, dtype in pairs]
+    rows = [dict(zip(_KEY, key, strict=True)) | cells.get(key, _EMPTY) for key in keys]
+    return pd.DataFrame(rows, columns=[*_KEY, *_EMPTY])
+
+
+_KEY = ("subject", "device", "op", "dtype")
+_EMPTY: dict[str, Any] = {
+    "state": "not run", "passed": 0, "failed": 0, "xfailed": 0, "skipped": 0, "reasons": (), "headroom": float("nan"),
+}  # fmt: skip
+
+
+def dtypes_in_order(names: Iterable[str]) -> list[str]:
+    """Return the distinct names, by ``DTYPE_ORDER`` and then by name."""
+    place = {name: number for number, name in enumerate(DTYPE_ORDER)}
+    return sorted(set(names), key=lambda name: (place.get(name, len(place)), name))
+
+
+def _cell(rows: pd.DataFrame) -> dict[str, Any]:
+    outcomes = rows["outcome"].replace("error", "failed").value_counts()
+    counts = {name: int(outcomes.get(name, 0)) for name in ("passed", "failed", "xfailed", "skipped")}
+    state = next(name for name in STATES if counts.get(name, 0) or name == "not run")
+    reasons = rows.loc[(rows["outcome"] != "passed") & (rows["reason"] != ""), "reason"]
+    return {"state": state, **counts, "reasons": tuple(dict.fromkeys(reasons)), "headroom": rows["headroom"].max()}

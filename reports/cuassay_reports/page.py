@@ -1,0 +1,292 @@
+"""What the report says, as plain text and numbers: the same for the page and for the short form.
+
+Decides content and order; how it looks is the templates' business. Everything here is unescaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from cuassay_reports import skips, units
+from cuassay_reports.load import Results
+from cuassay_reports.matrix import dtypes_in_order, support
+from cuassay_reports.timings import TimingSection, sections
+
+__all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "build"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Figure:
+    """One number of the top line."""
+
+    number: int
+    label: str
+    tone: str = "plain"
+
+
+@dataclass(frozen=True, kw_only=True)
+class DeviceCard:
+    """What one device is and what ran on it."""
+
+    subject: str
+    device: str
+    name: str
+    present: bool
+    reason: str
+    facts: Sequence[tuple[str, str]]
+    limits: Sequence[tuple[str, str]]
+    missing: Sequence[tuple[str, str]]
+    outcomes: Mapping[str, int]
+    digest: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Failure:
+    """One failed test and how to see it fail again."""
+
+    nodeid: str
+    subject: str
+    what: str
+    reason: str
+    message: str
+    reproduce: str
+    is_new: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Cell:
+    """One cell of a support matrix; `detail` is read on hovering."""
+
+    state: str
+    detail: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Grid:
+    """The support matrix of one subject."""
+
+    subject: str
+    device: str
+    dtypes: Sequence[str]
+    rows: Sequence[tuple[str, Sequence[Cell]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunLine:
+    """Where the shown numbers come from: one run."""
+
+    run: str
+    started: str
+    command: str
+    revision: str
+    machine: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """Everything the report shows, in order."""
+
+    tone: str
+    headline: str
+    figures: Sequence[Figure]
+    newest: RunLine
+    devices: Sequence[DeviceCard]
+    failures: Sequence[Failure]
+    grids: Sequence[Grid]
+    timings: Sequence[TimingSection]
+    new_skips: Sequence[tuple[str, str]]
+    skips: Sequence[tuple[str, int, str, str]]
+    nowhere: Sequence[tuple[str, str]]
+    runs: Sequence[RunLine]
+    files: Sequence[str]
+    torn: int
+
+
+def build(results: Results) -> Page:
+    """Gather the report's content from the newest rows of every subject."""
+    latest = results.latest()
+    timed = sections(results)
+    outcomes = _outcomes(latest.tests)
+    runs = [_run_line(row) for row in _records(results.runs)]
+    tone, headline = _headline(latest, outcomes, timed)
+    return Page(
+        tone=tone,
+        headline=headline,
+        figures=_figures(latest, outcomes, timed),
+        newest=runs[-1] if runs else RunLine(run="", started="", command="", revision="", machine=""),
+        devices=_cards(latest),
+        failures=_failures(results, latest),
+        grids=_grids(latest.tests),
+        timings=timed,
+        new_skips=_new_skips(results),
+        skips=_skips(latest.tests),
+        nowhere=[(row["test"], ", ".join(row["reasons"])) for row in _records(skips.nowhere(latest.tests))],
+        runs=runs[::-1],
+        files=[file.name for file in results.files],
+        torn=results.torn,
+    )
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable
+
+
+def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
+    counts = tests["outcome"].replace("error", "failed").value_counts()
+    return {name: int(counts.get(name, 0)) for name in ("passed", "failed", "xfailed", "skipped")}
+
+
+def _headline(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> tuple[str, str]:
+    slower = sum(section.slower for section in timed)
+    where = units.count(_present(latest), "device")
+    if outcomes["failed"]:
+        on = sorted(set(latest.tests.loc[latest.tests["outcome"].isin(["failed", "error"]), "device"]) - {""})
+        return "bad", f"{units.count(outcomes['failed'], 'test')} failed" + (f" on {', '.join(on)}" if on else "")
+    if slower:
+        return "warn", f"Everything that ran passed; {units.count(slower, 'timing')} got slower"
+    if outcomes["passed"]:
+        return "good", f"Everything that ran passed, on {where}"
+    return "plain", f"No test passed or failed; {where} seen"
+
+
+def _present(latest: Results) -> int:
+    return int(latest.devices["present"].fillna(value=False).sum())
+
+
+def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> list[Figure]:
+    words = {word: sum(getattr(section, word) for section in timed) for word in ("slower", "faster")}
+    rows = (
+        (_present(latest), "devices", "plain"),
+        (outcomes["passed"], "passed", "good"),
+        (outcomes["failed"], "failed", "bad"),
+        (outcomes["xfailed"], "known failures", "warn"),
+        (outcomes["skipped"], "skipped", "muted"),
+        (sum(section.count for section in timed), "timings", "plain"),
+        (words["slower"], "slower", "warn"),
+        (words["faster"], "faster", "good"),
+    )
+    return [Figure(number=number, label=label, tone=tone if number else "muted") for number, label, tone in rows]
+
+
+def _cards(latest: Results) -> list[DeviceCard]:
+    return [_card(row, latest) for row in _records(latest.devices)]
+
+
+def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
+    facts = row["fingerprint"] or {}
+    tests = latest.tests[latest.tests["subject"] == row["subject"]]
+    limits = latest.limits[latest.limits["subject"] == row["subject"]]
+    return DeviceCard(
+        subject=row["subject"],
+        device=row["device"],
+        name=str(facts.get("name") or facts.get("cpu") or row["device"]),
+        present=bool(row["present"]),
+        reason=row["reason"],
+        facts=_facts(row, facts),
+        limits=[_limit(limit) for limit in _records(limits)],
+        missing=sorted((row["missing"] or {}).items()),
+        outcomes=_outcomes(tests),
+        digest=row["digest"],
+    )
+
+
+# Name in the fingerprint to its label on the card, in order; the rest stands in the file.
+_SHOWN = {
+    "capability": "compute capability",
+    "driver": "driver",
+    "clocks": "clocks",
+    "profile": "profile",
+    "cores": "cores",
+    "blas": "BLAS",
+    "threads": "threads",
+    "simd": "SIMD",
+    "uuid": "uuid",
+}
+
+
+def _facts(row: dict[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
+    shown = [(label, str(facts[key])) for key, label in _SHOWN.items() if facts.get(key) not in (None, "")]
+    memory = row["memory"] if not pd.isna(row["memory"]) else facts.get("memory")
+    if memory is not None:
+        shown.insert(0, ("memory", units.nbytes(float(memory))))
+    if facts.get("name") and facts.get("cpu") and facts["name"] != facts["cpu"]:
+        shown.append(("host", str(facts["cpu"])))
+    versions = facts.get("versions") or {}
+    return [*shown, *((name, str(version)) for name, version in versions.items())]
+
+
+def _limit(row: dict[str, Any]) -> tuple[str, str]:
+    label = f"{row['limit']} {row['dtype']}".strip()
+    return label, units.quantity(row["value"], row["unit"]) + (f" ({row['how']})" if row["how"] else "")
+
+
+def _failures(results: Results, latest: Results) -> list[Failure]:
+    new = skips.new_since(results)
+    fresh = set(zip(new["subject"], new["nodeid"], strict=True))
+    failed = latest.tests[latest.tests["outcome"].isin(["failed", "error"])]
+    return [_failure(row, (row["subject"], row["nodeid"]) in fresh) for row in _records(failed)]
+
+
+def _failure(row: dict[str, Any], is_new: bool) -> Failure:
+    return Failure(
+        nodeid=row["nodeid"],
+        subject=row["subject"],
+        what=" · ".join(row[name] for name in ("device", "op", "dtype", "check") if row[name]),
+        reason=row["reason"] or row["message"].partition("\n")[0] or "no reason recorded",
+        message=row["message"],
+        reproduce=row["reproduce"],
+        is_new=is_new,
+    )
+
+
+def _grids(tests: pd.DataFrame) -> list[Grid]:
+    cells = support(tests)
+    grids = []
+    for (subject, device), rows in cells.groupby(["subject", "device"], sort=False):
+        table = {(row["op"], row["dtype"]): _cell(row) for row in _records(rows)}
+        dtypes = dtypes_in_order(rows["dtype"])
+        ops = [(op, [table[op, dtype] for dtype in dtypes]) for op in dict.fromkeys(rows["op"])]
+        grids.append(Grid(subject=str(subject), device=str(device), dtypes=dtypes, rows=ops))
+    return grids
+
+
+def _cell(row: dict[str, Any]) -> Cell:
+    counts = [f"{row[name]} {name}" for name in ("passed", "failed", "xfailed", "skipped") if row[name]]
+    text = [f"{row['op']} {row['dtype']}: {', '.join(counts) or 'not run'}"]
+    if not pd.isna(row["headroom"]):
+        text.append(f"worst error {units.percent(row['headroom'])} of tolerance")
+    return Cell(state=row["state"], detail="\n".join([*text, *row["reasons"]]))
+
+
+def _new_skips(results: Results) -> list[tuple[str, str]]:
+    new = skips.new_since(results)
+    return [(row["nodeid"], row["reason"]) for row in _records(new[new["outcome"] == "skipped"])]
+
+
+def _skips(tests: pd.DataFrame) -> list[tuple[str, int, str, str]]:
+    rows = _records(skips.by_reason(tests))
+    return [(row["reason"], row["count"], ", ".join(row["subjects"]), ", ".join(row["ops"])) for row in rows]
+
+
+def _run_line(row: dict[str, Any]) -> RunLine:
+    facts = row["machine"] if isinstance(row["machine"], Mapping) else {}
+    machine = [facts.get("cpu"), facts.get("system"), facts.get("architecture"), facts.get("python")]
+    started = row["started"]
+    return RunLine(
+        run=row["run"],
+        started="" if pd.isna(started) else started.strftime("%Y-%m-%d %H:%M UTC"),
+        command=row["command"],
+        revision=_revision(row),
+        machine=" · ".join(str(fact) for fact in machine if fact),
+    )
+
+
+def _revision(row: dict[str, Any]) -> str:
+    if not row["commit"]:
+        return "unknown revision"
+    dirty = row["dirty"]
+    return str(row["commit"])[:10] + (" + changes" if not pd.isna(dirty) and dirty else "")

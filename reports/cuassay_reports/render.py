@@ -1,0 +1,92 @@
+"""The report as one HTML page and as short Markdown.
+
+The page stands alone: style and charts are inside it, it asks for nothing and runs no script.
+Everything that came from a file is escaped by the template engine.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cache
+from importlib import resources
+
+import jinja2
+from markupsafe import Markup
+
+from cuassay_reports import units
+from cuassay_reports.load import Results
+from cuassay_reports.matrix import STATES
+from cuassay_reports.page import build
+
+__all__ = ["render_html", "render_markdown", "render_text"]
+
+
+def render_html(results: Results) -> str:
+    """Return the whole page: one self-contained file, light and dark, for screen, phone and paper."""
+    return _environment(escape=True).get_template("page.html.j2").render(page=build(results))
+
+
+def render_markdown(results: Results) -> str:
+    """Return the short form, for a job's summary or a pull request."""
+    return _environment(escape=False).get_template("summary.md.j2").render(page=build(results))
+
+
+def render_text(results: Results) -> str:
+    """Return the short form for a terminal."""
+    return _environment(escape=False).get_template("summary.txt.j2").render(page=build(results))
+
+
+# Colour never stands alone: each state has a sign of its own.
+_STATE_SIGNS = {"passed": "✓", "failed": "✕", "xfailed": "!", "skipped": "–", "not run": "·"}
+_VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?", "": ""}
+
+# Column heads of the matrix must be narrow; the full name is in their title.
+_SHORT_DTYPES = {"float": "f", "bfloat": "bf", "complex": "c", "uint": "u", "int": "i", "bool": "bool"}
+
+
+def _short_dtype(name: str) -> str:
+    """Return ``'f32'`` for float32, ``'e4m3'`` for float8_e4m3fn."""
+    eight = re.fullmatch(r"float8_(e\dm\d)\w*", name)
+    if eight:
+        return eight[1]
+    word, bits = re.fullmatch(r"(\D*)(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]  # matches any text
+    return _SHORT_DTYPES.get(word, word) + bits
+
+
+def _cell_text(text: str) -> str:
+    """Escape `text` for a cell of a Markdown table."""
+    flat = " ".join(str(text).split())
+    return re.sub(r"([\\`*_{}\[\]<>|#~])", r"\\\1", flat)
+
+
+def _code(text: str) -> str:
+    """Return `text` as inline code in a cell of a Markdown table."""
+    flat = " ".join(str(text).split()).replace("|", "\\|")
+    ticks = "`" * (max((len(run) for run in re.findall("`+", flat)), default=0) + 1)
+    space = " " if "`" in flat else ""
+    return f"{ticks}{space}{flat}{space}{ticks}" if flat else ""
+
+
+@cache
+def _environment(*, escape: bool) -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.FunctionLoader(_template),
+        autoescape=escape,  # noqa: S701  # Markdown and plain text have no markup to escape; their templates quote
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+    )
+    environment.filters |= {"percent": units.percent, "cell": _cell_text, "code": _code, "short": _short_dtype}
+    environment.globals |= {
+        "states": STATES,
+        "sign": _STATE_SIGNS,
+        "verdict_sign": _VERDICT_SIGNS,
+        "count": units.count,
+        "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
+    }
+    return environment
+
+
+def _template(name: str) -> str:
+    return (resources.files("cuassay_reports") / "templates" / name).read_text(encoding="utf-8")

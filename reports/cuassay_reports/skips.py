@@ -1,0 +1,102 @@
+"""What did not run and why: skips by reason, what ran nowhere, what is new since the run before.
+
+A green page says nothing when half of it was skipped, so this is shown with the same care.
+"""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from cuassay_reports.load import Results
+
+__all__ = ["by_reason", "new_since", "nowhere", "without_device"]
+
+
+def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
+    """Group skips.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `reason`, `count`, `subjects` and `ops` (tuples), most frequent first.
+    """
+    skipped = tests[tests["outcome"] == "skipped"]
+    rows = [
+        {
+            "reason": reason or "no reason given",
+            "count": len(group),
+            "subjects": _names(group["subject"]),
+            "ops": _names(group["op"]),
+        }
+        for reason, group in skipped.groupby("reason", sort=False)
+    ]
+    found = pd.DataFrame(rows, columns=["reason", "count", "subjects", "ops"])
+    return found.sort_values("count", ascending=False, kind="stable", ignore_index=True)
+
+
+def nowhere(tests: pd.DataFrame) -> pd.DataFrame:
+    """Return the tests that were skipped on every device they were collected for.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `test` (the id without its device), `subjects` and `reasons` (tuples).
+    """
+    marked = tests.assign(test=[without_device(n, d) for n, d in zip(tests["nodeid"], tests["device"], strict=True)])
+    ran = set(marked.loc[marked["outcome"] != "skipped", "test"])
+    idle = marked[~marked["test"].isin(ran)]
+    rows = [
+        {"test": test, "subjects": _names(group["subject"]), "reasons": _names(group["reason"])}
+        for test, group in idle.groupby("test", sort=False)
+    ]
+    return pd.DataFrame(rows, columns=["test", "subjects", "reasons"])
+
+
+def without_device(nodeid: str, device: str) -> str:
+    """Return a test's id with its device taken out: ``t[sim:0-float32]`` becomes ``t[float32]``."""
+    head, bracket, parameters = nodeid.partition("[")
+    if not device or not bracket:
+        return nodeid
+    parts = [part for part in parameters.removesuffix("]").split("-") if part != device]
+    return f"{head}[{'-'.join(parts)}]" if parts else head
+
+
+def new_since(results: Results) -> pd.DataFrame:
+    """Return the tests that fail or are skipped now and did neither in the subject's run before.
+
+    A test that was not there before is new only if it fails: adding a test that one device skips
+    is no loss. A subject without an earlier run has nothing new.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Rows of the newest tests, with `before`, the outcome then ("" where it was not there).
+    """
+    newest = results.latest().tests
+    now = newest[newest["outcome"].isin(["failed", "error", "skipped"])]
+    pairs = now.merge(_previous(results.tests, newest), on=["subject", "nodeid"], how="left")
+    pairs["before"] = pairs["before"].fillna("")
+    failing = pairs["outcome"] != "skipped"
+    had = pairs["subject"].isin(_seen_before(results.tests, newest))
+    lost = pairs["before"].isin(["passed", "xfailed"]) | (failing & (pairs["before"].isin(["", "skipped"])))
+    return pairs[had & lost].reset_index(drop=True)
+
+
+def _earlier(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
+    """Return the tests of each subject's last run before its newest."""
+    current = newest.drop_duplicates("subject")[["subject", "order"]].rename(columns={"order": "now"})
+    older = tests.merge(current, on="subject")
+    older = older[older["order"] < older["now"]]
+    return older[older["order"] == older.groupby("subject")["order"].transform("max")]
+
+
+def _previous(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
+    return _earlier(tests, newest)[["subject", "nodeid", "outcome"]].rename(columns={"outcome": "before"})
+
+
+def _seen_before(tests: pd.DataFrame, newest: pd.DataFrame) -> set[str]:
+    return set(_earlier(tests, newest)["subject"])
+
+
+def _names(values: pd.Series[str]) -> tuple[str, ...]:
+    return tuple(dict.fromkeys(value for value in values if value))

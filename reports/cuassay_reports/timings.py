@@ -1,0 +1,201 @@
+"""The rows of the timings table: one a case, with what it achieves, how it changed, and its peers.
+
+Joins what `compare` and `history` found into text. A case measured by both clocks is one row: the
+device's time is what the work takes, the host's what the caller waits.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+from markupsafe import Markup
+
+from cuassay_reports import units
+from cuassay_reports.charts import sparkline
+from cuassay_reports.compare import OURS, SERIES, changes, peers, throughput
+from cuassay_reports.history import lines
+from cuassay_reports.load import Results
+
+__all__ = ["Peer", "Timing", "TimingSection", "sections"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Peer:
+    """Another implementation of the same case; a ratio above 1 means that ours is faster."""
+
+    name: str
+    ratio: str
+    verdict: str
+    why: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Timing:
+    """One row of the table, as text."""
+
+    benchmark: str
+    dtype: str
+    case: str
+    tags: Sequence[str]
+    median: str
+    spread: str
+    host: str
+    rate: str
+    fraction: float
+    bound: str
+    change: str
+    verdict: str
+    why: str
+    spark: Markup
+    peers: Sequence[Peer]
+
+
+@dataclass(frozen=True, kw_only=True)
+class TimingSection:
+    """The timings of one subject. `note` says why nothing was compared, where that holds for all."""
+
+    subject: str
+    device: str
+    rows: Sequence[Timing]
+    note: str
+    count: int
+    slower: int
+    faster: int
+
+    @property
+    def benchmarks(self) -> list[tuple[str, list[Timing]]]:
+        """The rows by benchmark, in order."""
+        groups: dict[str, list[Timing]] = {}
+        for row in self.rows:
+            groups.setdefault(row.benchmark, []).append(row)
+        return list(groups.items())
+
+    @property
+    def has_limits(self) -> bool:
+        """A limit was measured for at least one row."""
+        return any(row.bound for row in self.rows)
+
+    @property
+    def has_changes(self) -> bool:
+        """At least one row was compared with a run before."""
+        return any(row.verdict for row in self.rows)
+
+    @property
+    def has_peers(self) -> bool:
+        """At least one row has a peer."""
+        return any(row.peers for row in self.rows)
+
+
+_CASE = ["subject", *(name for name in SERIES if name != "clock")]
+
+
+def sections(results: Results) -> list[TimingSection]:
+    """Return the newest timings of every subject that has any."""
+    table = throughput(changes(results), results.limits)
+    shown = _Shown(lines=lines(results), peers=_peers(table))
+    return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]
+
+
+@dataclass(frozen=True)
+class _Shown:
+    """What rows look up: the past of a series, and the peers of a case."""
+
+    lines: Mapping[tuple[Any, ...], Sequence[float]]
+    peers: Mapping[tuple[Any, ...], Sequence[Peer]]
+
+
+def _peers(table: pd.DataFrame) -> dict[tuple[Any, ...], list[Peer]]:
+    found: dict[tuple[Any, ...], list[Peer]] = {}
+    for row in _records(peers(table)):
+        key = tuple(row.get(name, OURS) for name in ("subject", *SERIES))
+        found.setdefault(key, []).append(
+            Peer(name=row["peer"], ratio=units.ratio(row["ratio"]), verdict=row["verdict"], why=_peer_why(row))
+        )
+    return found
+
+
+def _peer_why(row: Mapping[str, Any]) -> str:
+    if math.isnan(row["low"]):
+        return f"ours is {row['verdict']}: {row['why']}"
+    return f"ours is {row['verdict']}: {row['why']}; quartiles {units.ratio(row['low'])} to {units.ratio(row['high'])}"
+
+
+def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
+    verdicts = rows.loc[rows["implementation"] == OURS, "verdict"]
+    return TimingSection(
+        subject=str(subject),
+        device=str(rows["device"].iloc[0]),
+        rows=[_timing(case, shown) for case in _cases(rows)],
+        note=_note(rows),
+        count=len(rows),
+        slower=int((verdicts == "slower").sum()),
+        faster=int((verdicts == "faster").sum()),
+    )
+
+
+def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
+    """Return the rows of each case, the device's clock first; peers beside ours have no row of their own."""
+    measured = {
+        tuple(row[name] for name in _CASE if name != "implementation")
+        for row in _records(rows[rows["implementation"] == OURS])
+    }
+    ordered = rows.sort_values("clock", kind="stable")
+    for _, group in ordered.groupby(_CASE, sort=False):
+        case = _records(group)
+        key = tuple(case[0][name] for name in _CASE if name != "implementation")
+        if case[0]["implementation"] == OURS or key not in measured:
+            yield case
+
+
+def _timing(case: Sequence[dict[str, Any]], shown: _Shown) -> Timing:
+    row = case[0]
+    host = next((other for other in case[1:] if other["clock"] == "host"), None)
+    key = tuple(row[name] for name in SERIES)
+    compute = row["bound"] == "compute" or math.isnan(row["bytes_per_s"])
+    return Timing(
+        benchmark=row["benchmark"],
+        dtype=row["dtype"],
+        case=row["case"],
+        tags=_tags(row),
+        median=units.quantity(row["median"], row["unit"]),
+        spread=_spread(row),
+        host="" if host is None else units.quantity(host["median"], host["unit"]),
+        rate=units.quantity(row["flop_per_s"], "FLOP/s") if compute else units.quantity(row["bytes_per_s"], "B/s"),
+        fraction=row["fraction"],
+        bound=row["bound"],
+        change=units.signed_percent(row["change"]) if row["verdict"] else "",
+        verdict=row["verdict"],
+        why=row["why"],
+        spark=sparkline(shown.lines.get((row["digest"], *key), ()), f"history of {row['benchmark']} {row['case']}"),
+        peers=shown.peers.get((row["subject"], *key), ()),
+    )
+
+
+def _tags(row: Mapping[str, Any]) -> list[str]:
+    implementation = "" if row["implementation"] == OURS else row["implementation"]
+    clock = "host clock" if row["clock"] == "host" else ""
+    mode = "graph" if row["mode"] == "graph" else ""
+    return [tag for tag in (implementation, clock, row["cache"], mode) if tag]
+
+
+def _spread(row: Mapping[str, Any]) -> str:
+    """Return half the distance of the quartiles, relative to the median."""
+    half = (row["q75"] - row["q25"]) / 2 / row["median"] if row["median"] else math.nan
+    return f"± {units.percent(half)}" if math.isfinite(half) else ""
+
+
+def _note(rows: pd.DataFrame) -> str:
+    reasons = set(rows["why"])
+    if (rows["verdict"] != "").any() or len(reasons) != 1:
+        return ""
+    return (
+        "First measurements of this device." if reasons == {"first measurement"} else next(iter(reasons)).capitalize()
+    )
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable
