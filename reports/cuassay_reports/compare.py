@@ -17,7 +17,19 @@ import pandas as pd
 from cuassay_reports.columns import difference
 from cuassay_reports.load import Results
 
-__all__ = ["CASE", "OURS", "SERIES", "THRESHOLDS", "Thresholds", "Verdict", "changes", "judge", "peers", "throughput"]
+__all__ = [
+    "CASE",
+    "COMPUTE_INTENSITY",
+    "OURS",
+    "SERIES",
+    "THRESHOLDS",
+    "Thresholds",
+    "Verdict",
+    "changes",
+    "judge",
+    "peers",
+    "throughput",
+]
 
 Word = Literal["faster", "slower", "same", "ambiguous"]
 
@@ -29,6 +41,13 @@ SERIES = [*CASE, "implementation"]
 
 OURS = "cuassay"
 """The implementation that peers are compared with."""
+
+
+COMPUTE_INTENSITY = 8.0
+"""FLOP per byte from which work is taken for compute-bound where no compute limit was measured.
+
+Today's processors balance at 10 (a server's cores) to 300 (tensor cores); below 8 memory is the limit on all.
+"""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -170,17 +189,27 @@ def throughput(times: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         `times` with `bytes_per_s` and `flop_per_s` (NaN where the work is unknown or the unit is not
         seconds), `fraction` of the nearer of the run's measured limits (the roofline: time the limits
-        allow over time taken), and `bound`, the name of that limit ("" where none was measured).
+        allow over time taken), and `bound`, the name of that limit ("" where it was not measured).
+        `intense` tells work that arithmetic limits from work that memory does.
     """
     seconds = times["median"].where(times["unit"] == "s")
     bandwidth = _limit_of(times, limits, "bandwidth")
     compute = _limit_of(times, limits, "compute")
     nbytes, flops = times["bytes"].astype("float64"), times["flops"].astype("float64")
-    allowed = pd.DataFrame({"bandwidth": nbytes / bandwidth, "compute": flops / compute}, index=times.index)
+    intense = (flops / nbytes >= COMPUTE_INTENSITY) | nbytes.isna()
+    # A share of the bandwidth says nothing of work that arithmetic limits, unless that limit is known and farther.
+    by_memory = (nbytes / bandwidth).mask(intense & compute.isna())
+    allowed = pd.DataFrame({"bandwidth": by_memory, "compute": flops / compute}, index=times.index)
     least = allowed.max(axis="columns")
-    bound = pd.Series("", index=times.index).mask(least.notna(), "bandwidth")
-    bound = bound.mask(allowed["compute"] > allowed["bandwidth"].fillna(0), "compute")
-    return times.assign(bytes_per_s=nbytes / seconds, flop_per_s=flops / seconds, fraction=least / seconds, bound=bound)
+    computing = allowed["compute"] > allowed["bandwidth"].fillna(0)
+    bound = pd.Series("", index=times.index).mask(least.notna(), "bandwidth").mask(computing, "compute")
+    return times.assign(
+        bytes_per_s=nbytes / seconds,
+        flop_per_s=flops / seconds,
+        fraction=least / seconds,
+        bound=bound,
+        intense=computing | (intense & (bound == "")),
+    )
 
 
 def _limit_of(times: pd.DataFrame, limits: pd.DataFrame, name: str) -> pd.Series[Any]:

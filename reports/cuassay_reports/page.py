@@ -37,6 +37,7 @@ class DeviceCard:
     name: str
     present: bool
     reason: str
+    brief: str
     facts: Sequence[tuple[str, str]]
     limits: Sequence[tuple[str, str]]
     missing: Sequence[tuple[str, str]]
@@ -186,6 +187,7 @@ def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
         name=str(facts.get("name") or facts.get("cpu") or row["device"]),
         present=bool(row["present"]),
         reason=row["reason"],
+        brief=_brief(row, facts),
         facts=_facts(row, facts),
         limits=[_limit(limit) for limit in _records(limits)],
         missing=sorted((row["missing"] or {}).items()),
@@ -208,11 +210,23 @@ _SHOWN = {
 }
 
 
+def _brief(row: dict[str, Any], facts: Mapping[str, Any]) -> str:
+    words = [("capability", "capability {}"), ("driver", "driver {}"), ("cores", "{} cores"), ("blas", "{}")]
+    if facts.get("driver"):
+        words = words[:2]  # the host's cores are no fact of a device with memory of its own
+    known = [form.format(facts[key]) for key, form in words if facts.get(key)]
+    return " · ".join([text for text in (_memory(row, facts),) if text] + known)
+
+
+def _memory(row: dict[str, Any], facts: Mapping[str, Any]) -> str:
+    size = facts.get("memory") if pd.isna(row["memory"]) else row["memory"]
+    return "" if size is None else units.nbytes(float(size))
+
+
 def _facts(row: dict[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
     shown = [(label, str(facts[key])) for key, label in _SHOWN.items() if facts.get(key) not in (None, "")]
-    memory = row["memory"] if not pd.isna(row["memory"]) else facts.get("memory")
-    if memory is not None:
-        shown.insert(0, ("memory", units.nbytes(float(memory))))
+    if memory := _memory(row, facts):
+        shown.insert(0, ("memory", memory))
     if facts.get("name") and facts.get("cpu") and facts["name"] != facts["cpu"]:
         shown.append(("host", str(facts["cpu"])))
     versions = facts.get("versions") or {}
@@ -269,7 +283,7 @@ def _new_skips(results: Results) -> list[tuple[str, str]]:
 
 def _skips(tests: pd.DataFrame) -> list[tuple[str, int, str, str]]:
     rows = _records(skips.by_reason(tests))
-    return [(row["reason"], row["count"], ", ".join(row["subjects"]), ", ".join(row["ops"])) for row in rows]
+    return [(row["reason"], row["count"], ", ".join(row["devices"]), ", ".join(row["ops"])) for row in rows]
 
 
 def _run_line(row: dict[str, Any]) -> RunLine:

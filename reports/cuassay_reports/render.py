@@ -38,6 +38,7 @@ def render_text(results: Results) -> str:
 
 # Colour never stands alone: each state has a sign of its own.
 _STATE_SIGNS = {"passed": "✓", "failed": "✕", "xfailed": "!", "skipped": "–", "not run": "·"}
+_TONE_SIGNS = {"good": "✓", "bad": "✕", "warn": "▴", "plain": ""}
 _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?", "": ""}
 
 # Column heads of the matrix must be narrow; the full name is in their title.
@@ -82,6 +83,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "states": STATES,
         "sign": _STATE_SIGNS,
         "verdict_sign": _VERDICT_SIGNS,
+        "tone_sign": _TONE_SIGNS,
         "count": units.count,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
     }

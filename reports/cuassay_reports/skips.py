@@ -18,19 +18,19 @@ def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        `reason`, `count`, `subjects` and `ops` (tuples), most frequent first.
+        `reason`, `count`, `devices` and `ops` (tuples), most frequent first.
     """
     skipped = tests[tests["outcome"] == "skipped"]
     rows = [
         {
             "reason": reason or "no reason given",
             "count": len(group),
-            "subjects": _names(group["subject"]),
+            "devices": _names(group["device"]),
             "ops": _names(group["op"]),
         }
         for reason, group in skipped.groupby("reason", sort=False)
     ]
-    found = pd.DataFrame(rows, columns=["reason", "count", "subjects", "ops"])
+    found = pd.DataFrame(rows, columns=["reason", "count", "devices", "ops"])
     return found.sort_values("count", ascending=False, kind="stable", ignore_index=True)
 
 

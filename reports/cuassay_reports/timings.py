@@ -56,10 +56,14 @@ class Timing:
 
 @dataclass(frozen=True, kw_only=True)
 class TimingSection:
-    """The timings of one subject. `note` says why nothing was compared, where that holds for all."""
+    """The timings of one subject.
+
+    `common` are the tags of all rows; `note` says why nothing was compared, where that holds for all.
+    """
 
     subject: str
     device: str
+    common: Sequence[str]
     rows: Sequence[Timing]
     note: str
     count: int
@@ -73,6 +77,11 @@ class TimingSection:
         for row in self.rows:
             groups.setdefault(row.benchmark, []).append(row)
         return list(groups.items())
+
+    @property
+    def changed(self) -> list[Timing]:
+        """The rows that got slower, then those that got faster."""
+        return [row for word in ("slower", "faster") for row in self.rows if row.verdict == word]
 
     @property
     def has_limits(self) -> bool:
@@ -126,10 +135,13 @@ def _peer_why(row: Mapping[str, Any]) -> str:
 
 def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
     verdicts = rows.loc[rows["implementation"] == OURS, "verdict"]
+    cases = list(_cases(rows))
+    common = _common([_tags(case[0]) for case in cases])
     return TimingSection(
         subject=str(subject),
         device=str(rows["device"].iloc[0]),
-        rows=[_timing(case, shown) for case in _cases(rows)],
+        common=common,
+        rows=[_timing(case, shown, common) for case in cases],
         note=_note(rows),
         count=len(rows),
         slower=int((verdicts == "slower").sum()),
@@ -151,20 +163,21 @@ def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
             yield case
 
 
-def _timing(case: Sequence[dict[str, Any]], shown: _Shown) -> Timing:
+def _timing(case: Sequence[dict[str, Any]], shown: _Shown, common: Sequence[str]) -> Timing:
     row = case[0]
     host = next((other for other in case[1:] if other["clock"] == "host"), None)
     key = tuple(row[name] for name in SERIES)
-    compute = row["bound"] == "compute" or math.isnan(row["bytes_per_s"])
     return Timing(
         benchmark=row["benchmark"],
         dtype=row["dtype"],
         case=row["case"],
-        tags=_tags(row),
+        tags=[tag for tag in _tags(row) if tag not in common],
         median=units.quantity(row["median"], row["unit"]),
         spread=_spread(row),
         host="" if host is None else units.quantity(host["median"], host["unit"]),
-        rate=units.quantity(row["flop_per_s"], "FLOP/s") if compute else units.quantity(row["bytes_per_s"], "B/s"),
+        rate=units.quantity(row["flop_per_s"], "FLOP/s")
+        if row["intense"]
+        else units.quantity(row["bytes_per_s"], "B/s"),
         fraction=row["fraction"],
         bound=row["bound"],
         change=units.signed_percent(row["change"]) if row["verdict"] else "",
@@ -179,7 +192,12 @@ def _tags(row: Mapping[str, Any]) -> list[str]:
     implementation = "" if row["implementation"] == OURS else row["implementation"]
     clock = "host clock" if row["clock"] == "host" else ""
     mode = "graph" if row["mode"] == "graph" else ""
-    return [tag for tag in (implementation, clock, row["cache"], mode) if tag]
+    cache = f"{row['cache']} cache" if row["cache"] else ""
+    return [tag for tag in (implementation, clock, cache, mode) if tag]
+
+
+def _common(tags: Sequence[Sequence[str]]) -> list[str]:
+    return [tag for tag in tags[0] if all(tag in others for others in tags)]
 
 
 def _spread(row: Mapping[str, Any]) -> str:
