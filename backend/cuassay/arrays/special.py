@@ -40,7 +40,7 @@ def erf(x: NDArray[Any]) -> NDArray[Any]:
     size = np.abs(wide)
     result = np.where(size <= 0.46875, _near_zero(np.minimum(size, 0.46875)), 1.0 - _complement(np.maximum(size, 0.46875)))
     result = np.where(np.isnan(wide), wide, np.copysign(result, wide))
-    return result.astype(np.asarray(x).dtype, copy=False)
+    return np.asarray(result, dtype=np.asarray(x).dtype)
 
 
 def _near_zero(size: NDArray[Any]) -> NDArray[Any]:
@@ -53,7 +53,7 @@ def _complement(size: NDArray[Any]) -> NDArray[Any]:
     middle = _ratio(_MIDDLE, np.minimum(clipped, 4.0))
     inverse = 1.0 / np.square(np.maximum(clipped, 4.0))
     large = (_INV_SQRT_PI - inverse * _ratio(_LARGE, inverse)) / np.maximum(clipped, 4.0)
-    return np.exp(-clipped * clipped) * np.where(clipped <= 4.0, middle, large)
+    return np.asarray(np.exp(-clipped * clipped)) * np.where(clipped <= 4.0, middle, large)
 
 
 def _ratio(polynomials: tuple[tuple[float, ...], tuple[float, ...]], x: NDArray[Any]) -> NDArray[Any]:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Literal
 
 from cuassay.core import settings
+from cuassay.devices.cpu.info import cpu_model
 from cuassay.errors import ResultError
 from cuassay_reports.columns import digest
 
@@ -52,7 +53,7 @@ def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, objec
         "system": platform.system(),
         "architecture": platform.machine(),
         "kernel": platform.release(),
-        "cpu": _cpu_model(),
+        "cpu": cpu_model(),
         "cores": _usable_cores(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "versions": package_versions(packages),
@@ -164,14 +165,6 @@ def _utc(date: str, where: str) -> str:
     except ValueError:
         raise ResultError(f"{where} has no date: got {date!r}; write ISO 8601, such as 2026-01-31T12:00:00Z") from None
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _cpu_model() -> str:
-    """Return the processor's model; ``platform.processor()`` is empty or just ``x86_64`` on Linux."""
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.is_file() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith(("model name", "Model", "cpu model")))
-    return next(named, "") or platform.processor() or "unknown"
 
 
 def _usable_cores() -> int:

@@ -50,7 +50,8 @@ class Device:
 def _split(name: str | Device) -> tuple[str, int | None]:
     if isinstance(name, Device):
         return name.kind, name.index
-    match = _FORM.fullmatch(name) if isinstance(name, str) else None
+    text: object = name  # callers without a type checker pass anything
+    match = _FORM.fullmatch(text) if isinstance(text, str) else None
     if match is None:
         raise DeviceError(f"{name!r} does not name a device; give 'kind' or 'kind:index', such as 'cpu' or 'cuda:1'")
     index = match["index"]

@@ -5,7 +5,7 @@ Arrays are `Any` here: each kind has its own type, and this storey knows none of
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
@@ -135,7 +135,10 @@ class Backend(Protocol):
         """Whether device `index` has capability `name` (see `cuassay.core.capability`)."""
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """Facts that tell this device from another: at least ``name``; uuid, driver, libraries where there are any."""
+        """Facts that tell this device from another: at least ``name``.
+
+        Names are those of `cuassay_reports.columns.FINGERPRINT`: ``uuid``, ``driver``, ``capability``, ``profile``...
+        """
 
     def health(self, index: int) -> str | None:
         """Why nothing more can run on device `index` in this process, or None when it is well."""
@@ -188,6 +191,3 @@ class Backend(Protocol):
     def flush_cache(self, index: int) -> None:
         """Evict this device's level-2 cache, in stream order, so that the next reads come from memory."""
 
-
-#: How a boxed fallback is called: op name, arrays by parameter, scalars, outputs.
-Boxed = Callable[[Any, Sequence[Any], Mapping[str, Any], Sequence[Any]], None]

@@ -65,12 +65,13 @@ def copy(a: Array, *, device: object, out: Array) -> None:
 
 def register() -> None:
     """Enter these into the registry."""
-    for name, implementation in {
+    table: dict[str, registry.Implementation] = {
         "add": _ufunc(np.add),
         "mul": _ufunc(np.multiply),
         "exp": _ufunc(np.exp),
         "relu": relu,
         "gelu": gelu,
-    }.items():
+    }
+    for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)
     registry.implement("copy", kind="cpu", dtypes=ALL)(copy)

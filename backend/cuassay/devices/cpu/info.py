@@ -43,8 +43,8 @@ def limited_threads() -> Iterator[None]:
 def simd() -> tuple[str, ...]:
     """Vector instruction sets NumPy uses here: its baseline and what it found at run time."""
     with redirect_stdout(io.StringIO()):
-        found = np.show_config(mode="dicts")
-    extensions = (found or {}).get("SIMD Extensions", {})
+        found: dict[str, Any] = np.show_config(mode="dicts")  # type: ignore[assignment] # NumPy's stub has the printing mode's None
+    extensions = found.get("SIMD Extensions", {})
     return (*extensions.get("baseline", ()), *extensions.get("found", ()))
 
 

@@ -54,5 +54,6 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
 
 def register() -> None:
     """Enter these into the registry."""
-    for name, implementation in {"sum": sum, "amax": amax, "softmax": softmax, "layer_norm": layer_norm}.items():
+    table: dict[str, registry.Implementation] = {"sum": sum, "amax": amax, "softmax": softmax, "layer_norm": layer_norm}
+    for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

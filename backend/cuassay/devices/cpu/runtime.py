@@ -6,7 +6,6 @@ returns, so every query is True and a wait does nothing.
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -151,14 +150,12 @@ class CpuBackend:
         return present({"memory": info.total_memory()[1], "count": 1}.get(name, 0))
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """The processor, NumPy, its BLAS with threads, its vector instructions."""
+        """The processor, the BLAS with its threads, the vector instructions NumPy uses."""
         pools = info.blas()
         return {
             "name": info.cpu_model(),
-            "architecture": platform.machine(),
-            "numpy": np.__version__,
             "blas": ", ".join(f"{pool['internal_api']} {pool.get('version')}" for pool in pools) or "unknown",
-            "blas_threads": ", ".join(str(pool["num_threads"]) for pool in pools) or "unknown",
+            "threads": ", ".join(str(pool["num_threads"]) for pool in pools) or "unknown",
             "simd": " ".join(info.simd()),
         }
 

@@ -1,0 +1,1 @@
+"""Storey 2: facts about arrays, on NumPy and ml_dtypes; no driver."""

@@ -1,0 +1,204 @@
+"""Dtypes by name, their sizes, and how they promote: one table, NumPy 2's rules and what NumPy leaves open.
+
+NumPy decides between its own dtypes. What it does not decide stands in `_CHOSEN`: bfloat16 promotes with integers as
+float16 does, float16 with bfloat16 gives float32 (neither holds the other), and fp8 promotes with nothing but itself.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.errors import DTypeError
+
+__all__ = [
+    "ALL",
+    "BOOL",
+    "COMPLEX",
+    "FLOATS",
+    "FP8",
+    "HALVES",
+    "INTEGERS",
+    "SIGNED",
+    "UNSIGNED",
+    "as_dtype",
+    "compute_dtype",
+    "dtype_name",
+    "epsilon",
+    "is_complex",
+    "is_float",
+    "is_integer",
+    "largest",
+    "promote",
+    "reference_dtype",
+    "smallest_subnormal",
+]
+
+DType = np.dtype[Any]
+
+BOOL = ("bool",)
+SIGNED = ("int8", "int16", "int32", "int64")
+UNSIGNED = ("uint8", "uint16", "uint32", "uint64")
+INTEGERS = (*SIGNED, *UNSIGNED)
+FP8 = ("float8_e4m3fn", "float8_e5m2")
+HALVES = ("bfloat16", "float16")
+FLOATS = (*HALVES, "float32", "float64")
+COMPLEX = ("complex64", "complex128")
+ALL = DTYPE_NAMES
+
+_BY_NAME: dict[str, DType] = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in ALL}
+_NAMES: dict[DType, str] = {dtype: name for name, dtype in _BY_NAME.items()}
+_BFLOAT16, _FLOAT32 = _BY_NAME["bfloat16"], _BY_NAME["float32"]
+
+#: bfloat16 with each other dtype: as float16 with it, but float32 for the two 16-bit floats together.
+_CHOSEN: dict[str, str] = {
+    "bool": "bfloat16",
+    "int8": "bfloat16",
+    "uint8": "bfloat16",
+    "int16": "float32",
+    "uint16": "float32",
+    "int32": "float64",
+    "uint32": "float64",
+    "int64": "float64",
+    "uint64": "float64",
+    "float16": "float32",
+    "float32": "float32",
+    "float64": "float64",
+    "complex64": "complex64",
+    "complex128": "complex128",
+}
+
+
+def as_dtype(dtype: Any) -> DType:
+    """The dtype object of a name, a scalar type or a dtype.
+
+    Raises
+    ------
+    DTypeError
+        If it is none of `ALL`.
+    """
+    if isinstance(dtype, np.dtype) and dtype in _NAMES:
+        known: DType = dtype
+        return known
+    if isinstance(dtype, str) and dtype in _BY_NAME:
+        return _BY_NAME[dtype]
+    try:
+        found = np.dtype(dtype)
+    except TypeError:
+        found = None
+    if found in _NAMES:
+        return found.newbyteorder("=")
+    hint = "; complex numbers of two float16 exist neither in NumPy nor here" if "complex32" in str(dtype) else ""
+    raise DTypeError(f"{dtype!r} is no dtype of this project; give one of {', '.join(ALL)}{hint}")
+
+
+def dtype_name(dtype: Any) -> str:
+    """The one name of a dtype, such as ``'bfloat16'``. Raises `DTypeError`."""
+    found = _NAMES.get(dtype) if isinstance(dtype, np.dtype) else None
+    return _NAMES[as_dtype(dtype)] if found is None else found
+
+
+def promote(*operands: Any) -> DType:
+    """The common dtype of `operands`: dtypes, and Python numbers, which are weak as in NumPy 2.
+
+    Raises
+    ------
+    DTypeError
+        If two of them have no common dtype, or there is no dtype among them.
+    """
+    found: DType | None = None
+    weak: Any = None
+    for operand in operands:
+        if isinstance(operand, np.dtype):
+            found = operand if found is None or found is operand else _pair(found, operand)
+        elif weak is None or _RANK[type(operand)] > _RANK[weak]:
+            weak = type(operand)
+    if found is None:
+        raise DTypeError("promotion needs at least one dtype; got only Python numbers; give an array")
+    return found if weak is None else _weak(found, weak)
+
+
+_RANK: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
+
+
+@cache
+def _pair(a: DType, b: DType) -> DType:
+    if a == b:
+        return as_dtype(a)
+    names = dtype_name(a), dtype_name(b)
+    if names[0] in FP8 or names[1] in FP8:
+        raise DTypeError(f"{names[0]} and {names[1]} have no common dtype: fp8 promotes with nothing else; cast one explicitly")
+    if "bfloat16" in names:
+        return _BY_NAME[_CHOSEN[names[0] if names[1] == "bfloat16" else names[1]]]
+    return as_dtype(np.promote_types(a, b))
+
+
+@cache
+def _weak(dtype: DType, number: type) -> DType:
+    """`dtype` with a Python number: the number gives at most its kind (integer, float, complex), never a size."""
+    name = dtype_name(dtype)
+    if number is complex and not is_complex(dtype):
+        if name in FP8:
+            raise DTypeError(f"{name} and a Python complex have no common dtype; cast the array first")
+        return _BY_NAME["complex64" if name in (*HALVES, "float32") else "complex128"]
+    if number is float and name in (*BOOL, *INTEGERS):
+        return _BY_NAME["float64"]
+    if number is int and name in BOOL:
+        return _BY_NAME["int64"]
+    return dtype
+
+
+@cache
+def compute_dtype(dtype: Any) -> DType:
+    """The dtype it is computed in: float32 for 16-bit and fp8 floats, else itself."""
+    return _FLOAT32 if dtype_name(dtype) in (*HALVES, *FP8) else as_dtype(dtype)
+
+
+@cache
+def reference_dtype(dtype: Any) -> DType:
+    """The dtype a reference is computed in: float64 or complex128; integers and bool as they are."""
+    if is_complex(dtype):
+        return _BY_NAME["complex128"]
+    return _BY_NAME["float64"] if is_float(dtype) else as_dtype(dtype)
+
+
+def is_float(dtype: Any) -> bool:
+    """True for real floating-point dtypes, fp8 among them."""
+    return dtype_name(dtype) in (*FLOATS, *FP8)
+
+
+def is_complex(dtype: Any) -> bool:
+    """True for complex dtypes."""
+    return dtype_name(dtype) in COMPLEX
+
+
+def is_integer(dtype: Any) -> bool:
+    """True for signed and unsigned integers, not for bool."""
+    return dtype_name(dtype) in INTEGERS
+
+
+@cache
+def _finfo(dtype: Any) -> Any:
+    name = dtype_name(dtype)
+    if name not in (*FLOATS, *FP8, *COMPLEX):
+        raise DTypeError(f"{name} is no floating-point dtype; give one of {', '.join((*FP8, *FLOATS, *COMPLEX))}")
+    return ml_dtypes.finfo(as_dtype(dtype))  # type: ignore[no-untyped-call] # ml_dtypes types it in part
+
+
+def epsilon(dtype: Any) -> float:
+    """The distance from 1 to the next larger number. Raises `DTypeError` for integers."""
+    return float(_finfo(dtype).eps)
+
+
+def largest(dtype: Any) -> float:
+    """The largest finite number. Raises `DTypeError` for integers."""
+    return float(_finfo(dtype).max)
+
+
+def smallest_subnormal(dtype: Any) -> float:
+    """The smallest positive number. Raises `DTypeError` for integers."""
+    return float(_finfo(dtype).smallest_subnormal)

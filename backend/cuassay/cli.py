@@ -1,0 +1,136 @@
+"""The ``cuassay`` command: devices, settings, run, report.
+
+Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cuassay import devices
+from cuassay.core import settings
+from cuassay.core.capability import FEATURES, QUANTITIES, format_bytes
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError
+
+__all__ = ["main"]
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command; gives its exit status."""
+    options = _parser().parse_args(argv)
+    command: Callable[[argparse.Namespace], int] = options.command
+    try:
+        return command(options)
+    except CuassayError as error:
+        print(f"cuassay: {error}", file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="cuassay", description="Test and measure declared operations on every device present."
+    )
+    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
+    listing.add_argument("-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version")
+    listing.add_argument("--json", action="store_true", help="the same as JSON")
+    listing.set_defaults(command=_devices)
+    shown = commands.add_parser("settings", help="every environment variable that is read, and its value")
+    shown.add_argument("--json", action="store_true", help="the same as JSON")
+    shown.set_defaults(command=_settings)
+    run = commands.add_parser("run", help="test and measure the declared operations; write result files")
+    run.add_argument("--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all")
+    run.add_argument("--out", default="reports/out/run", metavar="DIR", help="folder of the result files (default: %(default)s)")
+    run.add_argument("--no-tests", action="store_true", help="only measure")
+    run.add_argument("--no-times", action="store_true", help="only test")
+    run.set_defaults(command=_run)
+    report = commands.add_parser("report", help="read result files; print a summary, or write a page")
+    report.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
+    report.add_argument("--html", metavar="FILE", help="write the page")
+    report.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
+    report.set_defaults(command=_report)
+    return parser
+
+
+def _run(options: argparse.Namespace) -> int:
+    from cuassay.benchmarking import run
+
+    return run.run(options.device or ["all"], Path(options.out), tests=not options.no_tests, times=not options.no_times)
+
+
+def _report(options: argparse.Namespace) -> int:
+    from cuassay_reports import command
+
+    return command.run(options.paths, options.html, options.md)
+
+
+def _settings(options: argparse.Namespace) -> int:
+    rows = settings.describe()
+    if options.json:
+        print(json.dumps([{f: getattr(row, f) for f in row.__slots__} for row in rows], indent=2))
+        return 0
+    for row in rows:
+        other = f" (or {', '.join(row.aliases)})" if row.aliases else ""
+        print(f"{row.name} = {row.value!r}   [{row.type}; {row.source}]\n    {row.meaning}{other}")
+    return 0
+
+
+def _devices(options: argparse.Namespace) -> int:
+    found = [_kind(kind, verbose=options.verbose) for kind in devices.kinds()]
+    if options.json:
+        print(json.dumps(found, indent=2))
+    else:
+        print("\n".join(line for kind in found for line in _kind_lines(kind)))
+    return 0
+
+
+def _kind(kind: str, *, verbose: bool) -> dict[str, Any]:
+    backend = devices.backend(kind)
+    reason = backend.why_absent()
+    described: dict[str, Any] = {"kind": kind, "absent": reason, "devices": []}
+    for index in range(0 if reason else backend.count()):
+        described["devices"].append(_device(Device(kind, index), verbose=verbose))
+    libraries = getattr(backend, "libraries", None)
+    if verbose and libraries is not None:
+        described["libraries"] = [dict(zip(("name", "path", "version", "absent"), row, strict=True)) for row in libraries()]
+    return described
+
+
+def _device(device: Device, *, verbose: bool) -> dict[str, Any]:
+    backend = devices.backend(device.kind)
+    described: dict[str, Any] = {"device": str(device), **backend.identity(device.index)}
+    described["memory"] = int(devices.capabilities(device).answer("memory").value)
+    if verbose:
+        answers = {name: devices.capabilities(device).answer(name) for name in (*FEATURES, *QUANTITIES)}
+        described["capabilities"] = {name: answer.value or True for name, answer in answers.items() if answer}
+        described["missing"] = {name: answer.reason for name, answer in answers.items() if not answer}
+    return described
+
+
+def _kind_lines(kind: dict[str, Any]) -> Iterable[str]:
+    if kind["absent"]:
+        yield f"{kind['kind']:<8} absent: {kind['absent']}"
+    for device in kind["devices"]:
+        facts = {key: value for key, value in device.items() if key not in ("device", "name", "memory", "capabilities", "missing")}
+        yield f"{device['device']:<8} {device['name']}, {format_bytes(device['memory'])}"
+        yield from (f"           {key}: {value}" for key, value in facts.items() if value)
+        yield from _capability_lines(device)
+    for library in kind.get("libraries", ()):
+        state = f"absent: {library['absent']}" if library["absent"] else f"{library['version']}  {library['path']}"
+        yield f"           {library['name']:<12} {state}"
+
+
+def _capability_lines(device: dict[str, Any]) -> Iterable[str]:
+    if "capabilities" in device:
+        yield f"           can: {', '.join(device['capabilities'])}"
+        yield from (f"           no {name}: {reason}" for name, reason in device["missing"].items())
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,248 @@
+"""The kind `cuda` as `cuassay.core.protocols.Backend` asks for it.
+
+CuPy is imported by the first method that needs an array or a stream; whether there is a device, and what it
+can do, is asked of `runtime`, which leaves no context behind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.arrays.layout import byte_range
+from cuassay.core.capability import Answer, absent, present
+from cuassay.core.device import Device
+from cuassay.devices.cuda import runtime
+from cuassay.errors import CapabilityError, OutOfMemoryError
+
+__all__ = ["CudaBackend"]
+
+#: Lowest compute capability of what not every card has.
+_NEEDS_COMPUTE: dict[str, float] = {"tf32": 8.0}
+
+#: What this kind does not offer, whatever the card, and why.
+_ABSENT: dict[str, str] = {
+    "complex_half": "NumPy and CuPy have no complex dtype of two float16",
+    "fp8": "CuPy has no fp8 dtype",
+    "conditional_graphs": "not offered by the cuda kind yet",
+    "race_detection": "the driver does not order-check accesses; use kind sim, or compute-sanitizer",
+}
+
+
+class CudaBackend:
+    """The kind `cuda`; see `cuassay.core.protocols.Backend`."""
+
+    kind = "cuda"
+
+    def why_absent(self) -> str | None:
+        """What is missing: CuPy, a driver, or a device."""
+        if find_spec("cupy") is None:
+            return "CuPy is not installed; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
+        return runtime.why_unavailable()
+
+    def count(self) -> int:
+        """Visible devices; makes no context."""
+        return runtime.device_count()
+
+    def probe(self, index: int, name: str) -> Answer:
+        """From the device's properties; makes no context."""
+        if name in _ABSENT:
+            return absent(_ABSENT[name])
+        if ":" in name:
+            return _probe_dtype(name)
+        properties = runtime.get_device_properties(index)
+        compute = float(f"{properties.major}.{properties.minor}")
+        if compute < _NEEDS_COMPUTE.get(name, 0.0):
+            return absent(f"it needs compute capability {_NEEDS_COMPUTE[name]}; this device has {compute}")
+        if name == "peer_access" and self.count() < 2:
+            return absent("it needs two devices; one is visible")
+        return present(self._quantity(index, name, compute))
+
+    def _quantity(self, index: int, name: str, compute: float) -> float:
+        properties = runtime.get_device_properties(index)
+        quantities = {"compute": compute, "memory": properties.total_memory, "count": self.count(), "l2": properties.L2_cache_size}
+        return quantities.get(name, 0.0)
+
+    def identity(self, index: int) -> Mapping[str, str]:
+        """Name, uuid, compute capability and driver."""
+        properties = runtime.get_device_properties(index)
+        return {
+            "name": properties.name,
+            "uuid": str(properties.uuid),
+            "capability": f"{properties.major}.{properties.minor}",
+            "driver": runtime.driver_version(),
+        }
+
+    def health(self, index: int) -> str | None:
+        """Whether the context is dead; None where no context was ever made."""
+        return runtime.poisoned(index)
+
+    def memory_info(self, index: int) -> tuple[int, int]:
+        """Free and total memory of the card, what CuPy's pool keeps for reuse counted as free, bytes."""
+        with self.activate(index):
+            free, total = _cupy().cuda.runtime.memGetInfo()
+            pool = _cupy().get_default_memory_pool()
+            return int(free) + int(pool.free_bytes()), int(total)
+
+    def owns(self, array_type: type) -> bool:
+        """`cupy.ndarray`; CuPy is not imported to find out about another type."""
+        return array_type.__module__.partition(".")[0] == "cupy" and issubclass(array_type, _cupy().ndarray)
+
+    def device_of(self, array: Any) -> Device:
+        """Where `array` lives."""
+        return _device(array.device.id)
+
+    def namespace(self, index: int) -> Any:
+        """CuPy, its creation functions bound to device `index`."""
+        return _cupy() if index == 0 else _Namespace(index)
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> Any:
+        """`cupy.empty` on that device."""
+        cupy = _cupy()
+        wanted = as_dtype(dtype)
+        if wanted.itemsize == 1 and wanted.kind not in "biu":
+            raise CapabilityError(f"{_device(index)}: no {dtype}: {_ABSENT['fp8']}; keep it as uint8")
+        try:
+            if index == cupy.cuda.runtime.getDevice():
+                return cupy.empty(shape, wanted)
+            with self.activate(index):
+                return cupy.empty(shape, wanted)
+        except cupy.cuda.memory.OutOfMemoryError as error:
+            raise OutOfMemoryError(f"{_device(index)} has no room for shape {shape}, {dtype}: {error}; free arrays, or use fewer elements") from error
+
+    def from_host(self, array: np.ndarray[Any, Any], index: int) -> Any:
+        """A copy on that device, ordered on its current stream."""
+        empty = self.empty(array.shape, array.dtype, index)
+        with self.activate(index):
+            if array.flags.c_contiguous or array.ndim == 0:
+                empty.set(np.ascontiguousarray(array).reshape(array.shape))
+                return empty
+            order = tuple(int(axis) for axis in np.argsort([-abs(stride) for stride in array.strides], kind="stable"))
+            return _cupy().asarray(np.ascontiguousarray(array.transpose(order))).transpose(np.argsort(order).tolist())
+
+    def to_host(self, array: Any) -> np.ndarray[Any, Any]:
+        """A copy; waits for the current stream of its device."""
+        with self.activate(array.device.id):
+            return np.asarray(array.get())
+
+    def overlap(self, a: Any, b: Any) -> str:
+        """By byte range: the device's memory cannot be walked from here, so interleaved arrays count as overlapping."""
+        if a.size == 0 or b.size == 0:
+            return "none"
+        (low_a, high_a), (low_b, high_b) = _range(a), _range(b)
+        if high_a <= low_b or high_b <= low_a:
+            return "none"
+        same = a.data.ptr == b.data.ptr and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+        return "same" if same else "partial"
+
+    def activate(self, index: int) -> AbstractContextManager[Any]:
+        """Make device `index` the current one of this thread inside the block."""
+        device: AbstractContextManager[Any] = _cupy().cuda.Device(index)
+        return device
+
+    def synchronize(self, index: int) -> None:
+        """Block the host until everything given to device `index` is done."""
+        _cupy().cuda.Device(index).synchronize()
+
+    def current_stream(self, index: int) -> Any:
+        """CuPy's current stream of this thread and device, as one of ours."""
+        from cuassay.devices.cuda.stream import ExternalStream, adopt
+
+        current = _cupy().cuda.get_current_stream(index)
+        return ExternalStream(current.ptr, index) if current.device_id < 0 else adopt(current)
+
+    def new_stream(self, index: int, priority: int = 0) -> Any:
+        """A non-blocking stream."""
+        from cuassay.devices.cuda.stream import Stream
+
+        with self.activate(index):
+            return Stream(priority)
+
+    @contextmanager
+    def use_stream(self, stream: Any) -> Iterator[Any]:
+        """Work of this thread goes to `stream`: ours, CuPy's, an address, or any ``__cuda_stream__`` object."""
+        from cuassay.devices.cuda.stream import adopt
+
+        adopted = adopt(stream)
+        with self.activate(adopted.device_id), adopted:
+            yield adopted
+
+    def new_event(self, index: int, *, timing: bool = False) -> Any:
+        """An event of device `index`."""
+        from cuassay.devices.cuda.stream import Event
+
+        with self.activate(index):
+            return Event(timing=timing)
+
+    def new_capture(self, index: int) -> Any:
+        """A capture for device `index`."""
+        from cuassay.devices.cuda.capture import Capture
+
+        with self.activate(index):
+            return Capture()
+
+    def flush_cache(self, index: int) -> None:
+        """Write twice what the level-2 cache holds."""
+        with self.activate(index):
+            _eviction_buffer(index).fill(0)
+
+
+@cache
+def _cupy() -> Any:
+    """CuPy, once a device may be used; a forked child is refused here rather than crash in the driver."""
+    import cupy
+
+    runtime.init()
+    return cupy
+
+
+@cache
+def _device(index: int) -> Device:
+    return Device("cuda", index)
+
+
+def _range(array: Any) -> tuple[int, int]:
+    low, high = byte_range(array.shape, array.strides, array.dtype.itemsize, array.data.ptr)
+    return int(low), int(high)
+
+
+def _probe_dtype(name: str) -> Answer:
+    op_class, _, dtype = name.partition(":")
+    if dtype.startswith("float8"):
+        return absent(_ABSENT["fp8"])
+    if op_class == "random":
+        return absent("the cuda kind has no generator on device arrays")
+    return present()
+
+
+@cache
+def _eviction_buffer(index: int) -> Any:
+    nbytes = 2 * max(runtime.get_device_properties(index).L2_cache_size, 32 * 2**20)
+    return _cupy().empty(nbytes // 4, np.float32)
+
+
+class _Namespace:
+    """CuPy on a device other than the first: each function runs with that device current."""
+
+    def __init__(self, index: int) -> None:
+        self._index = index
+
+    def __repr__(self) -> str:
+        return f"<cupy on {_device(self._index)}>"
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(_cupy(), name)
+        if not callable(found) or isinstance(found, type):
+            return found
+
+        def on_device(*args: Any, **kwargs: Any) -> Any:
+            with _cupy().cuda.Device(self._index):
+                return found(*args, **kwargs)
+
+        return on_device

@@ -1,0 +1,44 @@
+// Element types and packs of them: what every elementwise and reducing kernel here loads, computes in and stores.
+//
+// A kernel loads T, computes in Wide<T>::type (float for the 16-bit types, T otherwise) and rounds once when it
+// stores: cuassay's rule for 16-bit types on every device.
+
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+using int8 = signed char;
+using uint8 = unsigned char;
+using int16 = short;
+using uint16 = unsigned short;
+using int32 = int;
+using uint32 = unsigned int;
+using int64 = long long;
+using uint64 = unsigned long long;
+using float16 = __half;
+using bfloat16 = __nv_bfloat16;
+using float32 = float;
+using float64 = double;
+
+template <typename T> struct Wide { using type = T; };
+template <> struct Wide<float16> { using type = float; };
+template <> struct Wide<bfloat16> { using type = float; };
+
+template <typename W, typename T> __device__ __forceinline__ W widen(T value) { return static_cast<W>(value); }
+template <> __device__ __forceinline__ float widen<float, float16>(float16 value) { return __half2float(value); }
+template <> __device__ __forceinline__ float widen<float, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+template <> __device__ __forceinline__ double widen<double, float16>(float16 value) { return __half2float(value); }
+template <> __device__ __forceinline__ double widen<double, bfloat16>(bfloat16 value) { return __bfloat162float(value); }
+
+template <typename T, typename W> __device__ __forceinline__ T narrow(W value) { return static_cast<T>(value); }
+template <> __device__ __forceinline__ float16 narrow<float16, float>(float value) { return __float2half_rn(value); }
+template <> __device__ __forceinline__ bfloat16 narrow<bfloat16, float>(float value) { return __float2bfloat16_rn(value); }
+
+// N elements that one instruction loads or stores; N * sizeof(T) is at most 16 bytes.
+template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
+
+template <typename T> __device__ __forceinline__ bool is_nan(T value) { return value != value; }
+
+// NaN wins, as in NumPy and torch.
+template <typename T> __device__ __forceinline__ T nan_maximum(T a, T b) { return is_nan(a) || a > b ? a : b; }
