@@ -1,0 +1,32 @@
+"""The harness: declare where a test runs and what it needs; declare an op once and have it tested everywhere.
+
+The names below are for test files. Only the decorators load at once; the rest, and NumPy with it, at first use, so
+that the plugin costs a project next to nothing before it uses it.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from cuassay.testing.marks import devices, dtypes, ops, requires
+
+if TYPE_CHECKING:
+    from cuassay.testing.compare import assert_close
+    from cuassay.testing.conformance import conformance
+    from cuassay.testing.opspec import OpSpec
+
+__all__ = ["OpSpec", "assert_close", "conformance", "devices", "dtypes", "ops", "requires"]
+
+_LAZY = {
+    "OpSpec": "cuassay.testing.opspec",
+    "assert_close": "cuassay.testing.compare",
+    "conformance": "cuassay.testing.conformance",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
+    return found

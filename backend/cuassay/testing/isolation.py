@@ -1,0 +1,85 @@
+"""A lost device and a hanging test: found, named once, and kept from taking the other tests with them.
+
+After a failed test its device is asked whether it is well. A dead one (an illegal access poisons a CUDA context for
+the rest of the process) is reported as one error of that test; the device's later tests are skipped with its name.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.core.device import Device
+
+__all__ = ["HangGuard", "LostDevices"]
+
+
+class LostDevices:
+    """The devices found dead in this process, each with the test to blame."""
+
+    def __init__(self) -> None:
+        self._blame: dict[Device, str] = {}
+        self._news: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"LostDevices({', '.join(map(str, self._blame)) or 'none'})"
+
+    def why(self, device: Device) -> str | None:
+        """Why no test can run on `device` any more, or None."""
+        return self._blame.get(device)
+
+    def check(self, device: Device, nodeid: str) -> None:
+        """Ask `device` whether it is well, after the test `nodeid` failed on it."""
+        from cuassay.devices import backend
+
+        if device in self._blame:
+            return
+        reason = backend(device.kind).health(device.index)
+        if reason is not None:
+            self._blame[device] = f"{device}: device lost after {nodeid}"
+            self._news[nodeid] = (
+                f"device lost: {device}: {reason}; its remaining tests are skipped; start a new process"
+            )
+
+    def take_news(self, nodeid: str) -> str | None:
+        """What to report of the test that lost a device; told once."""
+        return self._news.pop(nodeid, None)
+
+
+class HangGuard:
+    """Ends the process, printing every thread's stack, when a test runs too long.
+
+    A thread in C does it, so it fires although a driver call holds the interpreter's lock. Off unless the setting
+    CUASSAY_HANG_SECONDS is above 0; pytest's own ``faulthandler_timeout`` uses the same clock and goes first.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.seconds = float(settings.get("CUASSAY_HANG_SECONDS"))
+        self.yields = self.seconds > 0 and float(config.getini("faulthandler_timeout") or 0) > 0
+        self._stderr = -1
+        if self.seconds and not self.yields:
+            self._stderr = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+
+    @contextmanager
+    def around(self) -> Iterator[None]:
+        """Watch what runs inside the block."""
+        if self._stderr < 0:
+            yield
+            return
+        faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stderr)
+        try:
+            yield
+        finally:
+            faulthandler.cancel_dump_traceback_later()
+
+    def close(self) -> None:
+        """Give the copy of stderr back; twice is allowed."""
+        fd, self._stderr = self._stderr, -1
+        if fd >= 0:
+            os.close(fd)

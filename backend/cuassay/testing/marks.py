@@ -1,0 +1,114 @@
+"""What a test declares: its devices, dtypes, ops, and what it needs.
+
+Names are checked where they are written, so that a typing error is an error of collection, with its file and line.
+Whether a device meets a requirement is asked when the test is about to run (`cuassay.testing.skips`).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import pytest
+
+from cuassay.core.capability import DTYPE_NAMES, parse_requirement
+from cuassay.errors import CapabilityNameError, DeviceError
+
+__all__ = ["MARKERS", "SpecLike", "devices", "dtypes", "ops", "requires"]
+
+#: The marks behind the decorators: name to meaning.
+MARKERS: dict[str, str] = {
+    "cuassay_devices": "devices the test may run on; written by cuassay.testing.devices",
+    "cuassay_dtypes": "dtypes the test runs in; written by cuassay.testing.dtypes",
+    "cuassay_ops": "ops the test runs for; written by cuassay.testing.ops",
+    "cuassay_requires": "capabilities the device must have; written by cuassay.testing.requires",
+}
+
+
+class SpecLike(Protocol):
+    """What parametrization needs of an OpSpec."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def dtypes(self) -> Sequence[str]: ...
+    def why_unsupported(self, device: Any, dtype: str) -> str | None: ...
+    def known_failure(self, device: Any, dtype: str, check: str) -> Any: ...
+
+
+def devices(*selectors: str) -> pytest.MarkDecorator:
+    """Run the test on these devices only: ``@devices("cpu", "cuda:*")``.
+
+    Where the user chose devices on the command line, on those of them that match; else on all of these present.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a selector has no such form, or its kind does not exist.
+    """
+    from cuassay.testing.presence import parse_selector
+
+    _check(selectors, parse_selector, "a device, such as 'cpu' or 'cuda:*'")
+    return pytest.mark.cuassay_devices(*selectors)
+
+
+def dtypes(*names: Any) -> pytest.MarkDecorator:
+    """Run the test in these dtypes: ``@dtypes("float32", "bfloat16")``; dtype objects are taken as well.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a name is no dtype of ours.
+    """
+    words = tuple(name if isinstance(name, str) else _dtype_name(name) for name in names)
+    _check(words, _known_dtype, "a dtype, such as 'float32'")
+    return pytest.mark.cuassay_dtypes(*words)
+
+
+def requires(*requirements: str) -> pytest.MarkDecorator:
+    """Skip the test on devices that lack any of these: ``@requires("graphs", "memory>=2GiB", "matmul:bfloat16")``.
+
+    Raises
+    ------
+    pytest.UsageError
+        If nobody defines a capability of that name.
+    """
+    _check(requirements, parse_requirement, "a requirement, such as 'graphs' or 'memory>=2GiB'")
+    return pytest.mark.cuassay_requires(*requirements)
+
+
+def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
+    """Run the test once for each spec, in each of its dtypes: `OpSpec` objects or names of our own; none means all ours."""
+    if len(specs) == 1 and callable(specs[0]) and not hasattr(specs[0], "why_unsupported"):
+        raise pytest.UsageError(f"{_caller()}: @ops stands without its parentheses; write @ops()")
+    return pytest.mark.cuassay_ops.with_args(*specs)
+
+
+def _check(words: Sequence[Any], parse: Callable[[str], object], example: str) -> None:
+    if not words or not all(isinstance(word, str) for word in words):
+        raise pytest.UsageError(f"{_caller()}: got {words!r}; give at least one name of {example}")
+    for word in words:
+        try:
+            parse(word)
+        except (CapabilityNameError, DeviceError) as error:
+            raise pytest.UsageError(f"{_caller()}: {error}") from None
+
+
+def _known_dtype(name: str) -> None:
+    if name not in DTYPE_NAMES:
+        raise CapabilityNameError(f"{name!r} is no dtype; dtypes: {', '.join(DTYPE_NAMES)}")
+
+
+def _dtype_name(dtype: Any) -> Any:
+    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
+    return dtype if name is None or callable(dtype) and not isinstance(dtype, type) else name
+
+
+def _caller() -> str:
+    """``file:line`` of the first frame outside this module."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+        frame = frame.f_back
+    return f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"

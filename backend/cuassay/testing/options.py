@@ -1,0 +1,84 @@
+"""The harness' command line: which options there are, and under which names.
+
+They register as ``--cuassay-*``, which nobody else uses. The short names ``--device`` and ``--require-device`` are
+understood only where no plugin and no conftest has taken them; that is known once the conftests are loaded, so the
+short names are rewritten to the long ones then, and never enter the parser: a conftest found later may still add
+its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import pytest
+
+__all__ = ["SHORT_NAMES", "add_options", "hide_values", "split_list", "translate_short_names"]
+
+#: Short name to the option it stands for.
+SHORT_NAMES = {"--device": "--cuassay-device", "--require-device": "--cuassay-require-device"}
+
+_DEVICE_HELP = (
+    "device to test on: kind (index 0), kind:index, kind:* (every one of that kind) or all (every kind present); "
+    "may be repeated or given as a comma list. Default: setting CUASSAY_DEVICES, else the accelerators present, else cpu"
+)
+_REQUIRE_HELP = "fail unless this device is present and at least one test passes or fails on it; selects it as well"
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Register the long names."""
+    group = parser.getgroup("cuassay", "cuassay: tests on every device")
+    group.addoption("--cuassay-device", action="append", default=[], metavar="D", help=_DEVICE_HELP)
+    group.addoption("--cuassay-require-device", action="append", default=[], metavar="D", help=_REQUIRE_HELP)
+    group.addoption(
+        "--cuassay-record",
+        metavar="FILE",
+        help="append the outcomes to FILE, as JSON lines that `cuassay report` reads",
+    )
+    group.addoption(
+        "--cuassay-run",
+        metavar="ID",
+        help="id of the run these rows belong to, whose run row somebody else has written",
+    )
+
+
+def split_list(values: Iterable[str]) -> tuple[str, ...]:
+    """Flatten repeated options and comma lists, each name once, in the order given."""
+    names = (name.strip() for value in values for name in value.split(","))
+    return tuple(dict.fromkeys(name for name in names if name))
+
+
+def hide_values(early_config: pytest.Config, args: list[str]) -> None:
+    """Take the values of short names out of what pytest believes to be paths, before it looks there for conftests."""
+    values = {value for name, value in zip(args, args[1:], strict=False) if name in SHORT_NAMES}
+    paths = early_config.known_args_namespace.file_or_dir
+    paths[:] = [path for path in paths if path not in values or Path(path).exists()]
+
+
+def translate_short_names(args: list[str], parser: pytest.Parser, *, for_help: bool) -> None:
+    """Rewrite, in place, each short name in `args` that nobody else has taken; register it where help is to show it."""
+    for short, long in SHORT_NAMES.items():
+        if not _is_free(parser, short):
+            continue
+        args[:] = [_renamed(argument, short, long) for argument in args]
+        if for_help:
+            _show(parser, short, long)
+
+
+def _is_free(parser: pytest.Parser, name: str) -> bool:
+    try:
+        _, unknown = parser.parse_known_and_unknown_args([f"{name}=cpu"])
+    except (pytest.UsageError, ValueError):  # its owner refuses this value
+        return False
+    return bool(unknown)
+
+
+def _renamed(argument: str, short: str, long: str) -> str:
+    name, equals, value = argument.partition("=")
+    return f"{long}{equals}{value}" if name == short else argument
+
+
+def _show(parser: pytest.Parser, short: str, long: str) -> None:
+    dest = long.removeprefix("--").replace("-", "_")
+    group = parser.getgroup("cuassay")
+    group.addoption(short, dest=dest, action="append", metavar="D", help=f"short for {long}; free in this project")

@@ -1,0 +1,176 @@
+"""From a test's arguments to its cases: `device`, `dtype` and `op`, in this order in the id.
+
+A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone. The list
+of cases is made once for each combination and shared: fifty thousand cases are a few lists.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuassay.core.device import Device
+from cuassay.errors import DeviceError
+
+if TYPE_CHECKING:
+    from cuassay.testing.marks import SpecLike
+    from cuassay.testing.presence import Presence
+
+__all__ = ["DEFAULT_DTYPES", "NAMES", "ConformanceClass", "Parametrizer"]
+
+#: The arguments that are ours, in the order of the id.
+NAMES = ("device", "dtype", "op")
+
+#: What `dtype` is without ``@dtypes`` and without an op: the floats that most accelerators compute with.
+DEFAULT_DTYPES = ("float32", "float16", "bfloat16", "float64")
+
+_SCOPES = ("function", "class", "module", "package", "session")
+
+
+class ConformanceClass(pytest.Class):
+    """The generated tests of one spec, collected from a module's variable under that variable's name."""
+
+    def _getobj(self) -> type:
+        found: type = getattr(self.parent.obj, self.name).__cuassay_test_class__  # type: ignore[union-attr]
+        return found
+
+    def funcnamefilter(self, name: str) -> bool:
+        """Ours are named ``test_*``, whatever the project calls its own."""
+        return name.startswith("test_")
+
+
+class Parametrizer:
+    """Gives tests their cases.
+
+    Parameters
+    ----------
+    presence : Presence
+        Asked for devices when the first test wants one.
+    """
+
+    def __init__(self, presence: Presence) -> None:
+        self._presence = presence
+        self._cases: dict[tuple[object, ...], list[Any]] = {}
+
+    def __call__(self, metafunc: pytest.Metafunc) -> None:
+        """Parametrize one test function."""
+        names = [name for name in NAMES if name in metafunc.fixturenames]
+        if not names:
+            return
+        names = [name for name in names if not _is_taken(name, metafunc)]
+        specs = _specs(metafunc)
+        if specs is None and "op" in names:
+            names.remove("op")
+        if names:
+            cases = self._for(tuple(names), metafunc, specs)
+            metafunc.parametrize(",".join(names), cases, scope=_scope(names, metafunc))
+
+    def _for(self, names: tuple[str, ...], metafunc: pytest.Metafunc, specs: tuple[SpecLike, ...] | None) -> list[Any]:
+        dtypes = _closest(metafunc, "cuassay_dtypes")
+        devices: Sequence[Device | None] = (None,)
+        if "device" in names:
+            patterns = _closest(metafunc, "cuassay_devices")
+            devices = self._devices(patterns, metafunc)
+            if not devices:
+                return [_nowhere(names, patterns or (), self._presence.devices)]
+        generated = metafunc.definition.getparent(ConformanceClass) is not None
+        shown = tuple(name for name in names if name != "op" or not generated)
+        key = names, shown, devices, dtypes, tuple(map(id, specs or ()))
+        if key not in self._cases:
+            self._cases[key] = list(_cases(names, shown, devices, dtypes, specs))
+        return self._cases[key]
+
+    def _devices(self, patterns: tuple[str, ...] | None, metafunc: pytest.Metafunc) -> tuple[Device, ...]:
+        try:
+            return self._presence.devices if patterns is None else self._presence.matching(patterns)
+        except DeviceError as error:
+            raise pytest.UsageError(f"{_where(metafunc)}: {error}") from None
+
+
+def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
+    """True when the project provides `name` itself."""
+    if metafunc._arg2fixturedefs.get(name) or any(name in call.params for call in metafunc._calls):
+        return True
+    return any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
+
+
+def _argument_names(mark: pytest.Mark) -> list[str]:
+    names = mark.args[0] if mark.args else mark.kwargs.get("argnames", ())
+    return [name.strip() for name in names.split(",")] if isinstance(names, str) else list(names)
+
+
+def _closest(metafunc: pytest.Metafunc, mark: str) -> tuple[str, ...] | None:
+    found = metafunc.definition.get_closest_marker(mark)
+    return None if found is None else found.args
+
+
+def _specs(metafunc: pytest.Metafunc) -> tuple[SpecLike, ...] | None:
+    """The specs of the test's ``@ops``, or of the generated class it is in; None when it has neither."""
+    mark = metafunc.definition.get_closest_marker("cuassay_ops")
+    if mark is None:
+        generated = metafunc.definition.getparent(ConformanceClass)
+        return None if generated is None else (generated.obj.spec,)
+    if mark.args and not any(isinstance(spec, str) for spec in mark.args):
+        return mark.args
+    from cuassay.testing.opspec import own_specs
+
+    ours = {spec.name: spec for spec in own_specs()}
+    unknown = [spec for spec in mark.args if isinstance(spec, str) and spec not in ours]
+    if unknown:
+        raise pytest.UsageError(f"{_where(metafunc)}: {unknown[0]!r} is no op of ours; ops: {', '.join(ours)}")
+    return tuple(ours[spec] if isinstance(spec, str) else spec for spec in mark.args or ours.values())
+
+
+def _where(metafunc: pytest.Metafunc) -> str:
+    path, line, _ = metafunc.definition.reportinfo()
+    return f"{path}:{(line or 0) + 1}"
+
+
+def _cases(
+    names: tuple[str, ...],
+    shown: tuple[str, ...],
+    devices: Sequence[Device | None],
+    dtypes: tuple[str, ...] | None,
+    specs: tuple[SpecLike, ...] | None,
+) -> Iterable[Any]:
+    for device in devices:
+        for spec in specs if specs is not None else (None,):
+            for dtype in _dtypes(names, dtypes, spec):
+                values = {"device": device, "dtype": _dtype_object(dtype), "op": spec}
+                words = {"device": str(device), "dtype": dtype, "op": spec.name if spec is not None else ""}
+                yield pytest.param(*(values[name] for name in names), id="-".join(words[name] for name in shown))
+
+
+def _dtypes(names: tuple[str, ...], dtypes: tuple[str, ...] | None, spec: SpecLike | None) -> Sequence[str]:
+    if "dtype" not in names:
+        return ("",)
+    if spec is None:
+        return DEFAULT_DTYPES if dtypes is None else dtypes
+    return tuple(dtype for dtype in spec.dtypes if dtypes is None or dtype in dtypes)
+
+
+def _dtype_object(name: str) -> Any:
+    if not name:
+        return None
+    from cuassay.arrays.dtypes import as_dtype
+
+    return as_dtype(name)
+
+
+def _nowhere(names: tuple[str, ...], patterns: tuple[str, ...], selected: Sequence[Device]) -> Any:
+    """One skipped case, so that a test whose devices were not chosen is seen."""
+    here = ", ".join(map(str, selected)) or "none"
+    reason = f"needs a device of {', '.join(patterns) or 'some kind'}; selected: {here}; choose more with --device"
+    return pytest.param(*(None for _ in names), id="nowhere", marks=pytest.mark.skip(reason=reason))
+
+
+def _scope(names: Sequence[str], metafunc: pytest.Metafunc) -> Any:
+    """The widest scope among the fixtures that ask for one of `names`: a module's fixture may ask for `device`."""
+    found = [
+        definitions[-1].scope
+        for definitions in metafunc._arg2fixturedefs.values()
+        if any(name in definitions[-1].argnames for name in names)
+    ]
+    return max(found, key=_SCOPES.index, default="function")

@@ -1,0 +1,237 @@
+"""The pytest plugin: what happens at which moment. What is decided there stands in the modules it calls.
+
+Start: options. Collection: cases, from names alone. Before each test: whether its device can. After a failed one:
+whether its device is well. End: the table. NumPy and the devices load when the first test asks for one.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.errors import DeviceError, SettingError
+from cuassay.testing import options, skips
+from cuassay.testing.isolation import HangGuard, LostDevices
+from cuassay.testing.marks import MARKERS
+from cuassay.testing.parametrize import ConformanceClass, Parametrizer
+from cuassay.testing.presence import Presence
+
+__all__ = ["Harness"]
+
+
+class Harness:
+    """One session's state: its devices, its cases, the devices it lost."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.is_worker = hasattr(config, "workerinput")
+        self.presence = _presence(config)
+        self.parametrize = Parametrizer(self.presence)
+        self.lost = LostDevices()
+        self.hang = HangGuard(config)
+
+
+_HARNESS = pytest.StashKey[Harness]()
+_CASE = pytest.StashKey[dict[str, Any]]()
+_TOLD = pytest.StashKey[dict[str, Any]]()
+
+
+def _presence(config: pytest.Config) -> Presence:
+    told = getattr(config, "workerinput", {}).get("cuassay")
+    if told is not None:
+        return Presence.from_controller(told)
+    wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
+    return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))
+
+
+# -------------------------------------------------------------------------------------------------- start
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Register the long option names."""
+    options.add_options(parser)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_load_initial_conftests(
+    early_config: pytest.Config, args: list[str], parser: pytest.Parser
+) -> Generator[None, Any, Any]:
+    """Give the short names a meaning, once the conftests had their chance to take them."""
+    options.hide_values(early_config, args)
+    result = yield
+    options.translate_short_names(args, parser, for_help=bool(early_config.known_args_namespace.help))
+    return result
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Decide the devices the user named; a device that does not exist ends the session here."""
+    for name, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{name}(*names): {meaning}")
+    try:
+        harness = config.stash[_HARNESS] = Harness(config)
+        if harness.presence.is_explicit:
+            _ = harness.presence.devices
+    except (DeviceError, SettingError) as error:
+        raise pytest.UsageError(str(error)) from None
+    if not harness.is_worker:
+        _configure_controller(config, harness)
+
+
+def _configure_controller(config: pytest.Config, harness: Harness) -> None:
+    from cuassay.testing.summary import Tally
+
+    required = _required(config, harness)
+    config.pluginmanager.register(Tally(required), "cuassay_tally")
+    if config.pluginmanager.hasplugin("xdist"):
+        from cuassay.testing.workers import Workers
+
+        config.pluginmanager.register(Workers(harness.presence), "cuassay_workers")
+    path = config.getoption("cuassay_record")
+    if path:
+        from cuassay.testing.recording import Recording
+
+        run = config.getoption("cuassay_run")
+        recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath)
+        config.pluginmanager.register(recording, "cuassay_recording")
+
+
+def _required(config: pytest.Config, harness: Harness) -> tuple[Any, ...]:
+    try:
+        return harness.presence.required
+    except DeviceError as error:
+        pytest.exit(f"--require-device: {error}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
+def pytest_unconfigure(config: pytest.Config) -> None:
+    """Close what was opened."""
+    harness = config.stash.get(_HARNESS, None)
+    if harness is not None:
+        harness.hang.close()
+
+
+def pytest_report_header(config: pytest.Config) -> list[str]:
+    """Say what is tested, where the user chose it."""
+    harness = config.stash[_HARNESS]
+    notes = []
+    if harness.hang.yields:
+        notes.append(
+            "cuassay: CUASSAY_HANG_SECONDS is not used: faulthandler_timeout is set, and there is one such clock"
+        )
+    return [*_header(config), *notes] if harness.presence.is_decided else notes
+
+
+def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
+    """Say what is tested, where the first test that takes `device` made us choose."""
+    harness = config.stash[_HARNESS]
+    return _header(config) if harness.presence.is_decided and not harness.presence.is_explicit else []
+
+
+def _header(config: pytest.Config) -> list[str]:
+    from cuassay.testing.summary import header
+
+    return header(config.stash[_HARNESS].presence, str(config.rootpath))
+
+
+# -------------------------------------------------------------------------------------------------- collection
+
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """Give a test that takes `device`, `dtype` or `op` its cases."""
+    metafunc.config.stash[_HARNESS].parametrize(metafunc)
+
+
+def pytest_pycollect_makeitem(
+    collector: pytest.Module | pytest.Class, name: str, obj: object
+) -> ConformanceClass | None:
+    """Collect ``test_x = conformance(...)`` as a class of tests."""
+    if not name.lower().startswith("test") or not isinstance(getattr(obj, "__cuassay_test_class__", None), type):
+        return None
+    collected: ConformanceClass = ConformanceClass.from_parent(collector, name=name)
+    return collected
+
+
+@pytest.fixture
+def xp(device: Any) -> Any:
+    """The array namespace of `device`: NumPy's names, arrays made there."""
+    from cuassay.devices import namespace
+
+    return namespace(device)
+
+
+# -------------------------------------------------------------------------------------------------- each test
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Name the case in every report of the test, and watch its time."""
+    harness = item.config.stash[_HARNESS]
+    case = item.stash[_CASE] = skips.case_of(item)
+    if case:
+        item.stash[_TOLD] = _told(item, case)
+        item.user_properties.extend((name, value) for name, value in item.stash[_TOLD].items() if name != "check")
+    with harness.hang.around():
+        return (yield)
+
+
+def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
+    """What reports carry of a case, in plain types."""
+    from cuassay.benchmarking.fingerprint import digest
+    from cuassay.testing.recording import fingerprint_of
+
+    told = {"device": str(case["device"]), "fingerprint": digest(fingerprint_of(case["device"]))}
+    if "dtype" in case:
+        told["dtype"] = case["dtype"].name
+    if "op" in case:
+        told |= {"op": case["op"].name, "check": skips.check_of(item)}
+    return told
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip a case its device cannot run, with one reason that names everything missing."""
+    case = item.stash[_CASE]
+    reason = item.config.stash[_HARNESS].lost.why(case["device"]) if case else None
+    reason = reason or skips.why_skipped(item, case)
+    if reason is not None:
+        raise pytest.skip.Exception(reason, _use_item_location=True)
+    skips.expect_known_failure(item, case)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Collect how close to its tolerances the test came."""
+    compare = sys.modules.get("cuassay.testing.compare")
+    if compare is None or not item.stash[_CASE]:
+        return (yield)
+    ratios: list[float] = []
+    token = compare.HEADROOM.set(ratios)
+    try:
+        return (yield)
+    finally:
+        compare.HEADROOM.reset(token)
+        if ratios:
+            item.stash[_TOLD]["headroom"] = float(max(ratios))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Let the report carry its case; ask the device of a failed test whether it is well."""
+    report: pytest.TestReport = yield
+    case = item.stash.get(_CASE, {})
+    if case:
+        report.cuassay = dict(item.stash[_TOLD])  # type: ignore[attr-defined]
+        if report.failed:
+            item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
+    return report
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item) -> None:
+    """Report a lost device once, as the error of the test that lost it."""
+    news = item.config.stash[_HARNESS].lost.take_news(item.nodeid)
+    if news is not None:
+        pytest.fail(news, pytrace=False)

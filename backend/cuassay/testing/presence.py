@@ -1,0 +1,202 @@
+"""Which devices a session tests: decided once, without touching a driver's context.
+
+Selectors are words: ``kind`` (index 0), ``kind:index``, ``kind:*`` and ``all``. A kind is loaded, and asked how many
+devices it has, only when a selector names it. Under xdist the controller decides and the workers are told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from cuassay.core.device import Device
+from cuassay.errors import DeviceError
+
+__all__ = ["HOST_KINDS", "Presence", "Selector", "parse_selector"]
+
+#: Kinds that are no accelerator: never chosen instead of the cpu by default, free to run in several workers at once.
+HOST_KINDS = ("cpu", "sim")
+
+
+@dataclass(frozen=True, slots=True)
+class Selector:
+    """One parsed selector; `kind` None is every kind, `index` None is every index."""
+
+    text: str
+    kind: str | None
+    index: int | None
+
+    def __str__(self) -> str:
+        return self.text
+
+    def matches(self, device: Device) -> bool:
+        """True when `device` is among those it names."""
+        return self.kind in (None, device.kind) and self.index in (None, device.index)
+
+
+def parse_selector(text: str) -> Selector:
+    """Read ``cuda``, ``cuda:1``, ``cuda:*`` or ``all``.
+
+    Raises
+    ------
+    DeviceError
+        If it has another form, or names a kind that nobody provides.
+    """
+    from cuassay.devices import kinds
+
+    if text == "all":
+        return Selector(text, None, 0)
+    kind, _, rest = text.partition(":")
+    device = Device(kind if rest == "*" else text)
+    if device.kind not in kinds():
+        raise DeviceError(f"there is no device kind {device.kind!r}; known: {', '.join(kinds())}; or give 'all'")
+    return Selector(text, device.kind, None if rest == "*" else device.index)
+
+
+class Presence:
+    """The devices of one session.
+
+    Parameters
+    ----------
+    wanted : sequence of str
+        Selectors the user gave; none means the default: each kind of accelerator present, else the cpu.
+    required : sequence of str
+        Selectors of devices that must be there; they are selected too.
+
+    Raises
+    ------
+    DeviceError
+        If a selector cannot be read.
+    """
+
+    def __init__(self, wanted: Sequence[str] = (), required: Sequence[str] = ()) -> None:
+        self._wanted = tuple(map(parse_selector, wanted))
+        self._required = tuple(map(parse_selector, required))
+        self._counts: dict[str, int] = {}
+        self._reasons: dict[str, str] = {}
+
+    def __repr__(self) -> str:
+        return f"Presence({', '.join(map(str, self.devices))})"
+
+    @property
+    def is_explicit(self) -> bool:
+        """True when the user chose the devices."""
+        return bool(self._wanted)
+
+    @property
+    def is_decided(self) -> bool:
+        """True when the devices were asked for already."""
+        return "devices" in self.__dict__
+
+    @property
+    def absent(self) -> Mapping[str, str]:
+        """Kind to the reason, of those asked and not there."""
+        return self._reasons
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The selected devices.
+
+        Raises
+        ------
+        DeviceError
+            If a device given by its index does not exist.
+        """
+        return _unique([*self._chosen(), *self.required])
+
+    def _chosen(self) -> Iterable[Device]:
+        if self.is_explicit:
+            return [device for selector in self._wanted for device in self.expand(selector)]
+        return self._accelerators() or [Device("cpu")]
+
+    def _accelerators(self) -> list[Device]:
+        from cuassay.devices import kinds
+
+        return [Device(kind) for kind in kinds() if kind not in HOST_KINDS and self.count(kind)]
+
+    @cached_property
+    def required(self) -> tuple[Device, ...]:
+        """The required devices. Raises `DeviceError` when one does not exist, or ``kind:*`` is no device."""
+        found = {selector: self.expand(selector) for selector in self._required}
+        for selector, devices in found.items():
+            if not devices:
+                raise DeviceError(f"{selector} is no device: {self._reasons[selector.kind or 'cpu']}")
+        return _unique(device for devices in found.values() for device in devices)
+
+    def matching(self, patterns: Sequence[str]) -> tuple[Device, ...]:
+        """The devices for a test that names its own: among the user's choice, else among all that are present."""
+        selectors = tuple(map(parse_selector, patterns))
+        if self.is_explicit:
+            return tuple(device for device in self.devices if any(s.matches(device) for s in selectors))
+        present = (s if s.index is None else Selector(s.text, s.kind, None) for s in selectors)
+        found = _unique(device for selector in present for device in self.expand(selector))
+        return tuple(device for device in found if any(s.matches(device) for s in selectors))
+
+    def expand(self, selector: Selector) -> tuple[Device, ...]:
+        """The existing devices a selector names; raises `DeviceError` for an index that does not exist."""
+        from cuassay.devices import kinds
+
+        if selector.kind is None:
+            return tuple(Device(kind) for kind in kinds() if self.count(kind))
+        count = self.count(selector.kind)
+        if selector.index is None:
+            return tuple(Device(selector.kind, index) for index in range(count))
+        if selector.index >= count:
+            raise DeviceError(
+                f"{Device(selector.kind, selector.index)} does not exist: {self._shortage(selector.kind)}"
+            )
+        return (Device(selector.kind, selector.index),)
+
+    def _shortage(self, kind: str) -> str:
+        return (
+            self._reasons.get(kind)
+            or f"{self.count(kind)} of kind {kind} here, the last is {kind}:{self.count(kind) - 1}"
+        )
+
+    def count(self, kind: str) -> int:
+        """How many devices of `kind` are here; asked once."""
+        if kind not in self._counts:
+            reason = _why_absent(kind)
+            self._counts[kind] = 0 if reason is not None else _count(kind)
+            if not self._counts[kind]:
+                self._reasons[kind] = reason or f"there are 0 {kind} devices"
+        return self._counts[kind]
+
+    def to_worker(self) -> dict[str, Any]:
+        """The decision in plain types, for `from_controller`."""
+        return {
+            "wanted": [selector.text for selector in self._wanted],
+            "devices": list(map(str, self.devices)),
+            "counts": dict(self._counts),
+            "reasons": dict(self._reasons),
+        }
+
+    @classmethod
+    def from_controller(cls, told: Mapping[str, Any]) -> Presence:
+        """The controller's decision: a worker that asked again could see fewer devices, and collect other tests."""
+        presence = cls(told["wanted"])
+        presence._counts.update(told["counts"])
+        presence._reasons.update(told["reasons"])
+        presence.__dict__["devices"] = tuple(map(Device, told["devices"]))
+        return presence
+
+
+def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:
+    return tuple(dict.fromkeys(devices))
+
+
+def _why_absent(kind: str) -> str | None:
+    from cuassay.devices import backend
+
+    try:
+        return backend(kind).why_absent()
+    except (ImportError, AttributeError) as error:  # a kind that cannot even be loaded must not stop the others
+        return f"its module cannot be loaded: {error}"
+
+
+def _count(kind: str) -> int:
+    from cuassay.devices import backend
+
+    return backend(kind).count()

@@ -1,0 +1,187 @@
+"""The outcomes of a session as rows of results, and the facts of its devices.
+
+Only the process that prints the summary writes: under xdist the controller, from what the workers' reports carry.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint, revision
+from cuassay.benchmarking.record import Recorder
+from cuassay.core import settings
+from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
+from cuassay.core.device import Device
+
+if TYPE_CHECKING:
+    from cuassay.testing.presence import Presence
+
+__all__ = ["Recording", "fingerprint_of", "first_line"]
+
+#: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
+_FACTS = {"blas_threads": "threads"}
+
+
+@cache
+def fingerprint_of(device: Device) -> Mapping[str, object]:
+    """The facts of this machine and `device`; asked once a process."""
+    from cuassay.devices import backend, capabilities
+
+    identity = backend(device.kind).identity(device.index)
+    compute = capabilities(device).answer("compute")
+    facts = {"kind": device.kind, **{_FACTS.get(name, name): value for name, value in identity.items()}}
+    if compute:
+        facts["capability"] = f"{compute.value:.1f}"
+    return device_fingerprint(facts, host=_host())
+
+
+@cache
+def _host() -> Mapping[str, object]:
+    return host_fingerprint()
+
+
+class Recording:
+    """Writes the run, its devices and each test's outcome to one file; a pytest plugin of its own."""
+
+    def __init__(self, path: Path, presence: Presence, *, run: str | None, root: Path) -> None:
+        self._recorder = Recorder(path, run=run)
+        self._writes_run = run is None
+        self._presence = presence
+        self._root = root
+        self._open: dict[str, list[pytest.TestReport]] = {}
+
+    def __repr__(self) -> str:
+        return f"Recording({self._recorder!r})"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Any:
+        """Before the first test: what runs, and where."""
+        if self._writes_run:
+            self._write_run(session.config)
+        if self._presence.is_decided:
+            for device in self._presence.devices:
+                self._write_device(device)
+        for kind, reason in self._presence.absent.items():
+            self._recorder.write_device(device=f"{kind}:0", present=False, reason=reason)
+        return (yield)
+
+    def _write_run(self, config: pytest.Config) -> None:
+        machine = dict(_host())
+        self._recorder.write_run(
+            command=" ".join(["pytest", *(_relative(word, self._root) for word in config.invocation_params.args)]),
+            machine=machine,
+            digest=digest(machine),
+            seed=settings.get("CUASSAY_SEED"),
+            **revision(self._root).columns(),
+        )
+
+    def _write_device(self, device: Device) -> None:
+        facts = dict(fingerprint_of(device))
+        can, missing, memory = _capabilities(device)
+        self._recorder.write_device(
+            device=str(device),
+            present=True,
+            fingerprint=facts,
+            digest=digest(facts),
+            memory=memory,
+            capabilities=can,
+            missing=missing,
+        )
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Gather a test's three reports; write its row with the last."""
+        phases = self._open.setdefault(report.nodeid, [])
+        phases.append(report)
+        if report.when not in ("setup", "call"):  # teardown, or a worker's crash, which has no phase
+            del self._open[report.nodeid]
+            self._recorder.write_test(**_row(phases))
+
+    def pytest_unconfigure(self) -> None:
+        """Write what never ended, and close the file."""
+        for phases in self._open.values():
+            self._recorder.write_test(**_row(phases))
+        self._open.clear()
+        self._recorder.close()
+
+
+def _capabilities(device: Device) -> tuple[dict[str, object], dict[str, object], int | None]:
+    """What `device` has, what it lacks and why, and its memory in bytes."""
+    from cuassay.devices import capabilities
+
+    asked = capabilities(device)
+    names = [*FEATURES, *QUANTITIES, *(f"{op_class}:{dtype}" for op_class in OP_CLASSES for dtype in DTYPE_NAMES)]
+    answers = {name: asked.answer(name) for name in names}
+    has = {name: answer.value or True for name, answer in answers.items() if answer}
+    memory = int(answers["memory"].value) if answers["memory"] else None
+    return has, {name: answer.reason for name, answer in answers.items() if not answer}, memory
+
+
+def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
+    told: dict[str, object] = {}
+    for report in phases:
+        told |= getattr(report, "cuassay", {})
+    told.pop("fingerprint", None)
+    decisive = _decisive(phases)
+    outcome = _outcome(decisive)
+    row = {
+        "nodeid": decisive.nodeid,
+        "outcome": outcome,
+        "duration": float(sum(report.duration for report in phases)),
+        "reason": _reason(decisive, outcome),
+        **told,
+    }
+    if outcome in ("failed", "error"):
+        row |= {"message": decisive.longreprtext, "reproduce": _reproduce(decisive.nodeid, told)}
+    return row
+
+
+def _decisive(phases: list[pytest.TestReport]) -> pytest.TestReport:
+    """The report that says how the test ended: a failure, else a skip, else the call."""
+    for outcome in ("failed", "skipped"):
+        for report in phases:
+            if report.outcome == outcome:
+                return report
+    return next((report for report in phases if report.when == "call"), phases[-1])
+
+
+def _outcome(report: pytest.TestReport) -> str:
+    if report.outcome == "failed":
+        return "failed" if report.when == "call" else "error"
+    if hasattr(report, "wasxfail"):
+        return "xfailed" if report.skipped else "passed"
+    return report.outcome
+
+
+def _reason(report: pytest.TestReport, outcome: str) -> str | None:
+    if outcome == "passed":
+        return None
+    if outcome == "xfailed":
+        return str(getattr(report, "wasxfail", ""))
+    return first_line(report)
+
+
+def first_line(report: pytest.TestReport) -> str:
+    """Why `report` skipped or failed, in one line."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return str(text).strip().partition("\n")[0]
+
+
+def _reproduce(nodeid: str, told: Mapping[str, object]) -> str:
+    device = f" --cuassay-device {told['device']}" if "device" in told else ""
+    return f"CUASSAY_SEED={settings.get('CUASSAY_SEED')} pytest '{nodeid}'{device}"
+
+
+def _relative(word: object, root: Path) -> str:
+    """A command line's word, without the machine's path to the project or to its interpreter."""
+    text = str(word).replace(f"{root}/", "").replace(f"{sys.prefix}/", "")
+    name, equals, value = text.rpartition("=")
+    return name + equals + (Path(value).name if value.startswith("/") else value)

@@ -1,0 +1,72 @@
+"""Whether one case can run on its device: asked when it is about to run, answered in words.
+
+Collecting asks no device anything; a skip names what is missing, never a platform.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from cuassay.core.device import Device
+
+__all__ = ["case_of", "check_of", "expect_known_failure", "why_skipped"]
+
+
+def case_of(item: pytest.Item) -> dict[str, Any]:
+    """The item's `device`, `dtype` and `op`, where they are ours; empty for every other test."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None or not isinstance(callspec.params.get("device"), Device):
+        return {}
+    params = callspec.params
+    return {name: params[name] for name in ("device", "dtype", "op") if params.get(name) is not None}
+
+
+def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
+    """Everything the device of this case lacks, in one line, or None.
+
+    Raises
+    ------
+    pytest.UsageError
+        If the test declares requirements but takes no device of ours.
+    """
+    if "device" not in case:
+        if item.get_closest_marker("cuassay_requires") is not None and not _is_skipped(item):
+            raise pytest.UsageError(f"{item.nodeid}: requires(...) asks a device; let the test take `device`")
+        return None
+    return "; ".join(dict.fromkeys(_reasons(item, **case))) or None
+
+
+def _is_skipped(item: pytest.Item) -> bool:
+    return item.get_closest_marker("skip") is not None
+
+
+def _reasons(item: pytest.Item, device: Device, dtype: Any = None, op: Any = None) -> Iterator[str]:
+    from cuassay.devices import capabilities
+
+    can = capabilities(device)
+    needs = [need for mark in item.iter_markers("cuassay_requires") for need in mark.args]
+    if dtype is not None and not hasattr(op, "why_unsupported"):
+        needs.append(dtype.name)
+    yield from (reason for need in needs if (reason := can.missing(need)) is not None)
+    if dtype is not None and hasattr(op, "why_unsupported") and (reason := op.why_unsupported(device, dtype.name)):
+        yield reason
+
+
+def expect_known_failure(item: pytest.Item, case: dict[str, Any]) -> None:
+    """Mark the case as expected to fail where its spec says so."""
+    op = case.get("op")
+    if op is None or not hasattr(op, "known_failure"):
+        return
+    dtype = case["dtype"].name if "dtype" in case else None
+    failure = op.known_failure(case["device"], dtype, check_of(item))
+    if failure is not None:
+        item.add_marker(pytest.mark.xfail(reason=failure.reason, strict=failure.strict))
+
+
+def check_of(item: pytest.Item) -> str:
+    """The name of the property tested: the function's, without ``test_``."""
+    name: str = getattr(item, "originalname", None) or item.name
+    return name.removeprefix("test_")

@@ -1,0 +1,124 @@
+"""What the terminal says of devices: two lines at the start, a table at the end, and the verdict on required devices."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.testing.recording import first_line
+
+if TYPE_CHECKING:
+    from cuassay.core.device import Device
+    from cuassay.testing.presence import Presence
+
+__all__ = ["Tally", "header"]
+
+_SHOWN = 20
+
+
+def header(presence: Presence, root: str) -> list[str]:
+    """The lines that say what is tested: devices, profile of the simulated ones, revision, seed."""
+    from cuassay.benchmarking.fingerprint import revision
+
+    devices = ", ".join(map(str, presence.devices)) or "none"
+    profile = (
+        f"; sim profile {settings.get('CUASSAY_SIM_PROFILE')}" if any(d.kind == "sim" for d in presence.devices) else ""
+    )
+    found = revision(root)
+    commit = "unknown" if found.commit is None else found.commit[:12] + ("+dirty" if found.dirty else "")
+    absent = [f"cuassay: no {kind}: {reason}" for kind, reason in presence.absent.items()]
+    return [f"cuassay: devices {devices}{profile}; revision {commit}; seed {settings.get('CUASSAY_SEED')}", *absent]
+
+
+class Tally:
+    """Counts outcomes by device, in the process that prints; a pytest plugin of its own.
+
+    Parameters
+    ----------
+    required : iterable of Device
+        Devices that must have run at least one test.
+    """
+
+    def __init__(self, required: Iterable[Device] = ()) -> None:
+        self._required = tuple(map(str, required))
+        self._counts: dict[str, Counter[str]] = {}
+        self._ran: set[str] = set()
+        self._skipped: dict[str, str] = {}
+        self._verdicts: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Tally({len(self._counts)} devices, {len(self._ran)} tests ran)"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one report of a test that names a device."""
+        told = getattr(report, "cuassay", None)
+        if told is None or "device" not in told:
+            return
+        outcome = _counted(report)
+        if outcome is None:
+            return
+        self._counts.setdefault(told["device"], Counter())[outcome] += 1
+        name = _name(report.nodeid, told)
+        if outcome == "skipped":
+            self._skipped.setdefault(name, first_line(report))
+        else:
+            self._ran.add(name)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session where a required device ran nothing."""
+        if session.config.option.collectonly:
+            return
+        idle = [name for name in self._required if not self._ran_on(name)]
+        self._verdicts = [f"required device {name}: no test passed or failed on it; {self._why(name)}" for name in idle]
+        if idle and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def _ran_on(self, device: str) -> bool:
+        counts = self._counts.get(device, Counter())
+        return any(counts[outcome] for outcome in ("passed", "failed"))
+
+    def _why(self, device: str) -> str:
+        skipped = self._counts.get(device, Counter())["skipped"]
+        return f"{skipped} were skipped there" if skipped else "no collected test takes `device`, or none was selected"
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table, what ran nowhere, and the verdict."""
+        lines = [*self._table(), *self._nowhere()]
+        if lines or self._verdicts:
+            terminalreporter.section("cuassay")
+        for line in lines:
+            terminalreporter.write_line(line)
+        for verdict in self._verdicts:
+            terminalreporter.write_line(f"ERROR {verdict}", red=True)
+
+    def _table(self) -> Iterator[str]:
+        for device, counts in sorted(self._counts.items()):
+            yield f"{device}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
+
+    def _nowhere(self) -> Iterator[str]:
+        names = sorted(self._skipped.keys() - self._ran)
+        if names:
+            yield f"ran nowhere ({len(names)}):"
+        yield from (f"  {name}: {self._skipped[name]}" for name in names[:_SHOWN])
+        if len(names) > _SHOWN:
+            yield f"  and {len(names) - _SHOWN} more; -rs lists every skip"
+
+
+def _counted(report: pytest.TestReport) -> str | None:
+    """The outcome this report adds, or None: a test counts by its call, unless set-up or tear-down decided."""
+    if report.when == "call":
+        return "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
+    if report.failed:
+        return "error"
+    return "skipped" if report.skipped else None
+
+
+def _name(nodeid: str, told: dict[str, str]) -> str:
+    """The test without its device: the function, and the op where there is one."""
+    base = nodeid.partition("[")[0]
+    return f"{base}[{told['op']}]" if "op" in told else base
