@@ -38,15 +38,21 @@ def _parser() -> argparse.ArgumentParser:
     )
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
-    listing.add_argument("-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version")
+    listing.add_argument(
+        "-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version"
+    )
     listing.add_argument("--json", action="store_true", help="the same as JSON")
     listing.set_defaults(command=_devices)
     shown = commands.add_parser("settings", help="every environment variable that is read, and its value")
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     shown.set_defaults(command=_settings)
     run = commands.add_parser("run", help="test and measure the declared operations; write result files")
-    run.add_argument("--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all")
-    run.add_argument("--out", default="reports/out/run", metavar="DIR", help="folder of the result files (default: %(default)s)")
+    run.add_argument(
+        "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
+    )
+    run.add_argument(
+        "--out", default="reports/out/run", metavar="DIR", help="folder of the result files (default: %(default)s)"
+    )
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
@@ -98,7 +104,9 @@ def _kind(kind: str, *, verbose: bool) -> dict[str, Any]:
         described["devices"].append(_device(Device(kind, index), verbose=verbose))
     libraries = getattr(backend, "libraries", None)
     if verbose and libraries is not None:
-        described["libraries"] = [dict(zip(("name", "path", "version", "absent"), row, strict=True)) for row in libraries()]
+        described["libraries"] = [
+            dict(zip(("name", "path", "version", "absent"), row, strict=True)) for row in libraries()
+        ]
     return described
 
 
@@ -117,7 +125,11 @@ def _kind_lines(kind: dict[str, Any]) -> Iterable[str]:
     if kind["absent"]:
         yield f"{kind['kind']:<8} absent: {kind['absent']}"
     for device in kind["devices"]:
-        facts = {key: value for key, value in device.items() if key not in ("device", "name", "memory", "capabilities", "missing")}
+        facts = {
+            key: value
+            for key, value in device.items()
+            if key not in ("device", "name", "memory", "capabilities", "missing")
+        }
         yield f"{device['device']:<8} {device['name']}, {format_bytes(device['memory'])}"
         yield from (f"           {key}: {value}" for key, value in facts.items() if value)
         yield from _capability_lines(device)

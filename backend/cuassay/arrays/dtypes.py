@@ -91,7 +91,8 @@ def as_dtype(dtype: Any) -> DType:
     except TypeError:
         found = None
     if found in _NAMES:
-        return found.newbyteorder("=")
+        native: DType = found.newbyteorder("=")
+        return native
     hint = "; complex numbers of two float16 exist neither in NumPy nor here" if "complex32" in str(dtype) else ""
     raise DTypeError(f"{dtype!r} is no dtype of this project; give one of {', '.join(ALL)}{hint}")
 
@@ -131,7 +132,9 @@ def _pair(a: DType, b: DType) -> DType:
         return as_dtype(a)
     names = dtype_name(a), dtype_name(b)
     if names[0] in FP8 or names[1] in FP8:
-        raise DTypeError(f"{names[0]} and {names[1]} have no common dtype: fp8 promotes with nothing else; cast one explicitly")
+        raise DTypeError(
+            f"{names[0]} and {names[1]} have no common dtype: fp8 promotes with nothing else; cast one explicitly"
+        )
     if "bfloat16" in names:
         return _BY_NAME[_CHOSEN[names[0] if names[1] == "bfloat16" else names[1]]]
     return as_dtype(np.promote_types(a, b))

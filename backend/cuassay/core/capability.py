@@ -127,7 +127,8 @@ def _unknown(text: str) -> str:
     return (
         f"{text!r} names no capability; features: {', '.join(FEATURES)}; "
         f"quantities (with >=): {', '.join(QUANTITIES)}; "
-        f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), such as 'matmul:float16'"
+        f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), "
+        "such as 'matmul:float16'"
     )
 
 

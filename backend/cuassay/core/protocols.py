@@ -20,7 +20,9 @@ class Event(Protocol):
     """A point in a stream's order. Names follow ``torch.cuda.Event``; times are milliseconds."""
 
     @property
-    def device(self) -> Device: ...
+    def device(self) -> Device:
+        """The device it belongs to."""
+
     def record(self, stream: Any = None) -> None:
         """Mark the end of what `stream` (None: the current one) has been given so far."""
 
@@ -42,7 +44,9 @@ class Stream(Protocol):
     """An ordered queue of work on one device. Names follow ``torch.cuda.Stream``."""
 
     @property
-    def device(self) -> Device: ...
+    def device(self) -> Device:
+        """The device it queues work on."""
+
     def query(self) -> bool:
         """True when everything given to the stream is done."""
 
@@ -102,9 +106,13 @@ class Communicator(Protocol):
     """One rank's way to the others; collectives act on arrays in place, in stream order."""
 
     @property
-    def rank(self) -> int: ...
+    def rank(self) -> int:
+        """The number of this rank, from 0."""
+
     @property
-    def size(self) -> int: ...
+    def size(self) -> int:
+        """Number of ranks."""
+
     def all_reduce(self, array: Any, operation: str = "sum") -> None:
         """Every rank's `array` becomes the reduction of all of them."""
 
@@ -190,4 +198,3 @@ class Backend(Protocol):
 
     def flush_cache(self, index: int) -> None:
         """Evict this device's level-2 cache, in stream order, so that the next reads come from memory."""
-

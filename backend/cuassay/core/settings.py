@@ -49,17 +49,15 @@ def _seconds(value: str) -> float:
     return seconds
 
 
+_FACTORS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "B": 1, "": 1}
+
+
 def _nbytes(value: str) -> int:
-    number = value.strip()
-    for unit, factor in (("KiB", 2**10), ("MiB", 2**20), ("GiB", 2**30), ("B", 1)):
-        if number.endswith(unit):
-            number = number.removesuffix(unit)
-            break
-    else:
-        factor = 1
+    number = value.strip().rstrip("KMGiB")
+    unit = value.strip()[len(number) :]
     try:
-        return int(float(number) * factor)
-    except ValueError:
+        return int(float(number) * _FACTORS[unit])
+    except (ValueError, KeyError):
         raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB") from None
 
 
@@ -107,15 +105,25 @@ SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
         Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
-        Setting("CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"),
-        Setting("CUASSAY_DEVICES", _names, (), "devices to test where --device is not given, such as cpu,cuda:*"),
-        Setting("CUASSAY_HANG_SECONDS", _seconds, 0.0, "abort a test that runs longer, printing every stack; 0 never aborts"),
         Setting(
-            "CUASSAY_LAUNCH_BLOCKING", _flag, False, "wait after every kernel launch, to find which one fails",
+            "CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"
+        ),
+        Setting("CUASSAY_DEVICES", _names, (), "devices to test where --device is not given, such as cpu,cuda:*"),
+        Setting(
+            "CUASSAY_HANG_SECONDS", _seconds, 0.0, "abort a test that runs longer, printing every stack; 0 never aborts"
+        ),
+        Setting(
+            "CUASSAY_LAUNCH_BLOCKING",
+            _flag,
+            False,
+            "wait after every kernel launch, to find which one fails",
             aliases=("CUDA_LAUNCH_BLOCKING",),
         ),
         Setting(
-            "CUASSAY_NVML_BASED_CUDA_CHECK", _flag, True, "count CUDA devices through NVML before asking a probe process",
+            "CUASSAY_NVML_BASED_CUDA_CHECK",
+            _flag,
+            True,
+            "count CUDA devices through NVML before asking a probe process",
             aliases=("PYTORCH_NVML_BASED_CUDA_CHECK",),
         ),
         Setting("CUASSAY_PROBE_SECONDS", _seconds, 20.0, "longest wait for the process that looks for CUDA devices"),
@@ -176,5 +184,6 @@ def describe(environ: Mapping[str, str] | None = None) -> tuple[Shown, ...]:
     """Every setting with its effective value and where it came from."""
     environ = os.environ if environ is None else environ
     return tuple(
-        Shown(s.name, s.type, get(s.name, environ), _found(s, environ)[0], s.meaning, s.aliases) for s in SETTINGS.values()
+        Shown(s.name, s.type, get(s.name, environ), _found(s, environ)[0], s.meaning, s.aliases)
+        for s in SETTINGS.values()
     )

@@ -95,7 +95,9 @@ def find(name: str | Device) -> Device:
         raise DeviceError(f"{device} does not exist: {reason}")
     if device.index >= found.count():
         last = Device(device.kind, found.count() - 1)
-        raise DeviceError(f"{device} does not exist; {found.count()} {device.kind} devices are here; the last is {last}")
+        raise DeviceError(
+            f"{device} does not exist; {found.count()} {device.kind} devices are here; the last is {last}"
+        )
     return device
 
 
@@ -115,7 +117,9 @@ def why_unsupported(op: Op, name: str | Device, dtype: str) -> str | None:
     device = find(name)
     if dtype not in op.dtypes(device.kind):
         return f"{device}: {op.name} has no kernel for {dtype}"
-    return capabilities(device).missing(f"storage:{dtype}") or capabilities(device).missing(f"{op.schema.op_class}:{dtype}")
+    return capabilities(device).missing(f"storage:{dtype}") or capabilities(device).missing(
+        f"{op.schema.op_class}:{dtype}"
+    )
 
 
 def supported_dtypes(op: Op, name: str | Device) -> tuple[str, ...]:
@@ -151,7 +155,9 @@ def to_host(array: Any) -> Any:
     """
     owner = registry.backend_of(type(array))
     if owner is None:
-        raise DeviceError(f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}")
+        raise DeviceError(
+            f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}"
+        )
     return owner.to_host(array)
 
 

@@ -25,7 +25,7 @@ def _controller() -> threadpoolctl.ThreadpoolController:
 
 
 def blas() -> tuple[dict[str, Any], ...]:
-    """Each BLAS loaded: ``internal_api``, ``version``, ``num_threads``, ``architecture`` where it tells; LAPACK is in it."""
+    """Each BLAS loaded, its LAPACK with it: ``internal_api``, ``version``, ``num_threads``..."""
     return tuple(pool for pool in _controller().info() if pool["user_api"] == "blas")
 
 

@@ -184,7 +184,9 @@ class CpuBackend:
         try:
             return np.empty(shape, as_dtype(dtype))
         except MemoryError as error:
-            raise OutOfMemoryError(f"no main memory for shape {shape}, {dtype}: {error}; free arrays or use fewer elements") from error
+            raise OutOfMemoryError(
+                f"no main memory for shape {shape}, {dtype}: {error}; free arrays or use fewer elements"
+            ) from error
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> np.ndarray[Any, Any]:
         """A copy that keeps the strides' order."""
@@ -198,7 +200,11 @@ class CpuBackend:
         """By address, then element by element within bounds."""
         if not layout.overlap(a, b):
             return "none"
-        same = a.__array_interface__["data"] == b.__array_interface__["data"] and a.shape == b.shape and a.strides == b.strides
+        same = (
+            a.__array_interface__["data"] == b.__array_interface__["data"]
+            and a.shape == b.shape
+            and a.strides == b.strides
+        )
         return "same" if same and a.dtype == b.dtype else "partial"
 
     def activate(self, index: int) -> nullcontext[None]:

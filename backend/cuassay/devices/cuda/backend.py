@@ -66,7 +66,12 @@ class CudaBackend:
 
     def _quantity(self, index: int, name: str, compute: float) -> float:
         properties = runtime.get_device_properties(index)
-        quantities = {"compute": compute, "memory": properties.total_memory, "count": self.count(), "l2": properties.L2_cache_size}
+        quantities = {
+            "compute": compute,
+            "memory": properties.total_memory,
+            "count": self.count(),
+            "l2": properties.L2_cache_size,
+        }
         return quantities.get(name, 0.0)
 
     def identity(self, index: int) -> Mapping[str, str]:
@@ -114,7 +119,9 @@ class CudaBackend:
             with self.activate(index):
                 return cupy.empty(shape, wanted)
         except cupy.cuda.memory.OutOfMemoryError as error:
-            raise OutOfMemoryError(f"{_device(index)} has no room for shape {shape}, {dtype}: {error}; free arrays, or use fewer elements") from error
+            raise OutOfMemoryError(
+                f"{_device(index)} has no room for shape {shape}, {dtype}: {error}; free arrays, or use fewer elements"
+            ) from error
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> Any:
         """A copy on that device, ordered on its current stream."""

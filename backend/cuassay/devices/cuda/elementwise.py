@@ -36,7 +36,12 @@ _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 class _Layout(ctypes.Structure):
     """``Layout`` of elementwise.cu."""
 
-    _fields_ = (("n", ctypes.c_int64), ("axes", ctypes.c_int64), ("extent", ctypes.c_int64 * _MAX_AXES), ("stride", ctypes.c_int64 * _MAX_AXES * 3))  # fmt: skip
+    _fields_ = (
+        ("n", ctypes.c_int64),
+        ("axes", ctypes.c_int64),
+        ("extent", ctypes.c_int64 * _MAX_AXES),
+        ("stride", ctypes.c_int64 * _MAX_AXES * 3),
+    )
 
 
 @cache
@@ -51,7 +56,8 @@ def pack_length(arrays: Sequence[Array], *extents: int) -> int:
     itemsize = max(array.dtype.itemsize for array in arrays)
     length = _PACK_NBYTES // itemsize
     while length > 1 and (
-        any(array.data.ptr % (length * array.dtype.itemsize) for array in arrays) or any(extent % length for extent in extents)
+        any(array.data.ptr % (length * array.dtype.itemsize) for array in arrays)
+        or any(extent % length for extent in extents)
     ):
         length //= 2
     return length
@@ -133,7 +139,10 @@ def _layout(out: Array, *operands: Array) -> _Layout:
         else:
             axes.append((extent, strides))
     if len(axes) > _MAX_AXES:
-        raise ShapeError(f"{len(axes)} axes of unrelated strides; got shape {out.shape}; at most {_MAX_AXES}: make an operand contiguous")
+        raise ShapeError(
+            f"{len(axes)} axes of unrelated strides, at most {_MAX_AXES} are served; got shape {out.shape}; "
+            "make an operand contiguous"
+        )
     return _filled(out.size, axes, len(arrays))
 
 

@@ -29,7 +29,7 @@ _SHORT_ROW = 1024
 _COLUMN_BLOCK = (32, 8)
 _MAX_GRID_Y = 65_535
 
-#: A part is not shorter than this many elements, and there are not more parts than this: enough blocks to fill any card.
+#: A part is not shorter than this many elements, and there are not more parts than this: enough to fill any card.
 _MIN_PART = 8_192
 _MAX_PARTS = 1_024
 
@@ -88,7 +88,7 @@ def _parts(folded: Array) -> int:
 
 
 def _fold(reduction: str, folded: Array, out: Array, accumulator: np.dtype[Any]) -> None:
-    outer, reduced, inner = folded.shape
+    outer, _, inner = folded.shape
     parts = _parts(folded)
     if parts == 1:
         _launch(reduction, folded, out, accumulator, 1)
@@ -105,15 +105,21 @@ def _launch(reduction: str, folded: Array, out: Array, accumulator: np.dtype[Any
     if inner > 1:
         pack = pack_length((folded,), inner)
         grid = (-(-inner // (_COLUMN_BLOCK[0] * pack)), parts, min(outer, _MAX_GRID_Y))
-        kernel("reduce.cu", f"reduce_columns<{names}, {pack}>")(grid, _COLUMN_BLOCK, (folded, out, outer, reduced, inner, length))
+        kernel("reduce.cu", f"reduce_columns<{names}, {pack}>")(
+            grid, _COLUMN_BLOCK, (folded, out, outer, reduced, inner, length)
+        )
         return
     pack = pack_length((folded,), *((reduced,) if outer > 1 else ()))
     if parts == 1 and reduced <= _SHORT_ROW:
         rows = _ROW_BLOCK // 32
-        kernel("reduce.cu", f"reduce_short_rows<{names}, {pack}>")(-(-outer // rows), _ROW_BLOCK, (folded, out, outer, reduced))
+        kernel("reduce.cu", f"reduce_short_rows<{names}, {pack}>")(
+            -(-outer // rows), _ROW_BLOCK, (folded, out, outer, reduced)
+        )
         return
     length = -(-length // pack) * pack  # a part begins where a pack may
-    kernel("reduce.cu", f"reduce_rows<{names}, {pack}>")((parts, min(outer, _MAX_GRID_Y)), _ROW_BLOCK, (folded, out, outer, reduced, length))
+    kernel("reduce.cu", f"reduce_rows<{names}, {pack}>")(
+        (parts, min(outer, _MAX_GRID_Y)), _ROW_BLOCK, (folded, out, outer, reduced, length)
+    )
 
 
 def register() -> None:

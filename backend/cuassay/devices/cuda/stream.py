@@ -56,14 +56,18 @@ class Event(cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
         ArgumentError
             If either was made without timing, was not recorded, or is not done.
         """
-        for which, event in (("start", self), ("end", end)):
-            if not event._timing:
-                raise ArgumentError(f"elapsed_time's {which} event was made without timing; make it with timing=True")
-            if not event._recorded:
-                raise ArgumentError(f"elapsed_time's {which} event was never recorded; record it on a stream first")
-            if not event.query():
-                raise ArgumentError(f"elapsed_time's {which} event is not done yet; synchronize it first")
+        self.check_timed("start")
+        end.check_timed("end")
         return float(cupy.cuda.get_elapsed_time(self, end))
+
+    def check_timed(self, which: str) -> None:
+        """Raise `ArgumentError` when no time can be read from this event."""
+        if not self._timing:
+            raise ArgumentError(f"elapsed_time's {which} event was made without timing; make it with timing=True")
+        if not self._recorded:
+            raise ArgumentError(f"elapsed_time's {which} event was never recorded; record it on a stream first")
+        if not self.query():
+            raise ArgumentError(f"elapsed_time's {which} event is not done yet; synchronize it first")
 
 
 class _Ordering:
