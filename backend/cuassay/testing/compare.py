@@ -1,0 +1,232 @@
+"""Whether two arrays agree, and if not, what to print: shape, dtype, device first, then values.
+
+Values are compared as intervals: a result passes when it lies between the roundings, to its own dtype, of
+``expected - tolerance`` and ``expected + tolerance``. Overflow to infinity, NaN and the sign of zero thus need no
+rules of their own. How wide the tolerance is stands in `tolerance`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import COMPLEX, as_dtype, dtype_name
+from cuassay.core.device import Device
+from cuassay.devices import to_host
+from cuassay.ops import registry
+from cuassay.testing.tolerance import GENERAL, allowed
+
+__all__ = ["HEADROOM", "Verdict", "assert_close", "assert_same_bits", "describe_case", "judge"]
+
+#: Where a comparison leaves its observed error over its tolerance, when somebody collects them: 1 is the limit.
+HEADROOM: ContextVar[list[float] | None] = ContextVar("cuassay_headroom", default=None)
+
+_context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default=())
+
+
+@contextmanager
+def describe_case(*lines: str) -> Iterator[None]:
+    """Failures inside the block end with these lines: what was under test, and how to run it again."""
+    token = _context.set((*_context.get(), *lines))
+    try:
+        yield
+    finally:
+        _context.reset(token)
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What a comparison of values found.
+
+    Attributes
+    ----------
+    bad, total : int
+        Number of elements out of tolerance, and of all.
+    ratio : float
+        The worst error over its tolerance.
+    index : tuple of int
+        Where that is.
+    error, limit : float
+        That error and its tolerance, absolute.
+    """
+
+    bad: int
+    total: int
+    ratio: float
+    index: tuple[int, ...] = ()
+    error: float = 0.0
+    limit: float = 0.0
+
+
+def assert_close(
+    actual: Any,
+    expected: Any,
+    *,
+    rtol: float | None = None,
+    atol: float | None = None,
+    tolerance: Any = None,
+    dtype: Any = None,
+    device: str | Device | None = None,
+    check_dtype: bool = True,
+) -> None:
+    """Raise `AssertionError` unless `actual` agrees with `expected`.
+
+    Parameters
+    ----------
+    actual, expected : array
+        Of any device kind, NumPy's or Python numbers. NaN equals NaN, each infinity itself.
+    rtol, atol : float, optional
+        Tolerance as ``atol + rtol * abs(expected)``; give either or both. Left out: by dtype, from the table in
+        `cuassay.testing.tolerance`.
+    tolerance : array, optional
+        The absolute tolerance itself, element by element.
+    dtype : dtype, optional
+        What `actual` must have; otherwise the dtype of `expected`.
+    device : Device, optional
+        Where `actual` must be; otherwise where `expected` is, when that is no NumPy array or number.
+    check_dtype : bool
+        False compares values of unlike dtypes.
+    """
+    __tracebackhide__ = True
+    _check_place(actual, expected, device)
+    got, want = _host(actual), _host(expected)
+    if got.shape != want.shape:
+        raise AssertionError(_message(f"shape is {got.shape}, not {want.shape}"))
+    wanted = want.dtype if dtype is None else as_dtype(dtype)
+    if check_dtype and got.dtype != wanted:
+        raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}, not {dtype_name(wanted)}"))
+    limit = _absolute(want, got.dtype, rtol, atol) if tolerance is None else tolerance
+    verdict = judge(got, want, limit)
+    _note(verdict.ratio)
+    if verdict.bad:
+        raise AssertionError(_message(_numbers(verdict, got, want)))
+
+
+def assert_same_bits(actual: Any, expected: Any) -> None:
+    """Raise `AssertionError` unless both hold the same bytes: NaN payloads and zeros' signs included."""
+    __tracebackhide__ = True
+    got, want = _host(actual), _host(expected)
+    if got.dtype != want.dtype or got.shape != want.shape:
+        raise AssertionError(_message(f"is {got.shape} {dtype_name(got.dtype)}, not {want.shape} {dtype_name(want.dtype)}"))
+    unequal = (_bytes(got) != _bytes(want)).any(axis=-1)
+    if unequal.any():
+        flat = int(np.argmax(unequal))
+        index = tuple(int(i) for i in np.unravel_index(flat, got.shape))
+        bad = int(unequal.sum())
+        raise AssertionError(
+            _message(
+                f"{bad:,} of {got.size:,} elements differ in their bits; the first at {index}: "
+                f"got {_full(got[index])}, expected {_full(want[index])}"
+            )
+        )
+
+
+def _bytes(array: NDArray[Any]) -> NDArray[np.uint8]:
+    return np.ascontiguousarray(array).reshape(-1, 1).view(np.uint8)
+
+
+def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
+    """Compare values; `got` in its own dtype, `want` in that or a wider one."""
+    if not got.size:
+        return Verdict(0, 0, 0.0)
+    if dtype_name(got.dtype) in COMPLEX or np.iscomplexobj(want):
+        parts = [judge(np.asarray(pick(got)), np.asarray(pick(want)), tolerance) for pick in (np.real, np.imag)]
+        worst = max(parts, key=lambda part: part.ratio)
+        return Verdict(max(part.bad for part in parts), got.size, worst.ratio, worst.index, worst.error, worst.limit)
+    room = np.nan_to_num(np.broadcast_to(tolerance, got.shape), posinf=0.0)  # about infinity and NaN there is none
+    ratio, error, limit = _ratios(got, want, room)
+    flat = int(np.argmax(ratio))
+    index = tuple(int(i) for i in np.unravel_index(flat, got.shape))
+    return Verdict(int((ratio > 1).sum()), got.size, float(ratio[index]), index, float(error[index]), float(limit[index]))
+
+
+def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    """Error over tolerance, error and tolerance, element by element; an error where none is allowed is infinite."""
+    if got.dtype.kind in "biu" and want.dtype.kind in "biu" and not np.any(tolerance):
+        return _exact_ratios(got, want)
+    with np.errstate(all="ignore"):
+        value, centre = _wide(got), _wide(want)
+        low, high = (_wide(_rounded(centre + sign * tolerance, got.dtype)) for sign in (-1.0, 1.0))
+        error = np.where(value == centre, 0.0, np.abs(value - centre))
+        limit = np.where(value > centre, high - centre, centre - low)
+        inside = ((low <= value) & (value <= high)) | (np.isnan(value) & (np.isnan(low) | np.isnan(high)))
+        ratio = np.where(inside, np.clip(np.nan_to_num(error / limit), 0.0, 1.0), np.inf)
+        outside = ~inside & (limit > 0) & np.isfinite(error)
+        ratio[outside] = np.maximum((error / limit)[outside], np.nextafter(1.0, 2.0))
+    return ratio, error, limit
+
+
+def _exact_ratios(got: NDArray[Any], want: NDArray[Any]) -> tuple[NDArray[Any], ...]:
+    wrong = got != want.astype(got.dtype)
+    error = np.abs(got.astype(np.float64) - want.astype(np.float64))
+    return np.where(wrong, np.inf, 0.0), error, np.zeros(got.shape)
+
+
+def _wide(array: NDArray[Any]) -> NDArray[Any]:
+    return array.astype(np.float64)
+
+
+def _rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+    return values.astype(dtype)
+
+
+def _absolute(want: NDArray[Any], dtype: np.dtype[Any], rtol: float | None, atol: float | None) -> Any:
+    if rtol is None and atol is None:
+        return allowed(GENERAL, dtype, terms=1, magnitude=want)
+    return (atol or 0.0) + (rtol or 0.0) * np.abs(_finite(want))
+
+
+def _finite(want: NDArray[Any]) -> NDArray[Any]:
+    return np.nan_to_num(want.astype(np.complex128 if np.iscomplexobj(want) else np.float64), posinf=0.0, neginf=0.0)
+
+
+def _check_place(actual: Any, expected: Any, device: str | Device | None) -> None:
+    wanted = Device(device) if device is not None else _place(expected)
+    if wanted is None or (device is None and wanted.kind == "cpu"):
+        return
+    here = _place(actual)
+    if here != wanted:
+        raise AssertionError(_message(f"is on {here or type(actual).__qualname__}, not on {wanted}"))
+
+
+def _place(value: Any) -> Device | None:
+    owner = registry.backend_of(type(value))
+    return None if owner is None else owner.device_of(value)
+
+
+def _host(value: Any) -> NDArray[Any]:
+    if registry.backend_of(type(value)) is None:
+        return np.asarray(value)
+    return np.asarray(to_host(value))
+
+
+def _note(ratio: float) -> None:
+    collected = HEADROOM.get()
+    if collected is not None:
+        collected.append(ratio)
+
+
+def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
+    index = verdict.index
+    share = verdict.bad / verdict.total
+    over = f"{verdict.ratio:.3g}x over" if np.isfinite(verdict.ratio) else "none allowed"
+    return (
+        f"{verdict.bad:,} of {verdict.total:,} elements ({share:.2%}) are out of tolerance\n"
+        f"  worst at {index}: got {_full(got[index])}, expected {_full(want[index])}\n"
+        f"  error {verdict.error!r} against tolerance {verdict.limit!r} ({over})"
+    )
+
+
+def _full(value: Any) -> str:
+    return repr(value.item()) if isinstance(value, np.generic) and value.dtype.kind != "V" else repr(float(value))
+
+
+def _message(problem: str) -> str:
+    return "\n".join([problem, *(f"  {line}" for line in _context.get())])
+

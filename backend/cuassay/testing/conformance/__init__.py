@@ -1,0 +1,79 @@
+"""Tests generated from OpSpecs: for our own ops in this package, for a user's by `conformance`.
+
+The checks stand in `checks`, one function each. ``pytest --pyargs cuassay.testing.conformance`` runs them for every
+op of ours; ``test_norm = conformance(OpSpec(...))`` in a test file for an operation of one's own.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from cuassay.errors import SpecError
+from cuassay.testing.conformance.checks import CHECKS, applies
+from cuassay.testing.opspec import OpSpec
+
+__all__ = ["Conformance", "conformance"]
+
+
+class Conformance:
+    """The generated tests of one spec; pytest collects the class under the name of the variable that holds this.
+
+    Parameters
+    ----------
+    spec : OpSpec
+        What is tested.
+    """
+
+    def __init__(self, spec: OpSpec) -> None:
+        self.spec = spec
+        methods = {f"test_{name}": _method(check) for name, check in CHECKS.items() if applies(name, spec)}
+        self.__cuassay_test_class__ = type("Conformance", (), {"spec": spec, **methods})
+
+    def __repr__(self) -> str:
+        return f"Conformance({self.spec.name})"
+
+
+def conformance(spec: OpSpec) -> Conformance:
+    """Generate the tests of `spec`; assign the result to a module's variable named ``test_...``.
+
+    Raises
+    ------
+    SpecError
+        If it is given anything but an `OpSpec`.
+    """
+    if not isinstance(spec, OpSpec):
+        raise SpecError(f"conformance takes an OpSpec; got {spec!r}; write conformance(OpSpec(fn=lambda xp, a: ...))")
+    return Conformance(spec)
+
+
+def _method(check: Callable[..., None]) -> Callable[..., None]:
+    if "dtype" in check.__code__.co_varnames[: check.__code__.co_argcount]:
+
+        def test(self: Any, device: Any, dtype: Any, op: OpSpec) -> None:
+            __tracebackhide__ = True
+            check(op, device, dtype)
+
+    else:
+
+        def test(self: Any, device: Any, op: OpSpec) -> None:  # type: ignore[misc]
+            __tracebackhide__ = True
+            check(op, device)
+
+    test.__doc__ = check.__doc__
+    needs = getattr(check, "needs", ())
+    return pytest.mark.cuassay_requires(*needs)(test) if needs else test
+
+
+class _Callable(ModuleType):
+    """`cuassay.testing.conformance` names this package and the function: calling the package calls the function."""
+
+    def __call__(self, spec: OpSpec) -> Conformance:
+        return conformance(spec)
+
+
+sys.modules[__name__].__class__ = _Callable

@@ -1,0 +1,478 @@
+"""The generated checks, one function each: what every operation must hold on every device, in every dtype.
+
+A check takes an OpSpec, a device and mostly a dtype, and raises `AssertionError`. Which specs it is for stands
+beside it. Failures name op, device, dtype, sample, seed, and the line that runs them again.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.testing.compare import assert_close, assert_same_bits, describe_case
+from cuassay.testing.guards import guarded
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import LAYOUTS, HostArray, Kind, Sample
+from cuassay.testing.tolerance import allowed
+
+__all__ = ["CHECKS", "Check", "applies"]
+
+Check = Callable[..., None]
+
+#: Name to check, in the order they run.
+CHECKS: dict[str, Check] = {}
+_applies: dict[str, Callable[[OpSpec], bool]] = {}
+
+#: Where a test module of ours lies is of no use to the reader: it is named by module.
+_PACKAGED = "cuassay/testing/conformance/test_conformance.py"
+
+
+def applies(name: str, spec: OpSpec) -> bool:
+    """Whether that check says something of `spec`."""
+    return _applies[name](spec)
+
+
+def _always(spec: OpSpec) -> bool:
+    return True
+
+
+def _is_op(spec: OpSpec) -> bool:
+    return spec.op is not None and bool(spec.op.schema.outputs)
+
+
+def _moves(spec: OpSpec) -> bool:
+    return spec.op is not None and spec.op.schema.place is not None
+
+
+def _has(*kinds: Kind) -> Callable[[OpSpec], bool]:
+    return lambda spec: bool(spec.kinds & set(kinds))
+
+
+def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Check], Check]:
+    """Register a check: the specs it is for, the capabilities it needs of the device."""
+
+    def register(function: Check) -> Check:
+        @functools.wraps(function)
+        def run(spec: OpSpec, device: Any, *dtype: Any) -> None:
+            __tracebackhide__ = True
+            with _described(spec, device, *dtype), guarded(device):
+                function(spec, Device(device), *dtype)
+
+        run.needs = tuple(needs)  # type: ignore[attr-defined]
+        name = function.__name__.removeprefix("check_")
+        CHECKS[name], _applies[name] = run, applies
+        return run
+
+    return register
+
+
+def _seed() -> int:
+    return int(settings.get("CUASSAY_SEED"))
+
+
+@contextmanager
+def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
+    """Whatever is raised inside says which case it was and how to run it again."""
+    where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
+    lines = [f"op: {where}", f"seed: {_seed()}", *_reproduction(device)]
+    with describe_case(*lines):
+        try:
+            yield
+        except AssertionError:
+            raise
+        except Exception as error:
+            error.add_note("\n".join(lines))
+            raise
+
+
+def _reproduction(device: Any) -> list[str]:
+    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if not nodeid:
+        return []
+    path, _, test = nodeid.partition("::")
+    packaged = path.endswith(_PACKAGED)
+    named = f'--pyargs "cuassay.testing.conformance.test_conformance::{test}"' if packaged else f'"{nodeid}"'
+    return [f"reproduce: CUASSAY_SEED={_seed()} pytest --cuassay-device {device} {named}"]
+
+
+def _samples(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
+    return spec.draw(_seed(), dtype_name(dtype), *kinds)
+
+
+@contextmanager
+def _on(sample: Sample) -> Iterator[None]:
+    with describe_case(f"sample: {sample.label}"):
+        try:
+            yield
+        except AssertionError:
+            raise
+        except Exception as error:
+            error.add_note(f"sample: {sample.label}")
+            raise
+
+
+def _compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any) -> None:
+    """`actual` is what the reference says for `sample`: dtype, shape, place and values."""
+    __tracebackhide__ = True
+    expected = spec.expected(sample)
+    magnitude, terms = spec.scale(sample, expected)
+    wanted = _result_dtype(spec, sample)
+    precise = dtype if spec.op is None or wanted is None else wanted
+    tolerance = spec.tolerance
+    if tolerance is None:
+        raise AssertionError(f"{spec.name} has no tolerance")
+    limit = allowed(tolerance, precise, terms=terms, magnitude=magnitude, matmul=spec.op_class == "matmul")
+    place = None if isinstance(actual, (bool, int, float, complex)) else device
+    assert_close(actual, expected, tolerance=limit, dtype=wanted, device=place, check_dtype=wanted is not None)
+
+
+def _result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
+    """The schema's; of a function what NumPy gives for the same dtypes, None where NumPy cannot."""
+    args, kwargs = sample.host()
+    if spec.op is not None:
+        return spec.op.meta(*args, **kwargs).dtype
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(spec.run("cpu", args, kwargs)).dtype
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def _run(spec: OpSpec, device: Device, sample: Sample) -> Any:
+    args, kwargs = sample.on(device)
+    with np.errstate(all="ignore"):
+        return spec.run(device, args, kwargs)
+
+
+def _verify(spec: OpSpec, device: Device, dtype: Any, samples: Iterator[Sample]) -> None:
+    __tracebackhide__ = True
+    for sample in samples:
+        with _on(sample):
+            if spec.op is None and _reference_refuses(spec, sample):
+                _must_refuse(spec, device, sample)
+            else:
+                _compare(spec, device, dtype, sample, _run(spec, device, sample))
+
+
+def _reference_refuses(spec: OpSpec, sample: Sample) -> bool:
+    """A user's function may be undefined for a generated input, such as the maximum of nothing."""
+    try:
+        spec.expected(sample)
+    except Exception:  # noqa: BLE001  whatever NumPy raises is its answer
+        return True
+    return False
+
+
+def _must_refuse(spec: OpSpec, device: Device, sample: Sample) -> None:
+    try:
+        got = _run(spec, device, sample)
+    except Exception:  # noqa: BLE001  libraries refuse by different types
+        return
+    raise AssertionError(f"the reference refuses these inputs; {device} gives {got!r:.200}")
+
+
+# ------------------------------------------------------------------------------------------------ values
+
+
+@check()
+def check_values(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Every ordinary sample agrees with the reference."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "values"))
+
+
+@check()
+def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Transposed, strided, reversed and offset inputs give what contiguous ones do."""
+    layouts = cycle([name for name in LAYOUTS if name != "contiguous"])
+    chosen = (sample.laid_out(layout) for sample in _samples(spec, dtype, "values") for layout in islice(layouts, 2))
+    _verify(spec, device, dtype, chosen)
+
+
+@check(_has("empty"))
+def check_zero_size(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Arrays without elements give what the reference gives."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "empty"))
+
+
+@check(_has("scalar"))
+def check_zero_dim(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """0-d arrays, or the least dimensions there may be."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "scalar"))
+
+
+@check(_has("broadcast"))
+def check_broadcast(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Shapes of different lengths and extents of one."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "broadcast"))
+
+
+@check(_has("promotion"))
+def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Operands of two dtypes: the result's dtype is the promoted one, its values exact to that."""
+    supported = set(devices.supported_dtypes(spec.op, device)) if spec.op is not None else None
+    samples = (s for s in _samples(spec, dtype, "promotion") if supported is None or _looked_up(spec, s) in supported)
+    _verify(spec, device, dtype, samples)
+
+
+def _looked_up(spec: OpSpec, sample: Sample) -> str | None:
+    if spec.op is None:
+        return None
+    try:
+        return dtype_name(spec.op.schema.registry_dtype([array.dtype for array in sample.host()[0]]))
+    except DTypeError:
+        return None
+
+
+@check(_has("python"))
+def check_python_scalars(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Python numbers beside arrays do not widen them."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "python"))
+
+
+@check(_has("extremal"))
+def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Infinities, NaN, zeros of both signs, subnormals, the largest numbers, overflow."""
+    _verify(spec, device, dtype, _samples(spec, dtype, "extremal"))
+
+
+# ------------------------------------------------------------------------------------------------ forms of the call
+
+
+def _few(spec: OpSpec, dtype: Any) -> list[Sample]:
+    """Some ordinary samples: small ones, an odd one, and the last, which is usually the strangest."""
+    drawn = list(_samples(spec, dtype, "values"))
+    return [drawn[i] for i in sorted({0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1})]
+
+
+def _empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
+    """The output the schema asks for, filled with ones, in a layout."""
+    args, kwargs = sample.host()
+    if spec.op is None:
+        raise AssertionError(f"{spec.name} is a function; it has no out=")
+    meta = spec.op.meta(*args, **kwargs)
+    return HostArray(np.ones(meta.shape, meta.dtype), layout)
+
+
+@check(_is_op)
+def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
+    for sample, layout in zip(_few(spec, dtype), cycle(("contiguous", "strided", "reversed")), strict=False):
+        with _on(sample):
+            _write_out(spec, device, dtype, sample, _empty_out(spec, sample, layout))
+
+
+def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:
+    before = host.base()
+    base = devices.from_host(before, device)
+    out = LAYOUTS[host.layout].view(base, host.shape)
+    args, kwargs = sample.on(device)
+    with np.errstate(all="ignore"):
+        result = spec.run(device, args, {**kwargs, "out": out})
+    if result is not out:
+        raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
+    _compare(spec, device, dtype, sample, out)
+    after = devices.to_host(base)
+    LAYOUTS[host.layout].view(after, host.shape)[...] = host.values
+    assert_same_bits(after, before)
+
+
+@check(_is_op)
+def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """An `out=` of another shape, dtype, device, or one that overlaps an input in part, is refused by name."""
+    sample = _few(spec, dtype)[1]
+    right = _empty_out(spec, sample, "contiguous")
+    with _on(sample):
+        wider = HostArray(np.ones((*right.shape, 2), right.dtype))
+        _refused(spec, device, sample, wider.on(device), ShapeError, "shape")
+        other = HostArray(np.ones(right.shape, np.bool_ if right.dtype != np.bool_ else np.int8))
+        _refused(spec, device, sample, other.on(device), DTypeError, "out must be")
+        if device.kind != "cpu" and not _moves(spec):
+            _refused(spec, device, sample, right.on("cpu"), DeviceError, str(device))
+        _overlap_refused(spec, device, sample, right)
+
+
+def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
+    """The first input and `out` share all but one element."""
+    first = sample.args[0]
+    if first.shape != out.shape or first.dtype != out.dtype or len(out.shape) != 1 or out.shape[0] < 3:
+        return
+    base = devices.from_host(np.concatenate([sample.host()[0][0], np.ones(1, out.dtype)]), device)
+    args, kwargs = sample.on(device)
+    _raises(lambda: spec.run(device, (base[:-1], *args[1:]), {**kwargs, "out": base[1:]}), ArgumentError, "shares memory")
+
+
+def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str) -> None:
+    args, kwargs = sample.on(device)
+    _raises(lambda: spec.run(device, args, {**kwargs, "out": out}), error, match)
+
+
+def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> None:
+    try:
+        got = call()
+    except error as raised:
+        if re.search(match, str(raised)) is None:
+            raise AssertionError(f"{type(raised).__name__} does not say {match!r}: {raised}") from raised
+    else:
+        raise AssertionError(f"{error.__name__} ({match!r}) was not raised; got {got!r:.200}")
+
+
+@check(lambda spec: spec.op is not None and spec.op.schema.elementwise)
+def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The in-place form writes its first argument and returns it."""
+    for sample in _few(spec, dtype):
+        if spec.op is not None and sample.args[0].dtype == _result_dtype(spec, sample):
+            with _on(sample), np.errstate(all="ignore"):
+                args, kwargs = sample.on(device)
+                if spec.op.inplace(*args, **kwargs) is not args[0]:
+                    raise AssertionError("the in-place form gave back another array than its first argument")
+                _compare(spec, device, dtype, sample, args[0])
+
+
+@check(_is_op)
+def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`prepare` gives a plan that computes, and computes anew when its inputs have changed."""
+    for sample in _few(spec, dtype)[1:3]:
+        with _on(sample), np.errstate(all="ignore"):
+            args, kwargs = sample.on(device)
+            if spec.op is None:
+                raise AssertionError("a function has no plan")
+            plan = spec.op.prepare(*args, **kwargs)
+            _compare(spec, device, dtype, sample, plan.run())
+            turned = _turned(sample)
+            _overwrite(device, args, turned)
+            _compare(spec, device, dtype, turned, plan.run())
+
+
+def _turned(sample: Sample) -> Sample:
+    """The same call on the same numbers in another order."""
+    args = (HostArray(np.roll(a, 1)) if isinstance(a, np.ndarray) else a for a in sample.host()[0])
+    return replace(sample, args=tuple(args), label=f"{sample.label}, new numbers")
+
+
+def _overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
+    from cuassay import ops
+
+    for array, fresh in zip(arrays, sample.args, strict=True):
+        if isinstance(fresh, HostArray):
+            ops.copy(fresh.on(device), out=array)
+
+
+# ------------------------------------------------------------------------------------------------ conduct
+
+
+@check()
+def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Inputs hold the same bits after the call as before."""
+    for sample in _few(spec, dtype):
+        with _on(sample):
+            args, kwargs = sample.on(device)
+            with np.errstate(all="ignore"):
+                spec.run(device, args, kwargs)
+            for given, array in zip(sample.host()[0], args, strict=True):
+                if isinstance(given, np.ndarray):
+                    assert_same_bits(array, given)
+
+
+@check(_is_op)
+def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`meta` says, without memory, what shape and dtype come out, from arrays and from descriptions alike."""
+    for sample in (*_few(spec, dtype), *_samples(spec, dtype, "scalar", "empty")):
+        with _on(sample):
+            if spec.op is None:
+                raise AssertionError("a function has no meta")
+            args, kwargs = sample.on(device)
+            described = [(tuple(a.shape), dtype_name(a.dtype)) if hasattr(a, "shape") else a for a in args]
+            meta = spec.op.meta(*described, **kwargs)
+            with np.errstate(all="ignore"):
+                result = spec.run(device, args, kwargs)
+            got, want = (tuple(result.shape), result.dtype), (meta.shape, meta.dtype)
+            if got != want or meta != spec.op.meta(*args, **kwargs):
+                raise AssertionError(f"meta says {want}, the result is {got}")
+
+
+@check(lambda spec: spec.op is not None and spec.op.schema.deterministic)
+def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Two equal runs give the same bits."""
+    for sample in _few(spec, dtype):
+        with _on(sample):
+            first = devices.to_host(_run(spec, device, sample))
+            assert_same_bits(_run(spec, device, sample), first)
+
+
+@check(needs=("streams",))
+def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Run on a stream of its own, ordered by waits alone, the result is right; kind sim also looks for races."""
+    backend = devices.backend(device.kind)
+    sample = _few(spec, dtype)[2]
+    with _on(sample), backend.activate(device.index), np.errstate(all="ignore"):
+        main, side = backend.current_stream(device.index), backend.new_stream(device.index)
+        args, kwargs = sample.on(device)
+        side.wait_stream(main)
+        with backend.use_stream(side):
+            result = spec.run(device, args, kwargs)
+            result = spec.run(device, args, kwargs)
+        main.wait_stream(side)
+        _compare(spec, device, dtype, sample, result)
+        backend.synchronize(device.index)
+
+
+@check(_is_op, needs=("graphs",))
+def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """A captured call, replayed after its inputs have changed, computes on the new numbers."""
+    backend = devices.backend(device.kind)
+    sample = _few(spec, dtype)[2]
+    turned = _turned(sample)
+    with _on(sample), backend.activate(device.index), np.errstate(all="ignore"):
+        args, kwargs = sample.on(device)
+        out = _empty_out(spec, sample, "contiguous").on(device)
+        spec.run(device, args, {**kwargs, "out": out})  # whatever is compiled or tuned at first use is so now
+        backend.synchronize(device.index)
+        capture, side = backend.new_capture(device.index), backend.new_stream(device.index)
+        with backend.use_stream(side):
+            capture.begin()
+            spec.run(device, args, {**kwargs, "out": out})
+            capture.end()
+            _overwrite(device, args, turned)
+            capture.replay()
+        side.synchronize()
+        _compare(spec, device, dtype, turned, out)
+        capture.reset()
+
+
+# ------------------------------------------------------------------------------------------------ claims
+
+
+@check(lambda spec: spec.error_inputs is not None)
+def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Each bad input raises the declared error, with a message that says what was wrong."""
+    for bad in spec.draw_errors(_seed(), dtype_name(dtype)):
+        with _on(bad.sample):
+            args, kwargs = bad.sample.on(device)
+            _raises(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
+
+
+@check(lambda spec: spec.op is not None)
+def check_dtypes(spec: OpSpec, device: Device) -> None:
+    """The claimed dtypes are exactly those that run: one too many or one too few is a failure."""
+    if spec.op is None:
+        raise AssertionError("a function's dtypes are what its values pass in")
+    claimed, supported = set(spec.claims(device)), set(devices.supported_dtypes(spec.op, device))
+    missing, unclaimed = sorted(claimed - supported), sorted(supported - claimed)
+    if missing or unclaimed:
+        raise AssertionError(
+            f"{spec.name} on {device}: claimed but not supported: {', '.join(missing) or 'none'}; "
+            f"supported but not claimed: {', '.join(unclaimed) or 'none'}; correct the spec's dtypes or the registry"
+        )

@@ -1,0 +1,376 @@
+"""`OpSpec`: one declaration of an operation, from which its tests and benchmarks are generated.
+
+A user writes at most a function; everything else has a default. What is then checked stands in
+`cuassay.testing.conformance`, how numbers are drawn in `samples`, how they are compared in `compare`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import BOOL, COMPLEX, INTEGERS, UNSIGNED, as_dtype, dtype_name
+from cuassay.core.capability import DTYPE_NAMES, parse_requirement
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError, SpecError
+from cuassay.ops.dispatch import Op
+from cuassay.testing import samples as drawing
+from cuassay.testing.samples import Sample, Samples
+from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
+
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "reference_dtype"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSizes:
+    """The extents a benchmark draws its shapes from."""
+
+    batch: int
+    length: int
+    width: int
+    heads: int
+    vocabulary: int
+
+
+#: GPT-2 small (Radford et al. 2019), the main job's input on an accelerator.
+GPT2 = ModelSizes(batch=8, length=1024, width=768, heads=12, vocabulary=50_257)
+
+#: The same on cpu and sim, so that the main job ends in minutes on two cores.
+REDUCED = ModelSizes(batch=1, length=128, width=768, heads=12, vocabulary=50_257)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a call must at least move and compute: bytes read and written once, operations of the definition."""
+
+    bytes: int
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInput:
+    """A call that must raise `error` with a message that `match` (a regular expression) is found in."""
+
+    sample: Sample
+    error: type[BaseException]
+    match: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFailure:
+    """A check that is expected to fail, and why. None stands for all.
+
+    Attributes
+    ----------
+    reason : str
+        Why, best with an issue.
+    kind, dtype, check : str or None
+        Device kind, dtype and generated check (``"values"``, ``"out"``...) it holds for.
+    strict : bool
+        Passing unexpectedly is a failure.
+    """
+
+    reason: str
+    kind: str | None = None
+    dtype: str | None = None
+    check: str | None = None
+    strict: bool = True
+
+    def covers(self, kind: str, dtype: str | None, check: str) -> bool:
+        """Whether this entry speaks of that case."""
+        wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
+        return all(mine in (None, theirs) for mine, theirs in wanted)
+
+
+Generator = Callable[..., Iterable[Any]]
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class OpSpec:
+    """One operation under test.
+
+    Parameters
+    ----------
+    fn : callable, optional
+        ``fn(xp, *arrays, **kwargs)``: a function written against an array namespace. Give this or `op`.
+    op : Op, optional
+        A declared operation.
+    name : str
+        Otherwise the function's or the op's name.
+    samples : callable, optional
+        ``samples(make)``, with `make` a `Samples`: yields `Sample`, tuples of arguments, or arrays. Otherwise one
+        or two elementwise arrays, by the number of parameters.
+    error_inputs : callable, optional
+        ``error_inputs(make)``: yields `ErrorInput`.
+    reference : callable, optional
+        The same function of NumPy arrays in float64, complex128 or 64-bit integers. Required for an op; otherwise `fn`
+        with ``xp=numpy``.
+    dtypes : sequence of str
+        What is claimed to work wherever a device has the dtype. For an op, otherwise the schema's.
+    unclaimed : mapping
+        Device kind to the dtypes not claimed there.
+    tolerance : Tolerance, optional
+        Otherwise by the op's class.
+    terms, magnitude : callable, optional
+        Of the sample's arguments (NumPy, wide): accumulated terms per element; what errors are relative to.
+    work : callable, optional
+        Of the sample's arguments: `Work`. Otherwise every array once.
+    bench : callable, optional
+        ``bench(make, sizes)``, with `sizes` a `ModelSizes`: yields samples to measure.
+    known_failures : sequence of KnownFailure
+        Expected failures.
+    requires : sequence of str
+        Capabilities beside the dtype's.
+
+    Raises
+    ------
+    SpecError
+        At declaration, if it says nothing testable or contradicts itself.
+    """
+
+    fn: Callable[..., Any] | None = None
+    op: Op | None = None
+    name: str = ""
+    samples: Generator | None = None
+    error_inputs: Generator | None = None
+    reference: Callable[..., Any] | None = None
+    dtypes: tuple[str, ...] = ()
+    unclaimed: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    tolerance: Tolerance | None = None
+    terms: Callable[..., int] | None = None
+    magnitude: Callable[..., Any] | None = None
+    work: Callable[..., Work] | None = None
+    bench: Generator | None = None
+    known_failures: tuple[KnownFailure, ...] = ()
+    requires: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if (self.fn is None) == (self.op is None):
+            raise SpecError(f"an OpSpec needs either fn= or op=; got {'both' if self.fn else 'neither'}; give exactly one")
+        self._set("name", self.name or _name(self.fn, self.op))
+        self._set("dtypes", tuple(self.dtypes) or _default_dtypes(self.op))
+        self._set("known_failures", tuple(self.known_failures))
+        self._set("requires", tuple(self.requires))
+        self._set("tolerance", self.tolerance or (GENERAL if self.op is None else BY_CLASS[self.op.schema.op_class]))
+        self._set("samples", self.samples or self._default_samples())
+        _check(self)
+
+    def _set(self, name: str, value: Any) -> None:
+        object.__setattr__(self, name, value)
+
+    def __repr__(self) -> str:
+        return f"OpSpec({self.name})"
+
+    # ---------------------------------------------------------------------------------------- what runs where
+
+    @property
+    def kinds(self) -> frozenset[drawing.Kind]:
+        """The kinds of samples there are."""
+        return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
+
+    @property
+    def op_class(self) -> str:
+        """The class of operation that, with a dtype, names a capability."""
+        return "elementwise" if self.op is None else self.op.schema.op_class
+
+    def claims(self, device: str | Device) -> tuple[str, ...]:
+        """The dtypes said to run on `device`: claimed on its kind, and the device has them."""
+        found = devices.find(device)
+        has = devices.capabilities(found)
+        here = (dtype for dtype in self.dtypes if dtype not in self.unclaimed.get(found.kind, ()))
+        return tuple(
+            dtype for dtype in here if has.missing(f"storage:{dtype}") is None and has.missing(f"{self.op_class}:{dtype}") is None
+        )
+
+    def why_unsupported(self, device: str | Device, dtype: str) -> str | None:
+        """Why no case of `dtype` runs on `device`, or None; asks the device."""
+        found = devices.find(device)
+        reason = next((text for need in self.requires if (text := devices.capabilities(found).missing(need))), None)
+        if reason is not None:
+            return reason
+        if self.op is not None:
+            return devices.why_unsupported(self.op, found, dtype)
+        has = devices.capabilities(found)
+        return has.missing(f"storage:{dtype}") or has.missing(f"{self.op_class}:{dtype}")
+
+    def known_failure(self, device: str | Device, dtype: str | None, check: str) -> KnownFailure | None:
+        """The entry that expects this case to fail, or None; asks no device."""
+        kind = Device(device).kind
+        return next((entry for entry in self.known_failures if entry.covers(kind, dtype, check)), None)
+
+    # ---------------------------------------------------------------------------------------- inputs and answers
+
+    def draw(self, seed: int, dtype: str, *kinds: drawing.Kind) -> Iterator[Sample]:
+        """The samples of these kinds (none named: all), the same at every call."""
+        if self.samples is None:
+            raise SpecError(f"{self.name} has no samples; give samples=")
+        for sample in drawing.normalized(self.samples(Samples(seed, dtype, self.name))):
+            if not kinds or sample.kind in kinds:
+                yield sample
+
+    def draw_errors(self, seed: int, dtype: str) -> Iterator[ErrorInput]:
+        """The calls that must raise."""
+        if self.error_inputs is not None:
+            yield from self.error_inputs(Samples(seed, dtype, self.name))
+
+    def draw_bench(self, seed: int, dtype: str, sizes: ModelSizes) -> Iterator[Sample]:
+        """The calls to measure."""
+        if self.bench is not None:
+            yield from drawing.normalized(self.bench(Samples(seed, dtype, self.name), sizes))
+
+    def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """Call the operation on arrays of `device`."""
+        if self.op is not None:
+            return self.op(*args, **kwargs)
+        if self.fn is None:
+            raise SpecError("an OpSpec needs fn= or op=")
+        return self.fn(devices.namespace(device), *args, **kwargs)
+
+    def expected(self, sample: Sample) -> NDArray[Any]:
+        """The reference's answer, computed wide from exactly the numbers of the sample."""
+        args, kwargs = widened(sample)
+        with np.errstate(all="ignore"):
+            if self.reference is not None:
+                return np.asarray(self.reference(*args, **kwargs))
+            return np.asarray(self.run("cpu", args, kwargs))  # only a function gets here: an op must have a reference
+
+    def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
+        """Magnitude that errors are relative to, and accumulated terms an element."""
+        args, kwargs = widened(sample)
+        with np.errstate(all="ignore"):
+            size = np.abs(expected) if self.magnitude is None else np.abs(self.magnitude(*args, **kwargs))
+        if self.terms is not None:
+            return size, int(self.terms(*args, **kwargs))
+        if self.op is not None:
+            return size, 1
+        # Of a user's function nothing is known: it may sum everything, with cancellation.
+        arrays = [a for a in args if isinstance(a, np.ndarray)]
+        largest = max((float(np.max(np.abs(_finite(a)))) for a in arrays if a.size), default=0.0)
+        return np.maximum(size, largest), max((a.size for a in arrays), default=1)
+
+    def least_work(self, sample: Sample) -> Work:
+        """What the call must move and compute."""
+        args, kwargs = sample.host()
+        if self.work is not None:
+            return self.work(*args, **kwargs)
+        read = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
+        return Work(bytes=read + self._written(args, kwargs))
+
+    def _written(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        if self.op is not None:
+            return self.op.meta(*args, **kwargs).nbytes
+        return np.asarray(self.run("cpu", args, kwargs)).nbytes
+
+    def _default_samples(self) -> Generator:
+        count = _array_count(self.fn, self.op)
+        if count not in (1, 2):
+            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
+        return drawing.unary if count == 1 else drawing.binary
+
+
+def reference_dtype(dtype: Any) -> np.dtype[Any]:
+    """The dtype a reference computes in; every value of `dtype` is exact in it."""
+    name = dtype_name(dtype)
+    if name in COMPLEX:
+        return np.dtype(np.complex128)
+    if name in BOOL:
+        return np.dtype(np.bool_)
+    if name in INTEGERS:
+        return np.dtype(np.uint64 if name in UNSIGNED else np.int64)
+    return np.dtype(np.float64)
+
+
+def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A sample's arguments, every array exactly upcast."""
+    args, kwargs = sample.host()
+    return tuple(map(_wide, args)), {name: _wide(value) for name, value in kwargs.items()}
+
+
+def _wide(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_wide(one) for one in value]
+    return value.astype(reference_dtype(value.dtype)) if isinstance(value, np.ndarray) else value
+
+
+def _finite(array: NDArray[Any]) -> NDArray[Any]:
+    return np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:
+    if op is not None:
+        return op.name
+    name = getattr(fn, "__name__", "")
+    return "function" if name in ("", "<lambda>") else name
+
+
+def _default_dtypes(op: Op | None) -> tuple[str, ...]:
+    return ("float32", "float64") if op is None else op.schema.dtypes
+
+
+def _array_count(fn: Callable[..., Any] | None, op: Op | None) -> int:
+    if op is not None:
+        return len(op.schema.arrays)
+    if fn is None:
+        return 0
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    required = [p for p in inspect.signature(fn).parameters.values() if p.kind in positional and p.default is p.empty]
+    return len(required) - 1
+
+
+def _check(spec: OpSpec) -> None:
+    """Everything that can be known to be wrong without a device."""
+    unknown = [name for name in spec.dtypes if name not in DTYPE_NAMES]
+    if unknown:
+        raise SpecError(f"{spec.name} claims {', '.join(map(repr, unknown))}, no dtype; dtypes: {', '.join(DTYPE_NAMES)}")
+    if spec.op is not None:
+        undefined = [name for name in spec.dtypes if name not in spec.op.schema.dtypes]
+        if undefined:
+            raise SpecError(f"{spec.name} claims {', '.join(undefined)}, for which it is not declared; claim less or declare it")
+        if spec.reference is None:
+            raise SpecError(f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64")
+    _check_known_failures(spec)
+    for need in spec.requires:
+        parse_requirement(need)
+    _check_drawn(spec)
+
+
+def _check_known_failures(spec: OpSpec) -> None:
+    for entry in spec.known_failures:
+        if not entry.reason.strip():
+            raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
+        if entry.dtype is not None and entry.dtype not in spec.dtypes:
+            raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
+
+
+def _check_drawn(spec: OpSpec) -> None:
+    """A spec whose samples cannot be drawn, or whose reference cannot take them, tests nothing."""
+    seed = 0
+    dtype = spec.dtypes[0]
+    try:
+        first = next(spec.draw(seed, dtype, "values"), None)
+        if first is None:
+            raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
+        spec.expected(first)
+        for one in spec.draw_errors(seed, dtype):
+            re.compile(one.match)
+    except CuassayError:
+        raise
+    except Exception as error:
+        raise SpecError(
+            f"{spec.name} cannot be tested: its samples or its reference raise {type(error).__name__}: {error}; "
+            f"the reference gets exactly a sample's arguments, as NumPy arrays in {reference_dtype(as_dtype(dtype))}"
+        ) from error
+
+
+def own_specs() -> tuple[OpSpec, ...]:
+    """The OpSpecs of this package's own operations."""
+    from cuassay.testing.specs import SPECS
+
+    return SPECS

@@ -1,0 +1,298 @@
+"""Seeded inputs: arrays by shape, layout and range, made on the host, the same numbers on every machine.
+
+Decides how numbers are drawn and laid out; which shapes an operation is fed stands in its OpSpec. One generator
+feeds tests and benchmarks. Only the raw stream of NumPy's Philox is used, which NumPy keeps stable between
+versions (NEP 19); its distributions it may change.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal, get_args
+
+import ml_dtypes
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, promote
+from cuassay.devices import from_host
+from cuassay.errors import DTypeError, SpecError
+
+__all__ = ["AWKWARD", "LAYOUTS", "HostArray", "Kind", "Layout", "Sample", "Samples", "binary", "normalized", "promoting", "unary"]
+
+Shape = tuple[int, ...]
+
+#: What a sample is for; each generated check takes the samples of one kind.
+Kind = Literal["values", "empty", "scalar", "broadcast", "promotion", "python", "extremal"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
+
+#: Extents around the sizes where warps, vectors, blocks and tiles end: where tails are forgotten.
+AWKWARD: tuple[int, ...] = (1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4097)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """How a view of some base array gets the wanted shape: the base's shape, and the view of it."""
+
+    base: Callable[[Shape], Shape]
+    view: Callable[[Any, Shape], Any]
+
+
+def _every(step: slice) -> Callable[[Any, Shape], Any]:
+    return lambda base, shape: base[(step,) * len(shape)]
+
+
+#: Only basic indexing and reshapes that are views, so that every array type can follow.
+LAYOUTS: dict[str, Layout] = {
+    "contiguous": Layout(lambda shape: shape, lambda base, shape: base),
+    "transposed": Layout(lambda shape: shape[::-1], lambda base, shape: base.T),
+    "reversed": Layout(lambda shape: shape, _every(slice(None, None, -1))),
+    "strided": Layout(lambda shape: tuple(2 * extent for extent in shape), _every(slice(1, None, 2))),
+    "odd_stride": Layout(
+        lambda shape: (*shape[:-1], 3 * shape[-1]) if shape else shape,
+        lambda base, shape: base[..., 2::3] if shape else base,
+    ),
+    # Three elements in: a pointer that no vector load wider than the element may touch.
+    "offset": Layout(lambda shape: (_size(shape) + 3,), lambda base, shape: base[3:].reshape(shape)),
+}
+
+
+def _size(shape: Shape) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostArray:
+    """An input before it has a device: contiguous numbers, and the layout its view will have.
+
+    Attributes
+    ----------
+    values : numpy.ndarray
+        What the array holds, C-contiguous.
+    layout : str
+        One of `LAYOUTS`.
+    """
+
+    values: NDArray[Any]
+    layout: str = "contiguous"
+
+    @property
+    def shape(self) -> Shape:
+        """Shape of the array."""
+        return self.values.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Dtype of the elements."""
+        return self.values.dtype
+
+    def laid_out(self, layout: str) -> HostArray:
+        """The same numbers in another layout."""
+        return replace(self, layout=layout)
+
+    def base(self) -> NDArray[Any]:
+        """The array underneath the view, its unused elements poisoned with the largest finite number."""
+        layout = LAYOUTS[self.layout]
+        base = np.full(layout.base(self.shape), _poison(self.dtype), self.dtype)
+        layout.view(base, self.shape)[...] = self.values
+        return base
+
+    def on(self, device: Any) -> Any:
+        """A fresh array on `device`, in this layout."""
+        return LAYOUTS[self.layout].view(from_host(self.base(), device), self.shape)
+
+    def __repr__(self) -> str:
+        return f"HostArray({self.shape}, {dtype_name(self.dtype)}, {self.layout})"
+
+
+def _poison(dtype: np.dtype[Any]) -> Any:
+    if dtype == np.bool_:
+        return True
+    if dtype_name(dtype) in INTEGERS:
+        return np.iinfo(dtype).max
+    return ml_dtypes.finfo(np.empty(0, dtype).real.dtype).max
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One call: positional and named arguments, and a label that failures print.
+
+    `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: Mapping[str, Any] = field(default_factory=dict)
+    label: str = ""
+    kind: Kind = "values"
+
+    def host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as NumPy arrays."""
+        return tuple(map(_to_numpy, self.args)), {name: _to_numpy(value) for name, value in self.kwargs.items()}
+
+    def on(self, device: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as fresh arrays on `device`."""
+        args = tuple(_to_device(value, device) for value in self.args)
+        return args, {name: _to_device(value, device) for name, value in self.kwargs.items()}
+
+    def laid_out(self, layout: str) -> Sample:
+        """The same call with every array in another layout."""
+        return replace(self, args=tuple(_laid_out(value, layout) for value in self.args), label=f"{self.label}, {layout}")
+
+
+def _laid_out(value: Any, layout: str) -> Any:
+    if isinstance(value, list):
+        return [_laid_out(one, layout) for one in value]
+    if isinstance(value, np.ndarray):
+        return HostArray(np.ascontiguousarray(value), layout)
+    return value.laid_out(layout) if isinstance(value, HostArray) else value
+
+
+def _to_numpy(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_to_numpy(one) for one in value]
+    return value.values if isinstance(value, HostArray) else value
+
+
+def _to_device(value: Any, device: Any) -> Any:
+    if isinstance(value, list):
+        return [_to_device(one, device) for one in value]
+    if isinstance(value, HostArray):
+        return value.on(device)
+    return from_host(value, device) if isinstance(value, np.ndarray) else value
+
+
+class Samples:
+    """Makes the arrays of one test; what it makes depends on the seed, the salt and the order of the calls only.
+
+    Parameters
+    ----------
+    seed : int
+        The run's base seed (setting ``CUASSAY_SEED``).
+    dtype : str
+        Dtype of an array where none is given.
+    salt : str
+        Tells one operation's numbers from another's.
+    """
+
+    def __init__(self, seed: int, dtype: str, salt: str = "") -> None:
+        self.seed = seed
+        self.dtype = dtype
+        self._stream = np.random.Philox(key=seed + (zlib.crc32(f"{salt}:{dtype}".encode()) << 64))
+
+    def __repr__(self) -> str:
+        return f"Samples(seed {self.seed}, {self.dtype})"
+
+    def __call__(
+        self, shape: int | Shape, *, low: float = -3.0, high: float = 3.0, dtype: str | None = None, layout: str = "contiguous"
+    ) -> HostArray:
+        """Uniform numbers in ``[low, high)``; integers include `low`; unsigned ones start at 0."""
+        extents = (shape,) if isinstance(shape, int) else tuple(shape)
+        return HostArray(self._values(extents, as_dtype(dtype or self.dtype), low, high), layout)
+
+    def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
+        """The same number everywhere."""
+        return HostArray(np.full(shape, value, as_dtype(dtype or self.dtype)))
+
+    def of(self, values: Iterable[Any], *, dtype: str | None = None) -> HostArray:
+        """These numbers, in one dimension."""
+        return HostArray(np.array(list(values)).astype(as_dtype(dtype or self.dtype)))
+
+    def extremal(self, *, dtype: str | None = None) -> HostArray:
+        """What a dtype's edge is made of: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
+
+        Complex numbers get finite edges only: what infinity times a complex number is, C and NumPy see differently.
+        """
+        return HostArray(_extremal(as_dtype(dtype or self.dtype)))
+
+    def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
+        if dtype == np.bool_:
+            return self._uniform(shape) < 0.5
+        if dtype_name(dtype) in COMPLEX:
+            parts = [low + (high - low) * self._uniform(shape) for _ in range(2)]
+            return (parts[0] + 1j * parts[1]).astype(dtype)
+        if dtype_name(dtype) in INTEGERS:
+            least, most = max(int(low), np.iinfo(dtype).min), int(high) + 1
+            return (least + np.floor((most - least) * self._uniform(shape))).astype(np.int64).astype(dtype)
+        return (low + (high - low) * self._uniform(shape)).astype(dtype)
+
+    def _uniform(self, shape: Shape) -> NDArray[np.float64]:
+        raw = np.asarray(self._stream.random_raw(_size(shape)), dtype=np.uint64)
+        return ((raw >> np.uint64(11)) * 2.0**-53).reshape(shape)
+
+
+def _extremal(dtype: np.dtype[Any]) -> NDArray[Any]:
+    name = dtype_name(dtype)
+    if dtype == np.bool_:
+        return np.array([False, True])
+    if name in INTEGERS:
+        limits = np.iinfo(dtype)
+        return np.array([limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1], dtype)
+    info = ml_dtypes.finfo(np.empty(0, dtype).real.dtype)
+    edges = [0.0, info.smallest_subnormal, info.smallest_normal, 1.0, info.eps]
+    if name not in COMPLEX:
+        edges += [info.max, np.inf, np.nan]  # float8_e4m3fn has no infinity: the cast makes it NaN
+    with np.errstate(over="ignore", invalid="ignore"):
+        values = np.array([sign * float(edge) for edge in edges for sign in (1.0, -1.0)])
+        return values.astype(dtype)
+
+
+def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
+    """What a spec's generator gave, each as a labelled `Sample`: a tuple is the arguments, an array the only one."""
+    for position, one in enumerate(drawn):
+        sample = one if isinstance(one, Sample) else Sample(one if isinstance(one, tuple) else (one,))
+        if sample.kind not in KINDS:
+            raise SpecError(f"sample {position} has kind {sample.kind!r}; give one of {', '.join(KINDS)}")
+        yield sample if sample.label else replace(sample, label=f"{position}: {_described(sample)}")
+
+
+def _described(sample: Sample) -> str:
+    shapes = ["x".join(map(str, a.shape)) or "0-d" for a in sample.args if hasattr(a, "shape")]
+    return ", ".join([*shapes, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
+
+
+_GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
+
+
+def unary(make: Samples, **kwargs: Any) -> Iterator[Sample]:
+    """Samples of an elementwise function of one array."""
+    yield from (Sample((make(extent),), kwargs) for extent in AWKWARD)
+    yield from (Sample((make(shape),), kwargs) for shape in _GRIDS)
+    yield from (Sample((make(shape),), kwargs, kind="empty") for shape in ((0,), (3, 0, 2)))
+    yield Sample((make(()),), kwargs, kind="scalar")
+    yield Sample((make.extremal(),), kwargs, kind="extremal")
+
+
+def binary(make: Samples, **kwargs: Any) -> Iterator[Sample]:
+    """Samples of an elementwise function of two arrays that broadcast."""
+    yield from (Sample((make(extent), make(extent)), kwargs) for extent in AWKWARD)
+    yield from (Sample((make(shape), make(shape)), kwargs) for shape in _GRIDS)
+    pairs: tuple[tuple[Kind, Shape, Shape], ...] = (
+        ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
+        ("scalar", (), ()), ("scalar", (), (5,)),
+        ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)), ("broadcast", (1,), (257,)),
+    )  # fmt: skip
+    yield from (Sample((make(left), make(right)), kwargs, kind=kind) for kind, left, right in pairs)
+    yield from _mixed(make, kwargs)
+    edge = make.extremal()
+    grid = np.meshgrid(edge.values, edge.values)
+    yield Sample((HostArray(grid[0].copy()), HostArray(grid[1].copy())), kwargs, kind="extremal")
+
+
+def promoting(dtype: str, *others: str) -> Iterator[str]:
+    """Those of `others`, unlike `dtype`, that have a common dtype with it."""
+    for other in others:
+        with suppress(DTypeError):
+            promote(as_dtype(dtype), as_dtype(other))
+            if other != dtype:
+                yield other
+
+
+def _mixed(make: Samples, kwargs: Mapping[str, Any]) -> Iterator[Sample]:
+    number = 2 if make.dtype in INTEGERS else 1.5
+    for other in promoting(make.dtype, "uint8", "int32", "float16", "bfloat16", "float32", "complex64"):
+        yield Sample((make((3, 33)), make((3, 33), dtype=other)), kwargs, f"with {other}", "promotion")
+    yield Sample((make(33), number), kwargs, f"{number} at the right", "python")
+    yield Sample((number, make((2, 33))), kwargs, f"{number} at the left", "python")

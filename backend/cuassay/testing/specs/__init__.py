@@ -1,0 +1,9 @@
+"""The OpSpecs of our own operations, under the file names used in ``devices/<kind>``."""
+
+from __future__ import annotations
+
+from cuassay.testing.specs import elementwise, linalg, reduction, storage
+
+__all__ = ["SPECS"]
+
+SPECS = (*elementwise.SPECS, *reduction.SPECS, *linalg.SPECS, *storage.SPECS)

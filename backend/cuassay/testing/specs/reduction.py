@@ -1,0 +1,191 @@
+"""OpSpecs of reductions and row-wise normalizations: implemented in ``devices/<kind>/reduction.py``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import ops
+from cuassay.arrays.dtypes import INTEGERS
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
+from cuassay.testing.samples import AWKWARD, Sample, Samples, promoting
+
+__all__ = ["SPECS"]
+
+Array = NDArray[Any]
+
+#: Shape and reduced axes: rows, columns, the middle, several axes, and extents around a warp and a block.
+_REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
+    ((33, 129), {"axis": 0}),
+    ((33, 129), {"axis": 1}),
+    ((33, 129), {"axis": -1, "keepdims": True}),
+    ((5, 33, 7), {"axis": 1}),
+    ((5, 33, 7), {"axis": (0, 2)}),
+    ((5, 33, 7), {"axis": (-1, 0), "keepdims": True}),
+    ((5, 33, 7), {"axis": None, "keepdims": True}),
+    ((2, 1025), {"axis": 1}),
+    ((1025, 2), {"axis": 0}),
+)
+
+
+def _reductions(make: Samples) -> Iterator[Sample]:
+    yield from (Sample((make(extent),)) for extent in AWKWARD)
+    yield from (Sample((make(shape),), kwargs) for shape, kwargs in _REDUCED)
+    yield Sample((make(()),), kind="scalar")
+    yield Sample((make.extremal(),), kind="extremal")
+    yield Sample((make.of([1, 2, 0, 3]),), label="finite", kind="extremal")
+
+
+def _sums(make: Samples) -> Iterator[Sample]:
+    yield from _reductions(make)
+    # In 16 bits 256 + 1 is 256 (bfloat16) and 2,048 + 1 is 2,048 (float16): only a wide accumulator gets there.
+    yield Sample((make.full(4096, 1),), label="4,096 ones")
+    yield Sample((make.full((3, 4096), 1),), {"axis": 1}, label="rows of 4,096 ones")
+    yield Sample((make.full((4096, 3), 1),), {"axis": 0}, label="columns of 4,096 ones")
+    yield Sample((make(100_000, low=-1, high=1),), label="100,000 terms")
+    yield from (Sample((make((0, 3)),), {"axis": axis}, kind="empty") for axis in (None, 0, 1))
+
+
+def _maxima(make: Samples) -> Iterator[Sample]:
+    yield from _reductions(make)
+    yield Sample((make(4097, low=-3, high=-1),), label="all negative")
+    yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")
+    if make.dtype not in ("bool", *INTEGERS):
+        for position in (0, 130, 256):
+            row = make((3, 257)).values.copy()
+            row[1, position] = np.nan
+            yield Sample((row,), {"axis": 1}, f"NaN at {position}", "extremal")
+
+
+def _rows(make: Samples) -> Iterator[Sample]:
+    yield from (Sample((make((3, extent)),)) for extent in AWKWARD)
+    yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, -1))
+    yield Sample((make((2, 33), low=80, high=90),), label="would overflow unshifted")
+    yield Sample((make((2, 2500), low=0, high=1),), label="a long row")
+    yield from (Sample((make(shape),), kind="empty") for shape in ((0, 3), (3, 0)))
+    yield Sample((make(1),), label="one element", kind="scalar")
+    row = make((3, 33)).values.copy()
+    row[0, 3], row[1, 32], row[2, :] = np.nan, -np.inf, -np.inf
+    yield Sample((row,), label="NaN, -inf, and nothing but -inf", kind="extremal")
+    yield Sample((np.array([[np.inf, 1.0], [-np.inf, 1.0]]).astype(row.dtype),), label="inf", kind="extremal")
+
+
+def _softmax(a: Array, *, axis: int = -1) -> Array:
+    if not a.size:
+        return a
+    weights = np.exp(a - np.max(a, axis=axis, keepdims=True))
+    return np.asarray(weights / np.sum(weights, axis=axis, keepdims=True))
+
+
+def _normal_rows(make: Samples) -> Iterator[Sample]:
+    for extent in AWKWARD:
+        yield Sample((make((3, extent)), make(extent), make(extent)), label=f"3x{extent}")
+    yield Sample((make((2, 3, 33)), make(33), make(33)), {"eps": 0.5}, "a large eps")
+    yield Sample((make.full((2, 33), 2), make(33), make(33)), label="rows without variance")
+    yield Sample((make((3, 768), low=9, high=11), make(768), make(768)), label="a mean far from zero")
+    yield from (Sample((make(shape), make(shape[-1]), make(shape[-1])), kind="empty") for shape in ((0, 5), (3, 0)))
+    yield Sample((make(7), make(7), make(7)), label="a single row", kind="scalar")
+    row = make((3, 33)).values.copy()
+    row[1, 5] = np.nan
+    yield Sample((row, make(33), make(33)), label="NaN stays in its row", kind="extremal")
+    for other in promoting(make.dtype, "float16", "float32", "float64"):
+        yield Sample((make((2, 33)), make(33, dtype=other), make(33, dtype=other)), label=f"{other} weights", kind="promotion")
+
+
+def _layer_norm(a: Array, weight: Array, bias: Array, *, eps: float = 1e-5) -> Array:
+    return _normal(a, eps) * weight + bias
+
+
+def _normal(a: Array, eps: float) -> Array:
+    if not a.size:
+        return a
+    centred = a - a.mean(axis=-1, keepdims=True)
+    return np.asarray(centred / np.sqrt((centred**2).mean(axis=-1, keepdims=True) + eps))
+
+
+def _layer_norm_magnitude(a: Array, weight: Array, bias: Array, *, eps: float = 1e-5) -> Array:
+    """The mean is subtracted: its error is relative to the largest element, before the division."""
+    if not a.size:
+        return a
+    deviation = np.sqrt(a.var(axis=-1, keepdims=True) + eps)
+    largest = np.max(np.abs(a), axis=-1, keepdims=True) / deviation
+    return np.asarray((largest + np.abs(_normal(a, eps))) * np.abs(weight) + np.abs(bias))
+
+
+def _terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
+    return a.size // max(np.sum(np.ones(a.shape, bool), axis=axis).size, 1)
+
+
+def _bad_axes(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
+    yield ErrorInput(Sample((make((2, 3)),), {"axis": (0, -2)}, "an axis twice"), ShapeError, "twice")
+
+
+def _no_maximum(make: Samples) -> Iterator[ErrorInput]:
+    yield from _bad_axes(make)
+    yield ErrorInput(Sample((make((0, 3)),), {"axis": 0}, "no elements"), ShapeError, "no elements")
+
+
+def _softmax_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
+    yield ErrorInput(Sample((make(3, dtype="int32"),), label="integers"), DTypeError, "not defined for int32")
+
+
+def _layer_norm_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)), make(2), make(3)), label="a weight too short"), ShapeError, "weight")
+    yield ErrorInput(Sample((make((2, 3)), make(3), make((2, 3))), label="a bias of two axes"), ShapeError, "bias")
+    yield ErrorInput(Sample((make(()), make(1), make(1)), label="0-d"), ShapeError, "0-d")
+
+
+def _attention(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """The scores of one layer, and the vocabulary of the last."""
+    yield Sample((make((sizes.batch, sizes.heads, sizes.length, sizes.length)),))
+    yield Sample((make((sizes.batch * sizes.length // 8, sizes.vocabulary)),))
+
+
+def _hidden(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield Sample((make((sizes.batch, sizes.length, sizes.width)), make(sizes.width), make(sizes.width)))
+
+
+def _logits(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield Sample((make((sizes.batch * sizes.length, sizes.width)),), {"axis": 0})
+    yield Sample((make((sizes.batch * sizes.length, 4 * sizes.width)),), {"axis": -1})
+
+
+def _row_work(steps: int) -> Any:
+    """Every array once, the first one also written; `steps` operations an element of it."""
+    return lambda a, *more, **scalars: Work(bytes=2 * a.nbytes + sum(b.nbytes for b in more), flops=steps * a.size)
+
+
+def _reduction_work(a: Array, *, axis: Any = None, keepdims: bool = False) -> Work:
+    return Work(bytes=a.nbytes + a.nbytes // max(_terms(a, axis=axis), 1), flops=a.size)
+
+
+def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
+    wide = a.astype(np.int64) if a.dtype == np.bool_ else a
+    return np.asarray(np.sum(wide, axis=axis, keepdims=keepdims))
+
+
+SPECS = (
+    OpSpec(
+        op=ops.softmax, samples=_rows, reference=_softmax, error_inputs=_softmax_errors, bench=_attention,
+        terms=lambda a, *, axis=-1: a.shape[axis], work=_row_work(5),
+        # exp's argument is rounded: its error is relative to how far below the maximum it is.
+        magnitude=lambda a, *, axis=-1: _softmax(a, axis=axis) * (1 + np.nan_to_num(np.ptp(a, axis=axis, keepdims=True))) if a.size else a,
+    ),
+    OpSpec(
+        op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
+        terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=_row_work(8),
+    ),
+    OpSpec(
+        op=ops.sum, samples=_sums, reference=_sum_reference, error_inputs=_bad_axes, bench=_logits,
+        terms=_terms, work=_reduction_work, magnitude=lambda a, **scalars: _sum_reference(np.abs(a), **scalars),
+    ),
+    OpSpec(
+        op=ops.amax, samples=_maxima, reference=np.amax, error_inputs=_no_maximum, bench=_logits, work=_reduction_work,
+    ),
+)  # fmt: skip

@@ -1,0 +1,116 @@
+"""How wrong a right answer may be: one table, each number with its reason.
+
+A result is right when it is the rounding, to its dtype, of *some* number within the tolerance of the reference.
+So a bfloat16 result computed in float32 gets float32's tolerance and no more; the rounding to bfloat16 costs
+nothing on top. How two arrays are compared by it stands in `compare`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import ml_dtypes
+import numpy as np
+
+from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8, as_dtype, compute_dtype, dtype_name
+from cuassay.core.precision import current_precision
+from cuassay.errors import SpecError
+
+__all__ = ["BY_CLASS", "GENERAL", "GROWTH", "MODE_EPS", "Growth", "Tolerance", "allowed"]
+
+Growth = Literal["none", "sqrt", "linear"]
+
+#: What n accumulated terms do to the error of one.
+GROWTH: dict[str, Callable[[int], float]] = {
+    "none": lambda n: 1.0,
+    # Roundings of a sum are independent: they add like a random walk (Higham & Mary 2019, doi 10.1137/18M1226312).
+    "sqrt": lambda n: math.sqrt(max(n, 1)),
+    # The bound that always holds (Higham 2002, eq. 3.5); for code whose order of summation is not known.
+    "linear": lambda n: float(max(n, 1)),
+}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tolerance:
+    """``ulps`` units of the computing dtype, times the growth over the terms, times the result's magnitude.
+
+    Attributes
+    ----------
+    ulps : float
+        Error of one term, in units of the computing dtype's epsilon.
+    growth : str
+        How it grows with the number of accumulated terms; one of `GROWTH`.
+    computed_in : str or None
+        ``None``: 16-bit and 8-bit floats are computed in float32, as our kernels do. ``"self"``: in the dtype
+        itself, rounded after each step, as an array library's functions may.
+    """
+
+    ulps: float
+    growth: Growth = "none"
+    computed_in: Literal["self"] | None = None
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.ulps) and self.ulps >= 0) or self.growth not in GROWTH:
+            raise SpecError(
+                f"a tolerance needs finite ulps >= 0 and a growth of {', '.join(GROWTH)}; got {self.ulps!r}, {self.growth!r}"
+            )
+
+
+#: By class of operation. Each number is at most twice what the named implementations are documented to need.
+BY_CLASS: dict[str, Tolerance] = {
+    "storage": Tolerance(ulps=0),  # moved, not computed
+    # CUDA documents 2 ulp for expf and 2 for erff, 2 for tanhf; three such steps and their roundings fit in 8.
+    "elementwise": Tolerance(ulps=8),
+    # Tree sums and sequential ones both; exp, division and square root around them are the constant.
+    "reduction": Tolerance(ulps=8, growth="sqrt"),
+    # One product and one sum a term, in an order the library chooses.
+    "matmul": Tolerance(ulps=2, growth="sqrt"),
+    "random": Tolerance(ulps=4),  # a logarithm and a cosine
+}
+
+#: A user's function: nothing is known of its order or its steps.
+GENERAL = Tolerance(ulps=16, growth="linear", computed_in="self")
+
+#: What float32 products round their operands to, as epsilon; it does not grow, since the rounding errors are of
+#: the operands. Split modes are as good as float32.
+MODE_EPS: dict[str, float] = {
+    "tf32": 2.0**-10,  # 10 explicit bits; both operands, half a unit each
+    "fp16": 2.0**-10,
+    "bf16": 2.0**-7,
+}
+
+
+def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, matmul: bool = False) -> Any:
+    """The absolute tolerance, element by element.
+
+    Parameters
+    ----------
+    tolerance : Tolerance
+        The rule.
+    dtype : dtype
+        Of the operation: what it is looked up by.
+    terms : int
+        Accumulated terms per element of the result.
+    magnitude : numpy.ndarray
+        What errors are relative to: the result's size, or larger where the computation cancels.
+    matmul : bool
+        Whether the float32 precision mode in force applies.
+    """
+    precise = _epsilon(tolerance, as_dtype(dtype))
+    relative = tolerance.ulps * precise[0] * GROWTH[tolerance.growth](terms)
+    if matmul and dtype_name(dtype) == "float32":
+        relative += MODE_EPS.get(current_precision(), 0.0)
+    with np.errstate(over="ignore", invalid="ignore"):
+        return relative * np.abs(magnitude) + (precise[1] if relative else 0.0)
+
+
+def _epsilon(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Epsilon and smallest subnormal of the dtype it is computed in; zeros for exact ones."""
+    if dtype_name(dtype) not in (*FP8, *FLOATS, *COMPLEX):
+        return 0.0, 0.0
+    computing = dtype if tolerance.computed_in == "self" else compute_dtype(dtype)
+    info = ml_dtypes.finfo(np.empty(0, computing).real.dtype)
+    return float(info.eps), float(info.smallest_subnormal)
