@@ -28,5 +28,6 @@ _LAZY = {
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    found = globals()[name] = getattr(import_module(_LAZY[name]), name)
-    return found
+    module = import_module(_LAZY[name])
+    # The module `conformance` is callable, and importing it makes it the attribute of this name anyhow.
+    return module if name == "conformance" else getattr(module, name)

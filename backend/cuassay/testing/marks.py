@@ -6,8 +6,8 @@ Whether a device meets a requirement is asked when the test is about to run (`cu
 
 from __future__ import annotations
 
+import inspect
 import os
-import sys
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
 
@@ -31,11 +31,12 @@ class SpecLike(Protocol):
     """What parametrization needs of an OpSpec."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Shown in the id."""
+
     @property
-    def dtypes(self) -> Sequence[str]: ...
-    def why_unsupported(self, device: Any, dtype: str) -> str | None: ...
-    def known_failure(self, device: Any, dtype: str, check: str) -> Any: ...
+    def dtypes(self) -> Sequence[str]:
+        """Every dtype to make a case for."""
 
 
 def devices(*selectors: str) -> pytest.MarkDecorator:
@@ -80,8 +81,14 @@ def requires(*requirements: str) -> pytest.MarkDecorator:
 
 
 def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
-    """Run the test once for each spec, in each of its dtypes: `OpSpec` objects or names of our own; none means all ours."""
-    if len(specs) == 1 and callable(specs[0]) and not hasattr(specs[0], "why_unsupported"):
+    """Run the test for each spec, in each of its dtypes: `OpSpec` objects or names of our ops; none means all ours.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it decorates a test without its parentheses.
+    """
+    if len(specs) == 1 and inspect.isroutine(specs[0]):
         raise pytest.UsageError(f"{_caller()}: @ops stands without its parentheses; write @ops()")
     return pytest.mark.cuassay_ops.with_args(*specs)
 
@@ -102,13 +109,13 @@ def _known_dtype(name: str) -> None:
 
 
 def _dtype_name(dtype: Any) -> Any:
-    name = getattr(dtype, "name", None) or getattr(dtype, "__name__", None)
-    return dtype if name is None or callable(dtype) and not isinstance(dtype, type) else name
+    """The name of a dtype object or of a scalar type such as ``numpy.float32``; anything else as it is, and refused."""
+    return dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
 
 
 def _caller() -> str:
     """``file:line`` of the first frame outside this module."""
-    frame = sys._getframe(1)
-    while frame.f_back is not None and frame.f_code.co_filename == __file__:
+    frame = inspect.currentframe()
+    while frame is not None and frame.f_code.co_filename == __file__:
         frame = frame.f_back
-    return f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return "?" if frame is None else f"{os.path.relpath(frame.f_code.co_filename)}:{frame.f_lineno}"

@@ -9,6 +9,7 @@ its own.
 from __future__ import annotations
 
 from collections.abc import Iterable
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +21,7 @@ SHORT_NAMES = {"--device": "--cuassay-device", "--require-device": "--cuassay-re
 
 _DEVICE_HELP = (
     "device to test on: kind (index 0), kind:index, kind:* (every one of that kind) or all (every kind present); "
-    "may be repeated or given as a comma list. Default: setting CUASSAY_DEVICES, else the accelerators present, else cpu"
+    "may be repeated or given as a comma list; default: the setting CUASSAY_DEVICES, else accelerators, else cpu"
 )
 _REQUIRE_HELP = "fail unless this device is present and at least one test passes or fails on it; selects it as well"
 
@@ -50,7 +51,7 @@ def split_list(values: Iterable[str]) -> tuple[str, ...]:
 
 def hide_values(early_config: pytest.Config, args: list[str]) -> None:
     """Take the values of short names out of what pytest believes to be paths, before it looks there for conftests."""
-    values = {value for name, value in zip(args, args[1:], strict=False) if name in SHORT_NAMES}
+    values = {value for name, value in pairwise(args) if name in SHORT_NAMES}
     paths = early_config.known_args_namespace.file_or_dir
     paths[:] = [path for path in paths if path not in values or Path(path).exists()]
 

@@ -91,7 +91,8 @@ class Parametrizer:
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
     """True when the project provides `name` itself."""
-    if metafunc._arg2fixturedefs.get(name) or any(name in call.params for call in metafunc._calls):
+    # Both are pytest's own; there is no public way to ask, and the names have not changed since 2014 and 2011.
+    if metafunc._arg2fixturedefs.get(name) or any(name in call.params for call in metafunc._calls):  # noqa: SLF001
         return True
     return any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
 
@@ -170,7 +171,7 @@ def _scope(names: Sequence[str], metafunc: pytest.Metafunc) -> Any:
     """The widest scope among the fixtures that ask for one of `names`: a module's fixture may ask for `device`."""
     found = [
         definitions[-1].scope
-        for definitions in metafunc._arg2fixturedefs.values()
+        for definitions in metafunc._arg2fixturedefs.values()  # noqa: SLF001
         if any(name in definitions[-1].argnames for name in names)
     ]
     return max(found, key=_SCOPES.index, default="function")

@@ -170,9 +170,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Name the case in every report of the test, and watch its time."""
     harness = item.config.stash[_HARNESS]
     case = item.stash[_CASE] = skips.case_of(item)
-    if case:
-        item.stash[_TOLD] = _told(item, case)
-        item.user_properties.extend((name, value) for name, value in item.stash[_TOLD].items() if name != "check")
+    told = item.stash[_TOLD] = _told(item, case) if case else {}
+    item.user_properties.extend((name, value) for name, value in told.items() if name != "check")
     with harness.hang.around():
         return (yield)
 
@@ -221,11 +220,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let the report carry its case; ask the device of a failed test whether it is well."""
     report: pytest.TestReport = yield
-    case = item.stash.get(_CASE, {})
-    if case:
-        report.cuassay = dict(item.stash[_TOLD])  # type: ignore[attr-defined]
-        if report.failed:
-            item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
+    case = item.stash[_CASE]
+    if case or skips.is_nowhere(item):
+        vars(report)["cuassay"] = {**item.stash[_TOLD]}  # xdist carries plain attributes to the controller
+    if case and report.failed:
+        item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
     return report
 
 

@@ -18,14 +18,18 @@ from cuassay.benchmarking.record import Recorder
 from cuassay.core import settings
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
+from cuassay.testing.summary import first_line
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
 
-__all__ = ["Recording", "fingerprint_of", "first_line"]
+__all__ = ["Recording", "fingerprint_of"]
 
 #: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
 _FACTS = {"blas_threads": "threads"}
+
+#: What a report carries that is a column of its row.
+_CARRIED = ("device", "dtype", "op", "check", "headroom")
 
 
 @cache
@@ -117,7 +121,7 @@ def _capabilities(device: Device) -> tuple[dict[str, object], dict[str, object],
     asked = capabilities(device)
     names = [*FEATURES, *QUANTITIES, *(f"{op_class}:{dtype}" for op_class in OP_CLASSES for dtype in DTYPE_NAMES)]
     answers = {name: asked.answer(name) for name in names}
-    has = {name: answer.value or True for name, answer in answers.items() if answer}
+    has: dict[str, object] = {name: answer.value or True for name, answer in answers.items() if answer}
     memory = int(answers["memory"].value) if answers["memory"] else None
     return has, {name: answer.reason for name, answer in answers.items() if not answer}, memory
 
@@ -126,7 +130,7 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
     told: dict[str, object] = {}
     for report in phases:
         told |= getattr(report, "cuassay", {})
-    told.pop("fingerprint", None)
+    told = {name: value for name, value in told.items() if name in _CARRIED}
     decisive = _decisive(phases)
     outcome = _outcome(decisive)
     row = {
@@ -164,15 +168,6 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
     return first_line(report)
-
-
-def first_line(report: pytest.TestReport) -> str:
-    """Why `report` skipped or failed, in one line."""
-    if isinstance(report.longrepr, tuple):
-        return report.longrepr[2].removeprefix("Skipped: ")
-    crash = getattr(report.longrepr, "reprcrash", None)
-    text = crash.message if crash is not None else report.longreprtext
-    return str(text).strip().partition("\n")[0]
 
 
 def _reproduce(nodeid: str, told: Mapping[str, object]) -> str:

@@ -12,7 +12,7 @@ import pytest
 
 from cuassay.core.device import Device
 
-__all__ = ["case_of", "check_of", "expect_known_failure", "why_skipped"]
+__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "why_skipped"]
 
 
 def case_of(item: pytest.Item) -> dict[str, Any]:
@@ -22,6 +22,16 @@ def case_of(item: pytest.Item) -> dict[str, Any]:
         return {}
     params = callspec.params
     return {name: params[name] for name in ("device", "dtype", "op") if params.get(name) is not None}
+
+
+def is_nowhere(item: pytest.Item) -> bool:
+    """True for the one case of a test none of whose devices was chosen."""
+    callspec = getattr(item, "callspec", None)
+    return callspec is not None and callspec.params.get("device", item) is None and _names_devices(item)
+
+
+def _names_devices(item: pytest.Item) -> bool:
+    return item.get_closest_marker("cuassay_devices") is not None
 
 
 def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:

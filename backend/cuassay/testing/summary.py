@@ -1,4 +1,4 @@
-"""What the terminal says of devices: two lines at the start, a table at the end, and the verdict on required devices."""
+"""What the terminal says of devices: a line at the start, a table at the end, the verdict on required devices."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from cuassay.core import settings
-from cuassay.testing.recording import first_line
 
 if TYPE_CHECKING:
     from cuassay.core.device import Device
     from cuassay.testing.presence import Presence
 
-__all__ = ["Tally", "header"]
+__all__ = ["Tally", "first_line", "header"]
 
 _SHOWN = 20
 
@@ -25,9 +24,8 @@ def header(presence: Presence, root: str) -> list[str]:
     from cuassay.benchmarking.fingerprint import revision
 
     devices = ", ".join(map(str, presence.devices)) or "none"
-    profile = (
-        f"; sim profile {settings.get('CUASSAY_SIM_PROFILE')}" if any(d.kind == "sim" for d in presence.devices) else ""
-    )
+    simulates = any(device.kind == "sim" for device in presence.devices)
+    profile = f"; sim profile {settings.get('CUASSAY_SIM_PROFILE')}" if simulates else ""
     found = revision(root)
     commit = "unknown" if found.commit is None else found.commit[:12] + ("+dirty" if found.dirty else "")
     absent = [f"cuassay: no {kind}: {reason}" for kind, reason in presence.absent.items()]
@@ -54,14 +52,13 @@ class Tally:
         return f"Tally({len(self._counts)} devices, {len(self._ran)} tests ran)"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count one report of a test that names a device."""
+        """Count one report of a test that takes a device of ours."""
         told = getattr(report, "cuassay", None)
-        if told is None or "device" not in told:
-            return
         outcome = _counted(report)
-        if outcome is None:
+        if told is None or outcome is None:
             return
-        self._counts.setdefault(told["device"], Counter())[outcome] += 1
+        if "device" in told:
+            self._counts.setdefault(told["device"], Counter())[outcome] += 1
         name = _name(report.nodeid, told)
         if outcome == "skipped":
             self._skipped.setdefault(name, first_line(report))
@@ -107,6 +104,15 @@ class Tally:
         yield from (f"  {name}: {self._skipped[name]}" for name in names[:_SHOWN])
         if len(names) > _SHOWN:
             yield f"  and {len(names) - _SHOWN} more; -rs lists every skip"
+
+
+def first_line(report: pytest.TestReport) -> str:
+    """Why `report` skipped or failed, in one line."""
+    if isinstance(report.longrepr, tuple):
+        return report.longrepr[2].removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    text = crash.message if crash is not None else report.longreprtext
+    return str(text).strip().partition("\n")[0]
 
 
 def _counted(report: pytest.TestReport) -> str | None:
