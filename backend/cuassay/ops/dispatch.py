@@ -23,7 +23,7 @@ from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "interpose", "redispatch"]
 
-_SCALARS = (bool, int, float, complex)
+_NUMBERS = frozenset((bool, int, float, complex))
 
 
 @dataclass(frozen=True, slots=True)
@@ -245,7 +245,12 @@ def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any
 
 
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> list[Any]:
-    return [value if isinstance(value, _SCALARS) else as_dtype(value.dtype) for _, value in _arrays(schema, bound)]
+    return [value if _is_number(value) else as_dtype(value.dtype) for _, value in _arrays(schema, bound)]
+
+
+def _is_number(value: Any) -> bool:
+    """A Python number. Exactly: ``numpy.float64`` is a `float` too, but an array's element, and not weak."""
+    return type(value) in _NUMBERS
 
 
 def _place(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
@@ -253,7 +258,7 @@ def _place(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     place: tuple[Backend, Device] | None = None
     first = ""
     for name, value in _arrays(op.schema, bound):
-        if isinstance(value, _SCALARS) and op.schema.elementwise:
+        if _is_number(value) and op.schema.elementwise:
             continue
         backend = _backend(op, name, value)
         device = backend.device_of(value)
@@ -302,7 +307,7 @@ def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backen
     if as_dtype(out.dtype) != expected.dtype:
         raise DTypeError(f"{op.name}'s out must be {dtype_name(expected.dtype)}; got {dtype_name(out.dtype)}; cast after, not in, the op")
     for name, value in _arrays(op.schema, bound):
-        if type(value) is type(out) and not isinstance(value, _SCALARS):
+        if backend.owns(type(value)):
             _check_overlap(op, backend, name, value, out)
 
 
@@ -313,7 +318,7 @@ def _check_overlap(op: Op, backend: Backend, name: str, value: Any, out: Any) ->
 
 
 def _described(value: Any) -> Any:
-    if isinstance(value, (Meta, *_SCALARS)):
+    if isinstance(value, Meta) or _is_number(value):
         return value
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
         return Meta(value[0], as_dtype(value[1]))

@@ -154,7 +154,7 @@ def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> t
         value, centre = _wide(got), _wide(want)
         low, high = (_wide(_rounded(centre + sign * tolerance, got.dtype)) for sign in (-1.0, 1.0))
         error = np.where(value == centre, 0.0, np.abs(value - centre))
-        limit = np.where(value > centre, high - centre, centre - low)
+        limit = np.maximum(np.abs(high - centre), np.abs(low - centre))
         inside = ((low <= value) & (value <= high)) | (np.isnan(value) & (np.isnan(low) | np.isnan(high)))
         ratio = np.where(inside, np.clip(np.nan_to_num(error / limit), 0.0, 1.0), np.inf)
         outside = ~inside & (limit > 0) & np.isfinite(error)

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.dtypes import BOOL, COMPLEX, INTEGERS, UNSIGNED, as_dtype, dtype_name
+from cuassay.arrays.dtypes import reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, parse_requirement
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
@@ -25,7 +25,7 @@ from cuassay.testing import samples as drawing
 from cuassay.testing.samples import Sample, Samples
 from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
 
-__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "reference_dtype"]
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -275,18 +275,6 @@ class OpSpec:
         return drawing.unary if count == 1 else drawing.binary
 
 
-def reference_dtype(dtype: Any) -> np.dtype[Any]:
-    """The dtype a reference computes in; every value of `dtype` is exact in it."""
-    name = dtype_name(dtype)
-    if name in COMPLEX:
-        return np.dtype(np.complex128)
-    if name in BOOL:
-        return np.dtype(np.bool_)
-    if name in INTEGERS:
-        return np.dtype(np.uint64 if name in UNSIGNED else np.int64)
-    return np.dtype(np.float64)
-
-
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample's arguments, every array exactly upcast."""
     args, kwargs = sample.host()
@@ -365,7 +353,7 @@ def _check_drawn(spec: OpSpec) -> None:
     except Exception as error:
         raise SpecError(
             f"{spec.name} cannot be tested: its samples or its reference raise {type(error).__name__}: {error}; "
-            f"the reference gets exactly a sample's arguments, as NumPy arrays in {reference_dtype(as_dtype(dtype))}"
+            f"the reference gets exactly a sample's arguments, as NumPy arrays in {reference_dtype(dtype)}"
         ) from error
 
 

@@ -42,7 +42,7 @@ class Layout:
 
 
 def _every(step: slice) -> Callable[[Any, Shape], Any]:
-    return lambda base, shape: base[(step,) * len(shape)]
+    return lambda base, shape: base[(..., *(step,) * len(shape))]  # with the dots a view even in 0-d
 
 
 #: Only basic indexing and reshapes that are views, so that every array type can follow.
@@ -190,7 +190,7 @@ class Samples:
     ) -> HostArray:
         """Uniform numbers in ``[low, high)``; integers include `low`; unsigned ones start at 0."""
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        return HostArray(self._values(extents, as_dtype(dtype or self.dtype), low, high), layout)
+        return HostArray(np.asarray(self._values(extents, as_dtype(dtype or self.dtype), low, high)), layout)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
         """The same number everywhere."""

@@ -12,10 +12,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
 
-import ml_dtypes
 import numpy as np
 
-from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8, as_dtype, compute_dtype, dtype_name
+from cuassay.arrays.dtypes import as_dtype, compute_dtype, dtype_name, epsilon, is_complex, is_float, smallest_subnormal
 from cuassay.core.precision import current_precision
 from cuassay.errors import SpecError
 
@@ -46,11 +45,14 @@ class Tolerance:
     computed_in : str or None
         ``None``: 16-bit and 8-bit floats are computed in float32, as our kernels do. ``"self"``: in the dtype
         itself, rounded after each step, as an array library's functions may.
+    roundings : int
+        How often a result is rounded to its dtype on the way: a composition of n operations does it n times.
     """
 
     ulps: float
     growth: Growth = "none"
     computed_in: Literal["self"] | None = None
+    roundings: int = 1
 
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ulps) and self.ulps >= 0) or self.growth not in GROWTH:
@@ -101,6 +103,7 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
     """
     precise = _epsilon(tolerance, as_dtype(dtype))
     relative = tolerance.ulps * precise[0] * GROWTH[tolerance.growth](terms)
+    relative += (tolerance.roundings - 1) * 0.5 * _precision(as_dtype(dtype))[0]
     if matmul and dtype_name(dtype) == "float32":
         relative += MODE_EPS.get(current_precision(), 0.0)
     with np.errstate(over="ignore", invalid="ignore"):
@@ -108,9 +111,12 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
 
 
 def _epsilon(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:
-    """Epsilon and smallest subnormal of the dtype it is computed in; zeros for exact ones."""
-    if dtype_name(dtype) not in (*FP8, *FLOATS, *COMPLEX):
+    """Epsilon and smallest subnormal of the dtype it is computed in."""
+    return _precision(dtype if tolerance.computed_in == "self" else compute_dtype(dtype))
+
+
+def _precision(dtype: np.dtype[Any]) -> tuple[float, float]:
+    """Epsilon and smallest subnormal; zeros for exact dtypes."""
+    if not (is_float(dtype) or is_complex(dtype)):
         return 0.0, 0.0
-    computing = dtype if tolerance.computed_in == "self" else compute_dtype(dtype)
-    info = ml_dtypes.finfo(np.empty(0, computing).real.dtype)
-    return float(info.eps), float(info.smallest_subnormal)
+    return epsilon(dtype), smallest_subnormal(dtype)

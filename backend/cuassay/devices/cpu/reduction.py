@@ -45,7 +45,7 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
     """Mean first, then the variance about it: no cancellation, unlike E[x^2] - E[x]^2."""
     if not a.size:
         return
-    wide = compute_dtype(a.dtype)
+    wide = compute_dtype(out.dtype)
     centred = widened(a, wide) - np.mean(a, axis=-1, keepdims=True, dtype=wide)
     variance = np.mean(np.square(centred), axis=-1, keepdims=True)
     normal = centred / np.sqrt(variance + wide.type(eps))

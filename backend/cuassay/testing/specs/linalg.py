@@ -13,6 +13,7 @@ from cuassay import ops
 from cuassay.errors import DTypeError, ShapeError
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples, promoting
+from cuassay.testing.tolerance import Tolerance
 
 __all__ = ["SPECS"]
 
@@ -96,5 +97,6 @@ SPECS = (
         op=ops.linear, samples=_linears, reference=lambda a, weight, bias: a @ weight.T + bias, error_inputs=_linear_errors,
         terms=lambda a, weight, bias: a.shape[-1], bench=_linear_bench, work=_linear_work,
         magnitude=lambda a, weight, bias: np.abs(a) @ np.abs(weight).T + np.abs(bias),
+        tolerance=Tolerance(ulps=2, growth="sqrt", roundings=2),  # where it is composed of matmul and add
     ),
 )  # fmt: skip
