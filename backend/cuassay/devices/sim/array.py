@@ -1,0 +1,197 @@
+"""The array of the simulated device: it holds a NumPy array in the device's arena and lets none of it out.
+
+It is no ndarray, as `cupy.ndarray` is none. Operators, ufuncs, NumPy's functions, methods and indexing all go
+through `cuassay.devices.sim.calls.call`, which logs reads and writes; what would hand the memory to the host
+without a wait (`numpy.asarray`, buffers, ``ctypes``) raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NoReturn, SupportsIndex
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from cuassay.core.device import Device
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.clock import Span
+from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.memory import Block
+
+__all__ = ["SimArray"]
+
+_ADVICE = "call .get() or cuassay.devices.to_host(array), which wait for it"
+
+
+class SimArray(NDArrayOperatorsMixin):
+    """An array in a simulated device's memory.
+
+    Made by a device's namespace, `cuassay.devices.from_host` or an operation, never directly.
+    """
+
+    __slots__ = ("__weakref__", "block", "raw", "sim_device", "span")
+
+    # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, raw: np.ndarray[Any, Any], sim_device: SimDevice, block: Block | None) -> None:
+        self.raw = raw
+        self.sim_device = sim_device
+        self.block = block
+        self.span = _span(raw, sim_device.arena.base)
+
+    # ---------------------------------------------------------------------------------------------- facts, no access
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extent of each axis."""
+        return self.raw.shape
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Type of the elements."""
+        return self.raw.dtype
+
+    @property
+    def ndim(self) -> int:
+        """Number of axes."""
+        return self.raw.ndim
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.raw.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.raw.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.raw.nbytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next, by axis."""
+        return self.raw.strides
+
+    @property
+    def flags(self) -> dict[str, bool]:
+        """Contiguity, by NumPy's names; a copy, so that nothing can be set through it."""
+        flags = self.raw.flags
+        return {"C_CONTIGUOUS": flags.c_contiguous, "F_CONTIGUOUS": flags.f_contiguous, "WRITEABLE": True}
+
+    @property
+    def device(self) -> Device:
+        """Where it lives."""
+        return self.sim_device.device
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    def __repr__(self) -> str:
+        return f"SimArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}')"
+
+    # ---------------------------------------------------------------------------------------------- through call()
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return calls.call_ufunc(ufunc, method, inputs, kwargs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        del types
+        return calls.call_function(function, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return calls.attribute(self, name)
+
+    def __getitem__(self, index: Any) -> Any:
+        return calls.get_item(self, index)
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        calls.set_item(self, index, value)
+
+    def __iter__(self) -> Iterator[Any]:
+        if not self.ndim:
+            raise TypeError("a 0-d array cannot be iterated over; use .item()")
+        return (self[position] for position in range(len(self)))
+
+    def __contains__(self, value: Any) -> bool:
+        return bool((self == value).any())
+
+    def __copy__(self) -> Any:
+        return self.copy()
+
+    def __deepcopy__(self, memo: Any) -> Any:
+        return self.copy()
+
+    # ---------------------------------------------------------------------------------------------- to the host, waiting
+
+    def get(self) -> np.ndarray[Any, Any]:
+        """A copy on the host; waits for the current stream, in whose order it reads."""
+        return calls.to_host(self, "get").copy(order="K")
+
+    def item(self, *index: Any) -> Any:
+        """One element as a Python number; waits."""
+        return calls.to_host(self, "item").item(*index)
+
+    def tolist(self) -> Any:
+        """Nested lists of Python numbers; waits."""
+        return calls.to_host(self, "tolist").tolist()
+
+    def tobytes(self, order: Any = "C") -> bytes:
+        """The elements as bytes; waits."""
+        return calls.to_host(self, "tobytes").tobytes(order)
+
+    def __bool__(self) -> bool:
+        return bool(calls.to_host(self, "bool"))
+
+    def __int__(self) -> int:
+        return int(calls.to_host(self, "int").item())
+
+    def __float__(self) -> float:
+        return float(calls.to_host(self, "float").item())
+
+    def __complex__(self) -> complex:
+        return complex(calls.to_host(self, "complex").item())
+
+    def __index__(self) -> int:
+        if self.ndim or self.dtype.kind not in "iu":
+            raise TypeError(f"only a 0-d integer array is an index; got {self!r}")
+        return int(calls.to_host(self, "index").item())
+
+    def __str__(self) -> str:
+        return str(calls.to_host(self, "str"))
+
+    def __format__(self, spec: str) -> str:
+        host = calls.to_host(self, "format")
+        return format(host if host.ndim else host.item(), spec)
+
+    # ---------------------------------------------------------------------------------------------- order
+
+    def record_stream(self, stream: Any) -> None:
+        """Its memory is not taken again before what `stream` was given until it is dropped; as in torch."""
+        if self.block is not None:
+            self.block.used_by(stream.queue)
+
+    # ---------------------------------------------------------------------------------------------- refused
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
+        raise TypeError(f"{self!r} is not made a numpy.ndarray implicitly; {_ADVICE}")
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
+        raise TypeError(f"{self!r} cannot be pickled: its memory belongs to a device; {_ADVICE}")
+
+
+def _span(raw: np.ndarray[Any, Any], base: int) -> Span:
+    """The bytes of `raw`, counted from the start of the arena; empty for an array without elements."""
+    if not raw.size:
+        return Span(0, 0, dense=True)
+    low = raw.__array_interface__["data"][0] - base
+    if raw.flags.c_contiguous or raw.flags.f_contiguous:
+        return Span(low, low + raw.nbytes, dense=True)
+    reach = [(extent - 1) * stride for extent, stride in zip(raw.shape, raw.strides, strict=True)]
+    first, last = low + sum(step for step in reach if step < 0), low + sum(step for step in reach if step > 0)
+    return Span(first, last + raw.itemsize, dense=False)

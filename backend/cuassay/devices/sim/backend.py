@@ -1,0 +1,220 @@
+"""The kind `sim` as the protocol of kinds has it: the machine by its settings, made at the first question."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from importlib import metadata
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core import settings
+from cuassay.core.capability import Answer, absent
+from cuassay.core.device import Device
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.array import SimArray
+from cuassay.devices.sim.capture import SimCapture
+from cuassay.devices.sim.machine import Machine, SimDevice
+from cuassay.devices.sim.namespace import Namespace, from_host
+from cuassay.devices.sim.profiles import profile
+from cuassay.devices.sim.stream import SimEvent, SimStream
+from cuassay.errors import CapabilityError, CaptureError, DeviceError
+
+__all__ = ["SimBackend"]
+
+
+class SimBackend:
+    """The kind `sim`; see `cuassay.core.protocols.Backend`."""
+
+    kind = "sim"
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._machine: Machine | None = None
+
+    def __repr__(self) -> str:
+        return f"SimBackend({self.count()} devices, profile {self.machine.profile.name})"
+
+    @property
+    def machine(self) -> Machine:
+        """The simulated machine, made by the settings at the first use."""
+        with self._lock:
+            if self._machine is None:
+                self._machine = _machine({})
+            return self._machine
+
+    @contextmanager
+    def simulated(self, **changed: Any) -> Iterator[SimBackend]:
+        """Inside the block, this kind is a fresh machine; for tests of what depends on the machine.
+
+        Parameters
+        ----------
+        **changed : int or str
+            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings. Arrays made outside stay on the
+            machine outside. `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
+        """
+        with self._lock:
+            former, self._machine = self._machine, _machine(changed)
+        try:
+            yield self
+        finally:
+            with self._lock:
+                self._machine = former
+
+    def _device(self, index: int) -> SimDevice:
+        devices = self.machine.devices
+        if not 0 <= index < len(devices):
+            raise DeviceError(
+                f"sim:{index} does not exist; {len(devices)} simulated devices are here; set CUASSAY_SIM_DEVICES to more"
+            )
+        return devices[index]
+
+    def _require(self, index: int, name: str, instead: str) -> None:
+        answer = self.probe(index, name)
+        if not answer:
+            raise CapabilityError(f"sim:{index}: no {name}: {answer.reason}; {instead}")
+
+    # ---------------------------------------------------------------------------------------------- what is here
+
+    def why_absent(self) -> str | None:
+        """Absent only when it is set to no devices."""
+        return None if self.count() else "CUASSAY_SIM_DEVICES is 0; set it to 1 or more"
+
+    def count(self) -> int:
+        """``CUASSAY_SIM_DEVICES``."""
+        return len(self.machine.devices)
+
+    def probe(self, index: int, name: str) -> Answer:
+        """As the profile has it."""
+        machine = self.machine
+        if not 0 <= index < len(machine.devices):
+            return absent(f"there is no sim:{index}")
+        return machine.profile.answer(name, memory=machine.memory, devices=len(machine.devices))
+
+    def identity(self, index: int) -> Mapping[str, str]:
+        """A name that says the profile; a uuid and driver like those of a real device."""
+        return {
+            "name": f"simulated accelerator ({self.machine.profile.name})",
+            "uuid": f"SIM-{index}",
+            "driver": f"cuassay {metadata.version('cuassay')}" if _installed() else "cuassay (not installed)",
+            "numpy": np.__version__,
+        }
+
+    def health(self, index: int) -> str | None:
+        """Always well: a race is raised where it is found, and what follows is not spoilt."""
+        return None
+
+    def memory_info(self, index: int) -> tuple[int, int]:
+        """Free and total bytes of the arena."""
+        device = self._device(index)
+        with device.machine.working():
+            device.settle()
+            return device.arena.free, device.arena.total
+
+    # ---------------------------------------------------------------------------------------------- arrays
+
+    def owns(self, array_type: type) -> bool:
+        """`SimArray`."""
+        return issubclass(array_type, SimArray)
+
+    def device_of(self, array: SimArray) -> Device:
+        """Where `array` lives."""
+        return array.device
+
+    def namespace(self, index: int) -> Namespace:
+        """NumPy's names over arrays of device `index`."""
+        return Namespace(self._device(index))
+
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> SimArray:
+        """A poisoned C-contiguous array, in order of the current stream."""
+        device = self._device(index)
+        with device.machine.working():
+            return calls.new_array(tuple(shape), as_dtype(dtype), device, device.machine.current_queue(device))
+
+    def from_host(self, array: np.ndarray[Any, Any], index: int) -> SimArray:
+        """A copy in order of the current stream, the order of the axes in memory kept."""
+        return from_host(np.asarray(array), self._device(index))
+
+    def to_host(self, array: SimArray) -> np.ndarray[Any, Any]:
+        """A copy; read in order of the current stream, which the host waits for."""
+        return array.get()
+
+    def overlap(self, a: SimArray, b: SimArray) -> str:
+        """By device and address, then element by element within bounds."""
+        if a.sim_device is not b.sim_device or a.block is not b.block or a.block is None:
+            return "none"
+        if not np.shares_memory(a.raw, b.raw):
+            return "none"
+        same = a.span == b.span and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
+        return "same" if same else "partial"
+
+    # ---------------------------------------------------------------------------------------------- order
+
+    def activate(self, index: int) -> AbstractContextManager[Any]:
+        """Every call names its device, so that none is current."""
+        self._device(index)
+        return nullcontext()
+
+    def synchronize(self, index: int) -> None:
+        """The host waits for all streams of the device. Raises an early free found since the last call."""
+        device = self._device(index)
+        with device.machine.working():
+            if device.capturing():
+                raise CaptureError(f"synchronize is illegal while a stream of {device.device} is being captured; end the capture first")
+            device.raise_late()
+            device.wait_all()
+
+    def current_stream(self, index: int) -> SimStream:
+        """The one set by `use_stream` in this thread, else the default."""
+        device = self._device(index)
+        return device.machine.current_stream(index) or SimStream(device, device.default)
+
+    def new_stream(self, index: int, priority: int = 0) -> SimStream:
+        """A non-blocking stream of its own."""
+        self._require(index, "streams", "use the default stream")
+        device = self._device(index)
+        return SimStream(device, device.new_queue(), priority)
+
+    @contextmanager
+    def use_stream(self, stream: SimStream) -> Iterator[SimStream]:
+        """Work of this thread goes to `stream`, on its device, inside the block."""
+        machine, index = stream.sim_device.machine, stream.sim_device.index
+        former = machine.set_current(index, stream)
+        try:
+            yield stream
+        finally:
+            machine.set_current(index, former)
+
+    def new_event(self, index: int, *, timing: bool = False) -> SimEvent:
+        """An event; with `timing` on virtual time."""
+        return SimEvent(self._device(index), timing=timing)
+
+    def new_capture(self, index: int) -> SimCapture:
+        """A capture. Raises `CapabilityError` where the profile has no graphs."""
+        self._require(index, "graphs", "call the work each time")
+        return SimCapture(self._device(index))
+
+    def flush_cache(self, index: int) -> None:
+        """There is no cache; a launch of no work, so that it has its place in the order."""
+        device = self._device(index)
+        with device.machine.working():
+            calls.submit(device.machine.current_queue(device), device, "flush_cache", (), lambda: None)
+
+
+def _machine(changed: Mapping[str, Any]) -> Machine:
+    return Machine(
+        changed.get("devices", settings.get("CUASSAY_SIM_DEVICES")),
+        changed.get("memory", settings.get("CUASSAY_SIM_MEMORY")),
+        profile(changed.get("profile", settings.get("CUASSAY_SIM_PROFILE"))),
+    )
+
+
+def _installed() -> bool:
+    try:
+        metadata.version("cuassay")
+    except metadata.PackageNotFoundError:
+        return False
+    return True

@@ -1,0 +1,99 @@
+"""The one implementation of every operation: log the accesses, unwrap, let kind `cpu` compute, in stream order.
+
+The simulated device has no kernels of its own; a precision mode is imitated by the cpu's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.precision import current_precision, precision
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.array import SimArray
+from cuassay.devices.sim.clock import Queue
+from cuassay.devices.sim.machine import SimDevice
+from cuassay.errors import CapabilityError
+from cuassay.ops import dispatch, registry
+
+__all__ = ["register", "run"]
+
+
+def run(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
+    """Serve one call of `op`; arguments as `cuassay.ops.registry.Fallback` has them.
+
+    Raises
+    ------
+    CapabilityError
+        If the device lacks the dtype in this class of operation; the reason is given.
+    """
+    accesses = _accesses(op, bound, out)
+    home = accesses[0][0].sim_device
+    _require(op, dtype, home)
+    work = _work(op, bound, dtype, out)
+    with home.machine.working():
+        queue = home.machine.current_queue(home)
+        others = {id(array.sim_device): array.sim_device for array, _ in accesses if array.sim_device is not home}
+        for other in others.values():
+            _meet(queue, home.machine.current_queue(other))
+        calls.submit(queue, home, op.name, accesses, work, flops=_flops(op, accesses))
+        for other in others.values():
+            _meet(home.machine.current_queue(other), queue)
+
+
+def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, bool]]:
+    """Each array and whether it is written, as the schema says; `out` is written."""
+    found: list[tuple[SimArray, bool]] = []
+    for param in op.schema.arrays:
+        value = bound[param.name]
+        some = value if param.form == "arrays" else (value,)
+        found += [(array, param.access != "read") for array in some if isinstance(array, SimArray)]
+    return found if out is None else [*found, (out, True)]
+
+
+def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
+    machine = home.machine
+    name = f"{op.schema.op_class}:{dtype_name(dtype)}"
+    answer = machine.profile.answer(name, memory=machine.memory, devices=len(machine.devices))
+    if not answer:
+        raise CapabilityError(f"{home.device}: {op.name} cannot run: no {name}: {answer.reason}; cast, or use another device")
+
+
+def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
+    """The computation, with the precision mode of now, whenever it runs."""
+    unwrapped = {name: _raw(value) for name, value in bound.items()}
+    target, mode = None if out is None else out.raw, current_precision()
+
+    def work() -> None:
+        with precision(mode):
+            dispatch.redispatch(op, "cpu", unwrapped, dtype, target)
+
+    return work
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, SimArray):
+        return value.raw
+    if isinstance(value, (list, tuple)):
+        return type(value)(_raw(one) for one in value)
+    return value
+
+
+def _meet(queue: Queue, other: Queue) -> None:
+    """`queue` waits for `other`, as a copy between devices makes the current streams of both do."""
+    queue.waits(other.clock, other.finished)
+
+
+def _flops(op: dispatch.Op, accesses: list[tuple[SimArray, bool]]) -> float:
+    first, last = accesses[0][0], accesses[-1][0]
+    inner = 2.0 * first.shape[-1] if op.schema.op_class == "matmul" and first.ndim else 1.0
+    return last.size * inner
+
+
+def register() -> None:
+    """Enter the fallback; it supports what kind `cpu` does."""
+    registry.backend("cpu")  # loads its kernels; the rooms of two kinds do not import each other
+    registry.register_fallback("sim", run, like="cpu")

@@ -1,0 +1,217 @@
+"""Happens-before: which access of device memory is ordered after which, whatever order they ran in.
+
+Work on the simulated device runs at once, in program order, so values never show a race. Order is kept
+apart from it, by vector clocks: each queue (the inside of a stream) numbers its launches and knows, of every
+other queue, the last launch it waits for; the host knows which launches it has seen finished. A launch comes
+after the host's call that made it, so what the host has seen is ordered before every later launch, on every
+queue, and is forgotten.
+
+Threads of the host share one host clock: their order among themselves is not looked at, so that a race
+between two Python threads may be missed, and none is invented.
+
+Source: Flanagan and Freund, FastTrack, PLDI 2009 (epochs instead of whole clocks per access).
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.capability import format_bytes
+from cuassay.errors import RaceError
+
+__all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]
+
+#: Queue number to the last of its launches that is waited for.
+Clock = dict[int, int]
+
+#: `numpy.shares_memory` gives up after this much work; then the accesses are taken to overlap.
+_MAX_WORK = 10_000
+
+_serial = count()
+
+
+def join(into: Clock, other: Mapping[int, int]) -> None:
+    """Make `into` wait for all that `other` waits for."""
+    for number, epoch in other.items():
+        if into.get(number, 0) < epoch:
+            into[number] = epoch
+
+
+@dataclass(slots=True)
+class Host:
+    """What the host has seen finished, and its virtual time in seconds."""
+
+    clock: Clock = field(default_factory=dict)
+    now: float = 0.0
+
+    def joins(self, clock: Mapping[int, int], finished: float) -> None:
+        """The host waited for `clock`, which virtual time reaches at `finished`."""
+        join(self.clock, clock)
+        self.now = max(self.now, finished)
+
+
+@dataclass(slots=True, eq=False)
+class Queue:
+    """One ordered queue of launches: what a stream is inside.
+
+    Attributes
+    ----------
+    number : int
+        Unique in the machine; `label` is how messages name it.
+    clock : dict
+        What the next launch waits for, its own former launches included.
+    finished : float
+        Virtual time at which everything launched so far is done, seconds.
+    blocking : bool
+        Ordered with the legacy default queue, as `cudaStreamCreate` makes them; ours are not.
+    capture : object, optional
+        The capture that records this queue's launches now.
+    """
+
+    number: int
+    label: str
+    device: int
+    blocking: bool = False
+    clock: Clock = field(default_factory=dict)
+    finished: float = 0.0
+    capture: Any = None
+
+    @property
+    def epoch(self) -> int:
+        """The number of the last launch."""
+        return self.clock.get(self.number, 0)
+
+    def launch(self, now: float, seconds: float) -> int:
+        """Number the next launch, which the host makes at `now` and which takes `seconds`; gives its epoch."""
+        epoch = self.clock[self.number] = self.epoch + 1
+        self.finished = max(self.finished, now) + seconds
+        return epoch
+
+    def waits(self, clock: Mapping[int, int], finished: float) -> None:
+        """Later launches come after `clock`, which virtual time reaches at `finished`."""
+        join(self.clock, clock)
+        self.finished = max(self.finished, finished)
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes an array occupies in the arena: ``[low, high)``; `dense` when it fills them all."""
+
+    low: int
+    high: int
+    dense: bool
+
+
+@dataclass(slots=True, eq=False)
+class Access:
+    """One read or write of one array by one launch; `site` is the caller's file and line."""
+
+    queue: Queue
+    epoch: int
+    write: bool
+    span: Span
+    array: np.ndarray[Any, Any]
+    name: str
+    site: tuple[str, int]
+
+    @property
+    def verb(self) -> str:
+        """``write`` or ``read``."""
+        return "write" if self.write else "read"
+
+    def __str__(self) -> str:
+        size = format_bytes(self.array.nbytes)
+        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at offset {self.span.low})"
+        return f"{self.verb} by {self.name} of a {what} on {self.queue.label} at {self.site[0]}:{self.site[1]}"
+
+    def covers(self, other: Access) -> bool:
+        """True when every byte of `other` is surely one of this access's."""
+        if self.span.dense:
+            return self.span.low <= other.span.low and other.span.high <= self.span.high
+        a, b = self.array, other.array
+        return self.span == other.span and a.shape == b.shape and a.strides == b.strides and a.itemsize == b.itemsize
+
+    def overlaps(self, other: Access) -> bool:
+        """True when the two share a byte, or it is too hard to say (the spans are known to meet)."""
+        if self.span.dense and other.span.dense:
+            return True
+        try:
+            return bool(np.shares_memory(self.array, other.array, max_work=_MAX_WORK))
+        except np.exceptions.TooHardError:
+            return True
+
+
+_Entry = tuple[int, int, Access]
+
+
+class AccessLog:
+    """The accesses of one device's memory that a later launch could still race with.
+
+    Kept by power of two of their length, each list sorted by start, so that a look-up bisects once a length.
+    An access that the host has seen finished, or that a later one stands for, is dropped when it is met.
+    """
+
+    def __init__(self, device: str, host: Host) -> None:
+        self._device = device
+        self._host = host
+        self._classes: dict[int, list[_Entry]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._classes.values()))
+
+    def add(self, new: Access) -> None:
+        """Enter `new`. Raises `RaceError` when an access it must not meet is not ordered before it."""
+        self.check(new)
+        length = (new.span.high - new.span.low).bit_length()
+        insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
+
+    def check(self, new: Access) -> None:
+        """Raise `RaceError` when `new` is not ordered after what it conflicts with; drop what it stands for."""
+        for entries, position in self._meeting(new.span):
+            old = entries[position][2]
+            if self._host.clock.get(old.queue.number, 0) >= old.epoch:
+                del entries[position]
+            elif new.queue.clock.get(old.queue.number, 0) >= old.epoch:
+                if (new.write or not old.write) and new.covers(old):
+                    del entries[position]
+            elif (new.write or old.write) and new.overlaps(old):
+                raise self._race(old, new)
+
+    def users(self, span: Span) -> list[Access]:
+        """The accesses in `span` that the host has not seen finished."""
+        found = (entries[position][2] for entries, position in self._meeting(span))
+        return [old for old in found if self._host.clock.get(old.queue.number, 0) < old.epoch]
+
+    def forget(self, span: Span) -> None:
+        """Drop every access that lies inside `span`: its memory is given back."""
+        for entries, position in self._meeting(span):
+            del entries[position]
+
+    def clear(self) -> None:
+        """Drop everything: the host has waited for the whole device."""
+        self._classes.clear()
+
+    def _meeting(self, span: Span) -> Iterator[tuple[list[_Entry], int]]:
+        """Where the entries that meet `span` stand, last first within a list, so that each may be deleted."""
+        for length, entries in self._classes.items():
+            first = bisect_left(entries, (span.low - (1 << length),))
+            for position in range(bisect_left(entries, (span.high,)) - 1, first - 1, -1):
+                if entries[position][2].span.high > span.low:
+                    yield entries, position
+
+    def _race(self, old: Access, new: Access) -> RaceError:
+        return RaceError(
+            f"{self._device}: {new} is not ordered after the {old}; insert "
+            f"{_variable(new.queue)}.wait_stream({_variable(old.queue)}) before the {new.verb}, "
+            f"or wait for an event recorded after the {old.verb}"
+        )
+
+
+def _variable(queue: Queue) -> str:
+    return queue.label.replace(" ", "")

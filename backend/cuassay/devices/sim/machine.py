@@ -1,0 +1,305 @@
+"""The simulated machine: its host, devices and queues, and the one way work is given to them.
+
+Everything above (arrays, streams, captures) comes here to allocate, to launch and to wait. One lock guards it
+all; it is held while the work runs, so that program order is one order for all threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+import threading
+import weakref
+from collections import deque
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import CodeType
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.device import Device
+from cuassay.devices.sim.clock import Access, AccessLog, Host, Queue, Span
+from cuassay.devices.sim.memory import Arena, Block, poison
+from cuassay.devices.sim.profiles import Profile
+from cuassay.errors import CapabilityError, CaptureError, RaceError
+
+__all__ = ["HOST_CALL", "Machine", "SimDevice", "call_site", "refuse_capture"]
+
+#: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
+HOST_CALL = 2e-6
+LAUNCH = 3e-6
+
+_PACKAGE = str(Path(__file__).parents[2])
+#: Rooms of ours whose code is a caller like any other: the specs and benchmarks that ship in the wheel.
+_CALLERS = (f"{_PACKAGE}/testing", f"{_PACKAGE}/benchmarking")
+_LIBRARIES = (_PACKAGE, str(Path(np.__file__).parent), str(Path(weakref.__file__)))
+_is_library: dict[CodeType, bool] = {}
+
+
+def call_site() -> tuple[str, int]:
+    """File and line of the nearest caller that is neither this package nor NumPy."""
+    frame = sys._getframe(1)
+    while _library(frame.f_code) and frame.f_back is not None:
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+def _library(code: CodeType) -> bool:
+    found = _is_library.get(code)
+    if found is None:
+        name = code.co_filename
+        inside = name.startswith(_LIBRARIES) and not name.startswith(_CALLERS)
+        found = _is_library[code] = inside or name.startswith("<__array_function__")
+    return found
+
+
+class SimDevice:
+    """One device of a machine: its memory, the log of accesses to it, and its queues."""
+
+    def __init__(self, machine: Machine, index: int, nbytes: int) -> None:
+        self.machine = machine
+        self.index = index
+        self.device = Device("sim", index)
+        self.arena = Arena(str(self.device), nbytes, machine.host)
+        self.log = AccessLog(str(self.device), machine.host)
+        self.queues: list[Queue] = []
+        self.default = self.new_queue("stream 0")
+        self._freed: deque[tuple[Block, tuple[str, int]]] = deque()
+        self._late: RaceError | None = None
+
+    def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
+        """Another queue; `blocking` ones are ordered with the default one."""
+        number = self.machine.next_number()
+        queue = Queue(number, label or f"stream {number}", self.index, blocking)
+        self.queues.append(queue)
+        return queue
+
+    def forget_queue(self, queue: Queue) -> None:
+        """Its stream is gone; the queue goes when its work is done."""
+        if self.machine.host.clock.get(queue.number, 0) >= queue.epoch and queue in self.queues:
+            self.queues.remove(queue)
+
+    # ---------------------------------------------------------------------------------------------- allocation
+
+    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue) -> tuple[np.ndarray[Any, Any], Block]:
+        """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
+        self.machine.require_storage(self.device, dtype)
+        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        low = self._take(nbytes, queue)
+        block = Block(low, low + -(-nbytes // 256) * 256, queue, self.release)
+        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.arena.buffer, low)
+        poison(array)
+        return array, block
+
+    def _take(self, nbytes: int, queue: Queue) -> int:
+        self.raise_late()
+        low = self.arena.try_take(nbytes, queue)
+        for _ in range(2) if low is None else ():
+            self.wait_all()
+            self.arena.merge()
+            low = self.arena.try_take(nbytes, queue)
+            if low is not None:
+                break
+            gc.collect()  # arrays in reference cycles, such as those a traceback holds
+            self.settle()
+        if low is None:
+            raise self.arena.no_room(nbytes)
+        return low
+
+    def release(self, block: Block) -> None:
+        """Called when the last array on `block` is gone: at any moment, in any thread."""
+        if sys is None or sys.is_finalizing():
+            return
+        self._freed.append((block, call_site()))
+        if self.machine.lock.acquire(blocking=False):
+            try:
+                if not self.machine.busy:
+                    self.settle()
+            finally:
+                self.machine.lock.release()
+
+    def settle(self) -> None:
+        """Give back what was dropped since, each block in the order of its queue."""
+        while self._freed:
+            block, site = self._freed.popleft()
+            self._give_back(block, site)
+
+    def _give_back(self, block: Block, site: tuple[str, int]) -> None:
+        span = Span(block.low, block.high, dense=True)
+        after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
+        after |= {user.number: user.epoch for user in block.users}
+        for old in self.log.users(span):
+            after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
+            ordered = block.queue.clock.get(old.queue.number, 0) >= old.epoch
+            if not ordered and old.queue not in block.users:
+                self._late = self._late or self._early_free(block, old, site)
+        self.log.forget(span)
+        self.arena.give_back(block.low, block.high, after)
+
+    def _early_free(self, block: Block, old: Access, site: tuple[str, int]) -> RaceError:
+        owner, user = block.queue.label, old.queue.label
+        return RaceError(
+            f"{self.device}: early free at {site[0]}:{site[1]} of memory that belongs to {owner}, not ordered after the "
+            f"{old}; the memory may be used again too soon: insert {owner.replace(' ', '')}.wait_stream("
+            f"{user.replace(' ', '')}) before the array is dropped, or array.record_stream({user.replace(' ', '')})"
+        )
+
+    def raise_late(self) -> None:
+        """Raise the early free found since the last call, once; the machine goes on as if it had been waited for."""
+        self.settle()
+        if self._late is not None:
+            late, self._late = self._late, None
+            self.wait_all()
+            raise late
+
+    # ---------------------------------------------------------------------------------------------- order and time
+
+    def launch(
+        self,
+        queue: Queue,
+        name: str,
+        accesses: Iterable[tuple[Any, bool]],
+        *,
+        flops: float = 0.0,
+        site: tuple[str, int] | None = None,
+    ) -> None:
+        """Enter one launch: its order, its time, and its accesses (an array of ours, and whether it is written).
+
+        Raises
+        ------
+        RaceError
+            If an access is not ordered after one it conflicts with; the host is then taken to have waited.
+        """
+        machine, site = self.machine, site or call_site()
+        self.raise_late()
+        self._legacy_order(queue)
+        touched = list(accesses)
+        nbytes = sum(array.nbytes for array, _ in touched)
+        machine.host.now += HOST_CALL
+        epoch = queue.launch(machine.host.now, LAUNCH + machine.profile.seconds(nbytes, flops))
+        try:
+            for array, write in touched:
+                if array.size:
+                    new = Access(queue, epoch, write, array.span, array.raw, name, site)
+                    array.sim_device.log.add(new)
+        except RaceError:
+            machine.wait_all()  # reported once: what follows is judged as if the wait had been there
+            raise
+
+    def also(self, queue: Queue, name: str, array: Any) -> None:
+        """The launch just entered also made `array`, in memory that nobody else has."""
+        if array.size:
+            self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, call_site()))
+
+    def _legacy_order(self, queue: Queue) -> None:
+        """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        if queue is self.default:
+            for other in self.queues:
+                if other.blocking:
+                    queue.waits(other.clock, other.finished)
+        elif queue.blocking:
+            queue.waits(self.default.clock, self.default.finished)
+
+    def wait_all(self) -> None:
+        """The host waits for all queues of this device."""
+        for queue in self.queues:
+            self.machine.host.joins(queue.clock, queue.finished)
+        self.log.clear()
+
+    def capturing(self) -> bool:
+        """True while any queue of this device is being captured."""
+        return any(queue.capture is not None for queue in self.queues)
+
+
+class Machine:
+    """N devices and a host.
+
+    Parameters
+    ----------
+    devices : int
+        How many.
+    memory : int
+        Bytes of each.
+    profile : Profile
+        What each can do.
+    """
+
+    def __init__(self, devices: int, memory: int, profile: Profile) -> None:
+        self.lock = threading.RLock()
+        self.busy = 0
+        self.host = Host()
+        self.profile = profile
+        self._numbers = iter(range(sys.maxsize))
+        self._refused: dict[np.dtype[Any], str | None] = {}
+        self._current = _Current()
+        self.memory = memory
+        self.devices = [SimDevice(self, index, memory) for index in range(devices)]
+
+    def next_number(self) -> int:
+        """A number no queue has."""
+        return next(self._numbers)
+
+    @contextmanager
+    def working(self) -> Iterator[None]:
+        """Hold the lock; blocks dropped meanwhile are given back at the end."""
+        with self.lock:
+            self.busy += 1
+            try:
+                yield
+            finally:
+                self.busy -= 1
+
+    def wait_all(self) -> None:
+        """The host waits for every device."""
+        for device in self.devices:
+            device.wait_all()
+
+    def require_storage(self, device: Device, dtype: np.dtype[Any]) -> None:
+        """Raise `CapabilityError` when arrays of `dtype` cannot be on these devices."""
+        if dtype not in self._refused:
+            self._refused[dtype] = self._why_refused(dtype)
+        reason = self._refused[dtype]
+        if reason is not None:
+            raise CapabilityError(f"{device}: no storage:{dtype}: {reason}; cast before the array goes to the device")
+
+    def _why_refused(self, dtype: np.dtype[Any]) -> str | None:
+        if dtype.kind in "OSUVMm" and not _is_ml_dtype(dtype):
+            return "device memory holds numbers only"
+        return self.profile.answer(f"storage:{dtype_name(dtype)}", memory=self.memory, devices=len(self.devices)).reason or None
+
+    # ---------------------------------------------------------------------------------------------- per thread
+
+    def current_queue(self, device: SimDevice) -> Queue:
+        """The queue this thread gives the device's work to."""
+        stream = self.current_stream(device.index)
+        return device.default if stream is None else stream.queue
+
+    def current_stream(self, index: int) -> Any:
+        """The stream this thread made current on device `index`, or None."""
+        return self._current.streams.get(index)
+
+    def set_current(self, index: int, stream: Any) -> Any:
+        """Make `stream` (None: the default) this thread's current one on device `index`; gives the former."""
+        former = self._current.streams.get(index)
+        self._current.streams[index] = stream
+        return former
+
+
+class _Current(threading.local):
+    """Of each thread: device index to stream."""
+
+    def __init__(self) -> None:
+        self.streams: dict[int, Any] = {}
+
+
+def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
+    return dtype.type.__module__ == "ml_dtypes"
+
+
+def refuse_capture(queue: Queue, what: str, instead: str) -> None:
+    """Raise `CaptureError` when `queue` is being captured."""
+    if queue.capture is not None:
+        raise CaptureError(f"{what} is illegal while {queue.label} is being captured, because nothing has run yet; {instead}")

@@ -1,0 +1,167 @@
+"""The memory of one simulated device: a flat arena, first fit, poisoned on allocation and on free.
+
+A block belongs to the queue it was allocated on and is given back in that queue's order, as torch's and CuPy's
+pools do: work of another queue must be waited for first, or the block be marked by `Block.used_by`. A free
+range can be taken by a queue that comes after everything it was used for; when none is left, the allocator
+waits for the device, merges what is free, and tries again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.capability import format_bytes
+from cuassay.devices.sim.clock import Clock, Host, Queue, join
+from cuassay.errors import OutOfMemoryError
+
+__all__ = ["ALIGNMENT", "Arena", "Block", "poison"]
+
+#: Blocks start and end at multiples of this, as `cudaMalloc` has it; so neighbours never share a cache line.
+ALIGNMENT = 256
+
+#: NaN in every IEEE and fp8 format, and -1 in signed integers: what freed memory holds.
+_FREED = 0xFF
+
+
+def poison(array: np.ndarray[Any, Any]) -> None:
+    """Fill a contiguous `array` with what nobody meant: NaN in floating point, 0xAA bytes in integers, True in bool."""
+    name = dtype_name(array.dtype)
+    pattern = 0x01 if name == "bool" else 0xAA if "int" in name else _FREED
+    array.reshape(-1).view(np.uint8).fill(pattern)
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
+class Block:
+    """Memory in use; gives itself back when the last array on it is gone.
+
+    Attributes
+    ----------
+    queue : Queue
+        Whose order the block is given back in.
+    users : list of Queue
+        Queues whose work the free waits for (``record_stream``).
+    """
+
+    low: int
+    high: int
+    queue: Queue
+    on_free: Callable[[Block], None]
+    users: list[Queue] = field(default_factory=list)
+
+    def used_by(self, queue: Queue) -> None:
+        """The memory is not taken again before what `queue` was given until the free is done."""
+        if queue is not self.queue and queue not in self.users:
+            self.users.append(queue)
+
+    def __del__(self) -> None:
+        self.on_free(self)
+
+    def __repr__(self) -> str:
+        return f"Block({format_bytes(self.high - self.low)} at {self.low}, {self.queue.label})"
+
+
+@dataclass(slots=True)
+class _Free:
+    """A free range, and what must be done before it may be taken."""
+
+    low: int
+    high: int
+    after: Clock
+
+    @property
+    def nbytes(self) -> int:
+        return self.high - self.low
+
+
+class Arena:
+    """One device's memory.
+
+    Parameters
+    ----------
+    device : str
+        For messages.
+    nbytes : int
+        All of it. The host's pages are taken when first touched.
+    host : Host
+        Who knows what is finished.
+    """
+
+    def __init__(self, device: str, nbytes: int, host: Host) -> None:
+        self.total = nbytes // ALIGNMENT * ALIGNMENT
+        self.buffer = np.empty(self.total, np.uint8)
+        self.base: int = self.buffer.__array_interface__["data"][0]
+        self._device = device
+        self._host = host
+        self._free = [_Free(0, self.total, {})] if self.total else []
+
+    @property
+    def free(self) -> int:
+        """Bytes in free ranges, whatever they wait for."""
+        return sum(piece.nbytes for piece in self._free)
+
+    @property
+    def largest(self) -> int:
+        """Bytes of the largest free range."""
+        return max((piece.nbytes for piece in self._free), default=0)
+
+    def try_take(self, nbytes: int, queue: Queue | None) -> int | None:
+        """The start of `nbytes` that `queue` (None: anyone) may use now, or None."""
+        needed = _aligned(nbytes)
+        for position, piece in enumerate(self._free):
+            if piece.nbytes >= needed and self._done(piece.after, queue):
+                low = piece.low
+                if piece.nbytes == needed:
+                    del self._free[position]
+                else:
+                    piece.low += needed
+                return low
+        return None
+
+    def _done(self, after: Clock, queue: Queue | None) -> bool:
+        host, own = self._host.clock, {} if queue is None else queue.clock
+        return all(max(host.get(number, 0), own.get(number, 0)) >= epoch for number, epoch in after.items())
+
+    def give_back(self, low: int, high: int, after: Clock) -> None:
+        """The range may be taken after `after`."""
+        self.buffer[low:high].fill(_FREED)
+        position = next((i for i, piece in enumerate(self._free) if piece.low > low), len(self._free))
+        self._free.insert(position, _Free(low, high, after))
+        self._merge(max(position - 1, 0), position + 2)
+
+    def merge(self) -> None:
+        """Join free neighbours; the caller has waited for the device."""
+        self._merge(0, len(self._free))
+
+    def _merge(self, first: int, last: int) -> None:
+        """Join neighbours of ``[first, last)`` that wait for the same queues, or for nothing any more."""
+        merged: list[_Free] = []
+        for piece in self._free[first:last]:
+            if self._done(piece.after, None):
+                piece.after = {}
+            former = merged[-1] if merged else None
+            if former is not None and former.high == piece.low and former.after.keys() == piece.after.keys():
+                former.high = piece.high
+                join(former.after, piece.after)
+            else:
+                merged.append(piece)
+        self._free[first:last] = merged
+
+    def no_room(self, nbytes: int) -> OutOfMemoryError:
+        """The error that says what was asked and what there is."""
+        return OutOfMemoryError(
+            f"{self._device} has no room for {nbytes:,} bytes ({format_bytes(nbytes)}); free: {self.free:,} bytes of "
+            f"{self.total:,} ({format_bytes(self.free)} of {format_bytes(self.total)}), the largest range "
+            f"{self.largest:,}; drop arrays, or set CUASSAY_SIM_MEMORY to more"
+        )
+
+    def __repr__(self) -> str:
+        return f"Arena({self._device}, {format_bytes(self.free)} free of {format_bytes(self.total)})"
+
+
+def _aligned(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT

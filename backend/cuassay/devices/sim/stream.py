@@ -1,0 +1,207 @@
+"""Streams and events of the simulated device. Names and meanings follow ``torch.cuda``.
+
+Waits join clocks (see `clock`); times are virtual. A query costs the host a call's time, so that a loop that
+polls ends. Unlike ``torch``, streams come from no pool of 32: each is its own, so that no ordering is an accident.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import Any
+
+from cuassay.core.device import Device
+from cuassay.devices.sim.clock import Clock, Queue
+from cuassay.devices.sim.machine import HOST_CALL, SimDevice, refuse_capture
+from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
+
+__all__ = ["SimEvent", "SimStream"]
+
+
+class SimStream:
+    """An ordered queue of work on one simulated device.
+
+    Parameters
+    ----------
+    sim_device : SimDevice
+        Where.
+    queue : Queue
+        The default queue, or one of its own.
+    priority : int
+        Kept and shown; virtual time has no contention to settle.
+    """
+
+    def __init__(self, sim_device: SimDevice, queue: Queue, priority: int = 0) -> None:
+        self.sim_device = sim_device
+        self.queue = queue
+        self.priority = priority
+        if queue is not sim_device.default:
+            weakref.finalize(self, sim_device.forget_queue, queue).atexit = False
+
+    def __repr__(self) -> str:
+        return f"SimStream({self.queue.label} of {self.device})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SimStream) and other.queue is self.queue
+
+    def __hash__(self) -> int:
+        return hash((SimStream, self.queue.number))
+
+    @property
+    def device(self) -> Device:
+        """Where its work runs."""
+        return self.sim_device.device
+
+    @property
+    def capturing(self) -> bool:
+        """True while work given to it is recorded instead of run."""
+        return self.queue.capture is not None
+
+    def query(self) -> bool:
+        """True when everything given to the stream is done in virtual time; then the host has seen it."""
+        with self.sim_device.machine.working():
+            refuse_capture(self.queue, "Stream.query", "end the capture first")
+            return _seen(self.sim_device, self.queue.clock, self.queue.finished)
+
+    def synchronize(self) -> None:
+        """The host waits for everything given to the stream.
+
+        Raises
+        ------
+        CaptureError
+            While the stream is being captured.
+        RaceError
+            For an early free that was found since the last call.
+        """
+        with self.sim_device.machine.working():
+            refuse_capture(self.queue, "Stream.synchronize", "end the capture first, or order streams by events")
+            self.sim_device.raise_late()
+            self.sim_device.machine.host.joins(self.queue.clock, self.queue.finished)
+
+    def record_event(self, event: SimEvent | None = None) -> SimEvent:
+        """Record `event`, or a new one without timing; gives the event."""
+        event = event or SimEvent(self.sim_device)
+        event.record(self)
+        return event
+
+    def wait_event(self, event: SimEvent) -> None:
+        """Later work of this stream waits for `event`, of any device; one never recorded is no wait."""
+        event.wait(self)
+
+    def wait_stream(self, stream: SimStream) -> None:
+        """Later work of this stream waits for everything given to `stream` so far."""
+        self.wait_event(stream.record_event())
+
+
+class SimEvent:
+    """A point in a stream's order, and in virtual time.
+
+    Parameters
+    ----------
+    sim_device : SimDevice
+        Where it may be recorded.
+    timing : bool
+        Whether `elapsed_time` may use it.
+    """
+
+    def __init__(self, sim_device: SimDevice, *, timing: bool = False) -> None:
+        if timing:
+            _require_timing(sim_device)
+        self.sim_device = sim_device
+        self.timing = timing
+        self._clock: Clock | None = None
+        self._reached = 0.0
+        self._node: Any = None
+
+    def __repr__(self) -> str:
+        state = "captured" if self._node is not None else "recorded" if self._clock is not None else "not recorded"
+        return f"SimEvent({self.device}, {state}{', timing' if self.timing else ''})"
+
+    @property
+    def device(self) -> Device:
+        """Where it may be recorded."""
+        return self.sim_device.device
+
+    def record(self, stream: SimStream | None = None) -> None:
+        """Mark the end of what `stream` (None: the current one) has been given so far.
+
+        Raises
+        ------
+        DeviceError
+            If the stream is of another device.
+        """
+        queue = self._queue(stream)
+        if queue.device != self.sim_device.index:
+            raise DeviceError(f"an event of {self.device} cannot be recorded on {queue.label} of sim:{queue.device}; make one there")
+        with self.sim_device.machine.working():
+            if queue.capture is not None:
+                self._node, self._clock = queue.capture.record(queue), None
+                return
+            self._node, self._clock, self._reached = None, dict(queue.clock), queue.finished
+
+    def wait(self, stream: SimStream | None = None) -> None:
+        """Later work of `stream` (None: the current one) waits; the host does not. Not recorded: no wait."""
+        queue = self._queue(stream)
+        with self.sim_device.machine.working():
+            if self._node is not None:
+                self._node.capture.fork(queue, self._node)
+            elif queue.capture is not None and self._clock is not None:
+                raise CaptureError(
+                    f"{queue.label} is being captured and cannot wait for an event recorded outside the capture; "
+                    f"record it on a captured stream, or wait before the capture begins"
+                )
+            elif self._clock is not None:
+                queue.waits(self._clock, self._reached)
+
+    def query(self) -> bool:
+        """True when the recorded work is done in virtual time, or nothing was recorded."""
+        with self.sim_device.machine.working():
+            self._refuse_captured("Event.query")
+            return self._clock is None or _seen(self.sim_device, self._clock, self._reached)
+
+    def synchronize(self) -> None:
+        """The host waits until the recorded work is done."""
+        with self.sim_device.machine.working():
+            self._refuse_captured("Event.synchronize")
+            if self._clock is not None:
+                self.sim_device.machine.host.joins(self._clock, self._reached)
+
+    def elapsed_time(self, end: SimEvent) -> float:
+        """Milliseconds of virtual time from this event to `end`.
+
+        Raises
+        ------
+        ArgumentError
+            If either was made without timing, was not recorded, or is not reached yet.
+        """
+        self._refuse_captured("Event.elapsed_time")
+        if not (self.timing and end.timing):
+            raise ArgumentError("elapsed_time needs two events made with timing=True; one has none; make both so")
+        if self._clock is None or end._clock is None:
+            raise ArgumentError("elapsed_time needs two recorded events; one is not recorded; record both first")
+        if max(self._reached, end._reached) > self.sim_device.machine.host.now:
+            raise ArgumentError("elapsed_time needs two events that are reached; one is not yet; synchronize it first")
+        return (end._reached - self._reached) * 1e3
+
+    def _queue(self, stream: SimStream | None) -> Queue:
+        return self.sim_device.machine.current_queue(self.sim_device) if stream is None else stream.queue
+
+    def _refuse_captured(self, what: str) -> None:
+        if self._node is not None:
+            raise CaptureError(f"{what} is illegal on an event recorded inside a capture; record it again outside")
+
+
+def _seen(sim_device: SimDevice, clock: Clock, reached: float) -> bool:
+    """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
+    host = sim_device.machine.host
+    host.now += HOST_CALL
+    if host.now < reached:
+        return False
+    host.joins(clock, reached)
+    return True
+
+
+def _require_timing(sim_device: SimDevice) -> None:
+    machine = sim_device.machine
+    answer = machine.profile.answer("timing", memory=machine.memory, devices=len(machine.devices))
+    if not answer:
+        raise CapabilityError(f"{sim_device.device}: no timing: {answer.reason}; make the event with timing=False")
