@@ -2,10 +2,9 @@
 # tests and measures the declared ops on every device present, and writes the report
 # groups:
 set -euo pipefail
-out=reports/out/main
+runs=reports/out/main # one folder a run: the page shows what changed since the run before
 status=0
-rm -rf "$out"
-"$PYTHON" -m cuassay.cli run --device all --out "$out" "$@" || status=$?
-"$PYTHON" -m cuassay.cli report "$out" --html "$out/report.html" --md "$out/report.md"
-echo "The report is in $out/report.html"
+"$PYTHON" -m cuassay.cli run --device all --out "$runs/$(date -u +%Y%m%dT%H%M%SZ)" "$@" || status=$?
+"$PYTHON" -m cuassay.cli report "$runs" --html "$runs/report.html" --md "$runs/report.md"
+echo "The report is in $runs/report.html"
 exit "$status"
