@@ -14,7 +14,21 @@ from cuassay.ops import registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
-__all__ = ["add", "amax", "copy", "declare", "exp", "gelu", "layer_norm", "linear", "matmul", "mul", "relu", "softmax", "sum"]
+__all__ = [
+    "add",
+    "amax",
+    "copy",
+    "declare",
+    "exp",
+    "gelu",
+    "layer_norm",
+    "linear",
+    "matmul",
+    "mul",
+    "relu",
+    "softmax",
+    "sum",
+]
 
 
 def declare(
@@ -56,7 +70,9 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
         return wanted or device
     owner = registry.backend_of(type(out))
     if owner is None:
-        raise ArgumentError(f"copy's out is no array of a known device kind; got {type(out).__qualname__}; allocate it on a device")
+        raise ArgumentError(
+            f"copy's out is no array of a known device kind; got {type(out).__qualname__}; allocate it on a device"
+        )
     if wanted not in (None, owner.device_of(out)):
         raise ArgumentError(f"copy got device {wanted} and an out on {owner.device_of(out)}; give one of the two")
     return owner.device_of(out)

@@ -36,9 +36,10 @@ class Call:
 
 
 class Interposer(Protocol):
-    """Sees a call before it runs; gives its result, usually that of ``proceed(call)`` with the call as it is or changed."""
+    """Sees a call before it runs, and decides what becomes of it."""
 
-    def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any: ...
+    def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+        """Give the call's result: usually that of ``proceed(call)``, with the call as it is or changed."""
 
 
 class _Interposers(threading.local):
@@ -278,7 +279,8 @@ def _backend(op: Op, name: str, value: Any) -> Backend:
     backend = registry.backend_of(type(value))
     if backend is None:
         raise ArgumentError(
-            f"{op.name}'s {name} is no array of a known device kind; got {type(value).__module__}.{type(value).__qualname__}; "
+            f"{op.name}'s {name} is no array of a known device kind; "
+            f"got {type(value).__module__}.{type(value).__qualname__}; "
             f"loaded kinds: {', '.join(b.kind for b in registry.backends())}"
         )
     return backend
@@ -303,9 +305,15 @@ def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backen
     if not backend.owns(type(out)) or backend.device_of(out) != device:
         raise DeviceError(f"{op.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there")
     if tuple(out.shape) != expected.shape:
-        raise ShapeError(f"{op.name}'s out must have shape {expected.shape}; got {tuple(out.shape)}; allocate it with ops.{op.name}.meta(...)")
+        raise ShapeError(
+            f"{op.name}'s out must have shape {expected.shape}; got {tuple(out.shape)}; "
+            f"allocate it with ops.{op.name}.meta(...)"
+        )
     if as_dtype(out.dtype) != expected.dtype:
-        raise DTypeError(f"{op.name}'s out must be {dtype_name(expected.dtype)}; got {dtype_name(out.dtype)}; cast after, not in, the op")
+        raise DTypeError(
+            f"{op.name}'s out must be {dtype_name(expected.dtype)}; got {dtype_name(out.dtype)}; "
+            f"cast after, not in, the op"
+        )
     for name, value in _arrays(op.schema, bound):
         if backend.owns(type(value)):
             _check_overlap(op, backend, name, value, out)
@@ -314,7 +322,10 @@ def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backen
 def _check_overlap(op: Op, backend: Backend, name: str, value: Any, out: Any) -> None:
     overlap = backend.overlap(value, out)
     if overlap == "partial" or (overlap == "same" and not op.schema.elementwise):
-        raise ArgumentError(f"{op.name}'s out shares memory with {name}, and would be read after it is written; give out memory of its own")
+        raise ArgumentError(
+            f"{op.name}'s out shares memory with {name}, and would be read after it is written; "
+            f"give out memory of its own"
+        )
 
 
 def _described(value: Any) -> Any:

@@ -49,8 +49,14 @@ _implementations: dict[tuple[str, str, np.dtype[Any]], Implementation] = {}
 _fallbacks: dict[str, tuple[Fallback, str]] = {}
 _backends: dict[str, Backend] = {}
 _kind_of_type: dict[type, Backend] = {}
-_load_for_type: Callable[[type], object] = lambda array_type: None
-_load_kind: Callable[[str], object] = lambda kind: None
+
+
+def _no_loader(wanted: object) -> None:
+    """Until `cuassay.devices` sets the loaders, only kinds that registered themselves are known."""
+
+
+_load_for_type: Callable[[type], object] = _no_loader
+_load_kind: Callable[[str], object] = _no_loader
 
 
 def register_op(declared: Op) -> None:
@@ -86,7 +92,9 @@ def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Imple
     def register(function: Implementation) -> Implementation:
         for dtype in dtypes:
             if dtype not in declared.dtypes:
-                raise SchemaError(f"{name} is not defined for {dtype}, so no kernel can be; defined: {', '.join(declared.dtypes)}")
+                raise SchemaError(
+                    f"{name} is not defined for {dtype}, so no kernel can be; defined: {', '.join(declared.dtypes)}"
+                )
             key = name, kind, as_dtype(dtype)
             if key in _implementations:
                 raise SchemaError(f"{name} on {kind} for {dtype} is implemented twice; remove one")

@@ -161,7 +161,10 @@ class Schema:
     @property
     def signature(self) -> str:
         """The schema as it was written."""
-        arrays = [p.name + ("!" if p.access == "both" else "") + (": arrays" if p.form == "arrays" else "") for p in self.arrays]
+        arrays = [
+            p.name + ("!" if p.access == "both" else "") + (": arrays" if p.form == "arrays" else "")
+            for p in self.arrays
+        ]
         scalars = [p.name if p.required else f"{p.name}={p.default!r}" for p in self.params if p.form == "scalar"]
         inside = ", ".join([*arrays, *(["*", *scalars] if scalars else [])])
         return f"{self.name}({inside}) -> {', '.join(self.outputs)}".rstrip()
@@ -182,7 +185,8 @@ class Schema:
         dtype = promote(*operands)
         if dtype_name(dtype) not in self.dtypes:
             raise DTypeError(
-                f"{self.name} is not defined for {dtype_name(dtype)}; it is for {', '.join(self.dtypes)}; cast an operand first"
+                f"{self.name} is not defined for {dtype_name(dtype)}; it is for {', '.join(self.dtypes)}; "
+                f"cast an operand first"
             )
         return dtype
 
@@ -209,7 +213,9 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
         raise SchemaError(f"{text!r} is no signature; write it as 'name(a, b, *, axis=-1) -> out'")
     outputs = tuple(part.strip() for part in match["outputs"].split(",") if part.strip())
     if len(outputs) > 1:
-        raise SchemaError(f"{text!r} has {len(outputs)} outputs; an operation makes one, or writes its parameters and makes none")
+        raise SchemaError(
+            f"{text!r} has {len(outputs)} outputs; an operation makes one, or writes its parameters and makes none"
+        )
     return match["name"], tuple(_params(match["params"], text)), outputs
 
 
@@ -225,7 +231,9 @@ def _params(inside: str, text: str) -> Iterable[Param]:
 def _array(part: str, text: str) -> Param:
     name, _, annotation = (piece.strip() for piece in part.partition(":"))
     if annotation not in ("", "array", "arrays") or not name.rstrip("!").isidentifier():
-        raise SchemaError(f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written) or 'a: arrays'")
+        raise SchemaError(
+            f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written) or 'a: arrays'"
+        )
     form: Form = "arrays" if annotation == "arrays" else "array"
     return Param(name.rstrip("!"), form, "both" if name.endswith("!") else "read")
 

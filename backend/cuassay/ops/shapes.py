@@ -63,7 +63,9 @@ def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
     shape = _shape(bound["a"])
     result = reduced(bound)
     if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
-        raise ShapeError(f"the maximum of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer axis")
+        raise ShapeError(
+            f"the maximum of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer axis"
+        )
     return result
 
 
@@ -75,7 +77,8 @@ def normalized(bound: Mapping[str, Any]) -> Shape:
     for name in ("weight", "bias"):
         if _shape(bound[name]) != shape[-1:]:
             raise ShapeError(
-                f"layer_norm's {name} must have shape {shape[-1:]}, the last axis of a {shape}; got {_shape(bound[name])}"
+                f"layer_norm's {name} must have shape {shape[-1:]}, the last axis of a {shape}; "
+                f"got {_shape(bound[name])}"
             )
     return shape
 
@@ -87,7 +90,9 @@ def matmul(bound: Mapping[str, Any]) -> Shape:
         raise ShapeError(f"matmul needs arrays of one dimension or more; got shapes {a} and {b}; use mul for scalars")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
     if left[-1] != right[-2]:
-        raise ShapeError(f"matmul cannot contract {a} with {b}: {left[-1]} is not {right[-2]}; transpose or reshape an operand")
+        raise ShapeError(
+            f"matmul cannot contract {a} with {b}: {left[-1]} is not {right[-2]}; transpose or reshape an operand"
+        )
     inner = left[-2:-1] * (len(a) > 1) + right[-1:] * (len(b) > 1)
     return broadcast_shapes(left[:-2], right[:-2]) + inner
 

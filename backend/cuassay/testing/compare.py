@@ -113,7 +113,9 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     __tracebackhide__ = True
     got, want = _host(actual), _host(expected)
     if got.dtype != want.dtype or got.shape != want.shape:
-        raise AssertionError(_message(f"is {got.shape} {dtype_name(got.dtype)}, not {want.shape} {dtype_name(want.dtype)}"))
+        raise AssertionError(
+            _message(f"is {got.shape} {dtype_name(got.dtype)}, not {want.shape} {dtype_name(want.dtype)}")
+        )
     unequal = (_bytes(got) != _bytes(want)).any(axis=-1)
     if unequal.any():
         flat = int(np.argmax(unequal))
@@ -143,7 +145,9 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
     ratio, error, limit = _ratios(got, want, room)
     flat = int(np.argmax(ratio))
     index = tuple(int(i) for i in np.unravel_index(flat, got.shape))
-    return Verdict(int((ratio > 1).sum()), got.size, float(ratio[index]), index, float(error[index]), float(limit[index]))
+    return Verdict(
+        int((ratio > 1).sum()), got.size, float(ratio[index]), index, float(error[index]), float(limit[index])
+    )
 
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -229,4 +233,3 @@ def _full(value: Any) -> str:
 
 def _message(problem: str) -> str:
     return "\n".join([problem, *(f"  {line}" for line in _context.get())])
-

@@ -43,7 +43,9 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     gc.collect()  # arrays in reference cycles are no leak
     left = in_use(found.index) - before
     if left > 0:
-        raise AssertionError(f"{found}: {format_bytes(left)} ({left:,} bytes) of device memory are still in use after the test")
+        raise AssertionError(
+            f"{found}: {format_bytes(left)} ({left:,} bytes) of device memory are still in use after the test"
+        )
 
 
 @contextmanager

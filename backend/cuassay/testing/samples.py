@@ -13,15 +13,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
-import ml_dtypes
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, promote
+from cuassay.arrays import dtypes
+from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsilon, promote, smallest_subnormal
 from cuassay.devices import from_host
 from cuassay.errors import DTypeError, SpecError
 
-__all__ = ["AWKWARD", "LAYOUTS", "HostArray", "Kind", "Layout", "Sample", "Samples", "binary", "normalized", "promoting", "unary"]
+__all__ = [
+    "AWKWARD",
+    "LAYOUTS",
+    "HostArray",
+    "Kind",
+    "Layout",
+    "Sample",
+    "Samples",
+    "binary",
+    "normalized",
+    "promoting",
+    "unary",
+]
 
 Shape = tuple[int, ...]
 
@@ -113,7 +125,7 @@ def _poison(dtype: np.dtype[Any]) -> Any:
         return True
     if dtype_name(dtype) in INTEGERS:
         return np.iinfo(dtype).max
-    return ml_dtypes.finfo(np.empty(0, dtype).real.dtype).max
+    return dtypes.largest(dtype)
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +151,9 @@ class Sample:
 
     def laid_out(self, layout: str) -> Sample:
         """The same call with every array in another layout."""
-        return replace(self, args=tuple(_laid_out(value, layout) for value in self.args), label=f"{self.label}, {layout}")
+        return replace(
+            self, args=tuple(_laid_out(value, layout) for value in self.args), label=f"{self.label}, {layout}"
+        )
 
 
 def _laid_out(value: Any, layout: str) -> Any:
@@ -186,7 +200,13 @@ class Samples:
         return f"Samples(seed {self.seed}, {self.dtype})"
 
     def __call__(
-        self, shape: int | Shape, *, low: float = -3.0, high: float = 3.0, dtype: str | None = None, layout: str = "contiguous"
+        self,
+        shape: int | Shape,
+        *,
+        low: float = -3.0,
+        high: float = 3.0,
+        dtype: str | None = None,
+        layout: str = "contiguous",
     ) -> HostArray:
         """Uniform numbers in ``[low, high)``; integers include `low`; unsigned ones start at 0."""
         extents = (shape,) if isinstance(shape, int) else tuple(shape)
@@ -200,12 +220,13 @@ class Samples:
         """These numbers, in one dimension."""
         return HostArray(np.array(list(values)).astype(as_dtype(dtype or self.dtype)))
 
-    def extremal(self, *, dtype: str | None = None) -> HostArray:
+    def extremal(self, *, largest: bool = True, dtype: str | None = None) -> HostArray:
         """What a dtype's edge is made of: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
 
-        Complex numbers get finite edges only: what infinity times a complex number is, C and NumPy see differently.
+        Without `largest` it is for a function of unknown steps, which may overflow where the wider reference does
+        not. Complex numbers get finite edges only: C and NumPy differ on infinity times a complex number.
         """
-        return HostArray(_extremal(as_dtype(dtype or self.dtype)))
+        return HostArray(_extremal(as_dtype(dtype or self.dtype), largest=largest))
 
     def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
         if dtype == np.bool_:
@@ -220,23 +241,26 @@ class Samples:
 
     def _uniform(self, shape: Shape) -> NDArray[np.float64]:
         raw = np.asarray(self._stream.random_raw(_size(shape)), dtype=np.uint64)
-        return ((raw >> np.uint64(11)) * 2.0**-53).reshape(shape)
+        return np.asarray((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
 
 
-def _extremal(dtype: np.dtype[Any]) -> NDArray[Any]:
+def _extremal(dtype: np.dtype[Any], *, largest: bool) -> NDArray[Any]:
     name = dtype_name(dtype)
     if dtype == np.bool_:
         return np.array([False, True])
     if name in INTEGERS:
+        if not largest:
+            return np.array([0, 1, 2], dtype)
         limits = np.iinfo(dtype)
         return np.array([limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1], dtype)
-    info = ml_dtypes.finfo(np.empty(0, dtype).real.dtype)
-    edges = [0.0, info.smallest_subnormal, info.smallest_normal, 1.0, info.eps]
+    tiny, eps = smallest_subnormal(dtype), epsilon(dtype)
+    edges = [0.0, tiny, tiny / eps, 1.0, eps]  # a normal number starts where a unit of 1 is the smallest subnormal
+    if largest:
+        edges.append(dtypes.largest(dtype))
     if name not in COMPLEX:
-        edges += [info.max, np.inf, np.nan]  # float8_e4m3fn has no infinity: the cast makes it NaN
+        edges += [np.inf, np.nan]  # float8_e4m3fn has no infinity: the cast makes it NaN
     with np.errstate(over="ignore", invalid="ignore"):
-        values = np.array([sign * float(edge) for edge in edges for sign in (1.0, -1.0)])
-        return values.astype(dtype)
+        return np.array([sign * edge for edge in edges for sign in (1.0, -1.0)]).astype(dtype)
 
 
 def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
@@ -256,29 +280,30 @@ def _described(sample: Sample) -> str:
 _GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
 
 
-def unary(make: Samples, **kwargs: Any) -> Iterator[Sample]:
-    """Samples of an elementwise function of one array."""
-    yield from (Sample((make(extent),), kwargs) for extent in AWKWARD)
-    yield from (Sample((make(shape),), kwargs) for shape in _GRIDS)
-    yield from (Sample((make(shape),), kwargs, kind="empty") for shape in ((0,), (3, 0, 2)))
-    yield Sample((make(()),), kwargs, kind="scalar")
-    yield Sample((make.extremal(),), kwargs, kind="extremal")
+def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
+    """Samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
+    yield from (Sample((make(extent),)) for extent in AWKWARD)
+    yield from (Sample((make(shape),)) for shape in _GRIDS)
+    yield from (Sample((make(shape),), kind="empty") for shape in ((0,), (3, 0, 2)))
+    yield Sample((make(()),), kind="scalar")
+    yield Sample((make.extremal(largest=largest),), kind="extremal")
 
 
-def binary(make: Samples, **kwargs: Any) -> Iterator[Sample]:
-    """Samples of an elementwise function of two arrays that broadcast."""
-    yield from (Sample((make(extent), make(extent)), kwargs) for extent in AWKWARD)
-    yield from (Sample((make(shape), make(shape)), kwargs) for shape in _GRIDS)
+def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
+    """Samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
+    yield from (Sample((make(extent), make(extent))) for extent in AWKWARD)
+    yield from (Sample((make(shape), make(shape))) for shape in _GRIDS)
     pairs: tuple[tuple[Kind, Shape, Shape], ...] = (
         ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
         ("scalar", (), ()), ("scalar", (), (5,)),
-        ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)), ("broadcast", (1,), (257,)),
+        ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)),
+        ("broadcast", (1,), (257,)),
     )  # fmt: skip
-    yield from (Sample((make(left), make(right)), kwargs, kind=kind) for kind, left, right in pairs)
-    yield from _mixed(make, kwargs)
-    edge = make.extremal()
+    yield from (Sample((make(left), make(right)), kind=kind) for kind, left, right in pairs)
+    yield from _mixed(make)
+    edge = make.extremal(largest=largest)
     grid = np.meshgrid(edge.values, edge.values)
-    yield Sample((HostArray(grid[0].copy()), HostArray(grid[1].copy())), kwargs, kind="extremal")
+    yield Sample((HostArray(grid[0].copy()), HostArray(grid[1].copy())), kind="extremal")
 
 
 def promoting(dtype: str, *others: str) -> Iterator[str]:
@@ -290,9 +315,9 @@ def promoting(dtype: str, *others: str) -> Iterator[str]:
                 yield other
 
 
-def _mixed(make: Samples, kwargs: Mapping[str, Any]) -> Iterator[Sample]:
+def _mixed(make: Samples) -> Iterator[Sample]:
     number = 2 if make.dtype in INTEGERS else 1.5
     for other in promoting(make.dtype, "uint8", "int32", "float16", "bfloat16", "float32", "complex64"):
-        yield Sample((make((3, 33)), make((3, 33), dtype=other)), kwargs, f"with {other}", "promotion")
-    yield Sample((make(33), number), kwargs, f"{number} at the right", "python")
-    yield Sample((number, make((2, 33))), kwargs, f"{number} at the left", "python")
+        yield Sample((make((3, 33)), make((3, 33), dtype=other)), {}, f"with {other}", "promotion")
+    yield Sample((make(33), number), {}, f"{number} at the right", "python")
+    yield Sample((number, make((2, 33))), {}, f"{number} at the left", "python")

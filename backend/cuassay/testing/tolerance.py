@@ -57,7 +57,8 @@ class Tolerance:
     def __post_init__(self) -> None:
         if not (math.isfinite(self.ulps) and self.ulps >= 0) or self.growth not in GROWTH:
             raise SpecError(
-                f"a tolerance needs finite ulps >= 0 and a growth of {', '.join(GROWTH)}; got {self.ulps!r}, {self.growth!r}"
+                f"a tolerance needs finite ulps >= 0 and a growth of {', '.join(GROWTH)}; "
+                f"got {self.ulps!r}, {self.growth!r}"
             )
 
 

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from cuassay.errors import SpecError
-from cuassay.testing.conformance.checks import CHECKS, applies
+from cuassay.testing.conformance.checks import CHECKS, Check
+from cuassay.testing.marks import requires
 from cuassay.testing.opspec import OpSpec
 
 __all__ = ["Conformance", "conformance"]
@@ -31,7 +32,7 @@ class Conformance:
 
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
-        methods = {f"test_{name}": _method(check) for name, check in CHECKS.items() if applies(name, spec)}
+        methods = {f"test_{name}": method(check) for name, check in CHECKS.items() if check.applies(spec)}
         self.__cuassay_test_class__ = type("Conformance", (), {"spec": spec, **methods})
 
     def __repr__(self) -> str:
@@ -51,22 +52,26 @@ def conformance(spec: OpSpec) -> Conformance:
     return Conformance(spec)
 
 
-def _method(check: Callable[..., None]) -> Callable[..., None]:
-    if "dtype" in check.__code__.co_varnames[: check.__code__.co_argcount]:
+def method(check: Check) -> Callable[..., None]:
+    """The check as a test method, which takes `device`, `op` and mostly `dtype`."""
 
-        def test(self: Any, device: Any, dtype: Any, op: OpSpec) -> None:
-            __tracebackhide__ = True
-            check(op, device, dtype)
+    def test(self: Any, device: Any, dtype: Any, op: OpSpec) -> None:
+        __tracebackhide__ = True
+        check(op, device, dtype)
 
-    else:
+    def test_once(self: Any, device: Any, op: OpSpec) -> None:
+        __tracebackhide__ = True
+        check(op, device)
 
-        def test(self: Any, device: Any, op: OpSpec) -> None:  # type: ignore[misc]
-            __tracebackhide__ = True
-            check(op, device)
+    return marked(test if check.per_dtype else test_once, check)
 
-    test.__doc__ = check.__doc__
-    needs = getattr(check, "needs", ())
-    return pytest.mark.cuassay_requires(*needs)(test) if needs else test
+
+def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator) -> Callable[..., None]:
+    """`test` with the check's name, sentence and requirements, and with more marks."""
+    test.__name__, test.__doc__ = f"test_{check.name}", check.doc
+    for mark in (*marks, *([requires(*check.needs)] if check.needs else [])):
+        test = mark(test)
+    return test
 
 
 class _Callable(ModuleType):

@@ -7,11 +7,12 @@ beside it. Failures name op, device, dtype, sample, seed, and the line that runs
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import cycle, islice
 from typing import Any
 
@@ -28,21 +29,44 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, HostArray, Kind, Sample
 from cuassay.testing.tolerance import allowed
 
-__all__ = ["CHECKS", "Check", "applies"]
-
-Check = Callable[..., None]
-
-#: Name to check, in the order they run.
-CHECKS: dict[str, Check] = {}
-_applies: dict[str, Callable[[OpSpec], bool]] = {}
+__all__ = ["CHECKS", "Check"]
 
 #: Where a test module of ours lies is of no use to the reader: it is named by module.
 _PACKAGED = "cuassay/testing/conformance/test_conformance.py"
 
 
-def applies(name: str, spec: OpSpec) -> bool:
-    """Whether that check says something of `spec`."""
-    return _applies[name](spec)
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One property: called with a spec, a device and (where `per_dtype`) a dtype, it raises `AssertionError`.
+
+    Attributes
+    ----------
+    name, doc : str
+        The property, and a sentence about it.
+    applies : callable
+        Whether it says something of a spec.
+    needs : tuple of str
+        Capabilities the device must have.
+    per_dtype : bool
+        It takes a dtype.
+    """
+
+    name: str
+    doc: str
+    function: Callable[..., None]
+    applies: Callable[[OpSpec], bool]
+    needs: tuple[str, ...]
+    per_dtype: bool
+
+    def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+        """Run the check inside the guards; whatever it raises names the case."""
+        __tracebackhide__ = True
+        with _described(spec, device, *dtype), guarded(device):
+            self.function(spec, Device(device), *dtype)
+
+
+#: Name to check, in the order they run.
+CHECKS: dict[str, Check] = {}
 
 
 def _always(spec: OpSpec) -> bool:
@@ -61,20 +85,17 @@ def _has(*kinds: Kind) -> Callable[[OpSpec], bool]:
     return lambda spec: bool(spec.kinds & set(kinds))
 
 
-def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Check], Check]:
+Function = Callable[..., None]
+
+
+def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Function], Function]:
     """Register a check: the specs it is for, the capabilities it needs of the device."""
 
-    def register(function: Check) -> Check:
-        @functools.wraps(function)
-        def run(spec: OpSpec, device: Any, *dtype: Any) -> None:
-            __tracebackhide__ = True
-            with _described(spec, device, *dtype), guarded(device):
-                function(spec, Device(device), *dtype)
-
-        run.needs = tuple(needs)  # type: ignore[attr-defined]
+    def register(function: Function) -> Function:
         name = function.__name__.removeprefix("check_")
-        CHECKS[name], _applies[name] = run, applies
-        return run
+        per_dtype = "dtype" in inspect.signature(function).parameters
+        CHECKS[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
+        return function
 
     return register
 
@@ -311,7 +332,9 @@ def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArra
         return
     base = devices.from_host(np.concatenate([sample.host()[0][0], np.ones(1, out.dtype)]), device)
     args, kwargs = sample.on(device)
-    _raises(lambda: spec.run(device, (base[:-1], *args[1:]), {**kwargs, "out": base[1:]}), ArgumentError, "shares memory")
+    _raises(
+        lambda: spec.run(device, (base[:-1], *args[1:]), {**kwargs, "out": base[1:]}), ArgumentError, "shares memory"
+    )
 
 
 def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str) -> None:

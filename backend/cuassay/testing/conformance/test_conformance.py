@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
-from cuassay.testing.conformance.checks import CHECKS, applies
-from cuassay.testing.marks import ops, requires
+from cuassay.testing.conformance import marked
+from cuassay.testing.conformance.checks import CHECKS, Check
+from cuassay.testing.marks import ops
 from cuassay.testing.opspec import OpSpec, own_specs
 
 
-def _make(name: str) -> Any:
-    check = CHECKS[name]
-    if name == "dtypes":
+def _function(check: Check) -> Callable[..., None]:
+    def test(device: Any, dtype: Any, op: OpSpec) -> None:
+        __tracebackhide__ = True
+        check(op, device, dtype)
 
-        def test(device: Any, op: OpSpec) -> None:
-            __tracebackhide__ = True
-            check(op, device)
+    def test_once(device: Any, op: OpSpec) -> None:
+        __tracebackhide__ = True
+        check(op, device)
 
-    else:
-
-        def test(device: Any, dtype: Any, op: OpSpec) -> None:  # type: ignore[misc]
-            __tracebackhide__ = True
-            check(op, device, dtype)
-
-    test.__name__, test.__doc__ = f"test_{name}", check.__doc__
-    marked = ops(*(spec for spec in own_specs() if applies(name, spec)))(test)
-    needs = getattr(check, "needs", ())
-    return requires(*needs)(marked) if needs else marked
+    specs = (spec for spec in own_specs() if check.applies(spec))
+    return marked(test if check.per_dtype else test_once, check, ops(*specs))
 
 
-for _name in CHECKS:
-    globals()[f"test_{_name}"] = _make(_name)
+globals().update({f"test_{name}": _function(check) for name, check in CHECKS.items()})

@@ -23,8 +23,8 @@ _erf = np.vectorize(math.erf, otypes=[np.float64])
 
 def _gelu(a: Array, *, approximate: str = "none") -> Array:
     if approximate == "tanh":
-        return 0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3)))
-    return 0.5 * a * (1 + _erf(a / math.sqrt(2)))
+        return np.asarray(0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))))
+    return np.asarray(0.5 * a * (1 + _erf(a / math.sqrt(2))))
 
 
 def _gelu_samples(make: Samples) -> Iterator[Sample]:

@@ -22,8 +22,9 @@ Shape = tuple[int, ...]
 
 #: Extents around tiles of 16, 32 and 128, vectors, stacks, and stacks that broadcast.
 _PRODUCTS: tuple[tuple[Shape, Shape], ...] = (
-    ((1, 1), (1, 1)), ((2, 3), (3, 4)), ((31, 33), (33, 32)), ((64, 64), (64, 64)), ((127, 129), (129, 65)), ((1, 257), (257, 3)),
-    ((33,), (33,)), ((33,), (33, 5)), ((5, 33), (33,)), ((4, 3, 5), (4, 5, 2)), ((3, 1025), (1025, 2)),
+    ((1, 1), (1, 1)), ((2, 3), (3, 4)), ((31, 33), (33, 32)), ((64, 64), (64, 64)), ((127, 129), (129, 65)),
+    ((1, 257), (257, 3)), ((33,), (33,)), ((33,), (33, 5)), ((5, 33), (33,)), ((4, 3, 5), (4, 5, 2)),
+    ((3, 1025), (1025, 2)),
 )  # fmt: skip
 
 
@@ -45,7 +46,9 @@ def _products(make: Samples) -> Iterator[Sample]:
 def _mismatched(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make((2, 3)), make((2, 3))), label="inner extents differ"), ShapeError, "contract")
     yield ErrorInput(Sample((make(()), make((2, 3))), label="0-d"), ShapeError, "one dimension or more")
-    yield ErrorInput(Sample((make((2, 2), dtype="int32"), make((2, 2), dtype="int32")), label="integers"), DTypeError, "int32")
+    yield ErrorInput(
+        Sample((make((2, 2), dtype="int32"), make((2, 2), dtype="int32")), label="integers"), DTypeError, "int32"
+    )
 
 
 def _projections(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
@@ -73,8 +76,12 @@ def _linears(make: Samples) -> Iterator[Sample]:
 
 
 def _linear_errors(make: Samples) -> Iterator[ErrorInput]:
-    yield ErrorInput(Sample((make((2, 3)), make((4, 2)), make(4)), label="inner extents differ"), ShapeError, "linear needs")
-    yield ErrorInput(Sample((make((2, 3)), make((4, 3)), make(3)), label="a bias too short"), ShapeError, "linear needs")
+    yield ErrorInput(
+        Sample((make((2, 3)), make((4, 2)), make(4)), label="inner extents differ"), ShapeError, "linear needs"
+    )
+    yield ErrorInput(
+        Sample((make((2, 3)), make((4, 3)), make(3)), label="a bias too short"), ShapeError, "linear needs"
+    )
 
 
 def _linear_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
@@ -85,7 +92,9 @@ def _linear_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 def _linear_work(a: Array, weight: Array, bias: Array) -> Work:
     rows = a.size // a.shape[-1]
     written = rows * bias.size
-    return Work(bytes=a.nbytes + weight.nbytes + bias.nbytes + written * a.itemsize, flops=(2 * a.shape[-1] + 1) * written)
+    return Work(
+        bytes=a.nbytes + weight.nbytes + bias.nbytes + written * a.itemsize, flops=(2 * a.shape[-1] + 1) * written
+    )
 
 
 SPECS = (
@@ -94,7 +103,8 @@ SPECS = (
         terms=lambda a, b: a.shape[-1], magnitude=lambda a, b: np.matmul(np.abs(a), np.abs(b)), work=_product_work,
     ),
     OpSpec(
-        op=ops.linear, samples=_linears, reference=lambda a, weight, bias: a @ weight.T + bias, error_inputs=_linear_errors,
+        op=ops.linear, samples=_linears, reference=lambda a, weight, bias: a @ weight.T + bias,
+        error_inputs=_linear_errors,
         terms=lambda a, weight, bias: a.shape[-1], bench=_linear_bench, work=_linear_work,
         magnitude=lambda a, weight, bias: np.abs(a) @ np.abs(weight).T + np.abs(bias),
         tolerance=Tolerance(ulps=2, growth="sqrt", roundings=2),  # where it is composed of matmul and add

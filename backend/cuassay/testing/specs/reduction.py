@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.arrays.dtypes import INTEGERS
-from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.errors import DTypeError, ShapeError
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import AWKWARD, Sample, Samples, promoting
 
@@ -81,6 +81,13 @@ def _softmax(a: Array, *, axis: int = -1) -> Array:
     return np.asarray(weights / np.sum(weights, axis=axis, keepdims=True))
 
 
+def _softmax_magnitude(a: Array, *, axis: int = -1) -> Array:
+    """The argument of exp is rounded: its error is relative to how far below the maximum it is."""
+    if not a.size:
+        return a
+    return np.asarray(_softmax(a, axis=axis) * (1 + np.nan_to_num(np.ptp(a, axis=axis, keepdims=True))))
+
+
 def _normal_rows(make: Samples) -> Iterator[Sample]:
     for extent in AWKWARD:
         yield Sample((make((3, extent)), make(extent), make(extent)), label=f"3x{extent}")
@@ -93,7 +100,8 @@ def _normal_rows(make: Samples) -> Iterator[Sample]:
     row[1, 5] = np.nan
     yield Sample((row, make(33), make(33)), label="NaN stays in its row", kind="extremal")
     for other in promoting(make.dtype, "float16", "float32", "float64"):
-        yield Sample((make((2, 33)), make(33, dtype=other), make(33, dtype=other)), label=f"{other} weights", kind="promotion")
+        vectors = make(33, dtype=other), make(33, dtype=other)
+        yield Sample((make((2, 33)), *vectors), label=f"{other} weights", kind="promotion")
 
 
 def _layer_norm(a: Array, weight: Array, bias: Array, *, eps: float = 1e-5) -> Array:
@@ -117,7 +125,7 @@ def _layer_norm_magnitude(a: Array, weight: Array, bias: Array, *, eps: float = 
 
 
 def _terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
-    return a.size // max(np.sum(np.ones(a.shape, bool), axis=axis).size, 1)
+    return a.size // max(int(np.sum(np.ones(a.shape, bool), axis=axis).size), 1)
 
 
 def _bad_axes(make: Samples) -> Iterator[ErrorInput]:
@@ -174,8 +182,7 @@ SPECS = (
     OpSpec(
         op=ops.softmax, samples=_rows, reference=_softmax, error_inputs=_softmax_errors, bench=_attention,
         terms=lambda a, *, axis=-1: a.shape[axis], work=_row_work(5),
-        # exp's argument is rounded: its error is relative to how far below the maximum it is.
-        magnitude=lambda a, *, axis=-1: _softmax(a, axis=axis) * (1 + np.nan_to_num(np.ptp(a, axis=axis, keepdims=True))) if a.size else a,
+        magnitude=_softmax_magnitude,
     ),
     OpSpec(
         op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
