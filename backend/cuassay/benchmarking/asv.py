@@ -1,0 +1,213 @@
+"""Results as asv keeps them, so that ``asv publish``, ``show`` and ``compare`` work on what a GPU host measured.
+
+Two ways lead to the same series. On a machine with asv, asv collects ``suites/benchmarks`` and runs it. On one
+without, or without a network, ``cuassay run`` measures, and ``python -m cuassay.benchmarking.asv FILE... --out DIR``
+writes its rows at home through asv's own `Results`. One series an operation, with dtype and case as parameters; the
+device, the driver's branch and the CUDA major are axes, few on purpose: asv draws a graph for every combination.
+
+asv takes less for better whatever the unit, so seconds are stored; throughput is for `cuassay_reports`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import hashlib
+import json
+import math
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from cuassay.errors import ResultError
+from cuassay_reports.columns import ResultFormatError, validate
+
+__all__ = ["MODULE", "PARAM_NAMES", "main", "series_name", "write"]
+
+#: The module of ``suites/benchmarks`` that asv collects the same series from.
+MODULE = "ops"
+
+PARAM_NAMES = ("dtype", "case")
+
+Row = Mapping[str, Any]
+
+
+def series_name(op: str) -> str:
+    """The name of an op's series, in asv's form: a `track_` benchmark may return samples of its own."""
+    return f"{MODULE}.track_{op}"
+
+
+def write(paths: Iterable[str | Path], results: str | Path) -> int:
+    """Write the timings in result files into the asv results folder `results`; gives the number of files written.
+
+    A run without a commit has no place in a history and is left out. What is written twice is replaced.
+
+    Parameters
+    ----------
+    paths : iterable of path
+        Files written by `cuassay.benchmarking.record`, or folders of them.
+    results : path
+        The ``results_dir`` of ``asv.conf.json``.
+
+    Raises
+    ------
+    ResultError
+        If a file holds anything but rows of the schema, or no run in them names a commit.
+    """
+    rows = [row for path in _files(paths) for row in _rows(path)]
+    runs = {row["run"]: row for row in rows if row["record"] == "run" and row.get("commit")}
+    if not runs:
+        raise ResultError("no run in these files names a commit, so they have no place in a history; measure a commit")
+    devices = {(row["run"], row["device"]): row for row in rows if row["record"] == "device" and row["present"]}
+    timed = _by_place(rows)
+    written = 0
+    for place, times in sorted(timed.items()):
+        if place[0] in runs and place in devices:
+            _write_results(Path(results), runs[place[0]], devices[place], times)
+            written += 1
+    _write_benchmarks(Path(results), [row for times in timed.values() for row in times])
+    return written
+
+
+def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
+    for path in map(Path, paths):
+        yield from sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    """The rows of a file; a last line that was torn off is no row."""
+    lines = path.read_text(encoding="utf-8").split("\n")
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            row = json.loads(line)
+            validate(row)
+        except (ValueError, ResultFormatError) as error:
+            raise ResultError(f"{path}, line {number}, is no row of results: {error}; remove the line") from error
+        yield row
+
+
+def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
+    """Our own timings by run and device: by the device's clock, one launch a call, caches cold."""
+    found: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        ours = row["record"] == "time" and row["implementation"] == "cuassay" and row["clock"] == "device"
+        plain = row.get("mode", "stream") == "stream" and row.get("cache", "cold") == "cold" and row.get("unit", "s") == "s"
+        if ours and plain:
+            found[row["run"], row["device"]].append(row)
+    return found
+
+
+def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row]) -> None:
+    from asv.results import Results
+
+    facts = device.get("fingerprint", {})
+    machine = _machine(device, facts)
+    python = _python(facts)
+    stored = Results(
+        {**machine, "python": python}, {}, run["commit"], _milliseconds(run), python, f"existing-py{python}", {}
+    )
+    for op, rows in _by_op(times).items():
+        benchmark = _benchmark(op, rows)
+        stored.add_result(benchmark, _result(benchmark, rows), record_samples=True)
+    (folder / machine["machine"]).mkdir(parents=True, exist_ok=True)
+    (folder / machine["machine"] / "machine.json").write_text(json.dumps({**machine, "version": 1}, indent=4))
+    stored.save(str(folder))
+
+
+def _machine(device: Row, facts: Mapping[str, Any]) -> dict[str, str]:
+    """The machine as asv's axes: the device, the driver's branch, the CUDA major."""
+    name = str(facts.get("name", device["device"]))
+    driver, cuda = str(facts.get("driver", "none")), str(facts.get("cuda", "none"))
+    return {
+        "machine": f"{_slug(name)}-{device.get('digest', 'unknown')[:6]}",
+        "gpu": name,
+        "driver": driver.partition(".")[0],
+        "cuda": cuda.partition(".")[0],
+        "arch": str(facts.get("architecture", "")),
+        "os": str(facts.get("system", "")),
+    }
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def _python(facts: Mapping[str, Any]) -> str:
+    found = re.search(r"(\d+\.\d+)", str(facts.get("python", "")))
+    return found[1] if found else f"{sys.version_info.major}.{sys.version_info.minor}"
+
+
+def _milliseconds(run: Row) -> int:
+    moment = datetime.datetime.fromisoformat(run.get("committed") or run["started"])
+    return int(moment.timestamp() * 1000)
+
+
+def _by_op(times: Iterable[Row]) -> dict[str, list[Row]]:
+    found: dict[str, list[Row]] = defaultdict(list)
+    for row in times:
+        found[row["benchmark"]].append(row)
+    return found
+
+
+def _key(row: Row) -> tuple[str, str]:
+    return str(row.get("dtype", "")), str(row["case"])
+
+
+def _benchmark(op: str, rows: Sequence[Row]) -> dict[str, Any]:
+    """What asv's discovery would say of the series."""
+    keys = [_key(row) for row in rows]
+    return {
+        "name": series_name(op),
+        "code": f"cuassay op {op}",
+        "param_names": list(PARAM_NAMES),
+        "params": [sorted({repr(key[place]) for key in keys}) for place in range(len(PARAM_NAMES))],
+        "timeout": 60.0,
+        "type": "track",
+        "unit": "seconds",
+        "version": hashlib.sha256(op.encode()).hexdigest(),
+    }
+
+
+def _result(benchmark: Mapping[str, Any], rows: Sequence[Row]) -> Any:
+    """Medians and samples in the order of `itertools.product`; NaN is asv's word for skipped."""
+    from asv.runner import BenchmarkResult
+
+    known = {tuple(map(repr, _key(row))): row for row in rows}
+    found = [known.get(key) for key in product(*benchmark["params"])]
+    return BenchmarkResult(
+        result=[math.nan if row is None else row["median"] for row in found],
+        samples=[None if row is None else row.get("samples") or [row["median"]] for row in found],
+        number=[None if row is None else 1 for row in found],
+        errcode=0,
+        stderr="",
+        profile=None,
+    )
+
+
+def _write_benchmarks(folder: Path, times: Sequence[Row]) -> None:
+    known: dict[str, Any] = {series_name(op): _benchmark(op, rows) for op, rows in sorted(_by_op(times).items())}
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "benchmarks.json").write_text(json.dumps({**known, "version": 2}, indent=4))
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
+    parser = argparse.ArgumentParser(prog="python -m cuassay.benchmarking.asv", description=write.__doc__.split("\n")[0])
+    parser.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
+    parser.add_argument("--out", required=True, metavar="DIR", help="asv's results_dir")
+    options = parser.parse_args(argv)
+    try:
+        written = write(options.paths, options.out)
+    except ResultError as error:
+        sys.stderr.write(f"asv: {error}\n")
+        return 2
+    sys.stdout.write(f"wrote {written} asv result files into {options.out}\n")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
