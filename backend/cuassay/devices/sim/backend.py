@@ -172,11 +172,11 @@ class SimBackend:
         device = self._device(index)
         return device.machine.current_stream(index) or SimStream(device, device.default)
 
-    def new_stream(self, index: int, priority: int = 0) -> SimStream:
-        """A non-blocking stream of its own."""
+    def new_stream(self, index: int, priority: int = 0, *, blocking: bool = False) -> SimStream:
+        """A stream of its own; a `blocking` one is ordered with the default stream, as `cudaStreamCreate` makes them."""
         self._require(index, "streams", "use the default stream")
         device = self._device(index)
-        return SimStream(device, device.new_queue(), priority)
+        return SimStream(device, device.new_queue(blocking=blocking), priority)
 
     @contextmanager
     def use_stream(self, stream: SimStream) -> Iterator[SimStream]:

@@ -14,7 +14,6 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.precision import current_precision, precision
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.clock import Queue
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.errors import CapabilityError
 from cuassay.ops import dispatch, registry
@@ -36,12 +35,12 @@ def run(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) 
     work = _work(op, bound, dtype, out)
     with home.machine.working():
         queue = home.machine.current_queue(home)
-        others = {id(array.sim_device): array.sim_device for array, _ in accesses if array.sim_device is not home}
-        for other in others.values():
-            _meet(queue, home.machine.current_queue(other))
+        others = [home.machine.current_queue(device) for device in {a.sim_device for a, _ in accesses} - {home}]
+        for other in others:
+            queue.waits(other.clock, other.finished)
         calls.submit(queue, home, op.name, accesses, work, flops=_flops(op, accesses))
-        for other in others.values():
-            _meet(home.machine.current_queue(other), queue)
+        for other in others:
+            other.waits(queue.clock, queue.finished)
 
 
 def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, bool]]:
@@ -80,11 +79,6 @@ def _raw(value: Any) -> Any:
     if isinstance(value, (list, tuple)):
         return type(value)(_raw(one) for one in value)
     return value
-
-
-def _meet(queue: Queue, other: Queue) -> None:
-    """`queue` waits for `other`, as a copy between devices makes the current streams of both do."""
-    queue.waits(other.clock, other.finished)
 
 
 def _flops(op: dispatch.Op, accesses: list[tuple[SimArray, bool]]) -> float:

@@ -47,6 +47,8 @@ _WAITS = frozenset(
     "nonzero argwhere flatnonzero unique unique_all unique_counts unique_inverse unique_values compress extract "
     "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges".split()
 )
+#: Functions that would give the memory itself to a file, or to a function of the caller's.
+_ESCAPES = frozenset("save savez savez_compressed savetxt apply_along_axis apply_over_axes piecewise".split())
 #: Methods of numpy.ndarray that arrays of ours have, by what they do to the array itself.
 _READING_METHODS = frozenset(
     "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum diagonal "
@@ -75,6 +77,8 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
     name = function.__name__
     if name in _FACTS:
         return function(*_unwrapped(args, _fact), **_unwrapped(kwargs, _fact))
+    if name in _ESCAPES:
+        raise TypeError(f"numpy.{name} would let device memory out of sight; call .get() and give it the copy on the host")
     return call(name, function, args, kwargs, writes=_written(name, args, kwargs))
 
 
@@ -190,7 +194,7 @@ def call(
 class _Work:
     """One call on its way: what it touches, and where its results go."""
 
-    __slots__ = ("args", "found", "function", "home", "kwargs", "name", "plain", "queue", "writes")
+    __slots__ = ("args", "found", "function", "home", "kwargs", "name", "plain", "queue", "site", "writes")
 
     def __init__(
         self,
@@ -205,7 +209,7 @@ class _Work:
     ) -> None:
         self.name, self.function, self.args, self.kwargs = name, function, args, kwargs
         self.found, self.writes, self.home, self.queue = found, writes, home, queue
-        self.plain = False
+        self.plain, self.site = False, ("", 0)
 
     def run(self, *, waits: bool) -> Any:
         """Now, in order of the queue."""
@@ -251,7 +255,7 @@ class _Work:
         return _unwrapped(value, lambda array: stands[id(array)])
 
     def _launch(self) -> None:
-        self.home.launch(self.queue, self.name, self._accesses(), flops=_flops(self.name, self.found))
+        self.site = self.home.launch(self.queue, self.name, self._accesses(), flops=_flops(self.name, self.found))
 
     def _accesses(self) -> list[tuple[arrays.SimArray, bool]]:
         written = {id(array) for array in self.writes}
@@ -301,7 +305,7 @@ class _Work:
         made = new_array(result.shape, result.dtype, self.home, self.queue)
         if outputs is None:
             made.raw[...] = result
-            self.home.also(self.queue, self.name, made)
+            self.home.also(self.queue, self.name, made, self.site)
         else:
             outputs.append(made)
         return made

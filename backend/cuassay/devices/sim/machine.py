@@ -7,12 +7,12 @@ all; it is held while the work runs, so that program order is one order for all 
 from __future__ import annotations
 
 import gc
+import math
 import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
 from typing import Any
@@ -22,7 +22,7 @@ import numpy as np
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.devices.sim.clock import Access, AccessLog, Host, Queue, Span
-from cuassay.devices.sim.memory import Arena, Block, poison
+from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, RaceError
 
@@ -38,8 +38,11 @@ _CALLERS = (f"{_PACKAGE}/testing", f"{_PACKAGE}/benchmarking")
 _LIBRARIES = (_PACKAGE, str(Path(np.__file__).parent), str(Path(weakref.__file__)))
 _is_library: dict[CodeType, bool] = {}
 
+#: File and line.
+Site = tuple[str, int]
 
-def call_site() -> tuple[str, int]:
+
+def call_site() -> Site:
     """File and line of the nearest caller that is neither this package nor NumPy."""
     frame = sys._getframe(1)
     while _library(frame.f_code) and frame.f_back is not None:
@@ -67,7 +70,7 @@ class SimDevice:
         self.log = AccessLog(str(self.device), machine.host)
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
-        self._freed: deque[tuple[Block, tuple[str, int]]] = deque()
+        self._freed: deque[Block] = deque()
         self._late: RaceError | None = None
 
     def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
@@ -87,9 +90,9 @@ class SimDevice:
     def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue) -> tuple[np.ndarray[Any, Any], Block]:
         """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
         self.machine.require_storage(self.device, dtype)
-        nbytes = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        nbytes = math.prod(shape) * dtype.itemsize
         low = self._take(nbytes, queue)
-        block = Block(low, low + -(-nbytes // 256) * 256, queue, self.release)
+        block = Block(low, low + aligned(nbytes), queue, self.release)
         array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.arena.buffer, low)
         poison(array)
         return array, block
@@ -111,9 +114,7 @@ class SimDevice:
 
     def release(self, block: Block) -> None:
         """Called when the last array on `block` is gone: at any moment, in any thread."""
-        if sys is None or sys.is_finalizing():
-            return
-        self._freed.append((block, call_site()))
+        self._freed.append(block)
         if self.machine.lock.acquire(blocking=False):
             try:
                 if not self.machine.busy:
@@ -124,10 +125,9 @@ class SimDevice:
     def settle(self) -> None:
         """Give back what was dropped since, each block in the order of its queue."""
         while self._freed:
-            block, site = self._freed.popleft()
-            self._give_back(block, site)
+            self._give_back(self._freed.popleft())
 
-    def _give_back(self, block: Block, site: tuple[str, int]) -> None:
+    def _give_back(self, block: Block) -> None:
         span = Span(block.low, block.high, dense=True)
         after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
         after |= {user.number: user.epoch for user in block.users}
@@ -135,12 +135,12 @@ class SimDevice:
             after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
             ordered = block.queue.clock.get(old.queue.number, 0) >= old.epoch
             if not ordered and old.queue not in block.users:
-                self._late = self._late or self._early_free(block, old, site)
+                self._late = self._late or self._early_free(block, old)
         self.log.forget(span)
         self.arena.give_back(block.low, block.high, after)
 
-    def _early_free(self, block: Block, old: Access, site: tuple[str, int]) -> RaceError:
-        owner, user = block.queue.label, old.queue.label
+    def _early_free(self, block: Block, old: Access) -> RaceError:
+        owner, user, site = block.queue.label, old.queue.label, call_site()
         return RaceError(
             f"{self.device}: early free at {site[0]}:{site[1]} of memory that belongs to {owner}, not ordered after the "
             f"{old}; the memory may be used again too soon: insert {owner.replace(' ', '')}.wait_stream("
@@ -164,9 +164,11 @@ class SimDevice:
         accesses: Iterable[tuple[Any, bool]],
         *,
         flops: float = 0.0,
-        site: tuple[str, int] | None = None,
-    ) -> None:
+        site: Site | None = None,
+    ) -> Site:
         """Enter one launch: its order, its time, and its accesses (an array of ours, and whether it is written).
+
+        Gives the call site, for `also`.
 
         Raises
         ------
@@ -188,11 +190,12 @@ class SimDevice:
         except RaceError:
             machine.wait_all()  # reported once: what follows is judged as if the wait had been there
             raise
+        return site
 
-    def also(self, queue: Queue, name: str, array: Any) -> None:
+    def also(self, queue: Queue, name: str, array: Any, site: Site) -> None:
         """The launch just entered also made `array`, in memory that nobody else has."""
         if array.size:
-            self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, call_site()))
+            self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
 
     def _legacy_order(self, queue: Queue) -> None:
         """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
@@ -242,15 +245,17 @@ class Machine:
         """A number no queue has."""
         return next(self._numbers)
 
-    @contextmanager
-    def working(self) -> Iterator[None]:
-        """Hold the lock; blocks dropped meanwhile are given back at the end."""
-        with self.lock:
-            self.busy += 1
-            try:
-                yield
-            finally:
-                self.busy -= 1
+    def working(self) -> Machine:
+        """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later."""
+        return self
+
+    def __enter__(self) -> None:
+        self.lock.acquire()
+        self.busy += 1
+
+    def __exit__(self, *error: object) -> None:
+        self.busy -= 1
+        self.lock.release()
 
     def wait_all(self) -> None:
         """The host waits for every device."""

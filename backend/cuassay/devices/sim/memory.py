@@ -19,7 +19,7 @@ from cuassay.core.capability import format_bytes
 from cuassay.devices.sim.clock import Clock, Host, Queue, join
 from cuassay.errors import OutOfMemoryError
 
-__all__ = ["ALIGNMENT", "Arena", "Block", "poison"]
+__all__ = ["ALIGNMENT", "Arena", "Block", "aligned", "poison"]
 
 #: Blocks start and end at multiples of this, as `cudaMalloc` has it; so neighbours never share a cache line.
 ALIGNMENT = 256
@@ -111,7 +111,7 @@ class Arena:
 
     def try_take(self, nbytes: int, queue: Queue | None) -> int | None:
         """The start of `nbytes` that `queue` (None: anyone) may use now, or None."""
-        needed = _aligned(nbytes)
+        needed = aligned(nbytes)
         for position, piece in enumerate(self._free):
             if piece.nbytes >= needed and self._done(piece.after, queue):
                 low = piece.low
@@ -123,6 +123,8 @@ class Arena:
         return None
 
     def _done(self, after: Clock, queue: Queue | None) -> bool:
+        if not after:
+            return True
         host, own = self._host.clock, {} if queue is None else queue.clock
         return all(max(host.get(number, 0), own.get(number, 0)) >= epoch for number, epoch in after.items())
 
@@ -163,5 +165,6 @@ class Arena:
         return f"Arena({self._device}, {format_bytes(self.free)} free of {format_bytes(self.total)})"
 
 
-def _aligned(nbytes: int) -> int:
+def aligned(nbytes: int) -> int:
+    """`nbytes` rounded up to `ALIGNMENT`."""
     return -(-nbytes // ALIGNMENT) * ALIGNMENT
