@@ -9,6 +9,9 @@ from typing import Any
 
 import pytest
 
+# pytester forgets what a run inside it imported, and NumPy cannot be imported twice: these are imported out here.
+import cuassay.devices.cpu
+import cuassay.testing.conformance  # noqa: F401
 from cuassay.benchmarking.record import Recorder
 from cuassay_reports.columns import digest
 
@@ -210,3 +213,12 @@ def _quartiles(median: float, spread: float) -> Row:
         "q75": median * (1 + spread / 2),
         "minimum": median * 0.98,
     }
+
+
+@pytest.fixture
+def toy_kind(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The distribution in suites/data/toy_kind, installed for the child processes of this test: the folder."""
+    folder = Path(__file__).parents[1] / "data" / "toy_kind"
+    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    return folder

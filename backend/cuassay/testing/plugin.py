@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from cuassay.core import settings
+from cuassay.core.device import Device
 from cuassay.errors import DeviceError, SettingError
 from cuassay.testing import options, skips
 from cuassay.testing.isolation import HangGuard, LostDevices
@@ -177,11 +178,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
-    """What reports carry of a case, in plain types."""
-    from cuassay.benchmarking.fingerprint import digest
-    from cuassay.testing.recording import fingerprint_of
-
-    told = {"device": str(case["device"]), "fingerprint": digest(fingerprint_of(case["device"]))}
+    """What reports carry of a case, in plain types; asks no device."""
+    told = {"device": str(case["device"])}
     if "dtype" in case:
         told["dtype"] = case["dtype"].name
     if "op" in case:
@@ -193,11 +191,20 @@ def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a case its device cannot run, with one reason that names everything missing."""
     case = item.stash[_CASE]
+    if case:
+        item.user_properties.append(("fingerprint", _digest(case["device"])))
     reason = item.config.stash[_HARNESS].lost.why(case["device"]) if case else None
     reason = reason or skips.why_skipped(item, case)
     if reason is not None:
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
+
+
+def _digest(device: Device) -> str:
+    from cuassay.benchmarking.fingerprint import digest
+    from cuassay.testing.recording import fingerprint_of
+
+    return digest(fingerprint_of(device))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -222,7 +229,7 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     report: pytest.TestReport = yield
     case = item.stash[_CASE]
     if case or skips.is_nowhere(item):
-        vars(report)["cuassay"] = {**item.stash[_TOLD]}  # xdist carries plain attributes to the controller
+        report.__dict__["cuassay"] = item.stash[_TOLD].copy()  # xdist carries plain attributes to the controller
     if case and report.failed:
         item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
     return report

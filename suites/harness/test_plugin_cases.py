@@ -1,0 +1,140 @@
+"""From arguments to cases: ids, order, composition with a project's own parametrization, errors of collection."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def collected(pytester: pytest.Pytester, source: str, *arguments: str) -> list[str]:
+    pytester.makepyfile(source)
+    result = pytester.runpytest("--collect-only", "-q", "--device", "cpu", *arguments)
+    return [line.partition("::")[2] for line in result.outlines if "::" in line]
+
+
+def test_ids_are_device_then_dtype_then_op_in_whatever_order_they_are_asked(pytester: pytest.Pytester) -> None:
+    source = """
+        from cuassay.testing import dtypes, ops
+        @dtypes("bfloat16")
+        @ops("softmax", "exp")
+        def test_values(op, dtype, device): pass
+    """
+
+    assert collected(pytester, source) == ["test_values[cpu:0-bfloat16-softmax]", "test_values[cpu:0-bfloat16-exp]"]
+
+
+def test_a_projects_own_marks_compose(pytester: pytest.Pytester) -> None:
+    source = """
+        import pytest
+        from cuassay.testing import dtypes
+        @dtypes("float32", "float64")
+        @pytest.mark.parametrize("n", [1, 2])
+        def test_sum(device, dtype, n): pass
+    """
+
+    expected = [f"test_sum[cpu:0-{dtype}-{n}]" for dtype in ("float32", "float64") for n in (1, 2)]
+    assert collected(pytester, source) == expected
+
+
+def test_dtypes_are_dtype_objects_and_may_be_given_as_such(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy as np
+        import ml_dtypes
+        from cuassay.testing import dtypes
+        @dtypes(np.float32, np.dtype("int8"), ml_dtypes.bfloat16)
+        def test_kind(device, dtype):
+            assert isinstance(dtype, np.dtype)
+    """)
+
+    pytester.runpytest("--device", "cpu").assert_outcomes(passed=3)
+
+
+def test_a_module_scoped_fixture_may_ask_for_the_device(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        @pytest.fixture(scope="module")
+        def table(device): return [device]
+        def test_table(table, device): assert table == [device]
+    """)
+
+    pytester.runpytest("--device", "cpu").assert_outcomes(passed=1)
+
+
+def test_a_spec_is_collected_under_the_variables_name(pytester: pytest.Pytester) -> None:
+    source = """
+        from cuassay.testing import OpSpec, conformance
+        test_double = conformance(OpSpec(fn=lambda xp, a: a + a, dtypes=("float32",)))
+    """
+
+    assert "test_double::test_values[cpu:0-float32]" in collected(pytester, source)
+
+
+def test_a_faulty_function_fails_its_generated_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        wrong = dict(fn=lambda xp, a: a + a + 1, reference=lambda a: a + a, dtypes=("float32",))
+        test_double = conformance(OpSpec(**wrong))
+    """)
+
+    result = pytester.runpytest("--device", "cpu", "-k", "test_values")
+
+    result.assert_outcomes(failed=1, deselected=None)
+    result.stdout.fnmatch_lines(["*reproduce: CUASSAY_SEED=*--cuassay-device cpu:0*"])
+
+
+def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\npython_functions = check_*")
+    source = """
+        from cuassay.testing import OpSpec, conformance
+        test_double = conformance(OpSpec(fn=lambda xp, a: a + a, dtypes=("float32",)))
+    """
+
+    assert "test_double::test_values[cpu:0-float32]" in collected(pytester, source)
+
+
+@pytest.mark.parametrize(
+    ("decorator", "message"),
+    [
+        ('requires("grphs")', "*test_wrong.py:2: 'grphs' names no capability; features: streams*"),
+        ('dtypes("float31")', "*test_wrong.py:2: 'float31' is no dtype; dtypes: bool*"),
+        ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu'; known: cpu, sim, cuda*"),
+        ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is no op of ours; ops: *softmax*"),
+        ("requires()", "*test_wrong.py:2: got (); give at least one name of a requirement*"),
+        ("ops", "*test_wrong.py:2: @ops stands without its parentheses; write @ops()*"),
+    ],
+    ids=["requires", "dtypes", "devices", "ops", "nothing", "bare"],
+)
+def test_an_unknown_name_is_a_collection_error_at_its_line(
+    pytester: pytest.Pytester, decorator: str, message: str
+) -> None:
+    imports = "from cuassay.testing import devices, dtypes, ops, requires"
+    pytester.makepyfile(test_wrong=f"{imports}\n@{decorator}\ndef test_wrong(device, op): pass\n")
+
+    result = pytester.runpytest("--device", "cpu")
+
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    result.stdout.fnmatch_lines([message])
+
+
+def test_keyword_and_last_failed_select_by_device_and_dtype(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import dtypes
+        @dtypes("float32", "float64")
+        def test_one(device, dtype): assert dtype.name != "float64"
+    """)
+    pytester.runpytest("--device", "cpu").assert_outcomes(passed=1, failed=1)
+
+    pytester.runpytest("--device", "cpu", "--lf").assert_outcomes(failed=1)
+    pytester.runpytest("--device", "cpu", "-k", "cpu and float32").assert_outcomes(passed=1, deselected=1)
+
+
+def test_collecting_asks_no_kind_that_was_not_chosen(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        import cuassay.devices
+        def refuse(kind):
+            raise RuntimeError(f"{kind} was asked")
+        real = cuassay.devices.backend
+        cuassay.devices.backend = lambda kind: real(kind) if kind == "cpu" else refuse(kind)
+    """)
+    pytester.makepyfile("def test_one(device): pass")
+
+    pytester.runpytest_subprocess("--device", "cpu").assert_outcomes(passed=1)

@@ -1,0 +1,125 @@
+"""Projects that never heard of the plugin, with names like ours of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OWN_FIXTURE = """
+    import pytest
+    @pytest.fixture
+    def device(): return "theirs"
+"""
+
+PROJECTS = {
+    "fixture in the module": {"test_it": f"{OWN_FIXTURE}\n    def test_it(device): assert device == 'theirs'"},
+    "fixture in the conftest": {
+        "conftest": OWN_FIXTURE,
+        "test_it": "def test_it(device): assert device == 'theirs'",
+    },
+    "fixture with parameters": {
+        "conftest": "import pytest\n@pytest.fixture(params=['theirs'])\ndef device(request): return request.param",
+        "test_it": "def test_it(device): assert device == 'theirs'",
+    },
+    "parametrize mark": {
+        "test_it": """
+            import pytest
+            @pytest.mark.parametrize(("n", "device"), [(1, "theirs")])
+            def test_it(device, n): assert device == "theirs"
+        """
+    },
+    "hook in the conftest": {
+        "conftest": """
+            def pytest_generate_tests(metafunc):
+                if "device" in metafunc.fixturenames:
+                    metafunc.parametrize("device", ["theirs"])
+        """,
+        "test_it": "def test_it(device): assert device == 'theirs'",
+    },
+    "hook in the module": {
+        "test_it": """
+            def pytest_generate_tests(metafunc):
+                metafunc.parametrize("dtype", ["theirs"])
+            def test_it(dtype): assert dtype == "theirs"
+        """
+    },
+    "fixture xp": {
+        "conftest": "import pytest\n@pytest.fixture\ndef xp(): return 'theirs'",
+        "test_it": "def test_it(xp): assert xp == 'theirs'",
+    },
+    "fixture op": {
+        "conftest": "import pytest\n@pytest.fixture\ndef op(): return 'theirs'",
+        "test_it": "def test_it(op): assert op == 'theirs'",
+    },
+    "default value": {"test_it": "def test_it(device='theirs'): assert device == 'theirs'"},
+    "unittest": {
+        "test_it": """
+            import unittest
+            class TestIt(unittest.TestCase):
+                device = "theirs"
+                def test_it(self): assert self.device == "theirs"
+        """
+    },
+}
+
+
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+@pytest.mark.parametrize("arguments", [(), ("--cuassay-device", "cpu")], ids=["unused", "used"])
+def test_a_projects_own_names_are_left_alone(
+    pytester: pytest.Pytester, project: dict[str, str], arguments: tuple[str, ...]
+) -> None:
+    pytester.makepyfile(**project)
+
+    pytester.runpytest("--strict-markers", "--strict-config", *arguments).assert_outcomes(passed=1)
+
+
+@pytest.mark.parametrize("project", PROJECTS.values(), ids=PROJECTS)
+def test_ids_are_the_same_with_and_without_the_plugin(pytester: pytest.Pytester, project: dict[str, str]) -> None:
+    pytester.makepyfile(**project)
+
+    with_it = pytester.runpytest("--collect-only", "-q")
+    without = pytester.runpytest("--collect-only", "-q", "-p", "no:cuassay")
+
+    assert with_it.outlines[:-1] == without.outlines[:-1]
+
+
+def test_an_unused_plugin_says_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(): pass")
+
+    result = pytester.runpytest()
+
+    result.stdout.no_fnmatch_line("cuassay:*")
+    result.stdout.no_fnmatch_line("*= cuassay =*")
+
+
+def test_decorators_work_where_markers_are_strict(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = --strict-markers --device cpu\nfilterwarnings = error")
+    pytester.makepyfile("""
+        from cuassay.testing import devices, dtypes, requires
+        pytestmark = [devices("cpu"), requires("streams")]
+        @dtypes("float32")
+        def test_one(device, dtype): pass
+    """)
+
+    pytester.runpytest().assert_outcomes(passed=1)
+
+
+def test_a_projects_own_device_fixture_and_our_dtypes_meet(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(f"""{OWN_FIXTURE}
+    from cuassay.testing import dtypes
+    @dtypes("float32", "int8")
+    def test_one(device, dtype): assert device == "theirs"
+    """)
+
+    pytester.runpytest().assert_outcomes(passed=2)
+
+
+def test_the_plugin_loads_without_numpy_pandas_or_a_driver() -> None:
+    heavy = "{'numpy', 'pandas', 'cupy', 'cuda', 'ml_dtypes', 'xdist', 'jinja2'}"
+    code = f"import sys, cuassay.testing.plugin; print(sorted({heavy} & set(sys.modules)))"
+
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert found.stdout.strip() == "[]"

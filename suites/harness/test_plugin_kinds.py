@@ -1,0 +1,43 @@
+"""A device kind of another distribution: found by its entry point, tested like our own."""
+
+from __future__ import annotations
+
+import pytest
+
+
+def test_an_out_of_tree_kind_runs_a_users_spec(pytester: pytest.Pytester, toy_kind: object) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_norm = conformance(OpSpec(fn=lambda xp, a: xp.linalg.norm(a), name="norm"))
+    """)
+
+    result = pytester.runpytest_subprocess("--require-device", "toy:0", "--device", "toy", "-v")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*test_norm::test_values?toy:0-float64? PASSED*"])
+
+
+def test_an_out_of_tree_kind_runs_the_generated_suite_of_our_ops(pytester: pytest.Pytester, toy_kind: object) -> None:
+    arguments = ("--device", "toy", "-k", "softmax or matmul", "-q", "--pyargs", "cuassay.testing.conformance")
+
+    result = pytester.runpytest_subprocess(*arguments)
+
+    outcomes = result.parseoutcomes()
+    assert result.ret == pytest.ExitCode.OK
+    assert outcomes["passed"] > 100
+    assert not {"failed", "errors", "error"} & outcomes.keys()
+
+
+def test_a_kind_whose_module_is_broken_stops_no_other(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    info = pytester.mkdir("broken-1.0.dist-info")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[cuassay.devices]\nbroken = no_such_module\n")
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    pytester.makepyfile("def test_one(device): pass")
+
+    result = pytester.runpytest_subprocess("--device", "cpu,broken:*")
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines(["cuassay: no broken: its module cannot be loaded: No module named 'no_such_module'"])

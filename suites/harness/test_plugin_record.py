@@ -1,0 +1,106 @@
+"""Rows of results written by a session: the run, its devices, each test."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+SUITE = """
+    import pytest
+    from cuassay.testing import dtypes, requires
+    @dtypes("float32")
+    def test_good(device, dtype): pass
+    def test_bad(device): assert 1 == 2, "one is not two"
+    @requires("graphs")
+    def test_skipped(device): pass
+    @pytest.mark.xfail(reason="issue 7")
+    def test_known(device): raise ValueError
+    @pytest.fixture
+    def broken(): raise ValueError("no set-up")
+    def test_broken(device, broken): pass
+    def test_plain(): pass
+"""
+
+
+def rows(pytester: pytest.Pytester, record: str) -> list[dict[str, Any]]:
+    lines = (pytester.path / "rows.jsonl").read_text().splitlines()
+    return [row for row in map(json.loads, lines) if row["record"] == record]
+
+
+@pytest.fixture
+def recorded(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
+    pytester.makepyfile(SUITE)
+    pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl")
+    return {row["nodeid"].partition("::")[2].partition("[")[0]: row for row in rows(pytester, "test")}
+
+
+@pytest.mark.parametrize(
+    ("test", "outcome", "reason"),
+    [
+        ("test_good", "passed", None),
+        ("test_bad", "failed", "AssertionError: one is not two"),
+        ("test_skipped", "skipped", "cpu:0: no graphs: work runs when it is called; there is nothing to capture"),
+        ("test_known", "xfailed", "issue 7"),
+        ("test_broken", "error", "ValueError: no set-up"),
+        ("test_plain", "passed", None),
+    ],
+)
+def test_each_test_is_one_row(recorded: dict[str, dict[str, Any]], test: str, outcome: str, reason: str | None) -> None:
+    assert (recorded[test]["outcome"], recorded[test].get("reason")) == (outcome, reason)
+
+
+def test_a_row_names_its_case(recorded: dict[str, dict[str, Any]]) -> None:
+    assert (recorded["test_good"]["device"], recorded["test_good"]["dtype"]) == ("cpu:0", "float32")
+    assert "device" not in recorded["test_plain"]
+
+
+def test_a_failure_can_be_run_again_from_its_row(recorded: dict[str, dict[str, Any]]) -> None:
+    line = recorded["test_bad"]["reproduce"]
+
+    assert line.startswith("CUASSAY_SEED=2026 pytest ")
+    assert line.endswith("::test_bad[cpu:0]' --cuassay-device cpu:0")
+
+
+def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded: object) -> None:
+    (run,), (device,) = rows(pytester, "run"), rows(pytester, "device")
+
+    assert run["command"].startswith("pytest --device cpu --cuassay-record rows.jsonl")
+    assert run["seed"] == 2026
+    assert (device["device"], device["present"]) == ("cpu:0", True)
+    assert device["missing"]["graphs"] == "work runs when it is called; there is nothing to capture"
+    assert device["capabilities"]["matmul:float32"] is True
+
+
+def test_the_head_room_of_comparisons_is_kept(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_double = conformance(OpSpec(fn=lambda xp, a: a + a, dtypes=("float32",)))
+    """)
+
+    pytester.runpytest("--device", "cpu", "-k", "test_values", "--cuassay-record", "rows.jsonl")
+
+    (row,) = rows(pytester, "test")
+    assert 0 <= row["headroom"] <= 1
+    assert row["check"] == "values"
+
+
+def test_a_run_that_somebody_else_began_is_joined(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(device): pass")
+
+    pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl", "--cuassay-run", "20260101T000000-abcdef")
+
+    assert not rows(pytester, "run")
+    assert {row["run"] for row in rows(pytester, "test")} == {"20260101T000000-abcdef"}
+
+
+def test_workers_rows_are_written_once(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("xdist")
+    pytester.makepyfile(SUITE)
+
+    pytester.runpytest_subprocess("-n2", "--device", "cpu", "--cuassay-record", "rows.jsonl")
+
+    outcomes = sorted(row["outcome"] for row in rows(pytester, "test"))
+    assert outcomes == ["error", "failed", "passed", "passed", "skipped", "xfailed"]
+    assert len(rows(pytester, "run")) == len(rows(pytester, "device")) == 1
