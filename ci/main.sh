@@ -6,5 +6,5 @@ runs=reports/out/main # one folder a run: the page shows what changed since the 
 status=0
 "$PYTHON" -m cuassay.cli run --device all --out "$runs/$(date -u +%Y%m%dT%H%M%SZ)" "$@" || status=$?
 "$PYTHON" -m cuassay.cli report "$runs" --html "$runs/report.html" --md "$runs/report.md"
-echo "The report is in $runs/report.html"
+echo "The report is in $PWD/$runs/report.html"
 exit "$status"
