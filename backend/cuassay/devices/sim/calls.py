@@ -7,7 +7,7 @@ an array nor a plain value is refused.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -239,16 +239,14 @@ class _Work:
                 return self._place(result)
         stands = {id(array): _stand_in(array.raw) for array in self.found}
         result = self.function(*self._swapped(self.args, stands), **self._swapped(self.kwargs, stands))
-        outputs: list[arrays.SimArray] = []
+        outputs: list[arrays.SimArray | None] = []
         placed = self._place(result, outputs, {id(stands[id(array)]): array for array in self.writes})
         if self.plain:
             return self.record(waits=True)
         args, kwargs = _unwrapped(self.args, self._raw), _unwrapped(self.kwargs, self._raw)
-        function, targets = self.function, [array.raw for array in outputs]
-        self.queue.capture.add(
-            self.queue, self.name, [*self._accesses(), *((array, True) for array in outputs)],
-            lambda: _fill(targets, function(*args, **kwargs)),
-        )
+        function, targets = self.function, [None if array is None else array.raw for array in outputs]
+        accesses = [*self._accesses(), *((array, True) for array in outputs if array is not None)]
+        self.queue.capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
         return placed
 
     def _swapped(self, value: Any, stands: Mapping[int, Any]) -> Any:
@@ -278,9 +276,12 @@ class _Work:
         return isinstance(result, np.ndarray) and (not result.size or _inside(result, self.home))
 
     def _place(
-        self, result: Any, outputs: list[arrays.SimArray] | None = None, known: Mapping[int, arrays.SimArray] | None = None
+        self,
+        result: Any,
+        outputs: list[arrays.SimArray | None] | None = None,
+        known: Mapping[int, arrays.SimArray] | None = None,
     ) -> Any:
-        """`result` with every array on the device; `outputs` gets those that are new."""
+        """`result` with every array on the device; `outputs` gets each that is new, None for one that was given."""
         if isinstance(result, (np.ndarray, np.generic)):
             return self._place_array(np.asanyarray(result), outputs, known or {})
         if isinstance(result, (tuple, list)):
@@ -293,12 +294,13 @@ class _Work:
         return result
 
     def _place_array(
-        self, result: np.ndarray[Any, Any], outputs: list[arrays.SimArray] | None, known: Mapping[int, arrays.SimArray]
+        self, result: np.ndarray[Any, Any], outputs: list[arrays.SimArray | None] | None, known: Mapping[int, arrays.SimArray]
     ) -> arrays.SimArray:
         for array in self.writes:
             if result is array.raw:
                 return array
-        if id(result) in known:
+        if outputs is not None and id(result) in known:
+            outputs.append(None)
             return known[id(result)]
         if result.size and _inside(result, self.home):
             return _view(result, self.home, self.found)
@@ -443,10 +445,19 @@ def _stand_in(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     return stand
 
 
-def _fill(targets: Sequence[np.ndarray[Any, Any]], result: Any) -> None:
-    results = result if isinstance(result, (tuple, list)) else (result,)
-    for target, one in zip(targets, results, strict=False):
-        target[...] = one
+def _fill(targets: Sequence[np.ndarray[Any, Any] | None], result: Any) -> None:
+    """Put each array of `result`, a nest as `_Work._place` walks it, where its target is; None has it already."""
+    for target, one in zip(targets, _leaves(result), strict=True):
+        if target is not None:
+            target[...] = one
+
+
+def _leaves(result: Any) -> Iterator[Any]:
+    if isinstance(result, (tuple, list)):
+        for one in result:
+            yield from _leaves(one)
+    elif isinstance(result, (np.ndarray, np.generic)):
+        yield result
 
 
 def _flops(name: str, found: Sequence[arrays.SimArray]) -> float:

@@ -1,0 +1,253 @@
+"""Captures of the simulated device: nothing runs before the replay, order is kept, illegal calls say so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import ops
+from cuassay.devices.sim import BACKEND
+from cuassay.errors import CaptureError, RaceError
+
+
+@pytest.fixture(autouse=True)
+def machine() -> Iterator[None]:
+    with BACKEND.simulated(devices=1, memory=2**20):
+        yield
+
+
+@pytest.fixture
+def array() -> Any:
+    made = BACKEND.from_host(np.eye(4, dtype=np.float32) + 1, 0)
+    BACKEND.synchronize(0)
+    return made
+
+
+def captured(work: Callable[[Any], Any]) -> tuple[Any, Any]:
+    """A capture of ``work(stream)``, and what that gave."""
+    capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+    capture.begin(stream)
+    with BACKEND.use_stream(stream):
+        result = work(stream)
+    capture.end()
+    return capture, result
+
+
+WORK: dict[str, Callable[[Any], Any]] = {
+    "op": lambda a: ops.softmax(a),
+    "composite-op": lambda a: ops.linear(a, a, a[0]),
+    "ops-in-a-row": lambda a: ops.mul(ops.add(a, 1.0), a),
+    "ufunc": lambda a: np.exp(a) + a,
+    "function": lambda a: np.concatenate([a, a.T]),
+    "fancy-index": lambda a: a[[1, 0]],
+    "copying-reshape": lambda a: a.T.reshape(-1),
+    "linalg": lambda a: np.linalg.inv(a),
+    "several-results": lambda a: np.linalg.qr(a)[1],
+    "nested-results": lambda a: np.unravel_index(np.argmax(a), (4, 4))[1],
+    "one-out-of-two": lambda a: np.modf(a, out=(a.copy(), None))[1],
+    "out": lambda a: np.add(a, 1, out=a.copy()),
+    "creation": lambda a: BACKEND.namespace(0).arange(4.0) + a[0],
+    "reduction": lambda a: a.sum(axis=0),
+}
+
+
+@pytest.mark.parametrize("work", WORK.values(), ids=WORK.keys())
+def test_a_replay_computes_what_the_work_does_eagerly(array: Any, work: Callable[[Any], Any]) -> None:
+    expected = work(array).get()
+
+    capture, result = captured(lambda stream: work(array))
+    assert result.shape == expected.shape
+    assert result.dtype == expected.dtype
+    capture.replay()
+
+    np.testing.assert_array_equal(result.get(), expected)
+
+
+def test_nothing_runs_while_capturing(array: Any) -> None:
+    before = array.get()
+
+    def work(stream: Any) -> Any:
+        array.fill(7.0)
+        return ops.add(array, 1.0)
+
+    capture, result = captured(work)
+
+    np.testing.assert_array_equal(array.get(), before)
+    assert np.isnan(result.get()).all()
+    capture.replay()
+    assert (result.get() == 8.0).all()
+
+
+def test_each_replay_reads_the_inputs_of_now(array: Any) -> None:
+    capture, result = captured(lambda stream: ops.mul(array, 2.0))
+
+    for value in (3.0, 5.0):
+        array.fill(value)
+        capture.replay()
+        assert (result.get() == 2 * value).all()
+
+
+def test_views_made_inside_are_views(array: Any) -> None:
+    capture, row = captured(lambda stream: array[1])
+
+    array.fill(9.0)
+
+    capture.replay()
+    assert (row.get() == 9.0).all()
+
+
+ILLEGAL: dict[str, Callable[[Any, Any], object]] = {
+    "get": lambda array, stream: array.get(),
+    "float": lambda array, stream: float(array[0, 0]),
+    "bool": lambda array, stream: bool(array[0, 0]),
+    "str": lambda array, stream: str(array),
+    "allclose": lambda array, stream: np.allclose(array, array),
+    "nonzero": lambda array, stream: np.nonzero(array),
+    "mask": lambda array, stream: array[array > 0],
+    "from_host": lambda array, stream: BACKEND.from_host(np.ones(3), 0),
+    "stream-synchronize": lambda array, stream: stream.synchronize(),
+    "stream-query": lambda array, stream: stream.query(),
+    "device-synchronize": lambda array, stream: BACKEND.synchronize(0),
+    "event-query": lambda array, stream: stream.record_event().query(),
+    "event-synchronize": lambda array, stream: stream.record_event().synchronize(),
+    "capture-again": lambda array, stream: BACKEND.new_capture(0).begin(stream),
+}
+
+
+@pytest.mark.parametrize("call", ILLEGAL.values(), ids=ILLEGAL.keys())
+def test_what_needs_a_result_raises_while_capturing(array: Any, call: Callable[[Any, Any], object]) -> None:
+    capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+    capture.begin(stream)
+
+    with BACKEND.use_stream(stream), pytest.raises(CaptureError, match=";"):
+        call(array, stream)
+
+    capture.reset()
+    BACKEND.synchronize(0)
+
+
+def test_other_streams_run_while_one_is_captured(array: Any) -> None:
+    capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+    capture.begin(stream)
+
+    assert float(array.sum()) == 20.0
+
+    capture.end()
+
+
+class TestOrder:
+    def test_a_fork_that_is_joined_replays(self, array: Any) -> None:
+        side = BACKEND.new_stream(0)
+
+        def work(stream: Any) -> Any:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                doubled = ops.mul(array, 2.0)
+            stream.wait_stream(side)
+            return ops.add(doubled, 1.0)
+
+        capture, result = captured(work)
+        capture.replay()
+
+        np.testing.assert_array_equal(result.get(), (np.eye(4, dtype=np.float32) + 1) * 2 + 1)
+
+    def test_a_missing_join_inside_is_a_race(self, array: Any) -> None:
+        side = BACKEND.new_stream(0)
+
+        def work(stream: Any) -> None:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                array.fill(1.0)
+            ops.add(array, 1.0)
+            stream.wait_stream(side)
+
+        capture, _ = captured(work)
+
+        with pytest.raises(RaceError, match="branch 1"):
+            capture.replay()
+
+    def test_a_fork_never_joined_cannot_end(self, array: Any) -> None:
+        capture, stream, side = BACKEND.new_capture(0), BACKEND.new_stream(0), BACKEND.new_stream(0)
+        capture.begin(stream)
+        side.wait_stream(stream)
+        with BACKEND.use_stream(side):
+            array.fill(1.0)
+
+        with pytest.raises(CaptureError, match=r"ended with work of stream \d+ that it does not wait for"):
+            capture.end()
+
+        assert not side.capturing
+
+    def test_a_replay_races_with_unordered_work_outside(self, array: Any) -> None:
+        capture, _ = captured(lambda stream: ops.add(array, 1.0))
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            array.fill(2.0)
+
+        with pytest.raises(RaceError, match="read by add"):
+            capture.replay()
+
+    def test_replays_on_two_streams_follow_each_other(self, array: Any) -> None:
+        capture, _ = captured(lambda stream: array.fill(1.0))
+
+        for stream in (BACKEND.new_stream(0), BACKEND.new_stream(0)):
+            with BACKEND.use_stream(stream):
+                capture.replay()
+
+        BACKEND.synchronize(0)
+
+    def test_an_event_from_outside_cannot_be_waited_for(self) -> None:
+        event = BACKEND.new_event(0)
+        event.record()
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        capture.begin(stream)
+
+        with pytest.raises(CaptureError, match="outside the capture"):
+            stream.wait_event(event)
+
+        capture.reset()
+
+
+class TestLife:
+    def test_the_default_stream_cannot_be_captured(self) -> None:
+        with pytest.raises(CaptureError, match="default stream"):
+            BACKEND.new_capture(0).begin()
+
+    def test_nothing_can_be_replayed_before_the_end(self) -> None:
+        with pytest.raises(CaptureError, match="nothing to replay"):
+            BACKEND.new_capture(0).replay()
+
+    def test_end_needs_a_begin(self) -> None:
+        with pytest.raises(CaptureError, match="not capturing"):
+            BACKEND.new_capture(0).end()
+
+    def test_a_capture_that_holds_work_is_not_begun_again(self, array: Any) -> None:
+        capture, _ = captured(lambda stream: ops.add(array, 1.0))
+
+        with pytest.raises(CaptureError, match="reset"):
+            capture.begin(BACKEND.new_stream(0))
+
+    def test_reset_twice_frees_what_it_held(self, array: Any) -> None:
+        before = BACKEND.memory_info(0)
+        capture, result = captured(lambda stream: ops.add(ops.add(array, 1.0), 1.0))
+        capture.replay()
+        del result
+
+        capture.reset()
+        capture.reset()
+
+        BACKEND.synchronize(0)
+        assert BACKEND.memory_info(0) == before
+
+    def test_after_reset_it_can_capture_again(self, array: Any) -> None:
+        capture, _ = captured(lambda stream: ops.add(array, 1.0))
+        capture.reset()
+        stream = BACKEND.new_stream(0)
+
+        capture.begin(stream)
+        capture.end()
+        capture.replay()
+
+        assert "0 launches" in repr(capture)
