@@ -6,7 +6,8 @@ which gets every call that has no kernel of that kind's own.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,6 +36,7 @@ __all__ = [
     "register_fallback",
     "register_op",
     "set_loaders",
+    "substituted",
 ]
 
 #: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (no `out` where the op makes none).
@@ -102,6 +104,18 @@ def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Imple
         return function
 
     return register
+
+
+@contextmanager
+def substituted(name: str, *, kind: str, wrap: Callable[[Implementation], Implementation]) -> Iterator[None]:
+    """Serve `wrap(kernel)` in place of each of `name`'s kernels on `kind` inside the block: to plant faults, or to spy."""
+    op(name)
+    former = {key: kernel for key, kernel in _implementations.items() if key[:2] == (name, kind)}
+    _implementations.update({key: wrap(kernel) for key, kernel in former.items()})
+    try:
+        yield
+    finally:
+        _implementations.update(former)
 
 
 def register_fallback(kind: str, fallback: Fallback, *, like: str) -> None:

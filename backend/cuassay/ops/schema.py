@@ -216,16 +216,22 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
         raise SchemaError(
             f"{text!r} has {len(outputs)} outputs; an operation makes one, or writes its parameters and makes none"
         )
-    return match["name"], tuple(_params(match["params"], text)), outputs
+    arrays, _, scalars = match["params"].partition("*")
+    params = *_arrays(arrays, text), *_scalars(scalars.strip(" ,"), text)
+    _check_names([param.name for param in params], text)
+    return match["name"], params, outputs
 
 
-def _params(inside: str, text: str) -> Iterable[Param]:
-    scalar = False
-    for part in (piece.strip() for piece in inside.split(",")):
-        if part == "*":
-            scalar = True
-        elif part:
-            yield _scalar(part, text) if scalar else _array(part, text)
+def _check_names(names: Sequence[str], text: str) -> None:
+    for position, name in enumerate(names):
+        if name in names[:position]:
+            raise SchemaError(f"{text!r} has {name!r} twice; each parameter needs a name of its own")
+        if name == "out":
+            raise SchemaError(f"{text!r} has a parameter named 'out', which every operation has by itself; rename it")
+
+
+def _arrays(inside: str, text: str) -> Iterable[Param]:
+    return (_array(part.strip(), text) for part in inside.split(",") if part.strip())
 
 
 def _array(part: str, text: str) -> Param:
@@ -238,8 +244,16 @@ def _array(part: str, text: str) -> Param:
     return Param(name.rstrip("!"), form, "both" if name.endswith("!") else "read")
 
 
-def _scalar(part: str, text: str) -> Param:
-    name, equals, default = (piece.strip() for piece in part.partition("="))
-    if not name.isidentifier():
-        raise SchemaError(f"{part!r} in {text!r} is no scalar parameter; write 'axis' or 'axis=-1'")
-    return Param(name, "scalar", "read", ast.literal_eval(default) if equals else _REQUIRED)
+def _scalars(inside: str, text: str) -> Iterable[Param]:
+    """What follows the star is Python: names, and defaults that are literals."""
+    if not inside:
+        return
+    try:
+        arguments = ast.parse(f"lambda *, {inside}: 0", mode="eval").body.args  # type: ignore[attr-defined]
+        for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
+            yield Param(argument.arg, "scalar", "read", _REQUIRED if default is None else ast.literal_eval(default))
+    except (SyntaxError, ValueError) as error:
+        raise SchemaError(
+            f"{inside!r} in {text!r} are no scalar parameters: a name is no identifier or a default no literal; "
+            f"write 'axis' or 'axis=-1'"
+        ) from error

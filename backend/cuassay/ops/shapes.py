@@ -5,7 +5,7 @@ Each rule gets the arguments by name, arrays as anything with a ``shape``, scala
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from cuassay.arrays.layout import broadcast_shapes, normalize_axis
@@ -47,11 +47,11 @@ def reduced(bound: Mapping[str, Any]) -> Shape:
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 
 
-def reduced_axes(axis: int | tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
+def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]:
     """The axes a reduction runs over, each counted from the front, ascending."""
     if axis is None:
         return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int) else tuple(axis)
+    given = tuple(axis) if isinstance(axis, tuple | list) else (axis,)
     axes = tuple(sorted(normalize_axis(one, ndim) for one in given))
     if len(set(axes)) != len(axes):
         raise ShapeError(f"axis {axis!r} names an axis of {ndim} twice; name each once")

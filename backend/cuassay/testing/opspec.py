@@ -160,7 +160,6 @@ class OpSpec:
         self._set("dtypes", tuple(self.dtypes) or _default_dtypes(self.op))
         self._set("known_failures", tuple(self.known_failures))
         self._set("requires", tuple(self.requires))
-        self._set("tolerance", self.tolerance or (GENERAL if self.op is None else BY_CLASS[self.op.schema.op_class]))
         self._set("samples", self.samples or self._default_samples())
         _check(self)
 
@@ -176,6 +175,13 @@ class OpSpec:
     def kinds(self) -> frozenset[drawing.Kind]:
         """The kinds of samples there are."""
         return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
+
+    @property
+    def rule(self) -> Tolerance:
+        """The tolerance in force: the one given, else that of the op's class, else that of a function."""
+        if self.tolerance is not None:
+            return self.tolerance
+        return GENERAL if self.op is None else BY_CLASS[self.op.schema.op_class]
 
     @property
     def op_class(self) -> str:

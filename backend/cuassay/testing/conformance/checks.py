@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices
-from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.dtypes import dtype_name, epsilon, is_complex, is_float
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
@@ -151,13 +151,18 @@ def _compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: A
     expected = spec.expected(sample)
     magnitude, terms = spec.scale(sample, expected)
     wanted = _result_dtype(spec, sample)
-    precise = dtype if spec.op is None or wanted is None else wanted
-    tolerance = spec.tolerance
-    if tolerance is None:
-        raise AssertionError(f"{spec.name} has no tolerance")
-    limit = allowed(tolerance, precise, terms=terms, magnitude=magnitude, matmul=spec.op_class == "matmul")
+    precise = _coarsest(sample, dtype if wanted is None else wanted) if spec.op is None else wanted
+    matmul = spec.op_class == "matmul"
+    limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
     place = None if isinstance(actual, (bool, int, float, complex)) else device
     assert_close(actual, expected, tolerance=limit, dtype=wanted, device=place, check_dtype=wanted is not None)
+
+
+def _coarsest(sample: Sample, dtype: Any) -> Any:
+    """The least precise float among a function's inputs and result: some step may be rounded to it."""
+    found = [dtype, *(array.dtype for array in sample.host()[0] if isinstance(array, np.ndarray))]
+    inexact = [one for one in found if is_float(one) or is_complex(one)]
+    return max(inexact, key=epsilon, default=dtype)
 
 
 def _result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:

@@ -1,0 +1,112 @@
+"""Generated tests as a user meets them: collected under their names, failing with all one needs, in the wheel."""
+
+from __future__ import annotations
+
+import pytest
+
+TEN_LINES = """
+    from cuassay.testing import OpSpec, conformance
+
+    test_norm = conformance(OpSpec(fn=lambda xp, a: xp.linalg.norm(a)))
+    test_hypot = conformance(OpSpec(fn=lambda xp, a, b: xp.sqrt(a * a + b * b), dtypes=("float32",)))
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+def test_a_function_declared_in_two_lines_is_tested_on_each_device(pytester: pytest.Pytester, device: str) -> None:
+    pytester.makepyfile(TEN_LINES)
+
+    result = pytester.runpytest_inprocess("--device", device, "-v")
+
+    result.stdout.fnmatch_lines([f"*::test_norm::test_values[[]{device}:0-float32] PASSED*"])
+    result.stdout.fnmatch_lines([f"*::test_hypot::test_broadcast[[]{device}:0-float32] PASSED*"])
+    assert result.ret == 0
+
+
+def test_a_wrong_function_fails_with_the_worst_element_and_a_line_to_reproduce(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy as np
+        from cuassay.testing import OpSpec, conformance
+
+        def halved_tail(xp, a):
+            out = xp.array(a)
+            if out.size > 32: out[..., -1] = out[..., -1] * 0.5
+            return out
+
+        test_tail = conformance(OpSpec(fn=halved_tail, reference=lambda a: a, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-k", "test_values")
+
+    result.stdout.fnmatch_lines([
+        "*1 of 33 elements (3.03%) are out of tolerance",
+        "*worst at (32,): got *, expected *",
+        "*error * against tolerance * (*x over)",
+        "*op: halved_tail on sim:0 in float32",
+        "*seed: 2026",
+        "*reproduce: CUASSAY_SEED=2026 pytest --cuassay-device sim:0 "
+        '"test_a_wrong_function*.py::test_tail::test_values[[]sim:0-float32]"',
+        "*sample: 4: 33",
+    ])  # fmt: skip
+    assert result.ret == 1
+
+
+def test_the_line_to_reproduce_runs_that_one_test(pytester: pytest.Pytester) -> None:
+    path = pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_wrong = conformance(OpSpec(fn=lambda xp, a: a + 1, reference=lambda a: a, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess(
+        "--cuassay-device", "sim:0", f"{path.name}::test_wrong::test_values[sim:0-float32]"
+    )
+
+    result.assert_outcomes(failed=1)
+
+
+def test_a_known_failure_is_expected_to_fail_and_says_why(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy
+        from cuassay.testing import OpSpec, conformance
+        from cuassay.testing.opspec import KnownFailure
+
+        known = KnownFailure(kind="sim", check="values", reason="issue 12")
+        test_off = conformance(OpSpec(
+            fn=lambda xp, a: a + (0 if xp is numpy else 1), dtypes=("float32",), known_failures=(known,)
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "--device", "cpu", "-k", "test_values", "-rx")
+
+    result.stdout.fnmatch_lines(["*XFAIL*test_values*sim:0-float32*issue 12*"])
+    result.assert_outcomes(passed=1, xfailed=1)
+
+
+def test_a_planted_fault_fails_tests_whose_ids_name_the_op(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        from cuassay import devices
+        from cuassay.ops import registry
+
+        devices.backend("cpu")
+        wrong = registry.substituted("relu", kind="cpu", wrap=lambda kernel: lambda a, *, out: kernel(-a, out=out))
+        wrong.__enter__()
+    """)
+
+    result = pytester.runpytest_subprocess(
+        "--pyargs", "cuassay.testing.conformance", "--device", "sim", "-k", "test_values and float32 and (relu or exp)"
+    )
+
+    result.stdout.fnmatch_lines(["*FAILED*::test_values[[]sim:0-float32-relu]*"])
+    result.assert_outcomes(failed=1, passed=1)
+
+
+def test_a_declaration_that_says_nothing_testable_is_an_error_of_collection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_none = conformance(OpSpec(fn=lambda xp, a, b, c: a))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    result.stdout.fnmatch_lines(["*SpecError: function takes 3 arrays; *give samples=*"])
+    assert result.ret == 2

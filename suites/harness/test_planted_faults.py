@@ -1,0 +1,334 @@
+"""Faults planted in kernels, each a mistake somebody made once: a generated check that names the op finds it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import count
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.errors import RaceError
+from cuassay.ops import registry
+from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.opspec import OpSpec, own_specs
+
+Kernel = Callable[..., None]
+SPECS = {spec.name: spec for spec in own_specs()}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`plant` turns a right kernel into a wrong one; `check` must find it in `dtype`."""
+
+    op: str
+    what: str
+    check: str
+    dtype: str
+    plant: Callable[[Kernel], Kernel]
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.what}".replace(" ", "-")
+
+
+def last_element_wrong(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        kernel(*arrays, out=out, **scalars)
+        if out.size:
+            out[(-1,) * out.ndim] += 1
+
+    return run
+
+
+def tail_of_warp_missing(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        whole = np.empty(out.shape, out.dtype)
+        kernel(*arrays, out=whole, **scalars)
+        whole.reshape(-1)[out.size - out.size % 32 :] = 0
+        out[...] = whole
+
+    return run
+
+
+def strides_ignored(kernel: Kernel) -> Kernel:
+    def in_memory_order(a: Any) -> Any:
+        return a.ravel(order="K").reshape(a.shape) if isinstance(a, np.ndarray) else a
+
+    return lambda *arrays, out, **scalars: kernel(*map(in_memory_order, arrays), out=out, **scalars)
+
+
+def out_strides_ignored(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        whole = np.empty(out.shape, out.dtype)
+        kernel(*arrays, out=whole, **scalars)
+        start = out[tuple(slice(0, 1) for _ in out.shape)]
+        flat = (
+            np.lib.stride_tricks.as_strided(start, (out.size,), (abs(out.strides[-1]) // 2 or 1,)) if out.ndim else out
+        )
+        if out.ndim == 1 and out.strides[0] == 2 * out.itemsize:
+            flat[...] = whole
+        else:
+            out[...] = whole
+
+    return run
+
+
+def out_not_written(kernel: Kernel) -> Kernel:
+    return lambda *arrays, out, **scalars: kernel(*arrays, out=out.copy(), **scalars)
+
+
+def input_overwritten(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        kernel(*arrays, out=out, **scalars)
+        arrays[0][...] = 0
+
+    return run
+
+
+def unlike_each_time(kernel: Kernel) -> Kernel:
+    runs = count()
+
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        kernel(*arrays, out=out, **scalars)
+        if next(runs) % 2:
+            out[...] = np.nextafter(out, np.inf)
+
+    return run
+
+
+def computed_in(dtype: str) -> Callable[[Kernel], Kernel]:
+    def plant(kernel: Kernel) -> Kernel:
+        def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+            narrow = [a.astype(as_dtype(dtype)).astype(a.dtype) if isinstance(a, np.ndarray) else a for a in arrays]
+            kernel(*narrow, out=out, **scalars)
+
+        return run
+
+    return plant
+
+
+def second_cast_to_first(kernel: Kernel) -> Kernel:
+    return lambda a, b, out: kernel(a, np.asarray(b).astype(np.asarray(a).dtype), out=out)
+
+
+def first_element_for_all(kernel: Kernel) -> Kernel:
+    def run(a: Any, b: Any, *, out: Any) -> None:
+        kernel(a, b if b.shape == out.shape or not b.size else np.full_like(b, b.flat[0]), out=out)
+
+    return run
+
+
+def fails_on_empty(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        _ = 1 // out.size  # a launch with a grid of zero blocks
+        kernel(*arrays, out=out, **scalars)
+
+    return run
+
+
+def fails_on_zero_dim(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        _ = out.shape[-1]
+        kernel(*arrays, out=out, **scalars)
+
+    return run
+
+
+def scalars_changed(**changed: Any) -> Callable[[Kernel], Kernel]:
+    return lambda kernel: lambda *arrays, out, **scalars: kernel(*arrays, out=out, **{**scalars, **changed})
+
+
+def instead(function: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
+    """The kernel replaced by a NumPy expression."""
+
+    def plant(kernel: Kernel) -> Kernel:
+        def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+            with np.errstate(all="ignore"):
+                out[...] = np.asarray(function(*arrays, **scalars)).astype(out.dtype).reshape(out.shape)
+
+        return run
+
+    return plant
+
+
+def forms_swapped(kernel: Kernel) -> Kernel:
+    other = {"none": "tanh", "tanh": "none"}
+    return lambda a, *, out, approximate: kernel(a, out=out, approximate=other.get(approximate, approximate))
+
+
+def other_axis(kernel: Kernel) -> Kernel:
+    def run(a: Any, *, out: Any, axis: Any, **scalars: Any) -> None:
+        square = a.ndim == 2 and axis in (0, 1, -1)
+        turned = a.reshape(a.shape[::-1]).T if square else a
+        kernel(turned, out=out, axis=axis, **scalars)
+
+    return run
+
+
+def _narrow_sum(a: Any, axis: Any, keepdims: bool) -> Any:
+    """Every partial sum is rounded to the array's own dtype."""
+    flat = a.reshape(-1) if axis is None else a
+    return np.add.accumulate(flat, dtype=a.dtype, axis=0 if axis is None or isinstance(axis, tuple) else axis).take(
+        -1, axis=0 if axis is None or isinstance(axis, tuple) else axis
+    )
+
+
+def sixteen_bit_sum(kernel: Kernel) -> Kernel:
+    def run(a: Any, *, out: Any, axis: Any, keepdims: bool) -> None:
+        if isinstance(axis, tuple) or keepdims or not a.ndim or not a.size:
+            kernel(a, out=out, axis=axis, keepdims=keepdims)
+        else:
+            out[...] = _narrow_sum(a, axis, keepdims)
+
+    return run
+
+
+def sixteen_bit_product(kernel: Kernel) -> Kernel:
+    def run(a: Any, b: Any, *, out: Any) -> None:
+        if a.ndim == b.ndim == 2 and a.shape[1]:
+            out[...] = np.add.accumulate(a[:, :, None] * b[None], axis=1)[:, -1]
+        else:
+            kernel(a, b, out=out)
+
+    return run
+
+
+def last_of_k_missing(kernel: Kernel) -> Kernel:
+    def run(a: Any, b: Any, *, out: Any) -> None:
+        tail = a.shape[-1] % 2 and a.ndim == b.ndim == 2
+        kernel(a[:, :-1] if tail else a, b[:-1] if tail else b, out=out)
+
+    return run
+
+
+def _unshifted(a: Any, axis: int) -> Any:
+    weights = np.exp(a)
+    return weights / weights.sum(axis=axis, keepdims=True)
+
+
+def _normal(variance: Callable[[Any], Any]) -> Callable[..., Any]:
+    def layer_norm(a: Any, weight: Any, bias: Any, *, eps: float) -> Any:
+        return (a - a.mean(-1, keepdims=True)) / np.sqrt(variance(a) + a.dtype.type(eps)) * weight + bias
+
+    return layer_norm
+
+
+def _cancelling(a: Any) -> Any:
+    return np.mean(a * a, -1, keepdims=True) - np.mean(a, -1, keepdims=True) ** 2
+
+
+FAULTS = (
+    Fault("add", "last element", "values", "float32", last_element_wrong),
+    Fault("add", "tail of a warp", "values", "int32", tail_of_warp_missing),
+    Fault("add", "strides", "layouts", "bfloat16", strides_ignored),
+    Fault("add", "strides of out", "out", "float32", out_strides_ignored),
+    Fault("add", "out not written", "out", "float32", out_not_written),
+    Fault("add", "input overwritten", "inputs_unchanged", "float64", input_overwritten),
+    Fault("add", "not deterministic", "deterministic", "float32", unlike_each_time),
+    Fault("add", "second operand cast", "promotion", "int32", second_cast_to_first),
+    Fault("add", "scalar cast", "python_scalars", "int8", instead(lambda a, b: np.asarray(a) + 0 * np.asarray(b))),
+    Fault("add", "broadcast", "broadcast", "float32", first_element_for_all),
+    Fault("add", "empty", "zero_size", "float32", fails_on_empty),
+    Fault("add", "0-d", "zero_dim", "float32", fails_on_zero_dim),
+    Fault("add", "saturates", "extremal", "int8", instead(lambda a, b: np.clip(a.astype(int) + b, -128, 127))),
+    Fault("mul", "added", "values", "float8_e5m2", instead(lambda a, b: np.add(a, b))),
+    Fault("mul", "float64 in float32", "values", "float64", computed_in("float32")),
+    Fault("mul", "no complex part", "values", "complex64", instead(lambda a, b: np.real(a) * np.real(b))),
+    Fault("mul", "infinity clipped", "extremal", "float16", instead(lambda a, b: np.clip(a * b, -65504, 65504))),
+    Fault("exp", "base two", "values", "float32", instead(lambda a: np.exp2(a))),
+    Fault("exp", "in 16 bits", "values", "float32", computed_in("float16")),
+    Fault("exp", "out not written", "out", "complex64", out_not_written),
+    Fault("relu", "NaN swallowed", "extremal", "float32", instead(lambda a: np.fmax(a, 0))),
+    Fault("relu", "absolute value", "values", "int8", instead(np.abs)),
+    Fault("relu", "in-place ignored", "inplace", "float32", out_not_written),
+    Fault("gelu", "erf and tanh swapped", "values", "float32", forms_swapped),
+    Fault("gelu", "sigmoid form", "values", "float32", instead(lambda a, approximate: a / (1 + np.exp(-1.702 * a)))),
+    Fault("softmax", "other axis", "values", "float32", scalars_changed(axis=0)),
+    Fault("softmax", "not shifted", "values", "float32", instead(_unshifted)),
+    Fault("softmax", "NaN swallowed", "extremal", "float32", instead(lambda a, axis: np.nan_to_num(_unshifted(a, axis)))),
+    Fault("softmax", "empty", "zero_size", "float32", fails_on_empty),
+    Fault("layer_norm", "eps ignored", "values", "float32", scalars_changed(eps=0.0)),
+    Fault("layer_norm", "unbiased", "values", "float32", instead(_normal(lambda a: a.var(-1, ddof=1, keepdims=True)))),
+    Fault("layer_norm", "cancellation", "values", "float32", instead(_normal(_cancelling))),
+    Fault("layer_norm", "weight for bias", "values", "bfloat16", lambda kernel: lambda a, w, b, **k: kernel(a, b, w, **k)),
+    Fault("sum", "16-bit accumulator", "values", "bfloat16", sixteen_bit_sum),
+    Fault("sum", "16-bit accumulator", "values", "float16", sixteen_bit_sum),
+    Fault("sum", "8-bit accumulator", "values", "int8", sixteen_bit_sum),
+    Fault("sum", "other axis", "values", "float32", other_axis),
+    Fault("sum", "of nothing is one", "zero_size", "float32", instead(lambda a, axis, keepdims: np.sum(a, axis) + 1)),
+    Fault("amax", "NaN swallowed", "extremal", "float32", instead(lambda a, axis, keepdims: np.fmax.reduce(a, axis))),
+    Fault("amax", "starts at zero", "values", "float32", instead(lambda a, axis, keepdims: np.max(a, axis, initial=0))),
+    Fault("amax", "strides", "layouts", "int64", strides_ignored),
+    Fault("matmul", "last of K", "values", "float32", last_of_k_missing),
+    Fault("matmul", "16-bit accumulator", "values", "bfloat16", sixteen_bit_product),
+    Fault("matmul", "conjugated", "values", "complex128", instead(lambda a, b: np.matmul(np.conj(a), b))),
+    Fault("matmul", "float32 in tf32", "values", "float32", computed_in("bfloat16")),
+    Fault("matmul", "strides", "layouts", "float64", strides_ignored),
+    Fault("linear", "its matmul", "values", "float32", last_of_k_missing),
+    Fault("copy", "tail of a warp", "values", "bool", tail_of_warp_missing),
+    Fault("copy", "strides", "layouts", "complex128", strides_ignored),
+    Fault("copy", "NaN swallowed", "extremal", "float16", instead(lambda a, device: np.nan_to_num(a))),
+)  # fmt: skip
+
+
+def planted_in(fault: Fault) -> str:
+    """The op whose kernel is spoilt: a composite one has none of its own."""
+    return "matmul" if fault.op == "linear" else fault.op
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str) -> None:
+    spec, check = SPECS[fault.op], CHECKS[fault.check]
+    assert devices.why_unsupported(spec.op, kind, fault.dtype) is None
+
+    with registry.substituted(planted_in(fault), kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
+        check(spec, kind, as_dtype(fault.dtype))
+
+    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+    assert f"op: {fault.op} on {kind}" in text
+    assert "sample: " in text
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_the_check_passes_without_the_fault(fault: Fault) -> None:
+    CHECKS[fault.check](SPECS[fault.op], "cpu", as_dtype(fault.dtype))
+
+
+@pytest.mark.parametrize("spec", own_specs(), ids=lambda spec: spec.name)
+def test_every_op_has_a_planted_fault(spec: OpSpec) -> None:
+    assert spec.name in {fault.op for fault in FAULTS}
+
+
+@pytest.mark.parametrize("name", sorted(SPECS))
+def test_a_missing_wait_between_streams_is_a_race_on_sim(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    stream_type = type(devices.backend("sim").new_stream(0))
+    monkeypatch.setattr(stream_type, "wait_stream", lambda self, stream: None)
+
+    with pytest.raises(RaceError, match=f"by {name} of") as caught:
+        CHECKS["side_stream"](SPECS[name], "sim", as_dtype("float32"))
+
+    assert any(f"op: {name} on sim" in note for note in caught.value.__notes__)
+
+
+def test_a_dtype_that_is_claimed_but_not_supported_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuassay import ops
+
+    spec = OpSpec(op=ops.add, reference=lambda a, b: a + b)
+    monkeypatch.setattr(devices, "supported_dtypes", lambda op, device: op.schema.dtypes[1:])
+
+    with pytest.raises(AssertionError, match="claimed but not supported: int8"):
+        CHECKS["dtypes"](spec, "cpu")
+
+
+def test_a_dtype_that_is_supported_but_not_claimed_fails() -> None:
+    from cuassay import ops
+
+    spec = OpSpec(op=ops.add, reference=lambda a, b: a + b, dtypes=("float32",))
+
+    with pytest.raises(AssertionError, match="supported but not claimed: .*float64"):
+        CHECKS["dtypes"](spec, "cpu")

@@ -1,0 +1,123 @@
+"""Comparing: what agrees, what does not, and what a failure says."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuassay import from_host
+from cuassay.testing.compare import HEADROOM, assert_close, assert_same_bits, describe_case, judge
+
+INF, NAN = np.inf, np.nan
+
+
+def f32(*values: float) -> np.ndarray[Any, Any]:
+    return np.array(values, np.float32)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected"),
+    [
+        pytest.param(f32(NAN, INF, -INF), f32(NAN, INF, -INF), id="nan-and-inf"),
+        pytest.param(f32(1 + 2**-23), f32(1), id="one-ulp"),
+        pytest.param(f32(), f32(), id="empty"),
+        pytest.param(np.array([1 + 2j], np.complex64), np.array([1 + 2j], np.complex64), id="complex"),
+        pytest.param(np.array([2**62 + 1]), np.array([2**62 + 1]), id="int64-beyond-float64"),
+        pytest.param(np.array([1.5], ml_dtypes.bfloat16), np.array([1.5], ml_dtypes.bfloat16), id="bfloat16"),
+        pytest.param(1.0, 1.0, id="python-numbers"),
+        pytest.param(from_host(f32(1), "sim"), f32(1), id="sim-against-numpy"),
+    ],
+)
+def test_what_agrees_passes(actual: Any, expected: Any) -> None:
+    assert_close(actual, expected)
+
+
+@pytest.mark.parametrize(
+    ("actual", "expected", "message"),
+    [
+        pytest.param(f32(1, 2), f32(1), r"shape is \(2,\), not \(1,\)", id="shape"),
+        pytest.param(f32(1), np.array([1.0]), "dtype is float32, not float64", id="dtype"),
+        pytest.param(f32(1), from_host(f32(1), "sim"), "is on cpu:0, not on sim:0", id="device"),
+        pytest.param(f32(NAN), f32(1), "got nan, expected 1.0", id="nan-for-number"),
+        pytest.param(f32(1), f32(NAN), "got 1.0, expected nan", id="number-for-nan"),
+        pytest.param(f32(INF), f32(-INF), "got inf, expected -inf", id="sign-of-inf"),
+        pytest.param(f32(1e30), f32(INF), "expected inf", id="large-for-inf"),
+        pytest.param(np.array([2**62 + 1]), np.array([2**62]), "got 4611686018427387905", id="int64-by-one"),
+        pytest.param(np.array([1 + 2j]), np.array([1 + 2.1j]), r"got \(1\+2j\)", id="imaginary-part"),
+    ],
+)
+def test_what_differs_fails_and_says_how(actual: Any, expected: Any, message: str) -> None:
+    with pytest.raises(AssertionError, match=message):
+        assert_close(actual, expected)
+
+
+def test_a_failure_names_the_worst_element_its_index_and_the_share() -> None:
+    actual = np.zeros((2, 50), np.float32)
+    actual[0, 3], actual[1, 7] = 0.5, 3.0
+
+    with pytest.raises(AssertionError) as caught:
+        assert_close(actual, np.zeros((2, 50), np.float32), atol=0.25)
+
+    text = str(caught.value)
+    assert "2 of 100 elements (2.00%)" in text
+    assert "worst at (1, 7): got 3.0, expected 0.0" in text
+    assert "error 3.0 against tolerance 0.25 (12x over)" in text
+
+
+def test_a_failure_ends_with_the_described_case() -> None:
+    with describe_case("op: add"), pytest.raises(AssertionError, match="op: add"):
+        assert_close(f32(1), f32(2))
+
+
+def test_headroom_is_the_worst_error_over_its_tolerance() -> None:
+    token = HEADROOM.set([])
+    try:
+        assert_close(np.array([1.0, 1.25]), np.array([1.0, 1.0]), atol=0.5)
+        collected = HEADROOM.get()
+    finally:
+        HEADROOM.reset(token)
+
+    assert collected == [0.5]
+
+
+@pytest.mark.parametrize(
+    ("dtype", "expected", "passes", "fails"),
+    [
+        ("float16", 65_519.9, 65_504.0, INF),
+        ("float16", 65_520.1, INF, 65_504.0),
+        ("bfloat16", 1 + 2**-9, 1.0, 1 + 2**-7),
+        ("float8_e4m3fn", 500.0, NAN, 448.0),
+    ],
+)
+def test_a_result_must_be_the_rounding_of_the_reference(
+    dtype: str, expected: float, passes: float, fails: float
+) -> None:
+    narrow = np.dtype(getattr(ml_dtypes, dtype, dtype))
+    right, wrong = (np.array([value]).astype(narrow) for value in (passes, fails))
+
+    assert judge(right, np.array([expected]), 0.0).bad == 0
+    assert judge(wrong, np.array([expected]), 0.0).bad == 1
+
+
+@given(st.lists(st.floats(width=32), min_size=1, max_size=20))
+def test_an_array_agrees_with_itself(values: list[float]) -> None:
+    assert_close(f32(*values), f32(*values), atol=0.0)
+
+
+@given(st.floats(-1e6, 1e6), st.floats(0.001, 1e3))
+def test_twice_the_tolerance_away_is_bad(value: float, tolerance: float) -> None:
+    verdict = judge(np.array([value + 2 * tolerance]), np.array([value]), tolerance)
+
+    assert verdict.bad == 1
+    assert verdict.ratio > 1
+
+
+def test_bits_tell_what_values_do_not() -> None:
+    assert_close(f32(0.0), f32(-0.0))
+    with pytest.raises(AssertionError, match="1 of 1 elements differ in their bits"):
+        assert_same_bits(f32(0.0), f32(-0.0))

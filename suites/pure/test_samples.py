@@ -1,0 +1,89 @@
+"""Samples: the same numbers everywhere, in every layout."""
+
+from __future__ import annotations
+
+import hashlib
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.errors import SpecError
+from cuassay.testing.samples import LAYOUTS, HostArray, Sample, Samples, binary, normalized, unary
+
+SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
+
+
+def test_the_numbers_of_a_seed_never_change() -> None:
+    values = Samples(2026, "float32", "add")((1000,)).values
+
+    digest = hashlib.sha256(values.tobytes()).hexdigest()[:16]
+    assert digest == "6ce97d73b5d1b7c3"
+
+
+@pytest.mark.parametrize(
+    "other", [Samples(2027, "float32", "add"), Samples(2026, "float32", "mul")], ids=["seed", "op"]
+)
+def test_another_seed_or_op_gives_other_numbers(other: Samples) -> None:
+    assert (other(100).values != Samples(2026, "float32", "add")(100).values).any()
+
+
+@pytest.mark.parametrize("dtype", DTYPE_NAMES)
+def test_drawn_numbers_stay_in_their_range(dtype: str) -> None:
+    values = Samples(1, dtype)((1000,), low=-2, high=2).values
+
+    assert values.dtype.name == dtype
+    assert (np.abs(values.astype(np.complex128)) <= 2 * 2**0.5).all()
+    assert len(np.unique(values.astype(np.complex128))) > 1
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_holds_the_same_numbers(layout: str, shape: tuple[int, ...]) -> None:
+    array = Samples(1, "float32")(shape).laid_out(layout)
+
+    view = LAYOUTS[layout].view(array.base(), shape)
+
+    np.testing.assert_array_equal(view, array.values)
+    assert np.shares_memory(view, view.base if view.base is not None else view)
+
+
+@pytest.mark.parametrize("layout", [name for name in LAYOUTS if name not in ("contiguous", "offset")])
+def test_a_layout_is_not_contiguous(layout: str) -> None:
+    array = Samples(1, "float32")((3, 5)).laid_out(layout)
+
+    assert not LAYOUTS[layout].view(array.base(), (3, 5)).flags.c_contiguous
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_layout_survives_the_way_to_a_device(layout: str, device: str) -> None:
+    array = Samples(1, "float32")((3, 5)).laid_out(layout)
+
+    there, here = array.on(device), LAYOUTS[layout].view(array.base(), (3, 5))
+
+    assert there.strides == here.strides
+
+
+@given(st.sampled_from([unary, binary]), st.sampled_from(["bool", "int8", "float8_e4m3fn", "bfloat16", "complex64"]))
+def test_two_draws_are_equal(generator: object, dtype: str) -> None:
+    first, second = (list(generator(Samples(3, dtype))) for _ in range(2))
+
+    assert [s.label for s in first] == [s.label for s in second]
+    assert all(a.values.tobytes() == b.values.tobytes() for s, t in zip(first, second, strict=True)
+               for a, b in zip(s.args, t.args, strict=True) if isinstance(a, HostArray))  # fmt: skip
+
+
+def test_arrays_and_tuples_become_labelled_samples() -> None:
+    make = Samples(1, "float32")
+
+    drawn = list(normalized([make((2, 3)), (make(4), 2.0), Sample((make(()),), {"axis": 0})]))
+
+    assert [sample.label for sample in drawn] == ["0: 2x3", "1: 4", "2: 0-d, axis=0"]
+
+
+def test_an_unknown_kind_of_sample_is_refused() -> None:
+    with pytest.raises(SpecError, match="kind 'strange'"):
+        list(normalized([Sample((1,), kind="strange")]))  # type: ignore[arg-type]

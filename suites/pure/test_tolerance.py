@@ -1,0 +1,65 @@
+"""The table of tolerances: what it says of dtypes, growth and precision modes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cuassay import precision
+from cuassay.core.capability import OP_CLASSES
+from cuassay.core.precision import MODES
+from cuassay.errors import SpecError
+from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, Tolerance, allowed
+
+ONE = np.ones(1)
+
+
+def test_every_class_of_operation_has_a_tolerance() -> None:
+    assert set(BY_CLASS) == set(OP_CLASSES)
+
+
+def test_every_listed_mode_exists() -> None:
+    assert set(MODE_EPS) < set(MODES)
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int8", "uint64"])
+def test_exact_dtypes_get_no_tolerance(dtype: str) -> None:
+    assert allowed(BY_CLASS["reduction"], dtype, terms=1000, magnitude=ONE) == 0
+
+
+@pytest.mark.parametrize("dtype", ["float8_e4m3fn", "bfloat16", "float16"])
+def test_narrow_floats_get_what_float32_gets(dtype: str) -> None:
+    rule = BY_CLASS["elementwise"]
+
+    assert allowed(rule, dtype, terms=1, magnitude=ONE) == allowed(rule, "float32", terms=1, magnitude=ONE)
+
+
+def test_a_function_of_unknown_steps_is_judged_by_its_own_dtype() -> None:
+    assert allowed(GENERAL, "bfloat16", terms=1, magnitude=ONE) > 2**-8
+
+
+@pytest.mark.parametrize(("growth", "factor"), [("none", 1.0), ("sqrt", 32.0), ("linear", 1024.0)])
+def test_growth_follows_the_number_of_terms(growth: str, factor: float) -> None:
+    assert GROWTH[growth](1024) == factor
+
+
+def test_tf32_widens_float32_products_only() -> None:
+    rule = BY_CLASS["matmul"]
+    ieee = allowed(rule, "float32", terms=16, magnitude=ONE, matmul=True)
+    with precision("tf32"):
+        widened = allowed(rule, "float32", terms=16, magnitude=ONE, matmul=True)
+        double = allowed(rule, "float64", terms=16, magnitude=ONE, matmul=True)
+
+    assert widened > 2**-10 > ieee > double
+
+
+def test_a_composition_may_round_more_than_once() -> None:
+    once, twice = (allowed(Tolerance(ulps=0, roundings=n), "bfloat16", terms=1, magnitude=ONE) for n in (1, 2))
+
+    assert (once, twice) == (0, 2**-8)
+
+
+@pytest.mark.parametrize("wrong", [{"ulps": -1}, {"ulps": float("nan")}, {"ulps": 1, "growth": "square"}])
+def test_a_tolerance_that_means_nothing_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(SpecError, match="finite ulps >= 0"):
+        Tolerance(**wrong)
