@@ -50,6 +50,7 @@ def test_workers_are_told_the_devices_and_do_not_ask(
     pytester: pytest.Pytester, toy_kind: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TOY_DEVICES", "2")
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # this test may itself run in a worker
     pytester.makeconftest("""
         import os
         if "PYTEST_XDIST_WORKER" in os.environ:
