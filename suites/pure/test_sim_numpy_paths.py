@@ -222,7 +222,7 @@ REFUSED: dict[str, Path] = {
 
 @pytest.fixture
 def unordered() -> Iterator[Callable[[str], tuple[Any, Any]]]:
-    """Makes ``(x, o)``: `x` read or written on another stream that nobody waits for, `o` of the same shape and clean."""
+    """Makes ``(x, o)``: `x` read or written on another stream that nobody waits for, `o` like it and clean."""
     with BACKEND.simulated(devices=1, memory=2**20) as backend:
 
         def make(access: str) -> tuple[Any, Any]:

@@ -405,7 +405,7 @@ class TestVirtualTime:
         array += 1
         end.record()
 
-        with pytest.raises(ArgumentError, match="not reached|not yet"):
+        with pytest.raises(ArgumentError, match="is not yet"):
             start.elapsed_time(end)
 
     def test_an_event_never_recorded_is_done_and_no_wait(self) -> None:

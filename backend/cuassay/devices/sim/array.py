@@ -13,8 +13,9 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from cuassay.arrays import layout
 from cuassay.core.device import Device
-from cuassay.devices.sim import calls
+from cuassay.devices.sim import calls, functions
 from cuassay.devices.sim.clock import Span
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.devices.sim.memory import Block
@@ -35,18 +36,20 @@ class SimArray(NDArrayOperatorsMixin):
     # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
 
-    def __init__(self, raw: np.ndarray[Any, Any], sim_device: SimDevice, block: Block | None) -> None:
-        self.raw = raw
+    def __init__(
+        self, raw: np.ndarray[Any, Any], sim_device: SimDevice, block: Block | None, span: Span | None = None
+    ) -> None:
+        self.raw: np.ndarray[tuple[int, ...], np.dtype[Any]] = raw
         self.sim_device = sim_device
         self.block = block
-        self.span = _span(raw, sim_device.arena.base)
+        self.span = _span(raw, sim_device.arena.base) if span is None else span
 
     # ---------------------------------------------------------------------------------------------- facts, no access
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extent of each axis."""
-        return self.raw.shape
+        return tuple(self.raw.shape)
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -98,20 +101,20 @@ class SimArray(NDArrayOperatorsMixin):
     # ---------------------------------------------------------------------------------------------- through call()
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return calls.call_ufunc(ufunc, method, inputs, kwargs)
+        return functions.call_ufunc(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
         del types
-        return calls.call_function(function, args, kwargs)
+        return functions.call_function(function, args, kwargs)
 
     def __getattr__(self, name: str) -> Any:
-        return calls.attribute(self, name)
+        return functions.attribute(self, name)
 
     def __getitem__(self, index: Any) -> Any:
-        return calls.get_item(self, index)
+        return functions.get_item(self, index)
 
     def __setitem__(self, index: Any, value: Any) -> None:
-        calls.set_item(self, index, value)
+        functions.set_item(self, index, value)
 
     def __iter__(self) -> Iterator[Any]:
         if not self.ndim:
@@ -127,7 +130,7 @@ class SimArray(NDArrayOperatorsMixin):
     def __deepcopy__(self, memo: Any) -> Any:
         return self.copy()
 
-    # ---------------------------------------------------------------------------------------------- to the host, waiting
+    # ---------------------------------------------------------------------------------------------- to the host
 
     def get(self) -> np.ndarray[Any, Any]:
         """A copy on the host; waits for the current stream, in whose order it reads."""
@@ -192,6 +195,4 @@ def _span(raw: np.ndarray[Any, Any], base: int) -> Span:
     low = raw.__array_interface__["data"][0] - base
     if raw.flags.c_contiguous or raw.flags.f_contiguous:
         return Span(low, low + raw.nbytes, dense=True)
-    reach = [(extent - 1) * stride for extent, stride in zip(raw.shape, raw.strides, strict=True)]
-    first, last = low + sum(step for step in reach if step < 0), low + sum(step for step in reach if step > 0)
-    return Span(first, last + raw.itemsize, dense=False)
+    return Span(*layout.byte_range(raw.shape, raw.strides, raw.itemsize, low), dense=False)

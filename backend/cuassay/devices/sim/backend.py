@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings
 from cuassay.core.capability import Answer, absent
@@ -68,7 +69,7 @@ class SimBackend:
         devices = self.machine.devices
         if not 0 <= index < len(devices):
             raise DeviceError(
-                f"sim:{index} does not exist; {len(devices)} simulated devices are here; set CUASSAY_SIM_DEVICES to more"
+                f"sim:{index} does not exist; {len(devices)} simulated devices are here; raise CUASSAY_SIM_DEVICES"
             )
         return devices[index]
 
@@ -146,7 +147,7 @@ class SimBackend:
         """By device and address, then element by element within bounds."""
         if a.sim_device is not b.sim_device or a.block is not b.block or a.block is None:
             return "none"
-        if not np.shares_memory(a.raw, b.raw):
+        if not layout.overlap(a.raw, b.raw):
             return "none"
         same = a.span == b.span and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
         return "same" if same else "partial"
@@ -163,7 +164,9 @@ class SimBackend:
         device = self._device(index)
         with device.machine.working():
             if device.capturing():
-                raise CaptureError(f"synchronize is illegal while a stream of {device.device} is being captured; end the capture first")
+                raise CaptureError(
+                    f"synchronize is illegal while a stream of {device.device} is being captured; end the capture first"
+                )
             device.raise_late()
             device.wait_all()
 
@@ -173,7 +176,7 @@ class SimBackend:
         return device.machine.current_stream(index) or SimStream(device, device.default)
 
     def new_stream(self, index: int, priority: int = 0, *, blocking: bool = False) -> SimStream:
-        """A stream of its own; a `blocking` one is ordered with the default stream, as `cudaStreamCreate` makes them."""
+        """A stream of its own; a `blocking` one is ordered with the default stream, as in CUDA."""
         self._require(index, "streams", "use the default stream")
         device = self._device(index)
         return SimStream(device, device.new_queue(blocking=blocking), priority)

@@ -58,7 +58,7 @@ def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
     name = f"{op.schema.op_class}:{dtype_name(dtype)}"
     answer = machine.profile.answer(name, memory=machine.memory, devices=len(machine.devices))
     if not answer:
-        raise CapabilityError(f"{home.device}: {op.name} cannot run: no {name}: {answer.reason}; cast, or use another device")
+        raise CapabilityError(f"{home.device}: {op.name} has no {name}: {answer.reason}; cast, or use another device")
 
 
 def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:

@@ -92,7 +92,7 @@ class SimCapture:
             if self._captured or self._ready:
                 raise CaptureError(f"{self!r} holds work already; call reset() first, or make another capture")
             if queue is self.sim_device.default:
-                raise CaptureError("the default stream cannot be captured, as in CUDA; capture on a stream from new_stream")
+                raise CaptureError("the default stream cannot be captured, as in CUDA; use one from new_stream")
             if queue.capture is not None:
                 raise CaptureError(f"{queue.label} is being captured already; end that capture first")
             self._enter(queue)
@@ -118,7 +118,8 @@ class SimCapture:
                     f"let {origin} wait for {'them' if len(unjoined) > 1 else 'it'} before end()"
                 )
             self._ready = True
-            self._lanes = [self.sim_device.new_queue(f"{origin} of a replay, branch {lane}") for lane in range(1, len(self._clocks))]
+            branches = range(1, len(self._clocks))
+            self._lanes = [self.sim_device.new_queue(f"{origin} of a replay, branch {lane}") for lane in branches]
 
     def replay(self) -> None:
         """Give the recorded work to the current stream; replays of one capture follow each other.

@@ -18,10 +18,11 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from cuassay.arrays import layout
 from cuassay.core.capability import format_bytes
 from cuassay.errors import RaceError
 
@@ -29,9 +30,6 @@ __all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]
 
 #: Queue number to the last of its launches that is waited for.
 Clock = dict[int, int]
-
-#: `numpy.shares_memory` gives up after this much work; then the accesses are taken to overlap.
-_MAX_WORK = 10_000
 
 _serial = count()
 
@@ -72,6 +70,8 @@ class Queue:
         Ordered with the legacy default queue, as `cudaStreamCreate` makes them; ours are not.
     capture : object, optional
         The capture that records this queue's launches now.
+    dropped : bool
+        Its stream is gone, so that nothing follows what it was given.
     """
 
     number: int
@@ -81,6 +81,7 @@ class Queue:
     clock: Clock = field(default_factory=dict)
     finished: float = 0.0
     capture: Any = None
+    dropped: bool = False
 
     @property
     def epoch(self) -> int:
@@ -99,8 +100,7 @@ class Queue:
         self.finished = max(self.finished, finished)
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(NamedTuple):
     """The bytes an array occupies in the arena: ``[low, high)``; `dense` when it fills them all."""
 
     low: int
@@ -139,12 +139,7 @@ class Access:
 
     def overlaps(self, other: Access) -> bool:
         """True when the two share a byte, or it is too hard to say (the spans are known to meet)."""
-        if self.span.dense and other.span.dense:
-            return True
-        try:
-            return bool(np.shares_memory(self.array, other.array, max_work=_MAX_WORK))
-        except np.exceptions.TooHardError:
-            return True
+        return (self.span.dense and other.span.dense) or layout.overlap(self.array, other.array)
 
 
 _Entry = tuple[int, int, Access]

@@ -44,19 +44,19 @@ Site = tuple[str, int]
 
 def call_site() -> Site:
     """File and line of the nearest caller that is neither this package nor NumPy."""
-    frame = sys._getframe(1)
-    while _library(frame.f_code) and frame.f_back is not None:
+    frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
+    while (library := _is_library.get(frame.f_code)) is not False and frame.f_back is not None:
+        if library is None:
+            library = _is_library[frame.f_code] = _library(frame.f_code.co_filename)
+        if not library:
+            break
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _library(code: CodeType) -> bool:
-    found = _is_library.get(code)
-    if found is None:
-        name = code.co_filename
-        inside = name.startswith(_LIBRARIES) and not name.startswith(_CALLERS)
-        found = _is_library[code] = inside or name.startswith("<__array_function__")
-    return found
+def _library(filename: str) -> bool:
+    inside = filename.startswith(_LIBRARIES) and not filename.startswith(_CALLERS)
+    return inside or filename.startswith("<__array_function__")
 
 
 class SimDevice:
@@ -81,21 +81,21 @@ class SimDevice:
         return queue
 
     def forget_queue(self, queue: Queue) -> None:
-        """Its stream is gone; the queue goes when its work is done."""
-        if self.machine.host.clock.get(queue.number, 0) >= queue.epoch and queue in self.queues:
-            self.queues.remove(queue)
+        """Its stream is gone; the queue goes when the host waits for the device."""
+        queue.dropped = True
 
     # ---------------------------------------------------------------------------------------------- allocation
 
-    def allocate(self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue) -> tuple[np.ndarray[Any, Any], Block]:
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue
+    ) -> tuple[np.ndarray[Any, Any], Block]:
         """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
         self.machine.require_storage(self.device, dtype)
         nbytes = math.prod(shape) * dtype.itemsize
         low = self._take(nbytes, queue)
         block = Block(low, low + aligned(nbytes), queue, self.release)
-        array: np.ndarray[Any, Any] = np.ndarray(shape, dtype, self.arena.buffer, low)
-        poison(array)
-        return array, block
+        self.arena.buffer[low : low + nbytes].fill(poison(dtype))
+        return np.ndarray(shape, dtype, self.arena.buffer, low), block
 
     def _take(self, nbytes: int, queue: Queue) -> int:
         self.raise_late()
@@ -142,7 +142,7 @@ class SimDevice:
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue.label, old.queue.label, call_site()
         return RaceError(
-            f"{self.device}: early free at {site[0]}:{site[1]} of memory that belongs to {owner}, not ordered after the "
+            f"{self.device}: early free at {site[0]}:{site[1]} of memory of {owner}, not ordered after the "
             f"{old}; the memory may be used again too soon: insert {owner.replace(' ', '')}.wait_stream("
             f"{user.replace(' ', '')}) before the array is dropped, or array.record_stream({user.replace(' ', '')})"
         )
@@ -210,6 +210,7 @@ class SimDevice:
         """The host waits for all queues of this device."""
         for queue in self.queues:
             self.machine.host.joins(queue.clock, queue.finished)
+        self.queues = [queue for queue in self.queues if not queue.dropped]
         self.log.clear()
 
     def capturing(self) -> bool:
@@ -273,7 +274,8 @@ class Machine:
     def _why_refused(self, dtype: np.dtype[Any]) -> str | None:
         if dtype.kind in "OSUVMm" and not _is_ml_dtype(dtype):
             return "device memory holds numbers only"
-        return self.profile.answer(f"storage:{dtype_name(dtype)}", memory=self.memory, devices=len(self.devices)).reason or None
+        name = f"storage:{dtype_name(dtype)}"
+        return self.profile.answer(name, memory=self.memory, devices=len(self.devices)).reason or None
 
     # ---------------------------------------------------------------------------------------------- per thread
 
@@ -307,4 +309,4 @@ def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
 def refuse_capture(queue: Queue, what: str, instead: str) -> None:
     """Raise `CaptureError` when `queue` is being captured."""
     if queue.capture is not None:
-        raise CaptureError(f"{what} is illegal while {queue.label} is being captured, because nothing has run yet; {instead}")
+        raise CaptureError(f"{what} is illegal while {queue.label} is being captured: nothing has run yet; {instead}")

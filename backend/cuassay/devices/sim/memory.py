@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -28,11 +29,11 @@ ALIGNMENT = 256
 _FREED = 0xFF
 
 
-def poison(array: np.ndarray[Any, Any]) -> None:
-    """Fill a contiguous `array` with what nobody meant: NaN in floating point, 0xAA bytes in integers, True in bool."""
-    name = dtype_name(array.dtype)
-    pattern = 0x01 if name == "bool" else 0xAA if "int" in name else _FREED
-    array.reshape(-1).view(np.uint8).fill(pattern)
+@cache
+def poison(dtype: np.dtype[Any]) -> int:
+    """The byte that fills new memory: NaN in floating point, 0xAA in integers, True in bool."""
+    name = dtype_name(dtype)
+    return 0x01 if name == "bool" else 0xAA if "int" in name else _FREED
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -17,7 +17,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.device import Device
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.machine import SimDevice, refuse_capture
 from cuassay.errors import CapabilityError
 
 __all__ = ["Namespace", "from_host"]
@@ -60,8 +60,7 @@ class Namespace:
         """A copy of `obj` (host data, or an array of this device) on the device; ``copy=False`` is `asarray`."""
         wanted = None if dtype is None else as_dtype(dtype)
         if isinstance(obj, SimArray):
-            made: SimArray = obj.astype(wanted or obj.dtype, copy=True) if copy or wanted not in (None, obj.dtype) else obj
-            return made
+            return obj.astype(wanted or obj.dtype, copy=True) if copy or wanted not in (None, obj.dtype) else obj
         return from_host(np.asarray(obj, wanted), self._sim_device)
 
     def asarray(self, obj: Any, dtype: Any = None) -> SimArray:
@@ -129,12 +128,12 @@ def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> SimArray:
     machine = sim_device.machine
     with machine.working():
         queue = machine.current_queue(sim_device)
-        calls.refuse_capture(queue, "copying from the host", "copy before the capture, into an array that it reads")
+        refuse_capture(queue, "copying from the host", "copy before the capture, into an array that it reads")
         made = calls.new_array(array.shape, array.dtype, sim_device, queue)
         strides = np.empty_like(array, order="K").strides
         if strides != made.strides and made.block is not None:
-            raw: np.ndarray[Any, Any] = np.ndarray(array.shape, array.dtype, sim_device.arena.buffer, made.block.low, strides)
-            made = SimArray(raw, sim_device, made.block)
+            buffer, low = sim_device.arena.buffer, made.block.low
+            made = SimArray(np.ndarray(array.shape, array.dtype, buffer, low, strides), sim_device, made.block)
         sim_device.launch(queue, "from_host", [(made, True)])
         made.raw[...] = array
     return made

@@ -133,4 +133,5 @@ def profile(name: str) -> Profile:
     try:
         return PROFILES[name]
     except KeyError:
-        raise SettingError(f"there is no profile {name!r} of the simulated device; choose one of {', '.join(PROFILES)}") from None
+        known = ", ".join(PROFILES)
+        raise SettingError(f"the simulated device has no profile {name!r}; choose one of {known}") from None

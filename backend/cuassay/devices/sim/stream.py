@@ -131,7 +131,9 @@ class SimEvent:
         """
         queue = self._queue(stream)
         if queue.device != self.sim_device.index:
-            raise DeviceError(f"an event of {self.device} cannot be recorded on {queue.label} of sim:{queue.device}; make one there")
+            raise DeviceError(
+                f"an event of {self.device} cannot be recorded on {queue.label} of sim:{queue.device}; make one there"
+            )
         with self.sim_device.machine.working():
             if queue.capture is not None:
                 self._node, self._clock = queue.capture.record(queue), None

@@ -1,0 +1,149 @@
+"""What NumPy's functions, methods and operators do to the arrays of the simulated device: tables, and one entry each.
+
+A function is by default one that reads all its arrays and makes a new one. The tables name those that do something
+else; one that writes where no table says so raises, because it was given a read-only view (see `calls`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cuassay.devices.sim import array as arrays
+from cuassay.devices.sim import calls
+
+__all__ = ["attribute", "call_function", "call_ufunc", "get_item", "set_item"]
+
+#: Functions that look at shapes and dtypes only; they run on the array itself and give plain values.
+_FACTS = frozenset(
+    "shape ndim size result_type can_cast iscomplexobj isrealobj may_share_memory shares_memory common_type".split()
+)
+#: Functions that make an array like another, without reading it.
+_LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
+#: Functions and methods that may give a view; only when they had to copy is it a read.
+_VIEWS = frozenset(
+    "getitem T mT real imag reshape transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze "
+    "expand_dims ravel view broadcast_to broadcast_arrays atleast_1d atleast_2d atleast_3d split array_split hsplit "
+    "vsplit dsplit unstack diagonal flip fliplr flipud rot90 sliding_window_view".split()
+)
+#: Functions that write one of their arguments: its position and name.
+_WRITES: Mapping[str, tuple[int, str]] = {
+    "copyto": (0, "dst"),
+    "put": (0, "a"),
+    "place": (0, "arr"),
+    "putmask": (0, "a"),
+    "fill_diagonal": (0, "a"),
+    "put_along_axis": (0, "arr"),
+}
+#: Functions whose result's shape depends on values, so that the host has to wait for it, as on a real device.
+_WAITS = frozenset(
+    "nonzero argwhere flatnonzero unique unique_all unique_counts unique_inverse unique_values compress extract "
+    "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges".split()
+)
+#: Functions that would give the memory itself to a file, or to a function of the caller's.
+_ESCAPES = frozenset("save savez savez_compressed savetxt apply_along_axis apply_over_axes piecewise".split())
+#: Methods of numpy.ndarray that arrays of ours have, by what they do to the array itself.
+_READING_METHODS = frozenset(
+    "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum "
+    "diagonal dot flatten max mean min nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes "
+    "take trace transpose var view".split()
+)
+_WRITING_METHODS = frozenset("fill sort put partition".split())
+_ATTRIBUTES = frozenset("T mT real imag".split())
+
+
+def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """``ufunc.method(*inputs, **kwargs)`` on arrays of ours."""
+    function = ufunc if method == "__call__" else getattr(ufunc, method)
+    name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
+    outs = [one for one in kwargs.get("out", ()) if one is not None]
+    return calls.call(name, function, inputs, kwargs, writes=[inputs[0]] if method == "at" else outs)
+
+
+def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """A NumPy function that dispatches by ``__array_function__``."""
+    name = function.__name__
+    if name in _FACTS:
+        return function(*calls.unwrapped(args, _raw), **calls.unwrapped(kwargs, _raw))
+    if name in _ESCAPES:
+        raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
+    return calls.call(
+        name,
+        function,
+        args,
+        kwargs,
+        writes=_written(name, args, kwargs),
+        reads=name not in _LIKE,
+        views=name in _VIEWS,
+        waits=name in _WAITS,
+    )
+
+
+def _written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    out = kwargs.get("out")
+    writes = [one for one in (out if isinstance(out, tuple) else (out,)) if one is not None]
+    position, parameter = _WRITES.get(name, (0, "x"))
+    if name in _WRITES or (name == "nan_to_num" and kwargs.get("copy", True) is False):
+        writes.append(args[position] if len(args) > position else kwargs[parameter])
+    return writes
+
+
+def attribute(array: arrays.SimArray, name: str) -> Any:
+    """What ``array.name`` is: one of NumPy's methods, tracked; anything else is refused."""
+    if name in _READING_METHODS or name in _WRITING_METHODS:
+        return partial(_method, array, name)
+    if name in _ATTRIBUTES:
+        return calls.call(name, partial(_get, name), (array,), {}, views=True)
+    raise AttributeError(
+        f"an array on {array.device} has no {name!r}: it would show device memory, or numpy.ndarray has none; "
+        f"call .get() for a copy on the host"
+    )
+
+
+def _method(array: arrays.SimArray, name: str, *args: Any, **kwargs: Any) -> Any:
+    writes = _written(name, args, kwargs)
+    if name in _WRITING_METHODS:
+        writes = [array]
+    work = partial(_run_method, name)
+    return calls.call(name, work, (array, *args), kwargs, writes=writes, views=name in _VIEWS, waits=name in _WAITS)
+
+
+def _run_method(method: str, array: np.ndarray[Any, Any], *args: Any, **kwargs: Any) -> Any:
+    return getattr(array, method)(*args, **kwargs)
+
+
+def _get(attribute: str, array: np.ndarray[Any, Any]) -> Any:
+    return getattr(array, attribute)
+
+
+def get_item(array: arrays.SimArray, index: Any) -> Any:
+    """``array[index]``: a view where NumPy gives one; a mask on the device makes the host wait for its count."""
+    return calls.call("getitem", _item, (array, index), {}, views=True, waits=_has_mask(index))
+
+
+def set_item(array: arrays.SimArray, index: Any, value: Any) -> None:
+    """``array[index] = value``."""
+    calls.call("setitem", _set_item, (array, index, value), {}, writes=[array])
+
+
+def _item(array: np.ndarray[Any, Any], index: Any) -> Any:
+    found = array[index]
+    # NumPy gives a scalar for a full index; the array is kept, as a view.
+    full = (*index, ...) if isinstance(index, tuple) else (index, ...)
+    return found if isinstance(found, np.ndarray) else array[full]
+
+
+def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
+    array[index] = value
+
+
+def _has_mask(index: Any) -> bool:
+    parts = index if isinstance(index, tuple) else (index,)
+    return any(isinstance(part, arrays.SimArray) and part.dtype == np.bool_ for part in parts)
+
+
+def _raw(array: arrays.SimArray) -> np.ndarray[Any, Any]:
+    return array.raw
