@@ -18,7 +18,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import byte_range
 from cuassay.core.capability import Answer, absent, present
 from cuassay.core.device import Device
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda import libraries, runtime
 from cuassay.errors import CapabilityError, OutOfMemoryError
 
 __all__ = ["CudaBackend"]
@@ -81,8 +81,13 @@ class CudaBackend:
             "name": properties.name,
             "uuid": str(properties.uuid),
             "capability": f"{properties.major}.{properties.minor}",
-            "driver": runtime.driver_version(),
+            "driver": _driver(),
+            "cuda": runtime.driver_version(),
         }
+
+    def libraries(self) -> list[tuple[str, str, str, str]]:
+        """Each CUDA library: name, path, version, and why it is absent."""
+        return [tuple(row) for row in libraries.libraries()]
 
     def health(self, index: int) -> str | None:
         """Whether the context is dead; None where no context was ever made."""
@@ -212,6 +217,20 @@ def _cupy() -> Any:
 @cache
 def _device(index: int) -> Device:
     return Device("cuda", index)
+
+
+@cache
+def _driver() -> str:
+    """The driver's own version, such as ``'580.159.04'``; empty where NVML does not tell."""
+    from cuda.bindings import nvml
+
+    try:
+        nvml.init_v2()
+        return str(nvml.system_get_driver_version())
+    except Exception as error:  # its errors derive from Exception itself
+        if type(error).__module__.startswith("cuda."):
+            return ""
+        raise
 
 
 def _range(array: Any) -> tuple[int, int]:

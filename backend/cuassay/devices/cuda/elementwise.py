@@ -30,6 +30,7 @@ _MAX_AXES = 8
 
 #: Op to the struct of elementwise.cu that computes it.
 _FUNCTORS = {"add": "Add", "mul": "Mul", "exp": "Exp", "relu": "Relu"}
+_BINARY = ("Add", "Mul")
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 
 
@@ -54,7 +55,7 @@ def c_name(dtype: np.dtype[Any]) -> str:
 def pack_length(arrays: Sequence[Array], *extents: int) -> int:
     """Elements that one access may take: all arrays aligned to it, and every extent a multiple of it."""
     itemsize = max(array.dtype.itemsize for array in arrays)
-    length = _PACK_NBYTES // itemsize
+    length: int = _PACK_NBYTES // itemsize
     while length > 1 and (
         any(array.data.ptr % (length * array.dtype.itemsize) for array in arrays)
         or any(extent % length for extent in extents)
@@ -172,10 +173,13 @@ def copy(a: Array, *, device: object, out: Array) -> None:
 
 
 def _own(functor: str) -> Callable[..., None]:
-    def run(*operands: Any, out: Array) -> None:
-        (binary if len(operands) == 2 else unary)(functor, *operands, out)
+    def run_unary(a: Array, *, out: Array) -> None:
+        unary(functor, a, out)
 
-    return run
+    def run_binary(a: Any, b: Any, *, out: Array) -> None:
+        binary(functor, a, b, out)
+
+    return run_binary if functor in _BINARY else run_unary
 
 
 def _cupys(function: Callable[..., Any]) -> Callable[..., None]:

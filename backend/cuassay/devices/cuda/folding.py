@@ -82,7 +82,8 @@ def _folded(a: Array, axes: tuple[int, ...]) -> Array:
 
 def _parts(folded: Array) -> int:
     """Pieces the reduced axis is cut into, so that few long rows still fill a card; from the shape alone."""
-    outer, reduced, inner = folded.shape
+    shape: tuple[int, ...] = folded.shape
+    outer, reduced, inner = shape
     busy = outer if inner == 1 else outer * -(-inner // 128)
     return max(1, min(_MAX_PARTS // busy, reduced * min(inner, 32) // _MIN_PART))
 

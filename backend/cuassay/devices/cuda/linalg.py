@@ -105,7 +105,8 @@ def _gemm(a: _Operand, b: _Operand, out: Array, count: int) -> None:
     data_type, compute, scalar = _TYPES[out.dtype]
     if out.dtype == np.float32:
         compute = _FLOAT32_MODES.get(current_precision(), compute)
-    one, zero = np.ones((), scalar), np.zeros((), scalar)
+    one: np.ndarray[Any, Any] = np.ones((), scalar)
+    zero: np.ndarray[Any, Any] = np.zeros((), scalar)
     handle = cupy.cuda.device.get_cublas_handle()
     mode = cublas.getPointerMode(handle)
     cublas.setPointerMode(handle, cublas.CUBLAS_POINTER_MODE_HOST)

@@ -1,0 +1,162 @@
+// out[r, c] = exp(a[r, c] - max_c a[r]) / sum_c exp(a[r, c] - max_c a[r])
+//
+// One pass over memory: a row is read once, kept on the chip, and written once. Maximum and sum are taken together
+// while the row arrives (M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", arXiv 1805.02867).
+// A row of -inf, or with a NaN or +inf in it, is NaN, as torch has it.
+// Shapes: a, out: (rows, columns), contiguous.
+// Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
+//         softmax_long: one block of 128 to 1,024 threads a row; KEEP: dynamic shared memory of 16 bytes a pack of the
+//         row; else the row is read a second time, from the level-2 cache where it still is.
+// Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
+
+#include "rows.cuh"
+
+// The error of __expf, below 20 units of float's last place for arguments that matter here, vanishes in 16 bits.
+template <typename T> struct Exponential { __device__ static float of(float x) { return __expf(x); } };
+template <> struct Exponential<float32> { __device__ static float of(float x) { return expf(x); } };
+template <> struct Exponential<float64> { __device__ static double of(double x) { return exp(x); } };
+
+template <typename W> __device__ __forceinline__ W minus_infinity();
+template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
+template <> __device__ __forceinline__ double minus_infinity<double>() { return __longlong_as_double(0xfff0000000000000ll); }
+
+// -inf - -inf would be NaN where exp(-inf) = 0 is meant: nothing was seen yet, or only -inf.
+template <typename W> __device__ __forceinline__ W shift_of(W maximum) {
+    return maximum == minus_infinity<W>() ? W(0) : maximum;
+}
+
+template <typename T, int N, int PACKS>
+__global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 rows, int64 columns) {
+    using W = typename Wide<T>::type;
+    const int64 row = int64(blockIdx.x) * (blockDim.x / 32) + threadIdx.x / 32;
+    if (row >= rows) return;
+    const int lane = threadIdx.x % 32;
+    const T* from = a + row * columns;
+    W values[PACKS][N], maximum = minus_infinity<W>(), sum = 0;
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {  // all loads are under way before the first value is used
+        const int64 at = (int64(p) * 32 + lane) * N;
+        if (at < columns) {  // the host picks an N that divides the columns
+            const Pack<T, N> pack = load_pack<T, N>(from + at);
+#pragma unroll
+            for (int i = 0; i < N; ++i) values[p][i] = widen<W>(pack.at[i]);
+        } else {
+#pragma unroll
+            for (int i = 0; i < N; ++i) values[p][i] = minus_infinity<W>();
+        }
+    }
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+        for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, values[p][i]);
+    maximum = warp_max(maximum);
+    // Unlike below, the shift is not guarded: a row of -inf becomes NaN here. Lanes past the row must not, so they
+    // keep -inf, whose exponential is 0 for every maximum that is not -inf itself.
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p)
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            values[p][i] = Exponential<T>::of(values[p][i] - maximum);
+            sum += values[p][i];
+        }
+    const W scale = W(1) / warp_sum(sum);
+#pragma unroll
+    for (int p = 0; p < PACKS; ++p) {
+        const int64 at = (int64(p) * 32 + lane) * N;
+        if (at < columns) {
+            Pack<T, N> pack;
+#pragma unroll
+            for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(values[p][i] * scale);
+            store_pack<T, N>(out + row * columns + at, pack);
+        }
+    }
+}
+
+// The running maximum and the sum of exponentials below it.
+template <typename T> struct Running {
+    using W = typename Wide<T>::type;
+    W maximum = minus_infinity<W>(), sum = 0;
+
+    __device__ __forceinline__ void merge(W other_maximum, W other_sum) {
+        const W both = nan_maximum(maximum, other_maximum), shift = shift_of(both);
+        sum = sum * Exponential<T>::of(maximum - shift) + other_sum * Exponential<T>::of(other_maximum - shift);
+        maximum = both;
+    }
+    template <int N> __device__ __forceinline__ void add(const Pack<T, N>& pack) {
+        W top = widen<W>(pack.at[0]);
+#pragma unroll
+        for (int i = 1; i < N; ++i) top = nan_maximum(top, widen<W>(pack.at[i]));
+        const W both = nan_maximum(maximum, top), shift = shift_of(both);
+        sum *= Exponential<T>::of(maximum - shift);
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum += Exponential<T>::of(widen<W>(pack.at[i]) - shift);
+        maximum = both;
+    }
+    __device__ __forceinline__ void merge_warp() {
+#pragma unroll
+        for (int lane = 16; lane; lane /= 2)
+            merge(__shfl_xor_sync(kAllLanes, maximum, lane), __shfl_xor_sync(kAllLanes, sum, lane));
+    }
+    __device__ __forceinline__ void merge_block() {
+        __shared__ W maxima[32], sums[32];
+        const int lane = threadIdx.x % 32;
+        merge_warp();
+        if (!lane) { maxima[threadIdx.x / 32] = maximum; sums[threadIdx.x / 32] = sum; }
+        __syncthreads();
+        maximum = lane < blockDim.x / 32 ? maxima[lane] : minus_infinity<W>();
+        sum = lane < blockDim.x / 32 ? sums[lane] : W(0);
+        merge_warp();
+    }
+};
+
+// Rows of odd lengths begin at odd addresses: up to N - 1 elements are peeled off until 16-byte accesses are aligned,
+// and up to N - 1 are left at the end. These extras, 2 N - 2 at most, go one each to the first threads.
+template <typename T, int N, bool KEEP>
+__global__ void __launch_bounds__(1024) softmax_long(const T* a, T* out, int64 columns) {
+    using W = typename Wide<T>::type;
+    constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first: 64 bytes
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(kept_bytes);  // each thread reads only what it wrote: no barrier
+    const T* from = a + int64(blockIdx.x) * columns;
+    T* to = out + int64(blockIdx.x) * columns;
+
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
+    const int64 peeled = misaligned ? N - misaligned : 0;
+    const int64 head = peeled < columns ? peeled : columns;
+    const int64 packs = (columns - head) / N, extras = columns - packs * N;
+    const int64 extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
+    const T* body = from + head;
+
+    Running<T> running;
+    Pack<T, 1> odd;
+    if (threadIdx.x < extras) {
+        odd = load_pack<T, 1>(from + extra);
+        running.add(odd);
+    }
+    int64 p = threadIdx.x;
+    for (; p + (kInFlight - 1) * int64(blockDim.x) < packs; p += kInFlight * int64(blockDim.x)) {
+        Pack<T, N> flight[kInFlight];
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(body + (p + f * int64(blockDim.x)) * N);
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) {
+            if (KEEP) kept[p + f * int64(blockDim.x)] = flight[f];
+            running.add(flight[f]);
+        }
+    }
+    for (; p < packs; p += blockDim.x) {
+        const Pack<T, N> pack = load_pack<T, N>(body + p * N);
+        if (KEEP) kept[p] = pack;
+        running.add(pack);
+    }
+    running.merge_block();
+
+    const W maximum = running.maximum, scale = W(1) / running.sum;
+    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<T>::of(widen<W>(odd.at[0]) - maximum) * scale);
+    for (p = threadIdx.x; p < packs; p += blockDim.x) {
+        Pack<T, N> pack = KEEP ? kept[p] : load_pack<T, N>(body + p * N);
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(Exponential<T>::of(widen<W>(pack.at[i]) - maximum) * scale);
+        store_pack<T, N>(to + head + p * N, pack);
+    }
+}

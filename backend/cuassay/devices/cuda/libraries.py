@@ -1,0 +1,98 @@
+"""Which CUDA libraries this process has or would load: name, path, version, and why one is absent."""
+
+from __future__ import annotations
+
+import ctypes
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+__all__ = ["libraries"]
+
+Row = tuple[str, str, str, str]
+
+#: Our name to (pathfinder's name, function that gives the version, how that number is written).
+_LIBRARIES: dict[str, tuple[str, str, str]] = {
+    "libcuda": ("cuda", "cuDriverGetVersion", "thousands"),
+    "cudart": ("cudart", "cudaRuntimeGetVersion", "thousands"),
+    "nvrtc": ("nvrtc", "nvrtcVersion", "pair"),
+    "cublas": ("cublas", "", "file"),
+    "cublasLt": ("cublasLt", "cublasLtGetVersion", "cublas"),
+    "nvml": ("nvml", "", "file"),
+    "nccl": ("nccl", "ncclGetVersion", "nccl"),
+    "cufile": ("cufile", "", "file"),
+}
+
+
+def libraries() -> list[Row]:
+    """One row a library: (name, path, version, why it is absent); what does not apply is empty. Makes no context."""
+    return [_row(name, *entry) for name, entry in _LIBRARIES.items()]
+
+
+def _row(name: str, finder_name: str, function: str, form: str) -> Row:
+    try:
+        from cuda import pathfinder
+
+        loaded = pathfinder.load_nvidia_dynamic_lib(finder_name)
+    except ImportError:
+        return name, "", "", "cuda-pathfinder is not installed; install cuassay[cuda13]"
+    except RuntimeError as error:  # the base of pathfinder's errors
+        return name, "", "", str(error).partition("\n")[0]
+    path = str(loaded.abs_path or "")
+    return name, path, _version(path, function, form), ""
+
+
+def _version(path: str, function: str, form: str) -> str:
+    try:
+        return _FORMS[form](path, function)
+    except (OSError, AttributeError):
+        return ""
+
+
+def _pair(path: str, function: str) -> str:
+    major, minor = ctypes.c_int(), ctypes.c_int()
+    _call(path, function, ctypes.byref(major), ctypes.byref(minor))
+    return f"{major.value}.{minor.value}"
+
+
+def _thousands(path: str, function: str) -> str:
+    number = _number(path, function)
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+def _nccl(path: str, function: str) -> str:
+    number = _number(path, function)
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
+
+
+def _cublas(path: str, function: str) -> str:
+    entry = getattr(ctypes.CDLL(path), function)
+    entry.restype = ctypes.c_size_t
+    number = int(entry())
+    return f"{number // 10000}.{number % 10000 // 100}.{number % 100}"
+
+
+def _file(path: str, function: str) -> str:
+    """The version in the name that the path is a link to; the library has no function that needs no handle."""
+    match = re.search(r"\.so\.([\d.]+)$", Path(path).resolve().name)
+    return match[1] if match else ""
+
+
+def _number(path: str, function: str) -> int:
+    number = ctypes.c_int()
+    _call(path, function, ctypes.byref(number))
+    return number.value
+
+
+def _call(path: str, function: str, *arguments: Any) -> None:
+    getattr(ctypes.CDLL(path), function)(*arguments)
+
+
+_FORMS: dict[str, Callable[[str, str], str]] = {
+    "pair": _pair,
+    "thousands": _thousands,
+    "nccl": _nccl,
+    "cublas": _cublas,
+    "file": _file,
+}

@@ -1,0 +1,125 @@
+"""`softmax` and `layer_norm` on CuPy arrays, by kernels of our own that read and write each element once.
+
+Rows up to 1,024 elements go to a warp each, in registers; longer ones to a block each, in shared memory; rows too
+long for that are read again. Sums and maxima are `folding`'s.
+Kernels: kernels/softmax.cu, kernels/layer_norm.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.reduction`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import cupy
+
+from cuassay.arrays.dtypes import FP8
+from cuassay.devices.cuda import folding, runtime
+from cuassay.devices.cuda.elementwise import c_name, pack_length
+from cuassay.devices.cuda.launch import kernel
+from cuassay.ops import registry
+
+__all__ = ["register"]
+
+Array = Any
+
+_PACK_NBYTES = 16
+_WARP = 32
+_SHORT_BLOCK = 256
+_SHORT_ROW = 1024
+
+#: Packs a lane, of the kernels for short rows: few steps, so that widths share kernels.
+_PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+#: A block of the kernels for long rows has about this many packs a thread.
+_PACKS_A_THREAD = 8
+
+#: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
+_RESERVED = 2048
+
+
+def softmax(a: Array, *, axis: int, out: Array) -> None:
+    """Into `out`, on the current stream; a row of -inf only is NaN."""
+    if not out.size:
+        return
+    rows = _as_rows(a, axis, out.dtype)
+    target = out if axis in (-1, a.ndim - 1) and out.flags.c_contiguous else cupy.empty_like(rows)
+    _softmax_rows(rows, target)
+    if target is not out:
+        cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
+
+
+def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
+    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    if not out.size:
+        return
+    rows = _as_rows(a, -1, out.dtype)
+    parameters = [cupy.ascontiguousarray(v.astype(out.dtype, copy=False)) for v in (weight, bias)]
+    target = out if out.flags.c_contiguous else cupy.empty_like(rows)
+    _layer_norm_rows(rows, *parameters, float(eps), target)
+    if target is not out:
+        cupy.copyto(out, target)
+
+
+def _as_rows(a: Array, axis: int, dtype: Any) -> Array:
+    """`a` with `axis` last, contiguous, of `dtype`: itself where it is so already."""
+    if not a.ndim:
+        a, axis = a.reshape(1), -1
+    return cupy.ascontiguousarray(cupy.moveaxis(a, axis, -1).astype(dtype, copy=False))
+
+
+def _softmax_rows(a: Array, out: Array) -> None:
+    columns = a.shape[-1]
+    rows = prod(a.shape[:-1])
+    if columns <= _SHORT_ROW:
+        length = pack_length((a, out), *((columns,)))
+        _short("softmax.cu", f"softmax_short<{c_name(a.dtype)}, {length}", columns, length, (a, out, rows, columns))
+        return
+    length = _common_length(a, out)
+    _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns))
+
+
+def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Array) -> None:
+    columns = a.shape[-1]
+    rows = prod(a.shape[:-1])
+    length = pack_length((a, weight, bias, out), columns)
+    names = f"{c_name(a.dtype)}, {length}"
+    if columns <= _SHORT_ROW:
+        arguments = (a, weight, bias, out, rows, columns, eps)
+        _short("layer_norm.cu", f"layer_norm_short<{names}", columns, length, arguments)
+        return
+    _long("layer_norm.cu", f"layer_norm_long<{names}", a, length, (a, weight, bias, out, columns, eps))
+
+
+def _common_length(a: Array, out: Array) -> int:
+    """Elements an access may take once the kernel has peeled a row to alignment: both must need the same peeling."""
+    aligned_alike = a.data.ptr % _PACK_NBYTES == out.data.ptr % _PACK_NBYTES
+    whole = a.data.ptr % a.dtype.itemsize == 0
+    return _PACK_NBYTES // int(a.dtype.itemsize) if aligned_alike and whole else 1
+
+
+def _short(file: str, name: str, columns: int, length: int, arguments: tuple[Any, ...]) -> None:
+    """One warp a row."""
+    needed = -(-columns // (_WARP * length))
+    packs = next(step for step in _PACKS if step >= needed)
+    rows = arguments[-2] if file == "softmax.cu" else arguments[-3]
+    kernel(file, f"{name}, {packs}>")(-(-rows // (_SHORT_BLOCK // _WARP)), _SHORT_BLOCK, arguments)
+
+
+def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...]) -> None:
+    """One block a row, the row in shared memory where it fits."""
+    columns = a.shape[-1]
+    packs = -(-columns // length)
+    threads = min(1024, max(128, -(-packs // (_PACKS_A_THREAD * _WARP)) * _WARP))
+    nbytes = packs * length * a.dtype.itemsize
+    most = runtime.get_device_properties(a.device.id).shared_memory_per_block_optin - _RESERVED
+    keep = nbytes <= most
+    block = kernel(file, f"{name}, {'true' if keep else 'false'}>")
+    block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
+
+
+def register() -> None:
+    """Enter these, and the sums and maxima, into the registry."""
+    folding.register()
+    for name, implementation in {"softmax": softmax, "layer_norm": layer_norm}.items():
+        dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
+        registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)

@@ -1,0 +1,205 @@
+"""A user's own CUDA C++ as something callable: compiled like ours, its arguments checked against its signature.
+
+The signature is read from the source where the kernel is a plain function; of a template the driver still tells the
+number and the sizes of the parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuassay.devices.cuda.launch import Dims, Kernel
+from cuassay.devices.cuda.source import Compiled, compile_source
+from cuassay.errors import ArgumentError, DTypeError
+
+__all__ = ["UserKernel", "compile_kernel", "parse_signature"]
+
+#: C type to the dtype's name; a type that is not here is not checked.
+_C_TYPES: dict[str, str] = {
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "long": "int64",
+    "long long": "int64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "size_t": "uint64",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+_QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|restrict|__grid_constant__|struct)\b")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+#: 64-bit integers are one to us: Python's int is neither signed nor unsigned, and `long` is `long long` on Linux.
+_PYTHON: dict[type, tuple[str, ...]] = {bool: ("bool",), int: ("int64", "uint64"), float: ("float64",)}
+
+
+def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
+    """The parameters of kernel `name` as ``"float32"`` or ``"float32*"``; ``"?"`` where unknown.
+
+    Returns
+    -------
+    tuple of str or None
+        None for a template, or where no such kernel is found in the text.
+    """
+    text = _COMMENTS.sub(" ", source)
+    found = re.search(
+        rf"(?P<template>template\s*<[^;{{}}]*>\s*)?(extern\s+\"C\"\s+)?__global__[^;{{}}()]*(\([^()]*\)[^;{{}}()]*)?"
+        rf"\b{re.escape(name)}\s*\((?P<parameters>[^)]*)\)",
+        text,
+    )
+    if found is None or found["template"]:
+        return None
+    parameters = found["parameters"].strip()
+    return () if parameters in ("", "void") else tuple(map(_parameter, parameters.split(",")))
+
+
+def _parameter(text: str) -> str:
+    pointers = text.count("*") + text.count("[")
+    plain = re.sub(r"\[[^]]*\]", " ", _QUALIFIERS.sub(" ", text).replace("*", " "))
+    words = plain.split()
+    kind = _C_TYPES.get(" ".join(words)) or _C_TYPES.get(" ".join(words[:-1])) or "?"
+    return kind + "*" if pointers == 1 else "?*" if pointers else kind
+
+
+class UserKernel(Kernel):
+    """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``."""
+
+    def __init__(self, compile: Any, name: str, signature: tuple[str, ...] | None, shared_memory: int) -> None:
+        super().__init__(compile, name)
+        self.signature = signature
+        self._shared_memory = shared_memory
+
+    def __call__(
+        self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
+    ) -> None:
+        """Check `arguments` against the signature, then launch; see `Kernel`."""
+        check_shape("grid", grid)
+        check_shape("block", block)
+        if self.signature is not None:
+            check_arguments(self.name, self.signature, arguments)
+        super().__call__(grid, block, arguments, stream=stream, shared=shared or self._shared_memory)
+
+
+def check_shape(what: str, dims: Dims) -> None:
+    """Raise unless `dims` is one to three positive integers."""
+    numbers = (dims,) if isinstance(dims, int) else tuple(dims)
+    if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
+        raise ArgumentError(f"{what} must be one to three whole numbers of 1 or more; got {dims!r}")
+
+
+def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any]) -> None:
+    """Raise unless number and kinds of `arguments` are those of `signature`.
+
+    Raises
+    ------
+    ArgumentError
+        If the number is wrong.
+    DTypeError
+        If a kind is.
+    """
+    if len(arguments) != len(signature):
+        raise ArgumentError(
+            f"{name}({', '.join(signature)}) has {len(signature)} parameters; got {len(arguments)} arguments; give each"
+        )
+    for position, (wanted, argument) in enumerate(zip(signature, arguments, strict=True)):
+        got = _kinds(argument)
+        if got and "?" not in wanted and wanted not in got:
+            raise DTypeError(
+                f"{name}: parameter {position} is {wanted}; got {_described(argument, got)}; {_advice(wanted, argument)}"
+            )
+        if got and wanted.startswith("?") and wanted.endswith("*") != got[0].endswith("*"):
+            raise DTypeError(
+                f"{name}: parameter {position} is {'a pointer' if wanted.endswith('*') else 'no pointer'}; "
+                f"got {_described(argument, got)}; give {'a device array' if wanted.endswith('*') else 'a value'}"
+            )
+
+
+def _kinds(argument: Any) -> tuple[str, ...]:
+    """What parameters `argument` fits; empty where that is not known here."""
+    if type(argument) in _PYTHON:
+        address = ("?*",) if type(argument) is int else ()
+        return (*_PYTHON[type(argument)], *address)
+    if isinstance(argument, np.generic):
+        return (argument.dtype.name,)
+    if isinstance(argument, np.ndarray):
+        raise DTypeError("a kernel cannot read host memory; got numpy.ndarray; copy it to the device: cupy.asarray")
+    dtype = getattr(argument, "dtype", None)
+    return (f"{np.dtype(dtype).name}*",) if isinstance(dtype, np.dtype) else ()
+
+
+def _described(argument: Any, kinds: tuple[str, ...]) -> str:
+    return f"{type(argument).__name__} ({kinds[0]})"
+
+
+def _advice(wanted: str, argument: Any) -> str:
+    if wanted.endswith("*"):
+        return f"give a device array of {wanted[:-1]}, or declare the parameter otherwise"
+    if type(argument) in _PYTHON:
+        return f"give numpy.{wanted}(...), or declare the parameter as {_widest(argument)}"
+    return f"give a {wanted}, or declare the parameter otherwise"
+
+
+def _widest(argument: Any) -> str:
+    return {bool: "bool", int: "long long", float: "double"}[type(argument)]
+
+
+def compile_kernel(
+    source: str,
+    name: str,
+    *,
+    signature: Sequence[str] | None = None,
+    arch: str | None = None,
+    options: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    shared_memory: int = 0,
+) -> UserKernel:
+    """Make a kernel of CUDA C++ source callable.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++; ``#include <cuda_fp16.h>`` and ``<cuda_bf16.h>`` are found.
+    name : str
+        The kernel, as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` of a template.
+    signature : sequence of str, optional
+        ``"float32"`` for a value, ``"float32*"`` for an array, ``"?"`` and ``"?*"`` unchecked; read from the source
+        where it is not given.
+    arch : str, optional
+        Compile now for ``"sm_90"``, say, with no device needed; None compiles for each device at its first launch.
+    options : sequence of str
+        Further options for NVRTC.
+    include : sequence of path
+        Folders of your headers.
+    shared_memory : int
+        Dynamic shared memory a block where a launch names none, bytes.
+
+    Raises
+    ------
+    CompileError
+        If `arch` is given and the source does not compile for it; else the first launch raises it.
+    """
+
+    def compile(target: str) -> Compiled:
+        return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)
+
+    if arch is not None:
+        compile(arch)
+    known = tuple(signature) if signature is not None else parse_signature(source, name)
+    return UserKernel(compile, name, known, shared_memory)

@@ -1,0 +1,168 @@
+"""Which CUDA devices this process would see, found out without touching CUDA in it.
+
+The driver, once initialised, cannot be used in forked children; so the question goes to a short child process, which
+makes no context and answers in CUDA's order. (NVML's order is CUDA's only with CUDA_DEVICE_ORDER=PCI_BUS_ID; it is
+asked first only whether there is any device at all.) `parse` is CUDA_VISIBLE_DEVICES by the driver's rules.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from cuassay.core import settings
+
+__all__ = ["Found", "Probe", "parse", "probe"]
+
+#: Everything that changes which devices there are, or their order; a changed value asks anew.
+_VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+
+_NUMBER = re.compile(r"\s*[+-]?\d+")
+
+# Speaks to libcuda by ctypes alone, so that the child starts in the time of a bare interpreter.
+_CHILD = """
+import ctypes, json, sys, uuid
+def ask():
+    try:
+        cuda = ctypes.CDLL(sys.argv[1])
+    except OSError as error:
+        return {"reason": f"no CUDA driver: {error}"}
+    status = cuda.cuInit(0)
+    if status:
+        text = ctypes.c_char_p()
+        cuda.cuGetErrorName(status, ctypes.byref(text))
+        return {"reason": f"cuInit failed: {(text.value or b'').decode()} ({status})", "status": status}
+    version, count = ctypes.c_int(), ctypes.c_int()
+    cuda.cuDriverGetVersion(ctypes.byref(version))
+    cuda.cuDeviceGetCount(ctypes.byref(count))
+    devices = []
+    for index in range(count.value):
+        device, name, raw = ctypes.c_int(), ctypes.create_string_buffer(256), (ctypes.c_ubyte * 16)()
+        cuda.cuDeviceGet(ctypes.byref(device), index)
+        cuda.cuDeviceGetName(name, 256, device)
+        getattr(cuda, "cuDeviceGetUuid_v2", cuda.cuDeviceGetUuid)(ctypes.byref(raw), device)
+        devices.append({"name": name.value.decode(), "uuid": str(uuid.UUID(bytes=bytes(raw)))})
+    return {"devices": devices, "version": version.value, "reason": "" if devices else "the driver shows no device"}
+print(json.dumps(ask()))
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Found:
+    """One device, at its place in CUDA's order."""
+
+    name: str
+    uuid: str
+
+
+@dataclass(frozen=True, slots=True)
+class Probe:
+    """What the child said; `reason` is empty when there are devices."""
+
+    devices: tuple[Found, ...]
+    reason: str
+    version: int = 0
+
+
+def probe() -> Probe:
+    """Ask the child, once for each state of the variables that matter."""
+    environment = tuple(os.environ.get(name) for name in _VARIABLES)
+    hidden = environment[0] is not None and not parse(environment[0], ())
+    if hidden and not _may_name_a_device(environment[0] or ""):
+        return Probe((), f"CUDA_VISIBLE_DEVICES={environment[0]!r} hides every device")
+    return _probe(environment)
+
+
+def _may_name_a_device(text: str) -> bool:
+    """Whether the driver could find a device in `text`: a number or the beginning of a UUID comes first."""
+    first = text.split(",")[0].strip()
+    return first.startswith(("GPU-", "MIG-")) or (_NUMBER.match(first) is not None and not first.startswith("-"))
+
+
+@cache
+def _probe(environment: tuple[str | None, ...]) -> Probe:
+    if settings.get("CUASSAY_NVML_BASED_CUDA_CHECK") and _nvml_count() == 0:
+        return Probe((), "NVML sees no device")
+    seconds = settings.get("CUASSAY_PROBE_SECONDS")
+    command = [sys.executable, "-I", "-S", "-c", _CHILD, "nvcuda.dll" if os.name == "nt" else "libcuda.so.1"]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=seconds or None, check=False)
+    except subprocess.TimeoutExpired:
+        return Probe((), f"the CUDA driver did not answer within {seconds:g} s (CUASSAY_PROBE_SECONDS)")
+    except OSError as error:
+        return Probe((), f"the probe process could not be started: {error}")
+    return _read(done.stdout, done.returncode)
+
+
+def _read(text: str, returncode: int) -> Probe:
+    try:
+        answer = json.loads(text)
+    except ValueError:
+        return Probe((), f"the process that asked the CUDA driver ended with status {returncode}")
+    devices = tuple(Found(**device) for device in answer.get("devices", ()))
+    reason = answer["reason"]
+    if reason and os.environ.get("CUDA_VISIBLE_DEVICES") is not None:
+        reason += f" (CUDA_VISIBLE_DEVICES={os.environ['CUDA_VISIBLE_DEVICES']!r})"
+    return Probe(devices, reason, answer.get("version", 0))
+
+
+def _nvml_count() -> int | None:
+    """Devices of the machine, or None where NVML cannot say: then the driver is asked."""
+    try:
+        from cuda.bindings import nvml
+
+        nvml.init_v2()
+        try:
+            return int(nvml.device_get_count_v2())
+        finally:
+            nvml.shutdown()
+    except (ImportError, RuntimeError, AttributeError):
+        return None
+    except Exception as error:
+        if type(error).__module__.startswith("cuda."):  # its NvmlError derives from Exception
+            return None
+        raise
+
+
+def parse(text: str | None, uuids: Sequence[str]) -> list[int]:
+    """The places, among devices of `uuids` in unmasked order, that CUDA_VISIBLE_DEVICES=`text` leaves visible.
+
+    Parameters
+    ----------
+    text : str or None
+        Indices, or beginnings of ``GPU-...`` or ``MIG-...`` UUIDs, separated by commas; None means unset.
+    uuids : sequence of str
+        ``GPU-...`` or ``MIG-...`` of every device, in the driver's order.
+
+    Returns
+    -------
+    list of int
+        As the driver reads it: the first invalid or ambiguous entry ends the list; a duplicate empties it. A number
+        is read up to its last digit, so ``"1x"`` is 1.
+    """
+    if text is None:
+        return list(range(len(uuids)))
+    chosen: list[int] = []
+    for entry in text.split(","):
+        place = _place(entry.strip(), uuids)
+        if place is None:
+            break
+        if place in chosen:
+            return []
+        chosen.append(place)
+    return chosen
+
+
+def _place(entry: str, uuids: Sequence[str]) -> int | None:
+    if entry.startswith(("GPU-", "MIG-")):
+        matches = [place for place, uuid in enumerate(uuids) if uuid.startswith(entry)]
+        return matches[0] if len(matches) == 1 else None
+    number = _NUMBER.match(entry)
+    place = int(number[0]) if number else -1
+    return place if 0 <= place < len(uuids) else None
