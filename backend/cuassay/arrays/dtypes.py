@@ -6,13 +6,13 @@ float16 does, float16 with bfloat16 gives float32 (neither holds the other), and
 
 from __future__ import annotations
 
-from functools import cache
+from functools import cache, reduce
 from typing import Any
 
 import ml_dtypes
 import numpy as np
 
-from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.capability import DTYPE_NAMES, FEATURES
 from cuassay.errors import DTypeError
 
 __all__ = [
@@ -52,7 +52,10 @@ ALL = DTYPE_NAMES
 
 _BY_NAME: dict[str, DType] = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in ALL}
 _NAMES: dict[DType, str] = {dtype: name for name, dtype in _BY_NAME.items()}
-_BFLOAT16, _FLOAT32 = _BY_NAME["bfloat16"], _BY_NAME["float32"]
+_FLOAT32 = _BY_NAME["float32"]
+
+#: What users of torch call a complex number of two float16.
+_COMPLEX_HALF = ("complex_half", "complex32", "chalf", "torch.complex32")
 
 #: bfloat16 with each other dtype: as float16 with it, but float32 for the two 16-bit floats together.
 _CHOSEN: dict[str, str] = {
@@ -79,21 +82,18 @@ def as_dtype(dtype: Any) -> DType:
     Raises
     ------
     DTypeError
-        If it is none of `ALL`.
+        If it is none of `ALL`; a foreign byte order is none either.
     """
-    if isinstance(dtype, np.dtype) and dtype in _NAMES:
-        known: DType = dtype
-        return known
-    if isinstance(dtype, str) and dtype in _BY_NAME:
-        return _BY_NAME[dtype]
+    name = dtype if isinstance(dtype, str) else _NAMES.get(dtype) if isinstance(dtype, np.dtype) else None
+    if name in _BY_NAME:
+        return _BY_NAME[name]
     try:
-        found = np.dtype(dtype)
-    except TypeError:
+        found = None if dtype is None else np.dtype(dtype)  # NumPy takes None for float64
+    except (TypeError, ValueError):
         found = None
     if found in _NAMES:
-        native: DType = found.newbyteorder("=")
-        return native
-    hint = "; complex numbers of two float16 exist neither in NumPy nor here" if "complex32" in str(dtype) else ""
+        return _BY_NAME[_NAMES[found]]
+    hint = f"; complex_half is for {FEATURES['complex_half']}" if str(dtype) in _COMPLEX_HALF else ""
     raise DTypeError(f"{dtype!r} is no dtype of this project; give one of {', '.join(ALL)}{hint}")
 
 
@@ -106,30 +106,45 @@ def dtype_name(dtype: Any) -> str:
 def promote(*operands: Any) -> DType:
     """The common dtype of `operands`: dtypes, and Python numbers, which are weak as in NumPy 2.
 
+    The order of the operands does not matter. Whether the value of a Python number fits is not looked at.
+
     Raises
     ------
     DTypeError
         If two of them have no common dtype, or there is no dtype among them.
     """
     found: DType | None = None
-    weak: Any = None
+    weak: type | None = None
+    mixed = False
     for operand in operands:
-        if isinstance(operand, np.dtype):
-            found = operand if found is None or found is operand else _pair(found, operand)
-        elif weak is None or _RANK[type(operand)] > _RANK[weak]:
+        if operand is found:
+            continue
+        rank = _RANK.get(type(operand))
+        if rank is None:
+            mixed = found is not None
+            found = operand if isinstance(operand, np.dtype) else as_dtype(operand)
+        elif weak is None or rank > _RANK[weak]:
             weak = type(operand)
     if found is None:
         raise DTypeError("promotion needs at least one dtype; got only Python numbers; give an array")
-    return found if weak is None else _weak(found, weak)
+    if mixed:
+        found = _common(*(operand for operand in operands if type(operand) not in _RANK))
+    if weak is not None:
+        return _weak(found, weak)
+    return found if found in _NAMES else as_dtype(found)
 
 
 _RANK: dict[type, int] = {bool: 0, int: 1, float: 2, complex: 3}
 
 
 @cache
+def _common(*dtypes: Any) -> DType:
+    """Pair by pair from the most general down: int8, uint8 and float16 give float16, not first int16."""
+    names = {dtype_name(dtype) for dtype in dtypes}
+    return reduce(_pair, (_BY_NAME[name] for name in sorted(names, key=ALL.index, reverse=True)))
+
+
 def _pair(a: DType, b: DType) -> DType:
-    if a == b:
-        return as_dtype(a)
     names = dtype_name(a), dtype_name(b)
     if names[0] in FP8 or names[1] in FP8:
         raise DTypeError(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -10,9 +11,17 @@ from numpy.typing import NDArray
 
 from cuassay.errors import ShapeError
 
-__all__ = ["broadcast_shapes", "byte_range", "contiguous_strides", "is_contiguous", "normalize_axis", "overlap"]
+__all__ = [
+    "broadcast_shapes",
+    "byte_range",
+    "contiguous_strides",
+    "has_internal_overlap",
+    "is_contiguous",
+    "normalize_axis",
+    "overlap",
+]
 
-#: Work `numpy.shares_memory` may do before the answer is "perhaps", which counts as yes.
+#: Work `numpy.shares_memory` may do, and elements we look at, before the answer is "perhaps", which counts as yes.
 _MAX_WORK = 10_000
 
 
@@ -70,7 +79,8 @@ def normalize_axis(axis: int, ndim: int) -> int:
         If an array of `ndim` dimensions has no such axis.
     """
     if not -ndim <= axis < ndim:
-        raise ShapeError(f"axis {axis} does not exist; the array has {ndim} dimensions; give {-ndim} to {ndim - 1}")
+        allowed = f"give {-ndim} to {ndim - 1}" if ndim else "a scalar has no axis to give"
+        raise ShapeError(f"axis {axis} does not exist; the array has {ndim} dimensions; {allowed}")
     return axis % ndim
 
 
@@ -82,3 +92,28 @@ def overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:
         return bool(np.shares_memory(a, b, max_work=_MAX_WORK))  # type: ignore[arg-type] # the stub lists the two special values only
     except np.exceptions.TooHardError:
         return True
+
+
+def has_internal_overlap(shape: Sequence[int], strides: Sequence[int], itemsize: int) -> bool:
+    """True when two elements of one array share a byte, so that writing one changes the other.
+
+    Exact for up to 10,000 elements; beyond, strides that do not nest count as overlapping.
+    """
+    if 0 in shape:
+        return False
+    axes = sorted((abs(stride), extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1)
+    reach = itemsize
+    for stride, extent in axes:
+        if stride < reach:
+            return _elements_touch(axes, itemsize)
+        reach += stride * (extent - 1)
+    return False
+
+
+def _elements_touch(axes: Sequence[tuple[int, int]], itemsize: int) -> bool:
+    if math.prod(extent for _, extent in axes) > _MAX_WORK:
+        return True
+    starts = np.zeros(1, dtype=np.int64)
+    for stride, extent in axes:
+        starts = np.add.outer(starts, stride * np.arange(extent, dtype=np.int64)).ravel()
+    return bool(np.any(np.diff(np.sort(starts)) < itemsize))
