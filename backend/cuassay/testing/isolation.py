@@ -52,6 +52,10 @@ class LostDevices:
         return self._news.pop(nodeid, None)
 
 
+def _own_timeout(config: pytest.Config) -> float:
+    return float(config.getini("faulthandler_timeout") or 0) if config.pluginmanager.hasplugin("faulthandler") else 0.0
+
+
 class HangGuard:
     """Ends the process, printing every thread's stack, when a test runs too long.
 
@@ -61,7 +65,7 @@ class HangGuard:
 
     def __init__(self, config: pytest.Config) -> None:
         self.seconds = float(settings.get("CUASSAY_HANG_SECONDS"))
-        self.yields = self.seconds > 0 and float(config.getini("faulthandler_timeout") or 0) > 0
+        self.yields = self.seconds > 0 and _own_timeout(config) > 0
         self._stderr = -1
         if self.seconds and not self.yields:
             self._stderr = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)

@@ -190,8 +190,8 @@ def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
     """Skip a case its device cannot run, with one reason that names everything missing."""
-    case = item.stash[_CASE]
-    if case:
+    case = item.stash.get(_CASE, {})
+    if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))
     reason = item.config.stash[_HARNESS].lost.why(case["device"]) if case else None
     reason = reason or skips.why_skipped(item, case)
@@ -211,7 +211,7 @@ def _digest(device: Device) -> str:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Collect how close to its tolerances the test came."""
     compare = sys.modules.get("cuassay.testing.compare")
-    if compare is None or not item.stash[_CASE]:
+    if compare is None or not item.stash.get(_CASE, {}):
         return (yield)
     ratios: list[float] = []
     token = compare.HEADROOM.set(ratios)
@@ -227,9 +227,11 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
     """Let the report carry its case; ask the device of a failed test whether it is well."""
     report: pytest.TestReport = yield
-    case = item.stash[_CASE]
+    case = item.stash.get(_CASE, {})
     if case or skips.is_nowhere(item):
-        report.__dict__["cuassay"] = item.stash[_TOLD].copy()  # xdist carries plain attributes to the controller
+        report.__dict__["cuassay"] = item.stash.get(
+            _TOLD, {}
+        ).copy()  # xdist carries plain attributes to the controller
     if case and report.failed:
         item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
     return report

@@ -12,7 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from cuassay.core.device import Device
-from cuassay.errors import DeviceError
+from cuassay.errors import CuassayError, DeviceError
 
 __all__ = ["HOST_KINDS", "Presence", "Selector", "parse_selector"]
 
@@ -158,10 +158,9 @@ class Presence:
     def count(self, kind: str) -> int:
         """How many devices of `kind` are here; asked once."""
         if kind not in self._counts:
-            reason = _why_absent(kind)
-            self._counts[kind] = 0 if reason is not None else _count(kind)
+            self._counts[kind], reason = _ask(kind)
             if not self._counts[kind]:
-                self._reasons[kind] = reason or f"there are 0 {kind} devices"
+                self._reasons[kind] = reason
         return self._counts[kind]
 
     def to_worker(self) -> dict[str, Any]:
@@ -187,16 +186,15 @@ def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:
     return tuple(dict.fromkeys(devices))
 
 
-def _why_absent(kind: str) -> str | None:
+def _ask(kind: str) -> tuple[int, str]:
+    """How many devices of `kind` are here, and why none is; a kind that cannot even answer must not stop the others."""
     from cuassay.devices import backend
 
     try:
-        return backend(kind).why_absent()
-    except (ImportError, AttributeError) as error:  # a kind that cannot even be loaded must not stop the others
-        return f"its module cannot be loaded: {error}"
-
-
-def _count(kind: str) -> int:
-    from cuassay.devices import backend
-
-    return backend(kind).count()
+        asked = backend(kind)
+        reason = asked.why_absent()
+        return (asked.count(), f"there are 0 {kind} devices") if reason is None else (0, reason)
+    except (ImportError, AttributeError) as error:
+        return 0, f"its module cannot be loaded: {error}"
+    except CuassayError as error:
+        return 0, f"it cannot be asked: {error}"

@@ -28,7 +28,8 @@ def header(presence: Presence, root: str) -> list[str]:
     profile = f"; sim profile {settings.get('CUASSAY_SIM_PROFILE')}" if simulates else ""
     found = revision(root)
     commit = "unknown" if found.commit is None else found.commit[:12] + ("+dirty" if found.dirty else "")
-    absent = [f"cuassay: no {kind}: {reason}" for kind, reason in presence.absent.items()]
+    asked = presence.absent if presence.is_explicit else {}
+    absent = [f"cuassay: no {kind}: {reason}" for kind, reason in asked.items()]
     return [f"cuassay: devices {devices}{profile}; revision {commit}; seed {settings.get('CUASSAY_SEED')}", *absent]
 
 
