@@ -13,14 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import as_dtype
+from cuassay.arrays.dtypes import FP8, as_dtype
 from cuassay.core.device import Device
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.machine import SimDevice, refuse_capture
-from cuassay.errors import CapabilityError
+from cuassay.errors import CapabilityError, DeviceError
 
 __all__ = ["Namespace", "from_host"]
+
+#: Names of dtypes that come from ml_dtypes.
+_BEYOND_NUMPY = ("bfloat16", *FP8)
 
 #: Attributes of NumPy that make no sense on a device, and why.
 _REFUSED: dict[str, str] = {
@@ -59,6 +62,10 @@ class Namespace:
     def array(self, obj: Any, dtype: Any = None, *, copy: bool = True) -> SimArray:
         """A copy of `obj` (host data, or an array of this device) on the device; ``copy=False`` is `asarray`."""
         wanted = None if dtype is None else as_dtype(dtype)
+        if isinstance(obj, SimArray) and obj.sim_device is not self._sim_device:
+            raise DeviceError(
+                f"{obj!r} is not on {self.device}; move it with cuassay.ops.copy(array, device='{self.device}')"
+            )
         if isinstance(obj, SimArray):
             return obj.astype(wanted or obj.dtype, copy=True) if copy or wanted not in (None, obj.dtype) else obj
         return from_host(np.asarray(obj, wanted), self._sim_device)
@@ -105,9 +112,8 @@ class _Forward:
         return f"{self._function!r} on {self._sim_device.device}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if isinstance(kwargs.get("dtype"), str):
-            kwargs["dtype"] = as_dtype(kwargs["dtype"])
-        args = tuple(as_dtype(one) if isinstance(one, str) and one == "bfloat16" else one for one in args)
+        args = tuple(_named(one) for one in args)
+        kwargs = {name: _named(one) for name, one in kwargs.items()}
         if calls.has_arrays((args, kwargs)):
             return self._function(*args, **kwargs)
         return calls.call(self._function.__name__, self._function, args, kwargs, sim_device=self._sim_device)
@@ -115,6 +121,11 @@ class _Forward:
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._function, name)
         return _Forward(found, self._sim_device) if callable(found) else found
+
+
+def _named(value: Any) -> Any:
+    """The dtype, where `value` is a dtype's name that NumPy does not know."""
+    return as_dtype(value) if isinstance(value, str) and value in _BEYOND_NUMPY else value
 
 
 def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> SimArray:
