@@ -37,11 +37,14 @@ class Launch:
     an argument of up to 8 bytes: ``launch.slots[0] = array.data.ptr``.
     """
 
-    __slots__ = ("_address", "_buffer", "_handle", "_pointers", "_writers", "slots")
+    __slots__ = ("_address", "_buffer", "_call", "_handle", "_pointers", "_writers", "slots")
 
     def __init__(self, handle: Any, types: Sequence[type]) -> None:
         sizes = [_nbytes(kind) for kind in types]
         words = [-(-size // 8) for size in sizes]
+        from cuda.bindings import driver
+
+        self._call = driver.cuLaunchKernel
         self._handle = handle
         self.slots = (ctypes.c_uint64 * (sum(words) or 1))()
         self._buffer = memoryview(self.slots).cast("B")
@@ -65,14 +68,7 @@ class Launch:
 
     def launch(self, grid: Sequence[int], block: Sequence[int], shared: int, stream: int) -> Any:
         """Give the kernel to `stream` as the block stands; returns the driver's status."""
-        return _launcher()(self._handle, *grid, *block, shared, stream, self._address, 0)[0]
-
-
-@cache
-def _launcher() -> Any:
-    from cuda.bindings import driver
-
-    return driver.cuLaunchKernel
+        return self._call(self._handle, *grid, *block, shared, stream, self._address, 0)[0]
 
 
 # ------------------------------------------------------------------------------------------------ arguments
@@ -157,7 +153,7 @@ def stream_address(stream: Any) -> int:
         If it is none of these.
     """
     if stream is None:
-        return int(_cupy().cuda.get_current_stream().ptr)
+        return int(_current_stream()().ptr)
     if hasattr(stream, "ptr"):
         return int(stream.ptr)
     described = getattr(stream, "__cuda_stream__", None)
@@ -175,6 +171,11 @@ def _cupy() -> Any:
     import cupy
 
     return cupy
+
+
+@cache
+def _current_stream() -> Any:
+    return _cupy().cuda.get_current_stream
 
 
 # ------------------------------------------------------------------------------------------------ kernels
@@ -226,15 +227,15 @@ class Kernel:
 
     Parameters
     ----------
-    compile : callable
+    build : callable
         From an architecture (``"sm_90"``) to what was compiled for it.
     name : str
         The kernel's name expression.
     """
 
-    def __init__(self, compile: Callable[[str], Compiled], name: str) -> None:
+    def __init__(self, build: Callable[[str], Compiled], name: str) -> None:
         self.name = name
-        self._compile = compile
+        self._build = build
         self._by_arch: dict[str, _Loaded] = {}
         self._by_device: dict[int, _Loaded] = {}
         self._lock = threading.Lock()
@@ -299,7 +300,7 @@ class Kernel:
         arch = architecture(properties.major, properties.minor)
         with self._lock:
             if arch not in self._by_arch:
-                self._by_arch[arch] = _Loaded(self._compile(arch), self.name)
+                self._by_arch[arch] = _Loaded(self._build(arch), self.name)
             self._by_device[device] = self._by_arch[arch]
         return self._by_device[device]
 
@@ -337,7 +338,7 @@ def _is_single() -> bool:
 
 
 def _dims(dims: Dims) -> tuple[int, int, int]:
-    if isinstance(dims, int):
+    if not isinstance(dims, Sequence):
         return dims, 1, 1
     x, y, z = (*dims, 1, 1)[:3]
     return x, y, z
@@ -353,7 +354,7 @@ def _wait(stream: int, name: str) -> None:
 def kernel(file: str, name: str) -> Kernel:
     """The kernel of name expression `name` in our own ``kernels/<file>``, kept for the process."""
 
-    def compile(arch: str) -> Compiled:
+    def build(arch: str) -> Compiled:
         return compile_source(kernel_source(file), name_expressions=[name], arch=arch, file=file)
 
-    return Kernel(compile, name)
+    return Kernel(build, name)

@@ -71,7 +71,7 @@ def _softmax_rows(a: Array, out: Array) -> None:
     columns = a.shape[-1]
     rows = prod(a.shape[:-1])
     if columns <= _SHORT_ROW:
-        length = pack_length((a, out), *((columns,)))
+        length = pack_length((a, out), columns)
         _short("softmax.cu", f"softmax_short<{c_name(a.dtype)}, {length}", columns, length, (a, out, rows, columns))
         return
     length = _common_length(a, out)
@@ -109,10 +109,12 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
     """One block a row, the row in shared memory where it fits."""
     columns = a.shape[-1]
     packs = -(-columns // length)
-    threads = min(1024, max(128, -(-packs // (_PACKS_A_THREAD * _WARP)) * _WARP))
     nbytes = packs * length * a.dtype.itemsize
     most = runtime.get_device_properties(a.device.id).shared_memory_per_block_optin - _RESERVED
     keep = nbytes <= most
+    # Two blocks of 512 have room where two rows have: one reads while the other writes.
+    widest = 512 if nbytes <= most // 2 or a.dtype.itemsize == 8 else 1024
+    threads = min(widest, max(128, -(-packs // (_PACKS_A_THREAD * _WARP)) * _WARP))
     block = kernel(file, f"{name}, {'true' if keep else 'false'}>")
     block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
 

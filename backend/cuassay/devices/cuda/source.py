@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 #: Raised whenever what is stored, or how it is compiled, changes.
-_SCHEMA = 1
+_SCHEMA = 2
 
 #: What every kernel of ours must compile for.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -284,6 +284,13 @@ def _lowered(program: Any, name: str, file: str) -> str:
 
 def _compile_error(source: str, names: Sequence[str], file: str, log: str, status: str) -> CompileError:
     """The first error, the source line it points at, and what to do."""
+    missing = next(
+        (name for name in names if f'lowered name lookup. Input name expression was: " {name}"' in log), None
+    )
+    if missing is not None:
+        return CompileError(
+            f"{file} has no kernel {missing!r}; give a name as C++ spells it, such as 'scale<float>'", log=log
+        )
     first = next((line for line in log.splitlines() if "error" in line), log.partition("\n")[0] or status)
     place = re.match(rf"{re.escape(file)}\((\d+)\)", first)
     lines = source.splitlines()
@@ -298,7 +305,7 @@ def _compile_error(source: str, names: Sequence[str], file: str, log: str, statu
 
 
 _FUNCTION = re.compile(
-    r"Function properties for (?P<name>\S+)\s+"
+    r"Function properties for (?P<name>\S+)\n[^\n]*?"
     r"(?P<stack>\d+) bytes stack frame, (?P<stores>\d+) bytes spill stores, (?P<loads>\d+) bytes spill loads\s+"
     r"ptxas info\s*: Used (?P<registers>\d+) registers(?P<rest>[^\n]*)"
 )

@@ -7,7 +7,7 @@ number and the sizes of the parameters.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,8 +46,8 @@ _C_TYPES: dict[str, str] = {
 _QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|restrict|__grid_constant__|struct)\b")
 _COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
 
-#: 64-bit integers are one to us: Python's int is neither signed nor unsigned, and `long` is `long long` on Linux.
-_PYTHON: dict[type, tuple[str, ...]] = {bool: ("bool",), int: ("int64", "uint64"), float: ("float64",)}
+#: What a Python number is passed as. An int also serves an unsigned parameter of 64 bits.
+_PYTHON: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
 
 
 def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
@@ -81,8 +81,10 @@ def _parameter(text: str) -> str:
 class UserKernel(Kernel):
     """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``."""
 
-    def __init__(self, compile: Any, name: str, signature: tuple[str, ...] | None, shared_memory: int) -> None:
-        super().__init__(compile, name)
+    def __init__(
+        self, build: Callable[[str], Compiled], name: str, signature: tuple[str, ...] | None, shared_memory: int
+    ) -> None:
+        super().__init__(build, name)
         self.signature = signature
         self._shared_memory = shared_memory
 
@@ -119,45 +121,31 @@ def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any
             f"{name}({', '.join(signature)}) has {len(signature)} parameters; got {len(arguments)} arguments; give each"
         )
     for position, (wanted, argument) in enumerate(zip(signature, arguments, strict=True)):
-        got = _kinds(argument)
-        if got and "?" not in wanted and wanted not in got:
-            raise DTypeError(
-                f"{name}: parameter {position} is {wanted}; got {_described(argument, got)}; {_advice(wanted, argument)}"
-            )
-        if got and wanted.startswith("?") and wanted.endswith("*") != got[0].endswith("*"):
-            raise DTypeError(
-                f"{name}: parameter {position} is {'a pointer' if wanted.endswith('*') else 'no pointer'}; "
-                f"got {_described(argument, got)}; give {'a device array' if wanted.endswith('*') else 'a value'}"
-            )
+        got = _kind(argument)
+        if got is None or wanted == "?" or got == wanted or (wanted, got) == ("uint64", "int64"):
+            continue
+        if wanted != "?*" or not got.endswith("*"):
+            found = f"{type(argument).__name__} ({got})"
+            raise DTypeError(f"{name}: parameter {position} is {wanted}; got {found}; {_advice(wanted, argument)}")
 
 
-def _kinds(argument: Any) -> tuple[str, ...]:
-    """What parameters `argument` fits; empty where that is not known here."""
-    if type(argument) in _PYTHON:
-        address = ("?*",) if type(argument) is int else ()
-        return (*_PYTHON[type(argument)], *address)
-    if isinstance(argument, np.generic):
-        return (argument.dtype.name,)
+def _kind(argument: Any) -> str | None:
+    """The parameter that `argument` fits, or None where that is not known here."""
     if isinstance(argument, np.ndarray):
         raise DTypeError("a kernel cannot read host memory; got numpy.ndarray; copy it to the device: cupy.asarray")
+    if isinstance(argument, np.generic):
+        return str(argument.dtype.name)
     dtype = getattr(argument, "dtype", None)
-    return (f"{np.dtype(dtype).name}*",) if isinstance(dtype, np.dtype) else ()
-
-
-def _described(argument: Any, kinds: tuple[str, ...]) -> str:
-    return f"{type(argument).__name__} ({kinds[0]})"
+    return f"{dtype.name}*" if isinstance(dtype, np.dtype) else _PYTHON.get(type(argument))
 
 
 def _advice(wanted: str, argument: Any) -> str:
     if wanted.endswith("*"):
         return f"give a device array of {wanted[:-1]}, or declare the parameter otherwise"
     if type(argument) in _PYTHON:
-        return f"give numpy.{wanted}(...), or declare the parameter as {_widest(argument)}"
+        widest = {bool: "bool", int: "long long", float: "double"}[type(argument)]
+        return f"give numpy.{wanted}(...), or declare the parameter as {widest}"
     return f"give a {wanted}, or declare the parameter otherwise"
-
-
-def _widest(argument: Any) -> str:
-    return {bool: "bool", int: "long long", float: "double"}[type(argument)]
 
 
 def compile_kernel(
@@ -196,10 +184,10 @@ def compile_kernel(
         If `arch` is given and the source does not compile for it; else the first launch raises it.
     """
 
-    def compile(target: str) -> Compiled:
+    def build(target: str) -> Compiled:
         return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)
 
     if arch is not None:
-        compile(arch)
+        build(arch)
     known = tuple(signature) if signature is not None else parse_signature(source, name)
-    return UserKernel(compile, name, known, shared_memory)
+    return UserKernel(build, name, known, shared_memory)

@@ -73,15 +73,15 @@ class Probe:
 def probe() -> Probe:
     """Ask the child, once for each state of the variables that matter."""
     environment = tuple(os.environ.get(name) for name in _VARIABLES)
-    hidden = environment[0] is not None and not parse(environment[0], ())
-    if hidden and not _may_name_a_device(environment[0] or ""):
-        return Probe((), f"CUDA_VISIBLE_DEVICES={environment[0]!r} hides every device")
+    mask = environment[0]
+    if mask is not None and not _may_name_a_device(mask):
+        return Probe((), f"CUDA_VISIBLE_DEVICES={mask!r} hides every device")
     return _probe(environment)
 
 
 def _may_name_a_device(text: str) -> bool:
     """Whether the driver could find a device in `text`: a number or the beginning of a UUID comes first."""
-    first = text.split(",")[0].strip()
+    first = text.partition(",")[0].strip()
     return first.startswith(("GPU-", "MIG-")) or (_NUMBER.match(first) is not None and not first.startswith("-"))
 
 

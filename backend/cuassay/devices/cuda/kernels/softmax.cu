@@ -5,8 +5,8 @@
 // A row of -inf, or with a NaN or +inf in it, is NaN, as torch has it.
 // Shapes: a, out: (rows, columns), contiguous.
 // Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
-//         softmax_long: one block of 128 to 1,024 threads a row; KEEP: dynamic shared memory of 16 bytes a pack of the
-//         row; else the row is read a second time, from the level-2 cache where it still is.
+//         softmax_long: one block of 128 to 1,024 threads a row (float64: 512, as exp needs the registers); KEEP: dynamic
+//         shared memory of 16 bytes a pack of the row; else the row is read a second time, from the level-2 cache where it still is.
 // Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
@@ -112,7 +112,7 @@ template <typename T> struct Running {
 // Rows of odd lengths begin at odd addresses: up to N - 1 elements are peeled off until 16-byte accesses are aligned,
 // and up to N - 1 are left at the end. These extras, 2 N - 2 at most, go one each to the first threads.
 template <typename T, int N, bool KEEP>
-__global__ void __launch_bounds__(1024) softmax_long(const T* a, T* out, int64 columns) {
+__global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024) softmax_long(const T* a, T* out, int64 columns) {
     using W = typename Wide<T>::type;
     constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first: 64 bytes
     extern __shared__ __align__(16) unsigned char kept_bytes[];

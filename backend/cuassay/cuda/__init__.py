@@ -1,0 +1,217 @@
+"""CUDA devices by ``torch.cuda``'s names; importing this touches no driver and no CUDA library.
+
+Where we differ from torch: `is_available` and `device_count` never initialise CUDA in this process, so they are safe
+before a fork; no call but `set_device`, `synchronize`, `mem_get_info` and those that run something makes a context;
+`compile_kernel` passes a Python int as 64 bits and checks every argument against the kernel's signature.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cuassay.core.device import Device
+from cuassay.errors import DeviceError
+
+if TYPE_CHECKING:
+    from cuassay.devices.cuda.runtime import Properties
+    from cuassay.devices.cuda.userkernel import UserKernel
+
+__all__ = [
+    "can_device_access_peer",
+    "compile_kernel",
+    "cudart",
+    "current_device",
+    "device",
+    "device_count",
+    "driver_version",
+    "get_arch_list",
+    "get_device_capability",
+    "get_device_name",
+    "get_device_properties",
+    "init",
+    "is_available",
+    "is_bf16_supported",
+    "is_initialized",
+    "is_tf32_supported",
+    "libraries",
+    "mem_get_info",
+    "set_device",
+    "synchronize",
+]
+
+#: How a device may be named: an index, ``"cuda:1"``, a `Device`; None is the current one.
+DeviceLike = int | str | Device | None
+
+
+def _runtime() -> Any:
+    from cuassay.devices.cuda import runtime
+
+    return runtime
+
+
+def _index(device: DeviceLike) -> int:
+    if device is None:
+        return current_device()
+    if isinstance(device, int):
+        return device
+    named = Device(device)
+    if named.kind != "cuda":
+        raise DeviceError(f"{named} is no CUDA device; give an index or 'cuda:<index>'")
+    return named.index
+
+
+def is_available() -> bool:
+    """Whether at least one CUDA device can be used; safe before a fork."""
+    return bool(_runtime().is_available())
+
+
+def device_count() -> int:
+    """Visible CUDA devices; safe before a fork."""
+    return int(_runtime().device_count())
+
+
+def init() -> None:
+    """Initialise the driver now instead of at first use; makes no context.
+
+    Raises
+    ------
+    ForkError
+        In a child forked after its parent initialised CUDA.
+    DeviceError
+        If there is no device.
+    LibraryNotFoundError
+        If there is no driver.
+    """
+    _runtime().init()
+
+
+def is_initialized() -> bool:
+    """Whether this process has initialised the driver."""
+    return bool(_runtime().is_initialized())
+
+
+def driver_version() -> str:
+    """The newest CUDA version the driver serves, such as ``13.0``; empty without a driver."""
+    return str(_runtime().driver_version())
+
+
+def current_device() -> int:
+    """The index of this thread's device."""
+    return int(_runtime().current_device())
+
+
+def set_device(device: DeviceLike) -> None:
+    """Make `device` the one of this thread; a negative index does nothing, as with torch."""
+    _runtime().set_device(_index(device))
+
+
+def device(device: DeviceLike) -> AbstractContextManager[None]:
+    """Make `device` the one of this thread inside a ``with`` block; a negative index does nothing."""
+    entered: AbstractContextManager[None] = _runtime().device(_index(device))
+    return entered
+
+
+def synchronize(device: DeviceLike = None) -> None:
+    """Block the host until everything given to `device` is done."""
+    _runtime().synchronize(_index(device))
+
+
+def get_device_properties(device: DeviceLike = None) -> Properties:
+    """Name, capability, sizes, UUID and the rest of `device`; makes no context."""
+    properties: Properties = _runtime().get_device_properties(_index(device))
+    return properties
+
+
+def get_device_name(device: DeviceLike = None) -> str:
+    """The name of `device`, such as ``NVIDIA H200``."""
+    return get_device_properties(device).name
+
+
+def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
+    """Compute capability of `device`: (major, minor)."""
+    properties = get_device_properties(device)
+    return properties.major, properties.minor
+
+
+def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
+    """Whether `device` can read and write the memory of `peer_device` directly."""
+    return bool(_runtime().can_device_access_peer(_index(device), _index(peer_device)))
+
+
+def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
+    """Free and total memory of `device`, bytes."""
+    free, total = _runtime().mem_get_info(_index(device))
+    return int(free), int(total)
+
+
+def is_bf16_supported(*, including_emulation: bool = True) -> bool:
+    """Whether the current device computes in bfloat16; without emulation that needs compute capability 8.0."""
+    return is_available() and (including_emulation or get_device_capability()[0] >= 8)
+
+
+def is_tf32_supported() -> bool:
+    """Whether the current device's tensor cores take TF32: compute capability 8.0."""
+    return is_available() and get_device_capability()[0] >= 8
+
+
+def get_arch_list() -> list[str]:
+    """The architectures our kernels are tested to compile for; they are compiled on the device they run on."""
+    from cuassay.devices.cuda.source import ARCHITECTURES
+
+    return list(ARCHITECTURES)
+
+
+def cudart() -> Any:
+    """The CUDA runtime's functions that torch exposes, with the enum ``cudaError``; each returns its status first."""
+    return _runtime().cudart()
+
+
+def libraries() -> list[tuple[str, str, str, str]]:
+    """Each CUDA library: (name, path, version, why it is absent)."""
+    from cuassay.devices.cuda import libraries as module
+
+    return module.libraries()
+
+
+def compile_kernel(
+    source: str,
+    name: str,
+    *,
+    signature: Sequence[str] | None = None,
+    arch: str | None = None,
+    options: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    shared_memory: int = 0,
+) -> UserKernel:
+    """Make a kernel of CUDA C++ callable: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
+
+    Parameters
+    ----------
+    source : str
+        CUDA C++.
+    name : str
+        The kernel as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` of a template.
+    signature : sequence of str, optional
+        ``"float32"`` for a value, ``"float32*"`` for an array; read from the source where it is not given.
+    arch : str, optional
+        Compile now for, say, ``"sm_90"``; None compiles at the first launch, for the device.
+    options : sequence of str
+        Further options for NVRTC.
+    include : sequence of path
+        Folders of your headers.
+    shared_memory : int
+        Dynamic shared memory a block where a launch names none, bytes.
+
+    Raises
+    ------
+    CompileError
+        If it does not compile; ``log`` has the compiler's text.
+    """
+    from cuassay.devices.cuda import userkernel
+
+    return userkernel.compile_kernel(
+        source, name, signature=signature, arch=arch, options=options, include=include, shared_memory=shared_memory
+    )
