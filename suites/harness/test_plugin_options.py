@@ -79,6 +79,21 @@ def test_an_accelerator_is_the_default_where_one_is_present(pytester: pytest.Pyt
     result.stdout.fnmatch_lines(["cuassay: devices *toy:0;*", "toy:0: 1 passed"])
 
 
+def test_a_test_that_names_its_devices_gets_them_where_no_option_does(
+    pytester: pytest.Pytester, toy_kind: object
+) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import devices
+        @devices("cpu")
+        def test_host(device): pass
+        def test_any(device): pass
+    """)
+
+    result = pytester.runpytest_subprocess("--collect-only", "-q")
+
+    assert {"test_host[cpu:0]", "test_any[toy:0]"} <= set(ids(result))
+
+
 @pytest.mark.parametrize(
     ("selector", "message"),
     [

@@ -49,6 +49,7 @@ def devices(*selectors: str) -> pytest.MarkDecorator:
     pytest.UsageError
         If a selector has no such form, or its kind does not exist.
     """
+    __tracebackhide__ = True
     from cuassay.testing.presence import parse_selector
 
     _check(selectors, parse_selector, "a device, such as 'cpu' or 'cuda:*'")
@@ -63,6 +64,7 @@ def dtypes(*names: Any) -> pytest.MarkDecorator:
     pytest.UsageError
         If a name is no dtype of ours.
     """
+    __tracebackhide__ = True
     words = tuple(name if isinstance(name, str) else _dtype_name(name) for name in names)
     _check(words, _known_dtype, "a dtype, such as 'float32'")
     return pytest.mark.cuassay_dtypes(*words)
@@ -76,6 +78,7 @@ def requires(*requirements: str) -> pytest.MarkDecorator:
     pytest.UsageError
         If nobody defines a capability of that name.
     """
+    __tracebackhide__ = True
     _check(requirements, parse_requirement, "a requirement, such as 'graphs' or 'memory>=2GiB'")
     return pytest.mark.cuassay_requires(*requirements)
 
@@ -88,12 +91,14 @@ def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
     pytest.UsageError
         If it decorates a test without its parentheses.
     """
+    __tracebackhide__ = True
     if len(specs) == 1 and inspect.isroutine(specs[0]):
         raise pytest.UsageError(f"{_caller()}: @ops stands without its parentheses; write @ops()")
     return pytest.mark.cuassay_ops.with_args(*specs)
 
 
 def _check(words: Sequence[Any], parse: Callable[[str], object], example: str) -> None:
+    __tracebackhide__ = True
     if not words or not all(isinstance(word, str) for word in words):
         raise pytest.UsageError(f"{_caller()}: got {words!r}; give at least one name of {example}")
     for word in words:

@@ -6,6 +6,7 @@ of cases is made once for each combination and shared: fifty thousand cases are 
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -91,7 +92,7 @@ class Parametrizer:
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
     """True when the project provides `name` itself."""
-    # Both are pytest's own; there is no public way to ask, and the names have not changed since 2014 and 2011.
+    # Both are private: pytest has no public way to ask. Tested on 8.4, 9.1 and 9.2.
     if metafunc._arg2fixturedefs.get(name) or any(name in call.params for call in metafunc._calls):  # noqa: SLF001
         return True
     return any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
@@ -126,7 +127,7 @@ def _specs(metafunc: pytest.Metafunc) -> tuple[SpecLike, ...] | None:
 
 def _where(metafunc: pytest.Metafunc) -> str:
     path, line, _ = metafunc.definition.reportinfo()
-    return f"{path}:{(line or 0) + 1}"
+    return f"{os.path.relpath(path)}:{(line or 0) + 1}"
 
 
 def _cases(

@@ -142,7 +142,10 @@ def _header(config: pytest.Config) -> list[str]:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that takes `device`, `dtype` or `op` its cases."""
-    metafunc.config.stash[_HARNESS].parametrize(metafunc)
+    try:
+        metafunc.config.stash[_HARNESS].parametrize(metafunc)
+    except pytest.UsageError as error:
+        raise pytest.Collector.CollectError(str(error)) from None  # shown without our stack
 
 
 def pytest_pycollect_makeitem(
