@@ -102,18 +102,22 @@ def _read(file: Path, rows: dict[str, list[Row]]) -> int:
         try:
             row = _row(line)
         except ResultFormatError as error:
-            if number == len(lines):
+            if number == len(lines) and isinstance(error, _NoJsonError):
                 return 1
             raise ResultFormatError(f"{file}:{number}: {error}") from error
         rows[row["record"]].append(row)
     return 0
 
 
+class _NoJsonError(ResultFormatError):
+    """What a torn line raises; a whole one cannot, whatever else is wrong with it."""
+
+
 def _row(line: bytes) -> Row:
     try:
         row = json.loads(line)
     except ValueError as error:
-        raise ResultFormatError(f"this line is no JSON: {error}; remove it, or restore the file") from error
+        raise _NoJsonError(f"this line is no JSON: {error}; remove it, or restore the file") from error
     if not isinstance(row, dict):
         raise ResultFormatError(f"this line is a {type(row).__name__}; a row is an object")
     validate(row)
@@ -124,7 +128,8 @@ def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) 
     frames = {record: _frame(rows[record], TABLES[record]) for record in TABLES}
     runs = _runs(frames)
     devices = frames["device"].drop_duplicates(["run", "device"], keep="last")
-    devices = _dated(devices.assign(subject=[_subject(d, f) for d, f in _pairs(devices)]), runs)
+    subjects = pd.Series([_subject(d, f) for d, f in _pairs(devices)], index=devices.index, dtype="str")
+    devices = _dated(devices.assign(subject=subjects), runs)
     known = devices[["run", "device", "subject", "digest"]]
     return Results(
         runs=runs,
@@ -172,10 +177,14 @@ def _dated(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 
 def _with_subject(frame: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
     """Join the device's subject and digest; a device without a row of its own stands for itself."""
-    joined = frame.merge(known, on=["run", "device"], how="left")
-    joined["subject"] = joined["subject"].fillna(joined["device"])
-    joined["digest"] = joined["digest"].fillna("")
-    return joined
+    columns = zip(known["run"], known["device"], known["subject"], known["digest"], strict=True)
+    table = {(run, device): (subject, digest) for run, device, subject, digest in columns}
+    places = zip(frame["run"], frame["device"], strict=True)
+    found = [table.get((run, device), (device, "")) for run, device in places]
+    return frame.assign(
+        subject=pd.Series([subject for subject, _ in found], index=frame.index, dtype="str"),
+        digest=pd.Series([digest for _, digest in found], index=frame.index, dtype="str"),
+    )
 
 
 def _pairs(devices: pd.DataFrame) -> Iterable[tuple[str, Mapping[str, object]]]:

@@ -14,7 +14,7 @@ import pandas as pd
 from cuassay_reports import skips, units
 from cuassay_reports.load import Results
 from cuassay_reports.matrix import dtypes_in_order, support
-from cuassay_reports.timings import TimingSection, sections
+from cuassay_reports.timings import Timing, TimingSection, sections
 
 __all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "build"]
 
@@ -99,6 +99,7 @@ class Page:
     failures: Sequence[Failure]
     grids: Sequence[Grid]
     timings: Sequence[TimingSection]
+    changed: Sequence[tuple[str, Timing]]
     new_skips: Sequence[tuple[str, str]]
     skips: Sequence[tuple[str, int, str, str]]
     nowhere: Sequence[tuple[str, str]]
@@ -123,6 +124,7 @@ def build(results: Results) -> Page:
         failures=_failures(results, latest),
         grids=_grids(latest.tests),
         timings=timed,
+        changed=_changed(timed),
         new_skips=_new_skips(results),
         skips=_skips(latest.tests),
         nowhere=[(row["test"], ", ".join(row["reasons"])) for row in _records(skips.nowhere(latest.tests))],
@@ -274,6 +276,12 @@ def _cell(row: dict[str, Any]) -> Cell:
     if not pd.isna(row["headroom"]):
         text.append(f"worst error {units.percent(row['headroom'])} of tolerance")
     return Cell(state=row["state"], detail="\n".join([*text, *row["reasons"]]))
+
+
+def _changed(timed: Sequence[TimingSection]) -> list[tuple[str, Timing]]:
+    """Return what got slower, on any device, and then what got faster."""
+    rows = [(section.device, row) for section in timed for row in section.rows]
+    return [(device, row) for word in ("slower", "faster") for device, row in rows if row.verdict == word]
 
 
 def _new_skips(results: Results) -> list[tuple[str, str]]:

@@ -62,7 +62,7 @@ def without_device(nodeid: str, device: str) -> str:
 
 
 def new_since(results: Results) -> pd.DataFrame:
-    """Return the tests that fail or are skipped now and did neither in the subject's run before.
+    """Return the tests that fail now, or are skipped now, and were not so in the subject's run before.
 
     A test that was not there before is new only if it fails: adding a test that one device skips
     is no loss. A subject without an earlier run has nothing new.
@@ -78,7 +78,8 @@ def new_since(results: Results) -> pd.DataFrame:
     pairs["before"] = pairs["before"].fillna("")
     failing = pairs["outcome"] != "skipped"
     had = pairs["subject"].isin(_seen_before(results.tests, newest))
-    lost = pairs["before"].isin(["passed", "xfailed"]) | (failing & (pairs["before"].isin(["", "skipped"])))
+    # A failure that is skipped now is news as well: that is how one is hidden.
+    lost = (failing & ~pairs["before"].isin(["failed", "error"])) | (~failing & ~pairs["before"].isin(["", "skipped"]))
     return pairs[had & lost].reset_index(drop=True)
 
 

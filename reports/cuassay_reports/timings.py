@@ -79,9 +79,9 @@ class TimingSection:
         return list(groups.items())
 
     @property
-    def changed(self) -> list[Timing]:
-        """The rows that got slower, then those that got faster."""
-        return [row for word in ("slower", "faster") for row in self.rows if row.verdict == word]
+    def has_host(self) -> bool:
+        """The host's time was measured beside the device's for at least one row."""
+        return any(row.host for row in self.rows)
 
     @property
     def has_limits(self) -> bool:

@@ -46,7 +46,8 @@ def signed_percent(fraction: float) -> str:
     """Return ``'+3.1 %'``, with a true minus sign."""
     if not math.isfinite(fraction):
         return UNKNOWN
-    return f"{fraction * 100:+.1f} %".replace("-", "\N{MINUS SIGN}")
+    text = f"{fraction * 100:+.1f} %".replace("-", "\N{MINUS SIGN}")
+    return "0.0 %" if text[1:] == "0.0 %" else text
 
 
 def ratio(value: float) -> str:

@@ -96,11 +96,12 @@ def test_row() -> Callable[..., tuple[str, Row]]:
     return make
 
 
-@pytest.fixture
-def demo(tmp_path: Path) -> Path:
-    """A folder with three made-up runs: two failures, a slower and a faster op, skips, an absent device."""
-    write_demo(tmp_path / "demo")
-    return tmp_path / "demo"
+@pytest.fixture(scope="session")
+def demo(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with six made-up runs: two failures, a slower and a faster op, skips, an absent device."""
+    folder = tmp_path_factory.mktemp("results") / "demo"
+    write_demo(folder)
+    return folder
 
 
 def write_demo(folder: Path) -> None:

@@ -1,0 +1,197 @@
+"""What may be compared with what, and the verdicts: faster, slower, same, ambiguous."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from cuassay_reports.compare import changes, judge, peers, throughput
+from cuassay_reports.history import history, lines
+from cuassay_reports.load import load
+
+Make = Callable[..., Any]
+
+
+def measured(median: float, spread: float = 0.01, n: int = 50, better: str = "less") -> dict[str, Any]:
+    return {
+        "median": median,
+        "q25": median * (1 - spread / 2),
+        "q75": median * (1 + spread / 2),
+        "n": n,
+        "better": better,
+    }
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "word"),
+    [
+        pytest.param(measured(1.0), measured(1.10), "slower", id="slower"),
+        pytest.param(measured(1.0), measured(0.90), "faster", id="faster"),
+        pytest.param(measured(1.0, better="more"), measured(1.10, better="more"), "faster", id="more-is-better"),
+        pytest.param(measured(1.0), measured(1.015), "same", id="under-the-floor"),
+        pytest.param(measured(1.0, 0.08), measured(1.05, 0.08), "same", id="within-the-spread"),
+        pytest.param(measured(1.0, 0.30), measured(1.05, 0.30), "ambiguous", id="too-noisy-to-say-same"),
+        pytest.param(measured(1.0, 0.09), measured(1.095, 0.12), "ambiguous", id="overlap"),
+        pytest.param(measured(1.0, n=3), measured(1.10), "ambiguous", id="few-samples"),
+        pytest.param(measured(1.0, n=3), measured(1.0), "same", id="few-samples-no-change"),
+        pytest.param(measured(1.0, math.nan), measured(1.10), "ambiguous", id="no-quartiles"),
+        pytest.param(measured(0.0), measured(1.0), "ambiguous", id="zero"),
+    ],
+)
+def test_the_verdict_on_two_measurements(old: dict[str, Any], new: dict[str, Any], word: str) -> None:
+    verdict = judge(old, new)
+
+    assert verdict.word == word
+    assert verdict.reason
+
+
+@pytest.mark.parametrize("change", [0.005, 0.05, 0.2, 0.5])
+@pytest.mark.parametrize("spread", [0.001, 0.05, 0.3])
+def test_swapping_old_and_new_never_keeps_faster_or_slower(change: float, spread: float) -> None:
+    opposite = {"faster": "slower", "slower": "faster"}
+    one, other = measured(1.0, spread), measured(1.0 + change, spread)
+
+    there, back = judge(one, other).word, judge(other, one).word
+
+    assert there != "faster"
+    assert there not in opposite or back != there
+
+
+def test_a_change_is_against_the_run_before_on_the_same_fingerprint(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    write_rows("r1", device_row(), time_row(5.0))
+    write_rows("r2", device_row(), time_row(2.0))
+    write_rows("r3", device_row(driver="590.12"), time_row(9.0))
+
+    row = changes(load(write_rows("r4", device_row(), time_row(1.0)))).iloc[0]
+
+    assert (row["previous"], row["previous_run"], row["change"], row["verdict"]) == (2.0, "r2", -0.5, "faster")
+
+
+def test_another_driver_is_not_compared_and_the_reason_names_it(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    write_rows("r1", device_row(driver="580.65"), time_row(1.0))
+
+    row = changes(load(write_rows("r2", device_row(driver="590.12"), time_row(3.0)))).iloc[0]
+
+    assert row["verdict"] == ""
+    assert row["why"] == "not compared: driver 580.65 -> 590.12"
+
+
+def test_timings_without_a_fingerprint_are_never_compared(write_rows: Make, time_row: Make) -> None:
+    write_rows("r1", time_row(1.0))
+
+    row = changes(load(write_rows("r2", time_row(3.0)))).iloc[0]
+
+    assert (row["verdict"], row["why"]) == ("", "not compared: the run recorded no fingerprint of this device")
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        {"case": "9x9"},
+        {"dtype": "float16"},
+        {"clock": "host"},
+        {"cache": "warm"},
+        {"mode": "graph"},
+        {"implementation": "cupy"},
+    ],
+    ids=lambda column: next(iter(column)),
+)
+def test_a_series_is_one_case_measured_one_way(
+    write_rows: Make, device_row: Make, time_row: Make, column: dict[str, str]
+) -> None:
+    write_rows("r1", device_row(), time_row(1.0))
+
+    row = changes(load(write_rows("r2", device_row(), time_row(3.0, **column)))).iloc[0]
+
+    assert row["why"] == "first measurement"
+
+
+def limit(name: str, value: float, **columns: Any) -> tuple[str, dict[str, Any]]:
+    unit = {"bandwidth": "B/s", "compute": "FLOP/s"}[name]
+    return "limit", {"device": "cuda:0", "limit": name, "value": value, "unit": unit, **columns}
+
+
+@pytest.mark.parametrize(
+    ("limits", "fraction", "bound"),
+    [
+        pytest.param([limit("bandwidth", 100.0)], 0.5, "bandwidth", id="memory"),
+        pytest.param([limit("bandwidth", 100.0), limit("compute", 400.0)], 0.5, "bandwidth", id="memory-is-nearer"),
+        pytest.param([limit("bandwidth", 100.0), limit("compute", 250.0)], 0.8, "compute", id="compute-is-nearer"),
+        pytest.param(
+            [limit("compute", 400.0), limit("compute", 250.0, dtype="float32")], 0.8, "compute", id="of-the-dtype"
+        ),
+        pytest.param([limit("bandwidth", 80.0), limit("bandwidth", 100.0)], 0.5, "bandwidth", id="best-of-several"),
+        pytest.param([], math.nan, "", id="not-measured"),
+    ],
+)
+def test_the_fraction_is_of_the_nearer_limit(
+    write_rows: Make, time_row: Make, limits: list[Any], fraction: float, bound: str
+) -> None:
+    results = load(write_rows("r1", time_row(2.0, bytes=100, flops=400), *limits))
+
+    row = throughput(results.times, results.limits).iloc[0]
+
+    assert (row["bytes_per_s"], row["flop_per_s"], row["bound"]) == (50.0, 200.0, bound)
+    assert row["fraction"] == pytest.approx(fraction, nan_ok=True)
+
+
+def test_a_share_of_the_bandwidth_is_not_claimed_for_work_that_arithmetic_limits(
+    write_rows: Make, time_row: Make
+) -> None:
+    results = load(write_rows("r1", time_row(2.0, bytes=100, flops=40_000), limit("bandwidth", 100.0)))
+
+    row = throughput(results.times, results.limits).iloc[0]
+
+    assert (row["bound"], bool(row["intense"])) == ("", True)
+
+
+def test_a_limit_of_another_run_or_device_does_not_count(write_rows: Make, time_row: Make) -> None:
+    write_rows("r1", limit("bandwidth", 100.0))
+    results = load(write_rows("r2", time_row(2.0, bytes=100), limit("bandwidth", 100.0, device="cuda:1")))
+
+    assert throughput(results.times, results.limits)["bound"].item() == ""
+
+
+def test_a_size_has_no_throughput(write_rows: Make, time_row: Make) -> None:
+    results = load(write_rows("r1", time_row(2.0, bytes=100, unit="B")))
+
+    assert math.isnan(throughput(results.times, results.limits)["bytes_per_s"].item())
+
+
+def test_a_peer_that_takes_twice_as_long_has_ratio_two_and_its_spread(write_rows: Make, time_row: Make) -> None:
+    results = load(write_rows("r1", time_row(1.0, spread=0.1), time_row(2.0, spread=0.1, implementation="torch")))
+
+    row = peers(results.times).iloc[0]
+
+    assert (row["peer"], row["ratio"], row["verdict"]) == ("torch", 2.0, "faster")
+    assert row["low"] == pytest.approx(1.9 / 1.05)
+    assert row["high"] == pytest.approx(2.1 / 0.95)
+
+
+def test_a_peer_of_another_case_clock_or_run_is_no_peer(write_rows: Make, time_row: Make) -> None:
+    write_rows("r1", time_row(1.0, implementation="cupy"))
+    other = [time_row(1.0, implementation="torch", case="9x9"), time_row(1.0, implementation="torch", clock="host")]
+
+    assert peers(load(write_rows("r2", time_row(1.0), *other)).times).empty
+
+
+def test_a_new_fingerprint_starts_a_new_line(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    write_rows("r1", device_row(), time_row(1.0))
+    write_rows("r2", device_row(), time_row(2.0))
+    results = load(write_rows("r3", device_row(driver="590.12"), time_row(3.0)))
+
+    assert sorted(lines(results).values()) == [[1.0, 2.0], [3.0]]
+    assert history(results)["step"].tolist() == pytest.approx([math.nan, 1.0, math.nan], nan_ok=True)
+
+
+def test_history_carries_the_revision_of_each_point(write_rows: Make, time_row: Make) -> None:
+    results = load(write_rows("r1", time_row(1.0), commit="a" * 40, dirty=False))
+
+    assert history(results)["commit"].item() == "a" * 40

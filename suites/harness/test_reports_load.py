@@ -1,0 +1,156 @@
+"""Reading of result files: torn and broken lines, older rows, and which rows are the newest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import pytest
+
+from cuassay_reports.columns import TABLES, ResultFormatError
+from cuassay_reports.load import load
+
+Make = Callable[..., Any]
+GOOD = '{"record":"test","schema":1,"run":"r","nodeid":"%s","outcome":"passed"}'
+
+
+def test_a_folder_is_read_with_everything_below_it(write_rows: Make, test_row: Make) -> None:
+    folder = write_rows("r1", test_row())
+    (folder / "deep").mkdir()
+    (folder / "r1.jsonl").rename(folder / "deep" / "r1.jsonl")
+    write_rows("r2", test_row())
+
+    results = load(folder)
+
+    assert [file.name for file in results.files] == ["r1.jsonl", "r2.jsonl"]
+    assert list(results.tests["run"]) == ["r1", "r2"]
+
+
+def test_a_file_named_twice_is_read_once(write_rows: Make, test_row: Make) -> None:
+    folder = write_rows("r1", test_row())
+
+    assert len(load(folder, folder / "r1.jsonl").tests) == 1
+
+
+def test_a_torn_last_line_is_counted_and_ignored(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(GOOD % "a" + "\n" + '{"record":"test","sch')
+
+    results = load(path)
+
+    assert (len(results.tests), results.torn) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    "broken",
+    [
+        pytest.param('{"record":"test","sch', id="torn"),
+        pytest.param("[1, 2]", id="no-object"),
+        pytest.param('{"record":"test","schema":1,"run":"r","nodeid":"a"}', id="lacks-outcome"),
+        pytest.param('{"record":"test","schema":99,"run":"r","nodeid":"a","outcome":"passed"}', id="newer"),
+    ],
+)
+def test_a_broken_line_before_the_last_is_an_error_with_its_number(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text("\n".join([GOOD % "a", broken, GOOD % "b", ""]))
+
+    with pytest.raises(ResultFormatError, match=r"r\.jsonl:2: "):
+        load(path)
+
+
+def test_a_whole_last_line_that_breaks_the_schema_is_an_error(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(GOOD % "a" + '\n{"record":"test","schema":1,"run":"r"}')
+
+    with pytest.raises(ResultFormatError, match=r"r\.jsonl:2: test row lacks"):
+        load(path)
+
+
+@pytest.mark.parametrize(("name", "said"), [("absent", "does not exist"), ("", "holds no")], ids=["absent", "empty"])
+def test_nothing_to_read_says_what_to_do(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(FileNotFoundError, match=said):
+        load(tmp_path / name)
+
+
+def test_every_frame_has_all_columns_even_without_rows(write_rows: Make) -> None:
+    results = load(write_rows("r1"))
+
+    frames = {"run": results.runs, "device": results.devices, "test": results.tests, "time": results.times}
+    for record, frame in frames.items():
+        assert {column.name for column in TABLES[record]} - {"record"} <= set(frame.columns)
+
+
+def test_columns_that_a_row_leaves_out_are_filled_by_the_schema(write_rows: Make, time_row: Make) -> None:
+    times = load(write_rows("r1", time_row(1.0))).times
+
+    row = times.iloc[0]
+    assert (row["unit"], row["better"], row["cache"]) == ("s", "less", "")
+    assert pd.isna(row["bytes"])
+
+
+def test_timings_know_the_digest_and_the_start_of_their_run(write_rows: Make, time_row: Make, device_row: Make) -> None:
+    device = device_row()
+
+    times = load(write_rows("r1", device, time_row(1.0))).times
+
+    assert times["digest"].item() == device[1]["digest"]
+    assert times["started"].item() == pd.Timestamp("2026-01-01T12:00Z")
+
+
+def test_runs_are_ordered_by_their_start_not_by_their_file(write_rows: Make, test_row: Make) -> None:
+    write_rows("a1", test_row(), started="2026-03-01T00:00:00Z")
+    folder = write_rows("b2", test_row("failed"), started="2026-02-01T00:00:00Z")
+
+    results = load(folder)
+
+    assert list(results.runs["run"]) == ["b2", "a1"]
+    assert results.latest().tests["outcome"].item() == "passed"
+
+
+def test_rows_of_a_run_whose_own_row_was_never_written_are_kept(tmp_path: Path) -> None:
+    path = tmp_path / "r.jsonl"
+    path.write_text(GOOD % "a" + "\n")
+
+    results = load(path)
+
+    assert (list(results.runs["run"]), len(results.latest().tests)) == (["r"], 1)
+
+
+def test_a_rerun_test_counts_once_with_its_last_outcome(write_rows: Make, test_row: Make) -> None:
+    tests = load(write_rows("r1", test_row("failed"), test_row("passed"))).tests
+
+    assert tests["outcome"].item() == "passed"
+
+
+def test_the_newest_rows_are_chosen_by_device_and_for_tests_and_times_apart(
+    write_rows: Make, test_row: Make, time_row: Make, device_row: Make
+) -> None:
+    write_rows(
+        "r1", device_row("cpu:0", name="A"), test_row(device="cpu:0"), device_row(), test_row("failed"), time_row(1.0)
+    )
+    latest = load(write_rows("r2", device_row(), test_row())).latest()
+
+    assert sorted(latest.tests["run"]) == ["r1", "r2"]
+    assert latest.tests.set_index("device")["outcome"].to_dict() == {"cpu:0": "passed", "cuda:0": "passed"}
+    assert latest.times["run"].item() == "r1"
+
+
+def test_two_machines_with_devices_of_one_name_are_two_subjects(
+    write_rows: Make, test_row: Make, device_row: Make
+) -> None:
+    cpu = {"name": None, "driver": None}
+    write_rows("r1", device_row("cpu:0", **cpu, cpu="X"), test_row(device="cpu:0"))
+    latest = load(write_rows("r2", device_row("cpu:0", **cpu, cpu="Y"), test_row(device="cpu:0"))).latest()
+
+    assert set(latest.tests["subject"]) == {"cpu:0 · X", "cpu:0 · Y"}
+
+
+def test_unknown_columns_of_an_older_schema_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuassay_reports.columns.SCHEMA", 2)
+    path = tmp_path / "r.jsonl"
+    path.write_text(json.dumps({**json.loads(GOOD % "a"), "gone": 1}) + "\n")
+
+    assert "gone" not in load(path).tests
