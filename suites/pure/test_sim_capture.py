@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import ops
+from cuassay import ops, precision
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import CaptureError, RaceError
 
@@ -90,6 +90,18 @@ def test_each_replay_reads_the_inputs_of_now(array: Any) -> None:
         assert (result.get() == 2 * value).all()
 
 
+def test_a_replay_keeps_the_precision_of_the_capture(array: Any) -> None:
+    third = ops.mul(array, 1 / 3)
+
+    with precision("tf32"):
+        expected = ops.matmul(third, third).get()
+        capture, result = captured(lambda stream: ops.matmul(third, third))
+    capture.replay()
+
+    np.testing.assert_array_equal(result.get(), expected)
+    assert (expected != ops.matmul(third, third).get()).any()
+
+
 def test_views_made_inside_are_views(array: Any) -> None:
     capture, row = captured(lambda stream: array[1])
 
@@ -166,7 +178,7 @@ class TestOrder:
 
         capture, _ = captured(work)
 
-        with pytest.raises(RaceError, match="branch 1"):
+        with pytest.raises(RaceError, match=r"stream \d+\.branch1"):
             capture.replay()
 
     def test_a_fork_never_joined_cannot_end(self, array: Any) -> None:

@@ -145,6 +145,7 @@ def first_race(taker: Any, steps: list[Step]) -> int | None:
 @example([("write", 0, 0), ("wait_stream", 1, 0), ("read", 1, 0)])
 @example([("write", 0, 3), ("write", 1, 4), ("write", 2, 2)])
 @example([("write", 0, 0), ("record", 0, 0), ("write", 0, 0), ("wait", 1, 0), ("read", 1, 0)])
+@example([("write", 0, 0), ("read", 0, 0), ("read", 1, 0)])
 @example([("read", 0, 0), ("read", 1, 0), ("wait_stream", 2, 1), ("write", 2, 0)])
 def test_the_first_race_is_where_the_graph_has_it(steps: list[Step]) -> None:
     expected = first_race(Oracle(), steps)

@@ -81,6 +81,13 @@ class TestFiniteMemory:
 
         assert BACKEND.memory_info(0) == (TOTAL, TOTAL)
 
+    def test_results_take_device_memory(self) -> None:
+        array = BACKEND.from_host(np.ones(256, np.uint8), 0)
+
+        results = [array + 1, array.copy(), ops.copy(array)]
+
+        assert BACKEND.memory_info(0)[0] == TOTAL - 256 * (1 + len(results))
+
     def test_arrays_dropped_in_another_thread_give_their_memory_back(self) -> None:
         kept = [empty(256)]
         thread = threading.Thread(target=kept.clear)

@@ -1,4 +1,4 @@
-"""The simulated device's ``xp``: NumPy's names, results on the device, host data refused; and the handles' protocols."""
+"""The ``xp`` of the simulated device: names and results are NumPy's, host data is refused; and what handles promise."""
 
 from __future__ import annotations
 

@@ -12,6 +12,7 @@ import pytest
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, DeviceError, RaceError
+from cuassay.ops import registry
 
 
 @pytest.fixture(autouse=True)
@@ -25,6 +26,22 @@ def ones(*shape: int, index: int = 0) -> Any:
     array = BACKEND.from_host(np.ones(shape, np.float32), index)
     BACKEND.synchronize(index)
     return array
+
+
+@pytest.fixture
+def bump(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An op that adds one to every array of a list, declared for one test."""
+    for table in ("_ops", "_implementations"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    signature = "test_bump_(some!: arrays) ->"
+    declared = ops.declare(signature, shape=lambda bound: (), dtypes=("float32",), op_class="elementwise")
+
+    @registry.implement("test_bump_", kind="cpu", dtypes=("float32",))
+    def run(some: Any) -> None:
+        for one in some:
+            one[...] += 1
+
+    return declared
 
 
 def streams(count: int = 2) -> list[Any]:
@@ -181,6 +198,32 @@ class TestKindsOfConflict:
 
         with BACKEND.use_stream(second), pytest.raises(RaceError, match="write by mul"):
             ops.mul(array, 2.0, out=out)
+
+    @pytest.mark.parametrize("make", [lambda a: np.exp(a), lambda a: ops.exp(a), lambda a: a.copy()])
+    def test_a_new_array_is_written_on_the_stream_that_made_it(self, make: Callable[[Any], Any]) -> None:
+        array, (first, second) = ones(4), streams()
+        with BACKEND.use_stream(first):
+            made = make(array)
+
+        with pytest.raises(RaceError, match=f"after the write by .* on {first.queue.label} at"):
+            read_on(second, made)
+
+    def test_a_parameter_read_and_written_counts_as_a_write(self, bump: Any) -> None:
+        other, array, (first, second) = ones(4), ones(4), streams()
+        read_on(first, array)
+
+        with BACKEND.use_stream(second), pytest.raises(RaceError, match="write by test_bump_"):
+            bump([other, array])
+
+    def test_a_value_given_to_the_host_is_waited_for(self) -> None:
+        array, (first, second) = ones(4), streams()
+        with BACKEND.use_stream(first):
+            array.fill(1.0)
+            assert np.allclose(array, 1.0)
+
+        read_on(second, array)
+
+        BACKEND.synchronize(0)
 
     def test_another_threads_current_stream_is_its_own(self) -> None:
         seen: list[Any] = []
@@ -374,6 +417,15 @@ class TestVirtualTime:
         assert answers[0] is False
         assert answers[-1] is True
         assert answers == sorted(answers)
+
+    def test_work_starts_no_earlier_than_the_host_gave_it(self) -> None:
+        array, event = ones(4), BACKEND.new_event(0)
+        for _ in range(1000):
+            event.query()
+        array += 1
+        event.record()
+
+        assert event.query() is False
 
     def test_more_bytes_take_longer(self) -> None:
         small, large = (_elapsed(ones(extent)) for extent in (16, 65536))

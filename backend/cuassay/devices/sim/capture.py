@@ -119,7 +119,7 @@ class SimCapture:
                 )
             self._ready = True
             branches = range(1, len(self._clocks))
-            self._lanes = [self.sim_device.new_queue(f"{origin} of a replay, branch {lane}") for lane in branches]
+            self._lanes = [self.sim_device.new_queue(f"{origin}.branch{lane}") for lane in branches]
 
     def replay(self) -> None:
         """Give the recorded work to the current stream; replays of one capture follow each other.

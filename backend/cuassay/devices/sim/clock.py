@@ -201,12 +201,14 @@ class AccessLog:
                     yield entries, position
 
     def _race(self, old: Access, new: Access) -> RaceError:
+        waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
         return RaceError(
-            f"{self._device}: {new} is not ordered after the {old}; insert "
-            f"{_variable(new.queue)}.wait_stream({_variable(old.queue)}) before the {new.verb}, "
-            f"or wait for an event recorded after the {old.verb}"
+            f"{self._device}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
+            f"before the {new.verb}, or wait for an event recorded after the {old.verb}"
         )
 
 
-def _variable(queue: Queue) -> str:
-    return queue.label.replace(" ", "")
+def _variable(queue: Queue, tell_device: bool) -> str:
+    """How advice names a queue: ``stream3``, with its device where two devices are in it."""
+    name = queue.label.replace(" ", "")
+    return f"{name}@sim:{queue.device}" if tell_device else name
