@@ -44,8 +44,7 @@ def test_a_wrong_function_fails_with_the_worst_element_and_a_line_to_reproduce(p
         "*error * against tolerance * (*x over)",
         "*op: halved_tail on sim:0 in float32",
         "*seed: 2026",
-        "*reproduce: CUASSAY_SEED=2026 pytest --cuassay-device sim:0 "
-        '"test_a_wrong_function*.py::test_tail::test_values[[]sim:0-float32]"',
+        "*reproduce: CUASSAY_SEED=2026 pytest --cuassay-device sim:0 *::test_tail::test_values[[]sim:0-float32]*",
         "*sample: 4: 33",
     ])  # fmt: skip
     assert result.ret == 1

@@ -155,6 +155,9 @@ class Op:
         """
         bound = self.schema.bind(args, scalars)
         backend, device, dtype = _resolve(self, bound)
+        target = _target(self, bound, out, device)
+        if target.kind != device.kind:
+            return _plan_across(self, bound, dtype, out, backend, target)
         out = _output(self, bound, dtype, backend, device, out)
         implementation = registry.find(self, device.kind, dtype)
         custom = getattr(implementation, "prepare", None)
@@ -194,12 +197,25 @@ def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any]
 
 def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     backend, device, dtype = _resolve(op, bound)
-    if op.schema.place is not None:
-        target = op.schema.place(bound, out, device)
-        if target.kind != device.kind:
-            return _across(op, bound, out, backend, target)
+    target = _target(op, bound, out, device)
+    if target.kind != device.kind:
+        return _across(op, bound, out, backend, target)
     out = _output(op, bound, dtype, backend, device, out)
     return _execute(op, bound, dtype, device, out)
+
+
+def _target(op: Op, bound: Mapping[str, Any], out: Any, device: Device) -> Device:
+    """Where the output goes: where the arrays are, unless the op moves them."""
+    return device if op.schema.place is None else op.schema.place(bound, out, device)
+
+
+def _plan_across(
+    op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any], out: Any, backend: Backend, target: Device
+) -> Plan:
+    if out is None:
+        (meta,) = op.schema.infer(bound, dtype)
+        out = registry.backend(target.kind).empty(meta.shape, meta.dtype, target.index)
+    return Plan(op, target, dtype_name(dtype), lambda: _across(op, bound, out, backend, target), out)
 
 
 def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
@@ -293,8 +309,7 @@ def _output(op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any], backend: Bac
         if out is not None:
             raise ArgumentError(f"{op.name} makes no array; it writes its parameters; leave out= away")
         return None
-    if op.schema.place is not None:
-        device = op.schema.place(bound, out, device)
+    device = _target(op, bound, out, device)
     if out is None:
         return backend.empty(inferred[0].shape, inferred[0].dtype, device.index)
     _check_out(op, bound, inferred[0], backend, device, out)

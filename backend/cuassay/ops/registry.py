@@ -18,6 +18,7 @@ from cuassay.errors import DeviceError, KernelNotFoundError, SchemaError
 
 if TYPE_CHECKING:
     from cuassay.ops.dispatch import Op
+    from cuassay.ops.schema import Schema
 
 __all__ = [
     "Fallback",
@@ -92,23 +93,27 @@ def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Imple
     declared = op(name).schema
 
     def register(function: Implementation) -> Implementation:
-        for dtype in dtypes:
-            if dtype not in declared.dtypes:
-                raise SchemaError(
-                    f"{name} is not defined for {dtype}, so no kernel can be; defined: {', '.join(declared.dtypes)}"
-                )
-            key = name, kind, as_dtype(dtype)
+        keys = [(name, kind, as_dtype(_defined(declared, dtype))) for dtype in dtypes]
+        for key in keys:
             if key in _implementations:
-                raise SchemaError(f"{name} on {kind} for {dtype} is implemented twice; remove one")
-            _implementations[key] = function
+                raise SchemaError(f"{name} on {kind} for {dtype_name(key[2])} is implemented twice; remove one")
+        _implementations.update(dict.fromkeys(keys, function))
         return function
 
     return register
 
 
+def _defined(schema: Schema, dtype: str) -> str:
+    if dtype not in schema.dtypes:
+        raise SchemaError(
+            f"{schema.name} is not defined for {dtype}, so no kernel can be; defined: {', '.join(schema.dtypes)}"
+        )
+    return dtype
+
+
 @contextmanager
 def substituted(name: str, *, kind: str, wrap: Callable[[Implementation], Implementation]) -> Iterator[None]:
-    """Serve `wrap(kernel)` in place of each of `name`'s kernels on `kind` inside the block: to plant faults, or to spy."""
+    """Serve `wrap(kernel)` for each kernel of `name` on `kind` inside the block: to plant faults, or to spy."""
     op(name)
     former = {key: kernel for key, kernel in _implementations.items() if key[:2] == (name, kind)}
     _implementations.update({key: wrap(kernel) for key, kernel in former.items()})

@@ -63,6 +63,11 @@ class Recording:
     def __repr__(self) -> str:
         return f"Recording({self._recorder!r})"
 
+    @property
+    def run(self) -> str:
+        """Id of the run the rows belong to; others who write to the same file use it too."""
+        return self._recorder.run
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
         """Before the first test: what runs, and where."""

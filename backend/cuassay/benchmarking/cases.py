@@ -1,0 +1,105 @@
+"""What is measured of an OpSpec: its benchmark samples made ready on a device, and the rows that record them.
+
+The command's ``run`` and ``suites/speed`` measure the same cases. How time is taken stands in `timing`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.benchmarking.timing import Timing
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
+from cuassay.testing.presence import HOST_KINDS
+from cuassay.testing.samples import Sample
+
+__all__ = ["DTYPES", "Case", "case_label", "cases", "row", "sizes_for"]
+
+#: The dtypes that are measured unless others are asked for: what models are trained in.
+DTYPES: tuple[str, ...] = ("float32", "bfloat16")
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One call made ready.
+
+    Attributes
+    ----------
+    spec, device, dtype
+        What, where, in what.
+    label : str
+        The problem, such as ``8x1024x768``.
+    arguments, keywords
+        The call's, on the device.
+    run : callable
+        Calls the operation on them; an op writes one output array, made beforehand.
+    work : Work
+        What it must move and compute.
+    """
+
+    spec: OpSpec
+    device: Device
+    dtype: str
+    label: str
+    arguments: Sequence[Any]
+    keywords: Mapping[str, Any]
+    run: Callable[[], Any]
+    work: Work
+
+
+def sizes_for(device: str | Device) -> ModelSizes:
+    """GPT-2 small on accelerators; reduced where the host computes, on cpu and sim."""
+    return REDUCED if Device(device).kind in HOST_KINDS else GPT2
+
+
+def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
+    """The spec's benchmark samples, each on `device` when its turn comes."""
+    found, name = devices.find(device), dtype_name(dtype)
+    for sample in spec.draw_bench(int(settings.get("CUASSAY_SEED")), name, sizes_for(found)):
+        yield _case(spec, found, name, sample)
+
+
+def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> Case:
+    args, kwargs = sample.on(device)
+    work, label = spec.least_work(sample), case_label(sample)
+    if spec.op is None:
+        return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, kwargs), work)
+    meta = spec.op.meta(*args, **kwargs)
+    out = devices.empty(meta.shape, meta.dtype, device)
+    return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, {**kwargs, "out": out}), work)
+
+
+def case_label(sample: Sample) -> str:
+    """The shapes of a product's operands, else of the first array; and the scalars, such as ``8192x768, axis=0``."""
+    shapes = [a.shape for a in sample.args if hasattr(a, "shape")]
+    telling = [shape for shape in shapes[:2] if len(shape) > 1 and shape != shapes[0]]
+    joined = " @ ".join("x".join(map(str, shape)) or "0-d" for shape in (*shapes[:1], *telling))
+    return ", ".join([joined, *(f"{name}={value}" for name, value in sample.kwargs.items())])
+
+
+def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
+    """Columns of a ``time`` row."""
+    low, high = timing.quartiles_s
+    return {
+        "benchmark": case.spec.name,
+        "device": str(case.device),
+        "case": case.label,
+        "implementation": implementation,
+        "clock": timing.clock,
+        "median": timing.median_s,
+        "n": len(timing.samples_s),
+        "dtype": case.dtype,
+        "cache": timing.cache,
+        "mode": timing.mode,
+        "minimum": min(timing.samples_s),
+        "q25": low,
+        "q75": high,
+        "samples": list(timing.samples_s),
+        "bytes": case.work.bytes,
+        "flops": case.work.flops or None,
+    }

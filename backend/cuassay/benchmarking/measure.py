@@ -1,0 +1,79 @@
+"""The child process that measures: every declared op with benchmark sizes, on every device asked for.
+
+Started by `cuassay.benchmarking.run`; prints how much there is to do, then leaves a ``time`` row a case and the
+devices' ceilings as ``limit`` rows.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+from collections.abc import Iterator, Sequence
+
+from cuassay import devices
+from cuassay.benchmarking.cases import DTYPES, cases, row
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.roofline import limits
+from cuassay.benchmarking.timing import measure
+from cuassay.core.device import Device
+from cuassay.testing.opspec import ModelSizes, OpSpec, own_specs
+from cuassay.testing.presence import Presence
+
+__all__ = ["main"]
+
+#: Longest time for one case, so that the main job ends in minutes on two cores.
+SECONDS_A_CASE = 0.4
+
+#: Extents that cost nothing, to count cases with.
+_TINY = ModelSizes(batch=1, length=8, width=1, heads=1, vocabulary=1)
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and record; gives the exit status."""
+    asked = _parser().parse_args(argv)
+    selected = Presence(asked.device).devices
+    work = [(device, spec, dtype) for device in selected for spec, dtype in _measurable(device)]
+    print(f"measuring {sum(_count(spec, dtype) for _, spec, dtype in work)} cases", flush=True)
+    with Recorder(asked.record, run=asked.run) as recorder:
+        for device in selected:
+            for limit in limits(device, DTYPES):
+                recorder.write_limit(**limit.columns())
+        for device, spec, dtype in work:
+            _measure(recorder, device, spec, dtype)
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cuassay.benchmarking.measure", description="Measure the declared ops."
+    )
+    parser.add_argument("--device", action="append", default=[], metavar="D", help="as for pytest; may be repeated")
+    parser.add_argument("--record", required=True, metavar="FILE", help="result file that rows are appended to")
+    parser.add_argument("--run", metavar="ID", help="id of the run the rows belong to")
+    return parser
+
+
+def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
+    for spec in own_specs():
+        for dtype in DTYPES:
+            if dtype in spec.dtypes and spec.why_unsupported(device, dtype) is None:
+                yield spec, dtype
+
+
+def _count(spec: OpSpec, dtype: str) -> int:
+    """Number of cases."""
+    return sum(1 for _ in spec.draw_bench(0, dtype, _TINY))
+
+
+def _measure(recorder: Recorder, device: Device, spec: OpSpec, dtype: str) -> None:
+    for case in cases(spec, device, dtype):
+        timing = measure(case.run, device, cache="cold", max_seconds=SECONDS_A_CASE)
+        recorder.write_time(**row(case, "cuassay", timing))
+        print(f"{case.spec.name} {case.dtype} {case.label} on {device}: {timing!r}", flush=True)
+        del case
+    gc.collect()
+    devices.backend(device.kind).synchronize(device.index)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,86 @@
+"""The registry: what serves a call, what exists, and what is said when nothing does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import devices, ops
+from cuassay.errors import DeviceError, KernelNotFoundError, SchemaError
+from cuassay.ops import registry
+
+devices.backend("cpu"), devices.backend("sim")  # their kernels register when they load
+
+
+def test_a_taken_name_is_refused() -> None:
+    with pytest.raises(SchemaError, match="'add' exists already"):
+        ops.declare("add(a) -> out", shape=lambda bound: (), dtypes=("float32",), op_class="storage")
+
+
+@pytest.mark.parametrize(
+    ("name", "kind", "dtype", "message"),
+    [
+        ("adds", "cpu", "float32", "no op is named 'adds'; declared: add,"),
+        ("add", "cpu", "bool", "not defined for bool"),
+        ("add", "cpu", "float32", "implemented twice"),
+    ],
+)
+def test_a_kernel_that_cannot_be_registered_is_refused(name: str, kind: str, dtype: str, message: str) -> None:
+    with pytest.raises(SchemaError, match=message):
+        registry.implement(name, kind=kind, dtypes=(dtype,))(lambda *arrays, out: None)
+
+
+def test_a_refused_registration_registers_nothing() -> None:
+    with pytest.raises(SchemaError):
+        registry.implement("add", kind="warp", dtypes=("float32", "bool"))(lambda *arrays, out: None)
+
+    assert registry.dtypes(ops.add, "warp") == ()
+
+
+def test_a_missing_kernel_says_what_exists() -> None:
+    error = registry.not_found(ops.relu, "warp", np.dtype(np.float32))
+
+    assert isinstance(error, KernelNotFoundError)
+    assert "relu has no kernel for float32 on warp; warp has it for no dtype" in str(error)
+    assert "of the loaded kinds, cpu, sim" in str(error)
+
+
+def test_a_fallback_supports_what_the_kind_behind_it_does() -> None:
+    assert registry.dtypes(ops.add, "sim") == registry.dtypes(ops.add, "cpu") == ops.add.schema.dtypes
+
+
+def test_a_composition_runs_where_its_parts_do() -> None:
+    assert registry.find(ops.linear, "cpu", np.dtype(np.float32)) is None
+    assert registry.dtypes(ops.linear, "cpu") == ops.linear.schema.dtypes
+
+
+def test_an_unknown_kind_is_named() -> None:
+    with pytest.raises(DeviceError, match="no device kind 'warp'"):
+        registry.backend("warp")
+
+
+@pytest.mark.parametrize("thing", [object, list, str, float])
+def test_what_is_no_array_has_no_backend(thing: type) -> None:
+    assert registry.backend_of(thing) is None
+
+
+@pytest.mark.parametrize(("array_type", "kind"), [(np.ndarray, "cpu"), (np.float32, "cpu"), (np.matrix, "cpu")])
+def test_an_array_type_finds_its_kind(array_type: type, kind: str) -> None:
+    found = registry.backend_of(array_type)
+
+    assert found is not None
+    assert found.kind == kind
+
+
+def test_a_substituted_kernel_serves_inside_the_block_only() -> None:
+    a = np.ones(3, np.float32)
+
+    def doubled(kernel: Any) -> Any:
+        return lambda x, y, *, out: (kernel(x, y, out=out), np.multiply(out, 2, out=out))
+
+    with registry.substituted("add", kind="cpu", wrap=doubled):
+        inside = ops.add(a, a)
+
+    assert (inside[0], ops.add(a, a)[0]) == (4, 2)

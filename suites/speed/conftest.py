@@ -1,0 +1,112 @@
+"""What the benchmarks share: the bridge to pytest-benchmark, the run's ceilings, peers, and the record."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from cuassay import Device, namespace, to_host
+from cuassay.benchmarking.cases import Case
+from cuassay.benchmarking.pytest_benchmark import device_benchmark, is_measuring
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.roofline import Limit, limits
+
+__all__ = ["device_benchmark"]
+
+#: The same computation by the device's own array library: NumPy on cpu, CuPy on cuda.
+ARRAY_PEERS: dict[str, Callable[..., Any]] = {
+    "add": lambda xp, a, b: xp.add(a, b),
+    "mul": lambda xp, a, b: xp.multiply(a, b),
+    "exp": lambda xp, a: xp.exp(a),
+    "relu": lambda xp, a: xp.maximum(a, 0),
+    "sum": lambda xp, a, axis=None: xp.sum(a, axis=axis),
+    "amax": lambda xp, a, axis=None: xp.max(a, axis=axis),
+    "matmul": lambda xp, a, b: xp.matmul(a, b),
+    "copy": lambda xp, a: a.copy(),
+}
+
+#: And by torch.
+TORCH_PEERS: dict[str, Callable[..., Any]] = {
+    "add": lambda torch, a, b: torch.add(a, b),
+    "mul": lambda torch, a, b: torch.mul(a, b),
+    "exp": lambda torch, a: torch.exp(a),
+    "relu": lambda torch, a: torch.relu(a),
+    "gelu": lambda torch, a: torch.nn.functional.gelu(a),
+    "softmax": lambda torch, a, axis=-1: torch.softmax(a, axis),
+    "layer_norm": lambda torch, a, weight, bias: torch.nn.functional.layer_norm(a, a.shape[-1:], weight, bias),
+    "sum": lambda torch, a, axis=None: torch.sum(a, axis),
+    "amax": lambda torch, a, axis=None: torch.amax(a, axis),
+    "matmul": lambda torch, a, b: torch.matmul(a, b),
+    "linear": lambda torch, a, weight, bias: torch.nn.functional.linear(a, weight, bias),
+    "copy": lambda torch, a: a.clone(),
+}
+
+
+@pytest.fixture(scope="session")
+def peers() -> Callable[[Case], dict[str, Callable[[], Any]]]:
+    """Of a case: its peers."""
+    return peers_of
+
+
+def peers_of(case: Case) -> dict[str, Callable[[], Any]]:
+    """The peers present on the case's device, by name, made ready on the same numbers."""
+    found: dict[str, Callable[[], Any]] = {}
+    array_peer, library = ARRAY_PEERS.get(case.spec.name), {"cpu": "numpy", "cuda": "cupy"}.get(case.device.kind)
+    if array_peer is not None and library is not None and _computes(library, case.dtype):
+        xp = namespace(case.device)
+        found[library] = lambda: array_peer(xp, *case.arguments, **case.keywords)
+    if library is not None and importlib.util.find_spec("torch") is not None and case.spec.name in TORCH_PEERS:
+        found["torch"] = _torch_call(case)
+    return found
+
+
+def _computes(library: str, dtype: str) -> bool:
+    """CuPy knows bfloat16 in few functions; NumPy's rounds after every step, which is another computation."""
+    return dtype != "bfloat16"
+
+
+def _torch_call(case: Case) -> Callable[[], Any]:
+    import torch
+
+    where = str(case.device) if case.device.kind == "cuda" else "cpu"
+    dtype = getattr(torch, case.dtype)
+    arrays = [torch.from_numpy(to_host(a).astype("float32")).to(where, dtype) for a in case.arguments]
+    function = TORCH_PEERS[case.spec.name]
+    return lambda: function(torch, *arrays, **case.keywords)
+
+
+@pytest.fixture(scope="session")
+def ceilings(pytestconfig: pytest.Config, recorder: Recorder | None) -> Callable[[Device], tuple[Limit, ...]]:
+    """The device's measured limits, taken once a session where anything is measured."""
+    known: dict[Device, tuple[Limit, ...]] = {}
+
+    def of(device: Device) -> tuple[Limit, ...]:
+        if not is_measuring(pytestconfig):
+            return ()
+        if device not in known:
+            known[device] = limits(device)
+            for limit in known[device] if recorder is not None else ():
+                recorder.write_limit(**limit.columns())
+        return known[device]
+
+    return of
+
+
+@pytest.fixture(scope="session")
+def recorder(pytestconfig: pytest.Config) -> Iterator[Recorder | None]:
+    """Where ``--cuassay-record`` keeps rows, in the run that the harness began there."""
+    path = pytestconfig.getoption("cuassay_record")
+    if path is None:
+        yield None
+        return
+    with Recorder(path, run=_run_of(pytestconfig)) as opened:
+        yield opened
+
+
+def _run_of(config: pytest.Config) -> str | None:
+    """The id of the run whose row this session writes, or was told."""
+    recording = config.pluginmanager.get_plugin("cuassay_recording")
+    return config.getoption("cuassay_run") or getattr(recording, "run", None)
