@@ -32,18 +32,39 @@ _ENDED = "end the capture, read the error of the call that broke it, and capture
 #: Driver status, without its prefix, to (exception, what to do). Statuses that are not here are a plain `DriverError`.
 ADVICE: dict[str, tuple[type[Exception], str]] = {
     "INVALID_VALUE": (DriverError, "check sizes, pointers and the launch shape: one of the arguments is out of range"),
-    "OUT_OF_MEMORY": (OutOfMemoryError, "free arrays or cached blocks, use smaller inputs, or see what else is on the device"),
+    "OUT_OF_MEMORY": (
+        OutOfMemoryError,
+        "free arrays or cached blocks, use smaller inputs, or see what else is on the device",
+    ),
     "NOT_INITIALIZED": (DriverError, "call cuassay.cuda.init() first"),
     "DEINITIALIZED": (DriverError, "the driver is shutting down: use nothing of CUDA in atexit handlers or finalizers"),
-    "STUB_LIBRARY": (DriverError, "the loaded libcuda is the toolkit's stub: take the toolkit's stubs folder off LD_LIBRARY_PATH"),
+    "STUB_LIBRARY": (
+        DriverError,
+        "the loaded libcuda is the toolkit's stub: take the toolkit's stubs folder off LD_LIBRARY_PATH",
+    ),
     "NO_DEVICE": (DeviceError, "check that a GPU is there (nvidia-smi) and that CUDA_VISIBLE_DEVICES does not hide it"),
     "INVALID_DEVICE": (DeviceError, "give an index below cuassay.cuda.device_count()"),
-    "DEVICE_UNAVAILABLE": (DeviceError, "another process holds it in exclusive mode: wait for it, or use another device"),
+    "DEVICE_UNAVAILABLE": (
+        DeviceError,
+        "another process holds it in exclusive mode: wait for it, or use another device",
+    ),
     "INVALID_IMAGE": (DriverError, "the kernel's binary is damaged: empty the folder CUASSAY_CACHE_DIR"),
-    "INVALID_CONTEXT": (DriverError, "no context is current in this thread: call cuassay.cuda.set_device(index) in it first"),
-    "NO_BINARY_FOR_GPU": (DriverError, "the kernel was compiled for another architecture: compile it for this device's"),
-    "ECC_UNCORRECTABLE": (DeviceLostError, "memory of the card is failing: see `nvidia-smi -q -d ECC`; reset or replace the card"),
-    "UNSUPPORTED_PTX_VERSION": (DriverError, "the PTX is newer than the driver: compile to cubin, or update the driver"),
+    "INVALID_CONTEXT": (
+        DriverError,
+        "no context is current in this thread: call cuassay.cuda.set_device(index) in it first",
+    ),
+    "NO_BINARY_FOR_GPU": (
+        DriverError,
+        "the kernel was compiled for another architecture: compile it for this device's",
+    ),
+    "ECC_UNCORRECTABLE": (
+        DeviceLostError,
+        "memory of the card is failing: see `nvidia-smi -q -d ECC`; reset or replace the card",
+    ),
+    "UNSUPPORTED_PTX_VERSION": (
+        DriverError,
+        "the PTX is newer than the driver: compile to cubin, or update the driver",
+    ),
     "NOT_FOUND": (DriverError, "check the name: templates are found by their lowered name"),
     "NOT_READY": (DriverError, "the work is not done: query again later, or synchronize"),
     "ILLEGAL_ADDRESS": (DeviceLostError, _LOST),
@@ -56,11 +77,23 @@ ADVICE: dict[str, tuple[type[Exception], str]] = {
     "LAUNCH_FAILED": (DeviceLostError, _LOST),
     "LAUNCH_TIMEOUT": (DeviceLostError, "the display watchdog stopped the kernel: split it up; " + _LOST),
     "CONTEXT_IS_DESTROYED": (DeviceLostError, _LOST),
-    "LAUNCH_OUT_OF_RESOURCES": (DriverError, "the block needs more registers or threads than there are: launch fewer threads"),
+    "LAUNCH_OUT_OF_RESOURCES": (
+        DriverError,
+        "the block needs more registers or threads than there are: launch fewer threads",
+    ),
     "NOT_SUPPORTED": (DriverError, "this device or driver does not offer it"),
-    "NOT_PERMITTED": (DriverError, "the call is forbidden here, such as waiting or allocating inside a capture or a host callback"),
-    "SYSTEM_DRIVER_MISMATCH": (DriverError, "kernel module and libcuda differ: reboot or reload the module after the update"),
-    "INSUFFICIENT_DRIVER": (DriverError, "the driver is older than the CUDA runtime, or absent: update it, or install the extra cuda12"),
+    "NOT_PERMITTED": (
+        DriverError,
+        "the call is forbidden here, such as waiting or allocating inside a capture or a host callback",
+    ),
+    "SYSTEM_DRIVER_MISMATCH": (
+        DriverError,
+        "kernel module and libcuda differ: reboot or reload the module after the update",
+    ),
+    "INSUFFICIENT_DRIVER": (
+        DriverError,
+        "the driver is older than the CUDA runtime, or absent: update it, or install the extra cuda12",
+    ),
     "STREAM_CAPTURE_UNSUPPORTED": (CaptureError, _CAPTURE),
     "STREAM_CAPTURE_INVALIDATED": (CaptureError, _ENDED),
     "STREAM_CAPTURE_MERGE": (CaptureError, "two captures were joined by an event: keep their streams apart"),
@@ -68,9 +101,12 @@ ADVICE: dict[str, tuple[type[Exception], str]] = {
     "STREAM_CAPTURE_UNJOINED": (CaptureError, "let the capturing stream wait for every stream that was forked from it"),
     "STREAM_CAPTURE_ISOLATION": (CaptureError, "an event from outside the capture was waited for: record it inside"),
     "STREAM_CAPTURE_IMPLICIT": (CaptureError, "the legacy default stream joined in: use streams of your own only"),
-    "CAPTURED_EVENT": (CaptureError, "the event was recorded in a capture: it cannot be queried or waited for by the host"),
+    "CAPTURED_EVENT": (
+        CaptureError,
+        "the event was recorded in a capture: it cannot be queried or waited for by the host",
+    ),
     "STREAM_CAPTURE_WRONG_THREAD": (CaptureError, "end the capture in the thread that began it"),
-}  # fmt: skip
+}
 
 #: The runtime's names that are not the driver's in camel case.
 _RUNTIME_NAMES = {
@@ -144,7 +180,8 @@ def _description(status: Any) -> str:
 def _not_found() -> type[Exception]:
     from cuda.pathfinder import DynamicLibNotFoundError
 
-    return DynamicLibNotFoundError
+    absent: type[Exception] = DynamicLibNotFoundError
+    return absent
 
 
 @contextmanager

@@ -214,7 +214,7 @@ class _Loaded:
 def _parameter_sizes(handle: Any) -> tuple[int, ...]:
     from cuda.bindings import driver
 
-    sizes = []
+    sizes: list[int] = []
     while True:
         status, _, size = driver.cuKernelGetParamInfo(handle, len(sizes))
         if status:

@@ -53,9 +53,9 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
     if not out.size:
         return
     rows = _as_rows(a, -1, out.dtype)
-    parameters = [cupy.ascontiguousarray(v.astype(out.dtype, copy=False)) for v in (weight, bias)]
+    weight, bias = _as_rows(weight, -1, out.dtype), _as_rows(bias, -1, out.dtype)
     target = out if out.flags.c_contiguous else cupy.empty_like(rows)
-    _layer_norm_rows(rows, *parameters, float(eps), target)
+    _layer_norm_rows(rows, weight, bias, float(eps), target)
     if target is not out:
         cupy.copyto(out, target)
 
@@ -122,6 +122,7 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
 def register() -> None:
     """Enter these, and the sums and maxima, into the registry."""
     folding.register()
-    for name, implementation in {"softmax": softmax, "layer_norm": layer_norm}.items():
+    table: dict[str, registry.Implementation] = {"softmax": softmax, "layer_norm": layer_norm}
+    for name, implementation in table.items():
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
         registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)

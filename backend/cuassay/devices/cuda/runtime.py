@@ -314,9 +314,8 @@ def poisoned(index: int) -> str | None:
     _, active = check(driver.cuDevicePrimaryCtxGetState(handle), f"asking for the context of cuda:{index}")
     if not active:
         return None
-    with _primary(handle) as status:
-        if status is None:
-            (status,) = driver.cuCtxSynchronize()
+    with _primary(handle) as failed:
+        status = failed or driver.cuCtxSynchronize()[0]
     return str(error_of(status, f"probing cuda:{index}")) if status and is_sticky(status.name) else None
 
 
@@ -341,21 +340,17 @@ def _primary(handle: Any) -> Iterator[Any]:
 class _Cudart:
     """The few runtime functions that torch exposes under the same name; statuses come back as ``cudaError``."""
 
-    @property
-    def cudaError(self) -> Any:
-        """The enum of the runtime's statuses."""
-        return _runtime().cudaError_t
-
     def __getattr__(self, name: str) -> Any:
         if name not in _CUDART:
-            raise AttributeError(f"cudart() has no {name!r}; it has cudaError, {', '.join(_CUDART)}")
-        return getattr(_runtime(), name)
+            raise AttributeError(f"cudart() has no {name!r}; it has {', '.join(_CUDART)}")
+        return getattr(_runtime(), "cudaError_t" if name == "cudaError" else name)
 
     def __dir__(self) -> list[str]:
-        return ["cudaError", *_CUDART]
+        return list(_CUDART)
 
 
 _CUDART = (
+    "cudaError",
     "cudaGetErrorString",
     "cudaHostRegister",
     "cudaHostUnregister",

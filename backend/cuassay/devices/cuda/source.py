@@ -100,8 +100,9 @@ def _supported() -> tuple[int, ...]:
     with guarded("nvrtc"):
         from cuda.bindings import nvrtc
 
-        _, archs = check(nvrtc.nvrtcGetSupportedArchs(), "asking NVRTC for its architectures")
-    return tuple(archs)
+        answer = check(nvrtc.nvrtcGetSupportedArchs(), "asking NVRTC for its architectures")
+    # Some versions of cuda.bindings give the number of them as well.
+    return tuple(answer[1] if isinstance(answer, tuple) else answer)
 
 
 def architecture(major: int, minor: int) -> str:
@@ -224,7 +225,7 @@ def cache_key(
     facts = {
         "schema": _SCHEMA,
         "source": source,
-        "headers": {name: text for name, text in _headers(source, tuple(map(Path, include)))},
+        "headers": dict(_headers(source, tuple(map(Path, include)))),
         "names": list(name_expressions),
         "arch": arch,
         "options": [*_OPTIONS, *options],
@@ -278,20 +279,18 @@ def _log(program: Any) -> str:
 def _lowered(program: Any, name: str, file: str) -> str:
     from cuda.bindings import nvrtc
 
-    lowered: bytes = check(nvrtc.nvrtcGetLoweredName(program, name.encode()), f"finding kernel {name!r} in {file}")
-    return lowered.decode()
+    lowered = check(nvrtc.nvrtcGetLoweredName(program, name.encode()), f"finding kernel {name!r} in {file}")
+    return str(lowered.decode())
 
 
 def _compile_error(source: str, names: Sequence[str], file: str, log: str, status: str) -> CompileError:
     """The first error, the source line it points at, and what to do."""
-    missing = next(
-        (name for name in names if f'lowered name lookup. Input name expression was: " {name}"' in log), None
-    )
-    if missing is not None:
+    first = next((line for line in log.splitlines() if "error" in line), log.partition("\n")[0] or status)
+    if first.startswith("__nv_name_map"):  # NVRTC's own file, in which it looks name expressions up
+        missing = next((name for name in names if re.search(rf"{re.escape(name)}\s*$", log, re.MULTILINE)), names[0])
         return CompileError(
             f"{file} has no kernel {missing!r}; give a name as C++ spells it, such as 'scale<float>'", log=log
         )
-    first = next((line for line in log.splitlines() if "error" in line), log.partition("\n")[0] or status)
     place = re.match(rf"{re.escape(file)}\((\d+)\)", first)
     lines = source.splitlines()
     shown = ""
@@ -315,8 +314,13 @@ def _resources(log: str) -> dict[str, Resources]:
     found = {}
     for match in _FUNCTION.finditer(log):
         shared = re.search(r"(\d+) bytes smem", match["rest"])
-        numbers = (int(match[part]) for part in ("registers", "stack", "stores", "loads"))
-        found[match["name"]] = Resources(*numbers, int(shared[1]) if shared else 0)
+        found[match["name"]] = Resources(
+            registers=int(match["registers"]),
+            stack=int(match["stack"]),
+            spill_stores=int(match["stores"]),
+            spill_loads=int(match["loads"]),
+            shared=int(shared[1]) if shared else 0,
+        )
     return found
 
 

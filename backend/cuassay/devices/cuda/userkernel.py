@@ -74,7 +74,7 @@ def _parameter(text: str) -> str:
     pointers = text.count("*") + text.count("[")
     plain = re.sub(r"\[[^]]*\]", " ", _QUALIFIERS.sub(" ", text).replace("*", " "))
     words = plain.split()
-    kind = _C_TYPES.get(" ".join(words)) or _C_TYPES.get(" ".join(words[:-1])) or "?"
+    kind = _C_TYPES.get(" ".join(words), _C_TYPES.get(" ".join(words[:-1]), "?"))  # the last word may be its name
     return kind + "*" if pointers == 1 else "?*" if pointers else kind
 
 
@@ -99,7 +99,7 @@ class UserKernel(Kernel):
         super().__call__(grid, block, arguments, stream=stream, shared=shared or self._shared_memory)
 
 
-def check_shape(what: str, dims: Dims) -> None:
+def check_shape(what: str, dims: Any) -> None:
     """Raise unless `dims` is one to three positive integers."""
     numbers = (dims,) if isinstance(dims, int) else tuple(dims)
     if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
@@ -122,7 +122,7 @@ def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any
         )
     for position, (wanted, argument) in enumerate(zip(signature, arguments, strict=True)):
         got = _kind(argument)
-        if got is None or wanted == "?" or got == wanted or (wanted, got) == ("uint64", "int64"):
+        if got is None or wanted in {"?", got} or (wanted, type(argument)) == ("uint64", int):
             continue
         if wanted != "?*" or not got.endswith("*"):
             found = f"{type(argument).__name__} ({got})"

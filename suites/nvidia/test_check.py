@@ -1,0 +1,85 @@
+"""A driver's status becomes an exception that says what to do; no GPU."""
+
+from __future__ import annotations
+
+import pytest
+
+driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+
+from cuda.bindings import nvrtc, runtime
+
+from cuassay.devices.cuda.check import ADVICE, check, guarded, is_sticky
+from cuassay.errors import (
+    CaptureError,
+    CuassayError,
+    DeviceError,
+    DeviceLostError,
+    DriverError,
+    LibraryNotFoundError,
+    OutOfMemoryError,
+)
+
+DRIVER, RUNTIME = driver.CUresult, runtime.cudaError_t
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"), [((), None), ((7,), 7), ((7, 8), (7, 8))], ids=["none", "one", "several"]
+)
+def test_success_gives_the_values(values, expected):
+    assert check((DRIVER.CUDA_SUCCESS, *values)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "kind"),
+    [
+        (DRIVER.CUDA_ERROR_OUT_OF_MEMORY, OutOfMemoryError),
+        (DRIVER.CUDA_ERROR_OUT_OF_MEMORY, MemoryError),
+        (DRIVER.CUDA_ERROR_ILLEGAL_ADDRESS, DeviceLostError),
+        (DRIVER.CUDA_ERROR_NO_DEVICE, DeviceError),
+        (DRIVER.CUDA_ERROR_STREAM_CAPTURE_ISOLATION, CaptureError),
+        (DRIVER.CUDA_ERROR_INVALID_VALUE, DriverError),
+        (DRIVER.CUDA_ERROR_UNKNOWN, DriverError),
+        (RUNTIME.cudaErrorMemoryAllocation, OutOfMemoryError),
+        (RUNTIME.cudaErrorIllegalAddress, DeviceLostError),
+        (RUNTIME.cudaErrorLaunchFailure, DeviceLostError),
+        (RUNTIME.cudaErrorStreamCaptureImplicit, CaptureError),
+        (RUNTIME.cudaErrorInsufficientDriver, DriverError),
+        (nvrtc.nvrtcResult.NVRTC_ERROR_INVALID_OPTION, DriverError),
+    ],
+    ids=lambda value: getattr(value, "name", getattr(value, "__name__", value)),
+)
+def test_a_failure_raises_its_class_with_status_and_code(status, kind):
+    with pytest.raises(kind, match=rf"mixing paint failed: {status.name} \({int(status)}\).*; ") as caught:
+        check((status,), "mixing paint")
+
+    assert isinstance(caught.value, CuassayError)
+    assert (caught.value.status, caught.value.code) == (status.name, int(status))
+
+
+def test_every_status_in_the_table_is_one_of_cudas():
+    driver_names = {status.name.removeprefix("CUDA_ERROR_") for status in DRIVER}
+
+    assert set(ADVICE) - driver_names == {"INSUFFICIENT_DRIVER"}  # the runtime's alone
+
+
+@pytest.mark.parametrize("name", ["CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress", "CUDA_ERROR_ASSERT"])
+def test_statuses_that_kill_the_context_are_sticky(name):
+    assert is_sticky(name)
+
+
+@pytest.mark.parametrize("name", ["CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY", "NVRTC_ERROR_COMPILATION"])
+def test_statuses_that_leave_the_context_alive_are_not(name):
+    assert not is_sticky(name)
+
+
+def test_an_absent_library_is_an_exception_of_ours():
+    from cuda.pathfinder import DynamicLibNotFoundError
+
+    with pytest.raises(LibraryNotFoundError, match="libcuda could not be loaded: nowhere; install NVIDIA's driver"):
+        with guarded("libcuda"):
+            raise DynamicLibNotFoundError("nowhere.")
+
+
+def test_other_runtime_errors_pass_through():
+    with pytest.raises(RuntimeError, match="^mine$"), guarded("libcuda"):
+        raise RuntimeError("mine")

@@ -1,0 +1,78 @@
+"""`cuassay.cuda` by torch's names, where there is no device."""
+
+from __future__ import annotations
+
+import inspect
+import subprocess
+import sys
+
+import pytest
+
+import cuassay.cuda
+from cuassay.errors import CuassayError, DeviceError
+
+
+def test_the_public_names_are_fixed():
+    assert cuassay.cuda.__all__ == [
+        "can_device_access_peer",
+        "compile_kernel",
+        "cudart",
+        "current_device",
+        "device",
+        "device_count",
+        "driver_version",
+        "get_arch_list",
+        "get_device_capability",
+        "get_device_name",
+        "get_device_properties",
+        "init",
+        "is_available",
+        "is_bf16_supported",
+        "is_initialized",
+        "is_tf32_supported",
+        "libraries",
+        "mem_get_info",
+        "set_device",
+        "synchronize",
+    ]
+
+
+@pytest.mark.parametrize("name", cuassay.cuda.__all__)
+def test_every_public_function_is_annotated_and_documented(name):
+    function = getattr(cuassay.cuda, name)
+
+    assert inspect.getdoc(function)
+    assert inspect.signature(function).return_annotation is not inspect.Signature.empty
+
+
+def test_importing_the_face_imports_no_cuda_library():
+    code = "import sys, cuassay.cuda; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda')])"
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+def test_a_device_of_another_kind_is_refused():
+    with pytest.raises(DeviceError, match="sim:0 is no CUDA device"):
+        cuassay.cuda.set_device("sim:0")
+
+
+@pytest.mark.parametrize("call", ["init", "current_device", "synchronize", "get_device_name", "mem_get_info"])
+def test_without_a_device_the_error_says_what_is_missing(call, monkeypatch):
+    if cuassay.cuda.is_available():
+        pytest.skip("a CUDA device is here")
+
+    with pytest.raises(CuassayError, match="driver|CUDA_VISIBLE_DEVICES"):
+        getattr(cuassay.cuda, call)()
+
+
+@pytest.mark.parametrize("row", ["libcuda", "cudart", "nvrtc", "cublas", "cublasLt", "nvml", "nccl", "cufile"])
+def test_each_library_is_found_or_its_absence_explained(row):
+    (found,) = (entry for entry in cuassay.cuda.libraries() if entry[0] == row)
+
+    _, path, _, reason = found
+    assert bool(path) != bool(reason)
+
+
+def test_an_unknown_cudart_name_lists_the_known_ones():
+    with pytest.raises(AttributeError, match=r"no 'cudaMalloc'; it has cudaError, cudaGetErrorString"):
+        _ = cuassay.cuda.cudart().cudaMalloc

@@ -1,0 +1,82 @@
+"""Every kernel of ours compiles for every architecture, without a GPU, within a budget of registers and spills."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
+
+from cuassay.devices.cuda import source
+from cuassay.errors import LibraryNotFoundError
+
+
+@dataclass(frozen=True)
+class Budget:
+    """At most so many registers a thread; no kernel may spill."""
+
+    file: str
+    name: str
+    registers: int
+    why: str
+
+
+# A warp or a block that keeps a row in registers may use many; what streams shall leave room for 2,048 threads a
+# multiprocessor on sm_80 and later (32 registers) or for two blocks of 512 (64).
+BUDGETS = (
+    Budget("elementwise.cu", "dense_unary<Exp, float32, 4>", 32, "streams"),
+    Budget("elementwise.cu", "dense_unary<Gelu, bfloat16, 8>", 40, "erff on 8 elements"),
+    Budget("elementwise.cu", "dense_binary<Add, bfloat16, 8>", 32, "streams"),
+    Budget("reduce.cu", "reduce_rows<Sum, bfloat16, float32, bfloat16, 8>", 40, "8 partial sums"),
+    Budget("reduce.cu", "reduce_columns<Max, float32, float32, float32, 4>", 48, "4 partial maxima"),
+    Budget("softmax.cu", "softmax_short<float32, 4, 8>", 64, "32 values a lane in registers"),
+    Budget("softmax.cu", "softmax_short<bfloat16, 8, 4>", 64, "32 values a lane in registers"),
+    Budget("softmax.cu", "softmax_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
+    Budget("softmax.cu", "softmax_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
+    Budget("softmax.cu", "softmax_long<float64, 2, true>", 128, "exp in double; 512 threads a block"),
+    Budget("softmax.cu", "softmax_long<float16, 8, false>", 64, "1,024 threads a block leave no more"),
+    Budget("layer_norm.cu", "layer_norm_short<float32, 4, 6>", 64, "24 values a lane in registers"),
+    Budget("layer_norm.cu", "layer_norm_short<bfloat16, 8, 3>", 64, "24 values a lane in registers"),
+    Budget("layer_norm.cu", "layer_norm_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
+    Budget("layer_norm.cu", "layer_norm_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
+    Budget("layer_norm.cu", "layer_norm_long<float64, 2, false>", 64, "1,024 threads a block leave no more"),
+)
+FILES = sorted({budget.file for budget in BUDGETS})
+
+
+def compiled(file: str, arch: str) -> source.Compiled:
+    names = [budget.name for budget in BUDGETS if budget.file == file]
+    try:
+        return source.compile_source(source.kernel_source(file), name_expressions=names, arch=arch, file=file)
+    except LibraryNotFoundError as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
+@pytest.mark.parametrize("file", FILES)
+def test_no_kernel_spills_or_exceeds_its_budget(file, arch, record_property):
+    found = compiled(file, arch)
+
+    over = []
+    for budget in (budget for budget in BUDGETS if budget.file == file):
+        used = found.resources[found.names[budget.name]]
+        record_property(
+            budget.name, f"{used.registers} registers, {used.spill_stores + used.spill_loads} bytes spilled"
+        )
+        if used.registers > budget.registers or used.spill_stores or used.spill_loads:
+            over.append((budget.name, used, f"allowed {budget.registers}: {budget.why}"))
+    assert over == []
+
+
+def test_every_kernel_file_is_in_the_table():
+    assert sorted(path.name for path in source.kernels_directory().glob("*.cu")) == FILES
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_a_kernel_file_begins_with_its_formula_and_names_its_caller(file):
+    head = source.kernel_source(file).partition("#include")[0]
+
+    assert head.startswith("// out")
+    for part in ("Shapes:", "Launch:", "Caller: devices/cuda/", "OpSpecs: cuassay/testing/specs/"):
+        assert part in head

@@ -1,0 +1,167 @@
+"""What reaches a kernel: the argument block's bytes, and the checks before it; no GPU."""
+
+from __future__ import annotations
+
+import ctypes
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cuassay.errors import ArgumentError, CompileError, DTypeError
+
+cuda = pytest.importorskip("cuassay.cuda")
+pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
+
+from cuassay.devices.cuda.launch import Launch, stream_address
+from cuassay.devices.cuda.userkernel import check_arguments, check_shape, parse_signature
+
+
+class Pair(ctypes.Structure):
+    _fields_ = (("first", ctypes.c_int64), ("second", ctypes.c_int64))
+
+
+class Device:
+    """Something with a device pointer, as torch and numba have it."""
+
+    dtype = np.dtype(np.float32)
+
+    @property
+    def __cuda_array_interface__(self):
+        return {"data": (0x7F00_1234, False)}
+
+
+class Foreign:
+    def __cuda_stream__(self):
+        return (0, 77)
+
+
+def words(*arguments):
+    launch = Launch(None, [type(argument) for argument in arguments])
+    launch.write(arguments)
+    return list(launch.slots)
+
+
+@pytest.mark.parametrize(
+    ("argument", "bits"),
+    [
+        (1, 1),
+        (-1, 2**64 - 1),
+        (2**63, 2**63),
+        (True, 1),
+        (1.5, 0x3FF8_0000_0000_0000),
+        (np.float32(1.5), 0x3FC0_0000),
+        (np.float16(1.5), 0x3E00),
+        (ml_dtypes.bfloat16(1.5), 0x3FC0),
+        (np.int32(-1), 2**32 - 1),
+        (np.bool_(True), 1),
+        (Device(), 0x7F00_1234),
+    ],
+    ids=lambda value: type(value).__name__,
+)
+def test_a_value_is_stored_with_the_bits_of_its_type(argument, bits):
+    assert words(argument) == [bits]
+
+
+def test_structures_lie_between_their_neighbours():
+    assert words(7, Pair(3, 4), np.int32(5)) == [7, 3, 4, 5]
+
+
+def test_a_block_is_written_again_in_place():
+    launch = Launch(None, [int, int])
+    launch.write((1, 2))
+    launch.slots[0] = 9
+
+    assert list(launch.slots) == [9, 2]
+
+
+@pytest.mark.parametrize("value", [2**64, -(2**63) - 1])
+def test_an_int_beyond_64_bits_is_refused(value):
+    with pytest.raises(ArgumentError, match="does not fit the 64 bits"):
+        words(value)
+
+
+@pytest.mark.parametrize(
+    ("value", "hint"), [(np.zeros(2), "cupy.asarray"), ([1, 2], "pass its parts"), (None, "NoneType")], ids=repr
+)
+def test_what_no_kernel_can_take_is_refused(value, hint):
+    with pytest.raises(DTypeError, match=hint):
+        words(value)
+
+
+@pytest.mark.parametrize(("stream", "address"), [(5, 5), (Foreign(), 77)], ids=["address", "protocol"])
+def test_streams_of_every_form_have_an_address(stream, address):
+    assert stream_address(stream) == address
+
+
+def test_what_is_no_stream_is_refused():
+    with pytest.raises(ArgumentError, match="is no CUDA stream"):
+        stream_address("main")
+
+
+@pytest.mark.parametrize(
+    ("source", "expected"),
+    [
+        ("__global__ void f() {}", ()),
+        ("__global__ void f(void) {}", ()),
+        ("__global__ void f(const float* __restrict__ a, int n) {}", ("float32*", "int32")),
+        ('extern "C" __global__ void __launch_bounds__(256) f(half *a, size_t) {}', ("float16*", "uint64")),
+        ("__global__ void g(int a) {} __global__ void f(double a[]) {}", ("float64*",)),
+        ("// __global__ void f(int a)\n__global__ void f(/* n */ unsigned long long n) {}", ("uint64",)),
+        ("__global__ void f(Layout layout, float4* v) {}", ("?", "?*")),
+        ("template <typename T> __global__ void f(T* a) {}", None),
+        ("__global__ void g(int a) {}", None),
+    ],
+)
+def test_a_signature_is_read_from_the_source(source, expected):
+    assert parse_signature(source, "f") == expected
+
+
+@pytest.mark.parametrize(
+    ("parameter", "argument"),
+    [("int64", 3), ("uint64", 3), ("float64", 3.0), ("bool", True), ("float32", np.float32(3)), ("float32*", Device())],
+    ids=str,
+)
+def test_arguments_that_fit_pass(parameter, argument):
+    check_arguments("f", [parameter], [argument])
+    check_arguments("f", ["?"], [argument])
+
+
+@pytest.mark.parametrize(
+    ("parameter", "argument", "message"),
+    [
+        ("int32", 3, r"parameter 0 is int32; got int \(int64\); give numpy.int32\(...\), or declare .* long long"),
+        ("float32", 3.0, r"got float \(float64\); give numpy.float32\(...\), or declare .* double"),
+        ("float64*", Device(), r"got Device \(float32\*\); give a device array of float64"),
+        ("float32*", 3, "give a device array of float32"),
+        ("?*", 3.0, "parameter 0 is \\?\\*"),
+        ("float32", Device(), "give a float32"),
+        ("int64", np.zeros(1), "cannot read host memory"),
+    ],
+)
+def test_arguments_that_do_not_fit_are_named(parameter, argument, message):
+    with pytest.raises(DTypeError, match=message):
+        check_arguments("f", [parameter], [argument])
+
+
+def test_a_wrong_number_of_arguments_is_named():
+    with pytest.raises(ArgumentError, match=r"f\(int64, int64\) has 2 parameters; got 1 arguments"):
+        check_arguments("f", ["int64", "int64"], [1])
+
+
+@pytest.mark.parametrize("dims", [0, (), (1, 2, 3, 4), (1, 0), (1.5,)])
+def test_a_launch_shape_of_nothing_is_refused(dims):
+    with pytest.raises(ArgumentError, match="grid must be one to three whole numbers"):
+        check_shape("grid", dims)
+
+
+def test_a_user_kernel_knows_its_signature_before_any_device_is_touched():
+    kernel = cuda.compile_kernel("__global__ void f(float* a, long long n) {}", "f")
+
+    assert kernel.signature == ("float32*", "int64")
+    assert repr(kernel) == "UserKernel(f, not loaded)"
+
+
+def test_a_user_kernel_with_an_arch_is_compiled_at_once():
+    with pytest.raises(CompileError, match="identifier"):
+        cuda.compile_kernel("__global__ void f(float* a) { b; }", "f", arch="sm_90")
