@@ -88,6 +88,11 @@ class Queue:
         """The number of the last launch."""
         return self.clock.get(self.number, 0)
 
+    @property
+    def variable(self) -> str:
+        """How advice names it in code: ``stream3``."""
+        return self.label.replace(" ", "")
+
     def launch(self, now: float, seconds: float) -> int:
         """Number the next launch, which the host makes at `now` and which takes `seconds`; gives its epoch."""
         epoch = self.clock[self.number] = self.epoch + 1
@@ -210,5 +215,4 @@ class AccessLog:
 
 def _variable(queue: Queue, tell_device: bool) -> str:
     """How advice names a queue: ``stream3``, with its device where two devices are in it."""
-    name = queue.label.replace(" ", "")
-    return f"{name}@sim:{queue.device}" if tell_device else name
+    return f"{queue.variable}@sim:{queue.device}" if tell_device else queue.variable

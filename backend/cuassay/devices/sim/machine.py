@@ -140,11 +140,11 @@ class SimDevice:
         self.arena.give_back(block.low, block.high, after)
 
     def _early_free(self, block: Block, old: Access) -> RaceError:
-        owner, user, site = block.queue.label, old.queue.label, call_site()
+        owner, user, site = block.queue, old.queue, call_site()
         return RaceError(
-            f"{self.device}: early free at {site[0]}:{site[1]} of memory of {owner}, not ordered after the "
-            f"{old}; the memory may be used again too soon: insert {owner.replace(' ', '')}.wait_stream("
-            f"{user.replace(' ', '')}) before the array is dropped, or array.record_stream({user.replace(' ', '')})"
+            f"{self.device}: early free at {site[0]}:{site[1]} of memory of {owner.label}, not ordered after the {old}; "
+            f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
+            f"array is dropped, or array.record_stream({user.variable})"
         )
 
     def raise_late(self) -> None:
