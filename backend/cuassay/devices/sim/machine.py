@@ -142,7 +142,7 @@ class SimDevice:
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue, old.queue, call_site()
         return RaceError(
-            f"{self.device}: early free at {site[0]}:{site[1]} of memory of {owner.label}, not ordered after the {old}; "
+            f"{self.device}: early free at {site[0]}:{site[1]} of {owner.label}'s memory, not ordered after the {old}; "
             f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
             f"array is dropped, or array.record_stream({user.variable})"
         )
