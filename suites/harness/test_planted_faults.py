@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import devices
+from cuassay import devices, set_default_precision
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.errors import RaceError
 from cuassay.ops import registry
 from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.guards import guarded
 from cuassay.testing.opspec import OpSpec, own_specs
 
 Kernel = Callable[..., None]
@@ -275,6 +276,11 @@ FAULTS = (
 )  # fmt: skip
 
 
+def told(error: BaseException) -> str:
+    """All that pytest shows of an exception."""
+    return "\n".join([str(error), *getattr(error, "__notes__", [])])
+
+
 def planted_in(fault: Fault) -> str:
     """The op whose kernel is spoilt: a composite one has none of its own."""
     return "matmul" if fault.op == "linear" else fault.op
@@ -289,9 +295,8 @@ def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str
     with registry.substituted(planted_in(fault), kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
         check(spec, kind, as_dtype(fault.dtype))
 
-    text = "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
-    assert f"op: {fault.op} on {kind}" in text
-    assert "sample: " in text
+    assert f"op: {fault.op} on {kind}" in told(caught.value)
+    assert "sample: " in told(caught.value)
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
@@ -304,6 +309,91 @@ def test_every_op_has_a_planted_fault(spec: OpSpec) -> None:
     assert spec.name in {fault.op for fault in FAULTS}
 
 
+Box = Callable[..., None]
+
+
+def _nothing(box: Box) -> Box:
+    return lambda op, bound, dtype, out: None
+
+
+def _a_copy_of_out(box: Box) -> Box:
+    return lambda op, bound, dtype, out: box(op, bound, dtype, out.copy())
+
+
+def _shifted(box: Box) -> Box:
+    """The first array's last axis is read from the other end."""
+
+    def run(op: Any, bound: dict[str, Any], dtype: Any, out: Any) -> None:
+        first = op.schema.arrays[0].name
+        box(op, {**bound, first: bound[first][..., ::-1]}, dtype, out)
+
+    return run
+
+
+@pytest.fixture
+def boxed() -> Iterator[Callable[[Callable[[Box], Box]], None]]:
+    """Spoils the sim kind's one implementation."""
+    right = registry.fallback("sim")
+    assert right is not None
+    yield lambda wrong: registry.register_fallback("sim", wrong(right), like="cpu")
+    registry.register_fallback("sim", right, like="cpu")
+
+
+#: Whose result does not depend on the order of the numbers along an axis.
+UNORDERED = ("amax", "sum")
+BOXES = [(name, wrong) for name in sorted(SPECS) for wrong in (_nothing, _a_copy_of_out)]
+BOXES += [(name, _shifted) for name in sorted(SPECS) if name not in UNORDERED]
+
+
+@pytest.mark.parametrize(("name", "wrong"), BOXES, ids=[f"{name}{wrong.__name__}" for name, wrong in BOXES])
+def test_a_fault_in_the_box_of_sim_fails_a_check_that_names_the_op(name: str, wrong: Any, boxed: Any) -> None:
+    boxed(wrong)
+
+    with pytest.raises(AssertionError) as caught:
+        CHECKS["values"](SPECS[name], "sim", as_dtype("float32"))
+
+    assert f"op: {name} on sim" in told(caught.value)
+
+
+def test_leaked_memory_is_found(boxed: Any) -> None:
+    kept: list[Any] = []
+
+    def leaking(box: Box) -> Box:
+        return lambda op, bound, dtype, out: (kept.append(out.copy()), box(op, bound, dtype, out))
+
+    boxed(leaking)
+
+    with pytest.raises(AssertionError, match="of device memory are still in use after the test") as caught:
+        CHECKS["values"](SPECS["exp"], "sim", as_dtype("float32"))
+
+    assert "op: exp on sim in float32" in told(caught.value)
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+def test_a_stray_stream_is_found(kind: str) -> None:
+    backend = devices.backend(kind)
+    stray = backend.use_stream(backend.new_stream(0))
+
+    with pytest.raises(AssertionError, match="the current stream is .* after the test"), guarded(kind):
+        stray.__enter__()
+
+    stray.__exit__(None, None, None)
+
+
+def test_a_stray_precision_mode_is_found() -> None:
+    def stray(xp: Any, a: Any) -> Any:
+        set_default_precision("tf32")
+        return a
+
+    spec = OpSpec(fn=stray)
+    set_default_precision("ieee")
+    try:
+        with pytest.raises(AssertionError, match="the precision mode is 'tf32' after the test"):
+            CHECKS["values"](spec, "cpu", as_dtype("float32"))
+    finally:
+        set_default_precision("ieee")
+
+
 @pytest.mark.parametrize("name", sorted(SPECS))
 def test_a_missing_wait_between_streams_is_a_race_on_sim(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     stream_type = type(devices.backend("sim").new_stream(0))
@@ -312,7 +402,7 @@ def test_a_missing_wait_between_streams_is_a_race_on_sim(name: str, monkeypatch:
     with pytest.raises(RaceError, match=f"by {name} of") as caught:
         CHECKS["side_stream"](SPECS[name], "sim", as_dtype("float32"))
 
-    assert any(f"op: {name} on sim" in note for note in caught.value.__notes__)
+    assert f"op: {name} on sim" in told(caught.value)
 
 
 def test_a_dtype_that_is_claimed_but_not_supported_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -115,6 +115,11 @@ class SimBackend:
             device.settle()
             return device.arena.free, device.arena.total
 
+    def memory_in_use(self, index: int) -> int:
+        """Bytes of the arena that live arrays hold; asked by `cuassay.testing.guards`."""
+        free, total = self.memory_info(index)
+        return total - free
+
     # ---------------------------------------------------------------------------------------------- arrays
 
     def owns(self, array_type: type) -> bool:

@@ -109,14 +109,19 @@ def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
     """Whatever is raised inside says which case it was and how to run it again."""
     where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
     lines = [f"op: {where}", f"seed: {_seed()}", *_reproduction(device)]
-    with describe_case(*lines):
-        try:
-            yield
-        except AssertionError:
-            raise
-        except Exception as error:
-            error.add_note("\n".join(lines))
-            raise
+    with describe_case(*lines), _noted(*lines):
+        yield
+
+
+@contextmanager
+def _noted(*lines: str) -> Iterator[None]:
+    """Add `lines` to whatever is raised inside, unless its text has them: a comparison's does."""
+    try:
+        yield
+    except Exception as error:
+        if lines[0] not in str(error):
+            error.add_note("\n".join(f"  {line}" for line in lines))
+        raise
 
 
 def _reproduction(device: Any) -> list[str]:
@@ -135,14 +140,9 @@ def _samples(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
 
 @contextmanager
 def _on(sample: Sample) -> Iterator[None]:
-    with describe_case(f"sample: {sample.label}"):
-        try:
-            yield
-        except AssertionError:
-            raise
-        except Exception as error:
-            error.add_note(f"sample: {sample.label}")
-            raise
+    line = f"sample: {sample.label}"
+    with describe_case(line), _noted(line):
+        yield
 
 
 def _compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any) -> None:
