@@ -1,5 +1,7 @@
 """A driver's status becomes an exception that says what to do; no GPU."""
 
+# ruff: noqa: E402  what is imported further down needs what is asked for first
+
 from __future__ import annotations
 
 import pytest
@@ -75,11 +77,11 @@ def test_statuses_that_leave_the_context_alive_are_not(name):
 def test_an_absent_library_is_an_exception_of_ours():
     from cuda.pathfinder import DynamicLibNotFoundError
 
-    with pytest.raises(LibraryNotFoundError, match="libcuda could not be loaded: nowhere; install NVIDIA's driver"):
-        with guarded("libcuda"):
-            raise DynamicLibNotFoundError("nowhere.")
+    expected = "libcuda could not be loaded: nowhere; install NVIDIA's driver"
+    with pytest.raises(LibraryNotFoundError, match=expected), guarded("libcuda"):
+        raise DynamicLibNotFoundError("nowhere.")
 
 
 def test_other_runtime_errors_pass_through():
-    with pytest.raises(RuntimeError, match="^mine$"), guarded("libcuda"):
+    with pytest.raises(RuntimeError, match=r"^mine$"), guarded("libcuda"):
         raise RuntimeError("mine")

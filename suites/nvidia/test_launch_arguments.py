@@ -1,5 +1,7 @@
 """What reaches a kernel: the argument block's bytes, and the checks before it; no GPU."""
 
+# ruff: noqa: E402  what is imported further down needs what is asked for first
+
 from __future__ import annotations
 
 import ctypes

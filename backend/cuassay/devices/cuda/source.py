@@ -273,7 +273,7 @@ def _log(program: Any) -> str:
 
     log = b" " * check(nvrtc.nvrtcGetProgramLogSize(program), "measuring the compiler's log")
     check(nvrtc.nvrtcGetProgramLog(program, log), "reading the compiler's log")
-    return log.rstrip(b"\0 ").decode(errors="replace")
+    return str(log.rstrip(b"\0 "), "utf-8", "replace")
 
 
 def _lowered(program: Any, name: str, file: str) -> str:

@@ -67,7 +67,7 @@ layer_norm_short(const T* a, const T* weight, const T* bias, T* out, int64 rows,
 }
 
 template <typename T, int N, bool KEEP>
-__global__ void __launch_bounds__(1024)
+__global__ void __launch_bounds__(1024, 1)
 layer_norm_long(const T* a, const T* weight, const T* bias, T* out, int64 columns, double eps) {
     using W = typename Wide<T>::type;
     constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first

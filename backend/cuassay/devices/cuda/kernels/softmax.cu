@@ -112,7 +112,7 @@ template <typename T> struct Running {
 // Rows of odd lengths begin at odd addresses: up to N - 1 elements are peeled off until 16-byte accesses are aligned,
 // and up to N - 1 are left at the end. These extras, 2 N - 2 at most, go one each to the first threads.
 template <typename T, int N, bool KEEP>
-__global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024) softmax_long(const T* a, T* out, int64 columns) {
+__global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(const T* a, T* out, int64 columns) {
     using W = typename Wide<T>::type;
     constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first: 64 bytes
     extern __shared__ __align__(16) unsigned char kept_bytes[];
