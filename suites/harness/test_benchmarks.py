@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
+
+from cuassay.benchmarking import measure
+from cuassay.testing.opspec import own_specs
 
 BENCHMARK = """
     import numpy as np
@@ -62,3 +66,24 @@ def test_two_runs_can_be_compared(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("--device", "sim", "--benchmark-compare")
 
     result.stdout.fnmatch_lines(["test_add[[]sim:0[]] (*", "test_add[[]sim:0[]] (*"])
+
+
+def test_the_measuring_child_says_how_much_and_writes_rows(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    few = tuple(spec for spec in own_specs() if spec.name in ("add", "matmul"))
+    monkeypatch.setattr(measure, "own_specs", lambda: few)
+
+    status = measure.main(["--device", "sim", "--record", str(tmp_path / "times.jsonl"), "--run", "r1"])
+
+    rows = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
+    times = [row for row in rows if row["record"] == "time"]
+    assert status == 0
+    assert capsys.readouterr().out.startswith("measuring 6 cases\n")
+    assert {row["run"] for row in rows} == {"r1"}
+    assert {(row["benchmark"], row["device"], row["clock"]) for row in times} == {
+        ("add", "sim:0", "device"),
+        ("matmul", "sim:0", "device"),
+    }
+    assert len(times) == 6
+    assert [row["limit"] for row in rows if row["record"] == "limit"] == ["bandwidth", "compute", "compute", "launch"]

@@ -23,6 +23,28 @@ def test_a_function_declared_in_two_lines_is_tested_on_each_device(pytester: pyt
     assert result.ret == 0
 
 
+@pytest.mark.parametrize(
+    "spec",
+    [
+        pytest.param("fn=lambda xp, a: a + 1, samples=lambda make: [make(3)]", id="one-sample"),
+        pytest.param("fn=lambda xp, a: a.argmax(), samples=lambda make: [make((3, 4))], dtypes=('int8',)", id="index"),
+        pytest.param("fn=lambda xp, a: float(a.sum())", id="python-number"),
+        pytest.param("fn=lambda xp, a: xp.max(a)", id="undefined-for-nothing"),
+        pytest.param("fn=lambda xp, a: xp.sqrt(a), dtypes=('int8', 'float16', 'float32')", id="integers-to-floats"),
+        pytest.param(
+            "fn=lambda xp, a, b: xp.matmul(a, b), samples=lambda make: [(make((3, 4)), make((4, 2)))]", id="tuple"
+        ),
+    ],
+)
+def test_functions_of_many_sorts_conform(pytester: pytest.Pytester, spec: str) -> None:
+    pytester.makepyfile(f"from cuassay.testing import OpSpec, conformance\ntest_it = conformance(OpSpec({spec}))")
+
+    result = pytester.runpytest_inprocess("--device", "sim", "--device", "cpu")
+
+    assert result.ret == 0
+    assert result.parseoutcomes()["passed"] >= 6
+
+
 def test_a_wrong_function_fails_with_the_worst_element_and_a_line_to_reproduce(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import numpy as np

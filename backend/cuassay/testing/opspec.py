@@ -10,6 +10,7 @@ import inspect
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -171,7 +172,7 @@ class OpSpec:
 
     # ---------------------------------------------------------------------------------------- what runs where
 
-    @property
+    @cached_property
     def kinds(self) -> frozenset[drawing.Kind]:
         """The kinds of samples there are."""
         return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
