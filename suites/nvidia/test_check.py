@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import pytest
 
 driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
@@ -11,6 +13,7 @@ driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is no
 from cuda.bindings import nvrtc, runtime
 
 from cuassay.devices.cuda.check import ADVICE, check, guarded, is_sticky
+from cuassay.devices.cuda.runtime import _ATTRIBUTES, Properties
 from cuassay.errors import (
     CaptureError,
     CuassayError,
@@ -85,3 +88,10 @@ def test_an_absent_library_is_an_exception_of_ours():
 def test_other_runtime_errors_pass_through():
     with pytest.raises(RuntimeError, match=r"^mine$"), guarded("libcuda"):
         raise RuntimeError("mine")
+
+
+def test_every_property_asks_for_an_attribute_the_driver_has():
+    known = {attribute.name for attribute in driver.CUdevice_attribute}
+
+    assert {f"CU_DEVICE_ATTRIBUTE_{name}" for name in _ATTRIBUTES.values()} <= known
+    assert set(_ATTRIBUTES) | {"name", "total_memory", "uuid"} == {field.name for field in fields(Properties)}

@@ -51,8 +51,8 @@ def test_an_index_beyond_the_last_is_refused():
 
 def test_asking_for_properties_makes_no_context():
     code = (
-        "import cuassay.cuda as c; from cuda.bindings import driver as d; c.get_device_properties(0); c.current_device();"
-        "print(d.cuDevicePrimaryCtxGetState(d.cuDeviceGet(0)[1])[2])"
+        "import cuassay.cuda as c; from cuda.bindings import driver as d; c.get_device_properties(0);"
+        "c.current_device(); print(d.cuDevicePrimaryCtxGetState(d.cuDeviceGet(0)[1])[2])"
     )
 
     assert run(code) == "0"

@@ -18,7 +18,7 @@ from typing import Any
 
 from cuassay.devices.cuda import visible
 from cuassay.devices.cuda.check import check, error_of, guarded, is_sticky
-from cuassay.errors import DeviceError, ForkError
+from cuassay.errors import DeviceError, DeviceLostError, ForkError
 
 __all__ = [
     "Properties",
@@ -308,6 +308,13 @@ def poisoned(index: int) -> str | None:
     """
     if not is_initialized():
         return None
+    try:
+        return _probed(index)
+    except DeviceLostError as error:
+        return str(error)
+
+
+def _probed(index: int) -> str | None:
     from cuda.bindings import driver
 
     handle = _handle(index)
