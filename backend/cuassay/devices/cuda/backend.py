@@ -87,7 +87,7 @@ class CudaBackend:
 
     def libraries(self) -> list[tuple[str, str, str, str]]:
         """Each CUDA library: name, path, version, and why it is absent."""
-        return [tuple(row) for row in libraries.libraries()]
+        return libraries.libraries()
 
     def health(self, index: int) -> str | None:
         """Whether the context is dead; None where no context was ever made."""

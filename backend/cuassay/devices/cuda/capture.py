@@ -6,7 +6,7 @@ to what it captured, so blocks freed after the capture would be handed out again
 
 from __future__ import annotations
 
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import cupy
@@ -48,7 +48,8 @@ class Capture:
         with ExitStack() as opened:
             opened.enter_context(self._stream)
             opened.enter_context(cupy.cuda.using_allocator(self._pool.malloc))
-            self._stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeThreadLocal)
+            # Relaxed, because the graph's pool may have to grow: a cudaMalloc that is ours is no mistake.
+            self._stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeRelaxed)
             self._open = opened.pop_all()
 
     def end(self) -> None:
@@ -84,10 +85,16 @@ class Capture:
         self._graph.launch(cupy.cuda.get_current_stream())
 
     def reset(self) -> None:
-        """Forget the graph and free its memory; twice is allowed."""
+        """End an open capture, forget the graph and free its memory; twice is allowed."""
         if self._open is not None:
             opened, self._open = self._open, None
-            with opened:
+            # A call may have made the capture invalid already: then ending it says so, and ends it.
+            with opened, suppress(cupy.cuda.runtime.CUDARuntimeError):
                 cupy.cuda.runtime.streamEndCapture(self._stream.ptr)
         self._graph = None
         self._pool.free_all_blocks()
+
+    def __del__(self) -> None:
+        """A capture left open would forbid this thread to allocate."""
+        if self._open is not None:
+            self.reset()

@@ -110,11 +110,17 @@ class Stream(_Ordering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no
         super().__init__(non_blocking=True, priority=priority)
 
 
-class ExternalStream(_Ordering, cupy.cuda.ExternalStream):  # type: ignore[misc] # cupy ships no types
-    """Somebody else's stream, by its address; it must outlive this object."""
+#: CuPy's `ExternalStream` is deprecated, and its successor `Stream.from_external` destroys the foreign stream when the
+#: wrapper dies (CuPy 14.2); their common base does neither.
+_Base: Any = cupy.cuda.Stream.__base__
 
-    def __init__(self, ptr: int, device_id: int) -> None:
+
+class ExternalStream(_Ordering, _Base):  # type: ignore[misc] # cupy ships no types
+    """Somebody else's stream, by its address; `owner` is kept alive, and the stream is never destroyed here."""
+
+    def __init__(self, ptr: int, device_id: int, owner: Any = None) -> None:
         super().__init__(ptr, device_id)
+        self._owner = owner
 
 
 def adopt(stream: Any) -> Any:
@@ -129,12 +135,12 @@ def adopt(stream: Any) -> Any:
         return stream
     device_id = getattr(stream, "device_id", -1)
     device_id = cupy.cuda.runtime.getDevice() if device_id is None or device_id < 0 else device_id
-    if isinstance(stream, cupy.cuda.Stream | cupy.cuda.ExternalStream):
-        return ExternalStream(stream.ptr, device_id)
+    if isinstance(stream, _Base):
+        return ExternalStream(stream.ptr, device_id, stream)
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
         _, address = described() if callable(described) else described
-        return ExternalStream(int(address), device_id)
+        return ExternalStream(int(address), device_id, stream)
     if isinstance(stream, int) and not isinstance(stream, bool):
         return ExternalStream(stream, device_id)
     raise ArgumentError(

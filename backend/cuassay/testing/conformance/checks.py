@@ -475,18 +475,20 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
         main, side = backend.current_stream(device.index), backend.new_stream(device.index)
         side.wait_stream(main)
         capture = backend.new_capture(device.index)
-        with backend.use_stream(side):
-            # Compiled, tuned and given memory on this very stream: nothing of it may happen in a capture.
-            spec.run(device, args, {**kwargs, "out": out})
+        try:
+            with backend.use_stream(side):
+                # Compiled, tuned and given memory on this very stream: nothing of it may happen in a capture.
+                spec.run(device, args, {**kwargs, "out": out})
+                side.synchronize()
+                capture.begin()
+                spec.run(device, args, {**kwargs, "out": out})
+                capture.end()
+                _overwrite(device, args, turned)
+                capture.replay()
             side.synchronize()
-            capture.begin()
-            spec.run(device, args, {**kwargs, "out": out})
-            capture.end()
-            _overwrite(device, args, turned)
-            capture.replay()
-        side.synchronize()
-        _compare(spec, device, dtype, turned, out)
-        capture.reset()
+            _compare(spec, device, dtype, turned, out)
+        finally:  # a capture left open would fail every test after this one
+            capture.reset()
 
 
 # ------------------------------------------------------------------------------------------------ claims

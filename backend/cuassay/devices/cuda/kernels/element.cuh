@@ -21,6 +21,17 @@ using bfloat16 = __nv_bfloat16;
 using float32 = float;
 using float64 = double;
 
+// Real and imaginary part, as NumPy lays them out.
+template <typename T> struct alignas(2 * sizeof(T)) Complex { T real, imaginary; };
+template <typename T> __device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
+    return {a.real + b.real, a.imaginary + b.imaginary};
+}
+template <typename T> __device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
+    return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
+}
+using complex64 = Complex<float>;
+using complex128 = Complex<double>;
+
 template <typename T> struct Wide { using type = T; };
 template <> struct Wide<float16> { using type = float; };
 template <> struct Wide<bfloat16> { using type = float; };
