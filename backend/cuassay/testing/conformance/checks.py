@@ -7,207 +7,38 @@ beside it. Failures name op, device, dtype, sample, seed, and the line that runs
 from __future__ import annotations
 
 import functools
-import inspect
-import os
 import re
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
 
 import numpy as np
 
 from cuassay import devices
-from cuassay.arrays.dtypes import dtype_name, epsilon, is_complex, is_float
-from cuassay.core import settings
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
-from cuassay.testing.compare import assert_close, assert_same_bits, describe_case
-from cuassay.testing.guards import guarded
+from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.conformance.running import (
+    CHECKS,
+    Check,
+    check,
+    compare,
+    has,
+    is_op,
+    moves,
+    on_sample,
+    result_dtype,
+    run_sample,
+    samples_of,
+    seed,
+    verify,
+)
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, HostArray, Kind, Sample
-from cuassay.testing.tolerance import allowed
+from cuassay.testing.samples import LAYOUTS, HostArray, Sample
 
 __all__ = ["CHECKS", "Check"]
-
-#: Where a test module of ours lies is of no use to the reader: it is named by module.
-_PACKAGED = "cuassay/testing/conformance/test_conformance.py"
-
-
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One property: called with a spec, a device and (where `per_dtype`) a dtype, it raises `AssertionError`.
-
-    Attributes
-    ----------
-    name, doc : str
-        The property, and a sentence about it.
-    applies : callable
-        Whether it says something of a spec.
-    needs : tuple of str
-        Capabilities the device must have.
-    per_dtype : bool
-        It takes a dtype.
-    """
-
-    name: str
-    doc: str
-    function: Callable[..., None]
-    applies: Callable[[OpSpec], bool]
-    needs: tuple[str, ...]
-    per_dtype: bool
-
-    def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
-        """Run the check inside the guards; whatever it raises names the case."""
-        __tracebackhide__ = True
-        with _described(spec, device, *dtype), guarded(device):
-            self.function(spec, Device(device), *dtype)
-
-
-#: Name to check, in the order they run.
-CHECKS: dict[str, Check] = {}
-
-
-def _always(spec: OpSpec) -> bool:
-    return True
-
-
-def _is_op(spec: OpSpec) -> bool:
-    return spec.op is not None and bool(spec.op.schema.outputs)
-
-
-def _moves(spec: OpSpec) -> bool:
-    return spec.op is not None and spec.op.schema.place is not None
-
-
-def _has(*kinds: Kind) -> Callable[[OpSpec], bool]:
-    return lambda spec: bool(spec.kinds & set(kinds))
-
-
-Function = Callable[..., None]
-
-
-def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Register a check: the specs it is for, the capabilities it needs of the device."""
-
-    def register(function: Function) -> Function:
-        name = function.__name__.removeprefix("check_")
-        per_dtype = "dtype" in inspect.signature(function).parameters
-        CHECKS[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
-        return function
-
-    return register
-
-
-def _seed() -> int:
-    return int(settings.get("CUASSAY_SEED"))
-
-
-@contextmanager
-def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
-    """Whatever is raised inside says which case it was and how to run it again."""
-    where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
-    lines = [f"op: {where}", f"seed: {_seed()}", *_reproduction(device)]
-    with describe_case(*lines), _noted(*lines):
-        yield
-
-
-@contextmanager
-def _noted(*lines: str) -> Iterator[None]:
-    """Add `lines` to whatever is raised inside, unless its text has them: a comparison's does."""
-    try:
-        yield
-    except Exception as error:
-        if lines[0] not in str(error):
-            error.add_note("\n".join(f"  {line}" for line in lines))
-        raise
-
-
-def _reproduction(device: Any) -> list[str]:
-    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    if not nodeid:
-        return []
-    path, _, test = nodeid.partition("::")
-    packaged = path.endswith(_PACKAGED)
-    named = f'--pyargs "cuassay.testing.conformance.test_conformance::{test}"' if packaged else f'"{nodeid}"'
-    return [f"reproduce: CUASSAY_SEED={_seed()} pytest --cuassay-device {device} {named}"]
-
-
-def _samples(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
-    return spec.draw(_seed(), dtype_name(dtype), *kinds)
-
-
-@contextmanager
-def _on(sample: Sample) -> Iterator[None]:
-    line = f"sample: {sample.label}"
-    with describe_case(line), _noted(line):
-        yield
-
-
-def _compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any) -> None:
-    """`actual` is what the reference says for `sample`: dtype, shape, place and values."""
-    __tracebackhide__ = True
-    expected = spec.expected(sample)
-    magnitude, terms = spec.scale(sample, expected)
-    wanted = _result_dtype(spec, sample)
-    precise = _coarsest(sample, dtype if wanted is None else wanted) if spec.op is None else wanted
-    matmul = spec.op_class == "matmul"
-    limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
-    place = None if isinstance(actual, (bool, int, float, complex)) else device
-    assert_close(actual, expected, tolerance=limit, dtype=wanted, device=place, check_dtype=wanted is not None)
-
-
-def _coarsest(sample: Sample, dtype: Any) -> Any:
-    """The least precise float among a function's inputs and result: some step may be rounded to it."""
-    found = [dtype, *(array.dtype for array in sample.host()[0] if isinstance(array, np.ndarray))]
-    inexact = [one for one in found if is_float(one) or is_complex(one)]
-    return max(inexact, key=epsilon, default=dtype)
-
-
-def _result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
-    """The schema's; of a function what NumPy gives for the same dtypes, None where NumPy cannot."""
-    args, kwargs = sample.host()
-    if spec.op is not None:
-        return spec.op.meta(*args, **kwargs).dtype
-    try:
-        with np.errstate(all="ignore"):
-            return np.asarray(spec.run("cpu", args, kwargs)).dtype
-    except (TypeError, ValueError, NotImplementedError):
-        return None
-
-
-def _run(spec: OpSpec, device: Device, sample: Sample) -> Any:
-    args, kwargs = sample.on(device)
-    with np.errstate(all="ignore"):
-        return spec.run(device, args, kwargs)
-
-
-def _verify(spec: OpSpec, device: Device, dtype: Any, samples: Iterator[Sample]) -> None:
-    __tracebackhide__ = True
-    for sample in samples:
-        with _on(sample):
-            if spec.op is None and _reference_refuses(spec, sample):
-                _must_refuse(spec, device, sample)
-            else:
-                _compare(spec, device, dtype, sample, _run(spec, device, sample))
-
-
-def _reference_refuses(spec: OpSpec, sample: Sample) -> bool:
-    """A user's function may be undefined for a generated input, such as the maximum of nothing."""
-    try:
-        spec.expected(sample)
-    except Exception:  # noqa: BLE001  whatever NumPy raises is its answer
-        return True
-    return False
-
-
-def _must_refuse(spec: OpSpec, device: Device, sample: Sample) -> None:
-    try:
-        got = _run(spec, device, sample)
-    except Exception:  # noqa: BLE001  libraries refuse by different types
-        return
-    raise AssertionError(f"the reference refuses these inputs; {device} gives {got!r:.200}")
 
 
 # ------------------------------------------------------------------------------------------------ values
@@ -216,41 +47,41 @@ def _must_refuse(spec: OpSpec, device: Device, sample: Sample) -> None:
 @check()
 def check_values(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Every ordinary sample agrees with the reference."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "values"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "values"))
 
 
 @check()
 def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Transposed, strided, reversed and offset inputs give what contiguous ones do."""
     layouts = cycle([name for name in LAYOUTS if name != "contiguous"])
-    chosen = (sample.laid_out(layout) for sample in _samples(spec, dtype, "values") for layout in islice(layouts, 2))
-    _verify(spec, device, dtype, chosen)
+    chosen = (sample.laid_out(layout) for sample in samples_of(spec, dtype, "values") for layout in islice(layouts, 2))
+    verify(spec, device, dtype, chosen)
 
 
-@check(_has("empty"))
+@check(has("empty"))
 def check_zero_size(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Arrays without elements give what the reference gives."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "empty"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "empty"))
 
 
-@check(_has("scalar"))
+@check(has("scalar"))
 def check_zero_dim(spec: OpSpec, device: Device, dtype: Any) -> None:
     """0-d arrays, or the least dimensions there may be."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "scalar"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "scalar"))
 
 
-@check(_has("broadcast"))
+@check(has("broadcast"))
 def check_broadcast(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Shapes of different lengths and extents of one."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "broadcast"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "broadcast"))
 
 
-@check(_has("promotion"))
+@check(has("promotion"))
 def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Operands of two dtypes: the result's dtype is the promoted one, its values exact to that."""
     supported = set(devices.supported_dtypes(spec.op, device)) if spec.op is not None else None
-    samples = (s for s in _samples(spec, dtype, "promotion") if supported is None or _looked_up(spec, s) in supported)
-    _verify(spec, device, dtype, samples)
+    samples = (s for s in samples_of(spec, dtype, "promotion") if supported is None or _looked_up(spec, s) in supported)
+    verify(spec, device, dtype, samples)
 
 
 def _looked_up(spec: OpSpec, sample: Sample) -> str | None:
@@ -262,16 +93,16 @@ def _looked_up(spec: OpSpec, sample: Sample) -> str | None:
         return None
 
 
-@check(_has("python"))
+@check(has("python"))
 def check_python_scalars(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Python numbers beside arrays do not widen them."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "python"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "python"))
 
 
-@check(_has("extremal"))
+@check(has("extremal"))
 def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Infinities, NaN, zeros of both signs, subnormals, the largest numbers, overflow."""
-    _verify(spec, device, dtype, _samples(spec, dtype, "extremal"))
+    verify(spec, device, dtype, samples_of(spec, dtype, "extremal"))
 
 
 # ------------------------------------------------------------------------------------------------ forms of the call
@@ -279,13 +110,13 @@ def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 def _few(spec: OpSpec, dtype: Any) -> list[Sample]:
     """Some ordinary samples: small ones, an odd one, and the last, which is usually the strangest."""
-    drawn = list(_samples(spec, dtype, "values"))
+    drawn = list(samples_of(spec, dtype, "values"))
     return [drawn[i] for i in sorted({0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1})]
 
 
 def _one(spec: OpSpec, dtype: Any) -> Sample:
     """The ordinary sample in the middle."""
-    drawn = list(_samples(spec, dtype, "values"))
+    drawn = list(samples_of(spec, dtype, "values"))
     return drawn[len(drawn) // 2]
 
 
@@ -298,11 +129,11 @@ def _empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
     return HostArray(np.ones(meta.shape, meta.dtype), layout)
 
 
-@check(_is_op)
+@check(is_op)
 def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
     for sample, layout in zip(_few(spec, dtype), cycle(("contiguous", "strided", "reversed")), strict=False):
-        with _on(sample):
+        with on_sample(sample):
             _write_out(spec, device, dtype, sample, _empty_out(spec, sample, layout))
 
 
@@ -315,23 +146,23 @@ def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: H
         result = spec.run(device, args, {**kwargs, "out": out})
     if result is not out:
         raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
-    _compare(spec, device, dtype, sample, out)
+    compare(spec, device, dtype, sample, out)
     after = devices.to_host(base)
     LAYOUTS[host.layout].view(after, host.shape)[...] = host.values
     assert_same_bits(after, before)
 
 
-@check(_is_op)
+@check(is_op)
 def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An `out=` of another shape, dtype, device, or one that overlaps an input in part, is refused by name."""
     sample = _one(spec, dtype)
     right = _empty_out(spec, sample, "contiguous")
-    with _on(sample):
+    with on_sample(sample):
         wider = HostArray(np.ones((*right.shape, 2), right.dtype))
         _refused(spec, device, sample, wider.on(device), ShapeError, "shape")
         other = HostArray(np.ones(right.shape, np.bool_ if right.dtype != np.bool_ else np.int8))
         _refused(spec, device, sample, other.on(device), DTypeError, "out must be")
-        if device.kind != "cpu" and not _moves(spec):
+        if device.kind != "cpu" and not moves(spec):
             _refused(spec, device, sample, right.on("cpu"), DeviceError, str(device))
         _overlap_refused(spec, device, sample, right)
 
@@ -367,27 +198,27 @@ def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> 
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The in-place form writes its first argument and returns it."""
     for sample in _few(spec, dtype):
-        if spec.op is not None and sample.args[0].dtype == _result_dtype(spec, sample):
-            with _on(sample), np.errstate(all="ignore"):
+        if spec.op is not None and sample.args[0].dtype == result_dtype(spec, sample):
+            with on_sample(sample), np.errstate(all="ignore"):
                 args, kwargs = sample.on(device)
                 if spec.op.inplace(*args, **kwargs) is not args[0]:
                     raise AssertionError("the in-place form gave back another array than its first argument")
-                _compare(spec, device, dtype, sample, args[0])
+                compare(spec, device, dtype, sample, args[0])
 
 
-@check(_is_op)
+@check(is_op)
 def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`prepare` gives a plan that computes, and computes anew when its inputs have changed."""
     for sample in _few(spec, dtype)[-3:]:
-        with _on(sample), np.errstate(all="ignore"):
+        with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
             if spec.op is None:
                 raise AssertionError("a function has no plan")
             plan = spec.op.prepare(*args, **kwargs)
-            _compare(spec, device, dtype, sample, plan.run())
+            compare(spec, device, dtype, sample, plan.run())
             turned = _turned(sample)
             _overwrite(device, args, turned)
-            _compare(spec, device, dtype, turned, plan.run())
+            compare(spec, device, dtype, turned, plan.run())
 
 
 def _turned(sample: Sample) -> Sample:
@@ -411,7 +242,7 @@ def _overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
 def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Inputs hold the same bits after the call as before."""
     for sample in _few(spec, dtype):
-        with _on(sample):
+        with on_sample(sample):
             args, kwargs = sample.on(device)
             with np.errstate(all="ignore"):
                 spec.run(device, args, kwargs)
@@ -420,11 +251,11 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
                     assert_same_bits(array, given)
 
 
-@check(_is_op)
+@check(is_op)
 def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`meta` says, without memory, what shape and dtype come out, from arrays and from descriptions alike."""
-    for sample in (*_few(spec, dtype), *_samples(spec, dtype, "scalar", "empty")):
-        with _on(sample):
+    for sample in (*_few(spec, dtype), *samples_of(spec, dtype, "scalar", "empty")):
+        with on_sample(sample):
             if spec.op is None:
                 raise AssertionError("a function has no meta")
             args, kwargs = sample.on(device)
@@ -441,9 +272,9 @@ def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
 def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Two equal runs give the same bits."""
     for sample in _few(spec, dtype):
-        with _on(sample):
-            first = devices.to_host(_run(spec, device, sample))
-            assert_same_bits(_run(spec, device, sample), first)
+        with on_sample(sample):
+            first = devices.to_host(run_sample(spec, device, sample))
+            assert_same_bits(run_sample(spec, device, sample), first)
 
 
 @check(needs=("streams",))
@@ -451,7 +282,7 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Run on a stream of its own, ordered by waits alone, the result is right; kind sim also looks for races."""
     backend = devices.backend(device.kind)
     sample = _one(spec, dtype)
-    with _on(sample), backend.activate(device.index), np.errstate(all="ignore"):
+    with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
         main, side = backend.current_stream(device.index), backend.new_stream(device.index)
         args, kwargs = sample.on(device)
         side.wait_stream(main)
@@ -459,17 +290,17 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             result = spec.run(device, args, kwargs)
             result = spec.run(device, args, kwargs)
         main.wait_stream(side)
-        _compare(spec, device, dtype, sample, result)
+        compare(spec, device, dtype, sample, result)
         backend.synchronize(device.index)
 
 
-@check(_is_op, needs=("graphs",))
+@check(is_op, needs=("graphs",))
 def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
     """A captured call, replayed after its inputs have changed, computes on the new numbers."""
     backend = devices.backend(device.kind)
     sample = _one(spec, dtype)
     turned = _turned(sample)
-    with _on(sample), backend.activate(device.index), np.errstate(all="ignore"):
+    with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
         args, kwargs = sample.on(device)
         out = _empty_out(spec, sample, "contiguous").on(device)
         main, side = backend.current_stream(device.index), backend.new_stream(device.index)
@@ -486,7 +317,7 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
                 _overwrite(device, args, turned)
                 capture.replay()
             side.synchronize()
-            _compare(spec, device, dtype, turned, out)
+            compare(spec, device, dtype, turned, out)
         finally:  # a capture left open would fail every test after this one
             capture.reset()
 
@@ -497,8 +328,8 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 @check(lambda spec: spec.error_inputs is not None)
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Each bad input raises the declared error, with a message that says what was wrong."""
-    for bad in spec.draw_errors(_seed(), dtype_name(dtype)):
-        with _on(bad.sample):
+    for bad in spec.draw_errors(seed(), dtype_name(dtype)):
+        with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             _raises(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)
 

@@ -1,0 +1,226 @@
+"""How a check runs: registered, inside the guards, each failure naming its case; and one sample compared.
+
+What is checked stands in `checks`.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name, epsilon, is_complex, is_float
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.testing.compare import assert_close, describe_case
+from cuassay.testing.guards import guarded
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Kind, Sample
+from cuassay.testing.tolerance import allowed
+
+__all__ = [
+    "CHECKS",
+    "Check",
+    "check",
+    "compare",
+    "has",
+    "is_op",
+    "moves",
+    "on_sample",
+    "result_dtype",
+    "run_sample",
+    "samples_of",
+    "seed",
+    "verify",
+]
+
+#: Where a test module of ours lies is of no use to the reader: it is named by module.
+_PACKAGED = "cuassay/testing/conformance/test_conformance.py"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One property: called with a spec, a device and (where `per_dtype`) a dtype, it raises `AssertionError`.
+
+    Attributes
+    ----------
+    name, doc : str
+        The property, and a sentence about it.
+    applies : callable
+        Whether it says something of a spec.
+    needs : tuple of str
+        Capabilities the device must have.
+    per_dtype : bool
+        It takes a dtype.
+    """
+
+    name: str
+    doc: str
+    function: Callable[..., None]
+    applies: Callable[[OpSpec], bool]
+    needs: tuple[str, ...]
+    per_dtype: bool
+
+    def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+        """Run the check inside the guards; whatever it raises names the case."""
+        __tracebackhide__ = True
+        with _described(spec, device, *dtype), guarded(device):
+            self.function(spec, Device(device), *dtype)
+
+
+#: Name to check, in the order they run.
+CHECKS: dict[str, Check] = {}
+
+
+def _always(spec: OpSpec) -> bool:
+    return True
+
+
+def is_op(spec: OpSpec) -> bool:
+    """Whether it is a declared op that makes an array."""
+    return spec.op is not None and bool(spec.op.schema.outputs)
+
+
+def moves(spec: OpSpec) -> bool:
+    """Whether its output may be on another device than its inputs."""
+    return spec.op is not None and spec.op.schema.place is not None
+
+
+def has(*kinds: Kind) -> Callable[[OpSpec], bool]:
+    """Tell of a spec whether it has samples of any of these kinds."""
+    return lambda spec: bool(spec.kinds & set(kinds))
+
+
+Function = Callable[..., None]
+
+
+def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Function], Function]:
+    """Register a check: the specs it is for, the capabilities it needs of the device."""
+
+    def register(function: Function) -> Function:
+        name = function.__name__.removeprefix("check_")
+        per_dtype = "dtype" in inspect.signature(function).parameters
+        CHECKS[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
+        return function
+
+    return register
+
+
+def seed() -> int:
+    """Seed of this run's samples."""
+    return int(settings.get("CUASSAY_SEED"))
+
+
+@contextmanager
+def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
+    """Whatever is raised inside says which case it was and how to run it again."""
+    where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
+    lines = [f"op: {where}", f"seed: {seed()}", *_reproduction(device)]
+    with describe_case(*lines), _noted(*lines):
+        yield
+
+
+@contextmanager
+def _noted(*lines: str) -> Iterator[None]:
+    """Add `lines` to whatever is raised inside, unless its text has them: a comparison's does."""
+    try:
+        yield
+    except Exception as error:
+        if lines[0] not in str(error):
+            error.add_note("\n".join(f"  {line}" for line in lines))
+        raise
+
+
+def _reproduction(device: Any) -> list[str]:
+    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
+    if not nodeid:
+        return []
+    path, _, test = nodeid.partition("::")
+    packaged = path.endswith(_PACKAGED)
+    named = f'--pyargs "cuassay.testing.conformance.test_conformance::{test}"' if packaged else f'"{nodeid}"'
+    return [f"reproduce: CUASSAY_SEED={seed()} pytest --cuassay-device {device} {named}"]
+
+
+def samples_of(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
+    """The spec's samples of these kinds, by this run's seed."""
+    return spec.draw(seed(), dtype_name(dtype), *kinds)
+
+
+@contextmanager
+def on_sample(sample: Sample) -> Iterator[None]:
+    """Whatever is raised inside names the sample."""
+    line = f"sample: {sample.label}"
+    with describe_case(line), _noted(line):
+        yield
+
+
+def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any) -> None:
+    """`actual` is what the reference says for `sample`: dtype, shape, place and values."""
+    __tracebackhide__ = True
+    expected = spec.expected(sample)
+    magnitude, terms = spec.scale(sample, expected)
+    wanted = result_dtype(spec, sample)
+    precise = _coarsest(sample, dtype if wanted is None else wanted) if spec.op is None else wanted
+    matmul = spec.op_class == "matmul"
+    limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
+    place = None if isinstance(actual, (bool, int, float, complex)) else device
+    assert_close(actual, expected, tolerance=limit, dtype=wanted, device=place, check_dtype=wanted is not None)
+
+
+def _coarsest(sample: Sample, dtype: Any) -> Any:
+    """The least precise float among a function's inputs and result: some step may be rounded to it."""
+    found = [dtype, *(array.dtype for array in sample.host()[0] if isinstance(array, np.ndarray))]
+    inexact = [one for one in found if is_float(one) or is_complex(one)]
+    return max(inexact, key=epsilon, default=dtype)
+
+
+def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
+    """The schema's; of a function what NumPy gives for the same dtypes, None where NumPy cannot."""
+    args, kwargs = sample.host()
+    if spec.op is not None:
+        return spec.op.meta(*args, **kwargs).dtype
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(spec.run("cpu", args, kwargs)).dtype
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+
+
+def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:
+    """The result on `device`; NumPy's floating-point warnings are no news here."""
+    args, kwargs = sample.on(device)
+    with np.errstate(all="ignore"):
+        return spec.run(device, args, kwargs)
+
+
+def verify(spec: OpSpec, device: Device, dtype: Any, samples: Iterator[Sample]) -> None:
+    """Run each sample and compare it with the reference; what that refuses, the device must refuse too."""
+    __tracebackhide__ = True
+    for sample in samples:
+        with on_sample(sample):
+            if spec.op is None and _reference_refuses(spec, sample):
+                _must_refuse(spec, device, sample)
+            else:
+                compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _reference_refuses(spec: OpSpec, sample: Sample) -> bool:
+    """A user's function may be undefined for a generated input, such as the maximum of nothing."""
+    try:
+        spec.expected(sample)
+    except Exception:  # noqa: BLE001  whatever NumPy raises is its answer
+        return True
+    return False
+
+
+def _must_refuse(spec: OpSpec, device: Device, sample: Sample) -> None:
+    try:
+        got = run_sample(spec, device, sample)
+    except Exception:  # noqa: BLE001  libraries refuse by different types
+        return
+    raise AssertionError(f"the reference refuses these inputs; {device} gives {got!r:.200}")
