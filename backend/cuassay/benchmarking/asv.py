@@ -95,7 +95,9 @@ def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
         ours = row["record"] == "time" and row["implementation"] == "cuassay" and row["clock"] == "device"
-        plain = row.get("mode", "stream") == "stream" and row.get("cache", "cold") == "cold" and row.get("unit", "s") == "s"
+        plain = (
+            row.get("mode", "stream") == "stream" and row.get("cache", "cold") == "cold" and row.get("unit", "s") == "s"
+        )
         if ours and plain:
             found[row["run"], row["device"]].append(row)
     return found
@@ -196,7 +198,9 @@ def _write_benchmarks(folder: Path, times: Sequence[Row]) -> None:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
-    parser = argparse.ArgumentParser(prog="python -m cuassay.benchmarking.asv", description=write.__doc__.split("\n")[0])
+    parser = argparse.ArgumentParser(
+        prog="python -m cuassay.benchmarking.asv", description="Write result files as asv's results."
+    )
     parser.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
     parser.add_argument("--out", required=True, metavar="DIR", help="asv's results_dir")
     options = parser.parse_args(argv)
