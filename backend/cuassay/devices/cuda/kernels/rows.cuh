@@ -34,3 +34,11 @@ template <typename W> __device__ __forceinline__ W block_sum(W value, W* scratch
     __syncthreads();
     return warp_sum(threadIdx.x % 32 < blockDim.x / 32 ? scratch[threadIdx.x % 32] : W(0));
 }
+
+// Every thread gets the maximum over the block; as `block_sum`.
+template <typename W> __device__ __forceinline__ W block_max(W value, W* scratch) {
+    value = warp_max(value);
+    if (threadIdx.x % 32 == 0) scratch[threadIdx.x / 32] = value;
+    __syncthreads();
+    return warp_max(scratch[threadIdx.x % 32 < blockDim.x / 32 ? threadIdx.x % 32 : 0]);
+}

@@ -7,6 +7,9 @@
 // Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
 //         softmax_long: one block of 128 to 1,024 threads a row (float64: 512, as exp needs the registers); KEEP: dynamic
 //         shared memory of 16 bytes a pack of the row; else the row is read a second time, from the level-2 cache where it still is.
+//         softmax_cluster (compute capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each with its share of
+//         the row in shared memory, so that several rows are in different phases on one multiprocessor: a block that
+//         holds a whole row of 50,257 float32 has the multiprocessor to itself, and was measured at 58 % of the copy rate.
 // Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
@@ -159,4 +162,113 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
         for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(Exponential<T>::of(widen<W>(pack.at[i]) - maximum) * scale);
         store_pack<T, N>(to + head + p * N, pack);
     }
+}
+
+#if __CUDA_ARCH__ >= 900
+#define CLUSTER_OF(n) __cluster_dims__(n, 1, 1)
+
+__device__ __forceinline__ unsigned cluster_rank() {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return rank;
+}
+__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+
+// The value that block `rank` of the cluster has in its copy of the shared variable `local`.
+__device__ __forceinline__ float read_of(const float* local, unsigned rank) {
+    unsigned address = unsigned(__cvta_generic_to_shared(local));
+    float value;
+    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
+    return value;
+}
+#else
+#define CLUSTER_OF(n)
+#endif
+
+// Each block takes exponentials below the maximum of its own share and keeps them in float: one an element. The
+// blocks then exchange (maximum, sum) once; what a block kept is scaled by exp(its maximum - maximum) / sum.
+template <typename T, int N, int CLUSTER>
+__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
+softmax_cluster(const T* a, T* out, int64 columns) {
+#if __CUDA_ARCH__ >= 900
+    constexpr int kInFlight = 4;
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    __shared__ float scratch[2][32], block_maximum, block_sum_of;
+    Pack<float, N>* kept = reinterpret_cast<Pack<float, N>*>(kept_bytes);  // each thread reads only what it wrote
+    const unsigned rank = cluster_rank();
+    const int64 row = blockIdx.x / CLUSTER;
+    const T* from = a + row * columns;
+    T* to = out + row * columns;
+
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
+    const int64 peeled = misaligned ? N - misaligned : 0;
+    const int64 head = peeled < columns ? peeled : columns;
+    const int64 packs = (columns - head) / N, extras = columns - packs * N;
+    const int64 extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
+    const bool has_extra = rank == 0 && threadIdx.x < extras;
+    const int64 share = (packs + CLUSTER - 1) / CLUSTER, begin = rank * share;
+    const int count = int(begin + share < packs ? share : (begin < packs ? packs - begin : 0)), stride = blockDim.x;
+    const T* body = from + head + begin * N;
+    T* body_out = to + head + begin * N;
+
+    float odd = minus_infinity<float>(), maximum = odd;
+    if (has_extra) maximum = odd = widen<float>(from[extra]);
+    int p = threadIdx.x;
+    for (; p + (kInFlight - 1) * stride < count; p += kInFlight * stride) {
+        Pack<T, N> flight[kInFlight];
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(body + int64(p + f * stride) * N);
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) {
+            Pack<float, N> wide;
+#pragma unroll
+            for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, wide.at[i] = widen<float>(flight[f].at[i]));
+            kept[p + f * stride] = wide;
+        }
+    }
+    for (; p < count; p += stride) {
+        const Pack<T, N> pack = load_pack<T, N>(body + int64(p) * N);
+        Pack<float, N> wide;
+#pragma unroll
+        for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, wide.at[i] = widen<float>(pack.at[i]));
+        kept[p] = wide;
+    }
+    maximum = block_max(maximum, scratch[0]);
+
+    const float shift = shift_of(maximum);
+    float sum = 0;
+    if (has_extra) sum = odd = Exponential<T>::of(odd - shift);
+    for (p = threadIdx.x; p < count; p += stride) {
+        Pack<float, N> wide = kept[p];
+#pragma unroll
+        for (int i = 0; i < N; ++i) sum += wide.at[i] = Exponential<T>::of(wide.at[i] - shift);
+        kept[p] = wide;
+    }
+    sum = block_sum(sum, scratch[1]);
+
+    if (!threadIdx.x) block_maximum = maximum, block_sum_of = sum;
+    cluster_arrive();
+    cluster_wait();
+    float top = minus_infinity<float>(), total = 0;
+#pragma unroll
+    for (int other = 0; other < CLUSTER; ++other) top = nan_maximum(top, read_of(&block_maximum, other));
+    const float top_shift = shift_of(top);
+#pragma unroll
+    for (int other = 0; other < CLUSTER; ++other)
+        total += read_of(&block_sum_of, other) * expf(read_of(&block_maximum, other) - top_shift);
+    cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
+    const float scale = expf(maximum - top_shift) / total;  // a row of -inf: 0 / 0
+
+    if (has_extra) to[extra] = narrow<T>(odd * scale);
+    for (p = threadIdx.x; p < count; p += stride) {
+        const Pack<float, N> wide = kept[p];
+        Pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(wide.at[i] * scale);
+        store_pack<T, N>(body_out + int64(p) * N, pack);
+    }
+    cluster_wait();
+#endif
 }
