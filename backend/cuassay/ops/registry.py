@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -54,12 +55,21 @@ _backends: dict[str, Backend] = {}
 _kind_of_type: dict[type, Backend] = {}
 
 
-def _no_loader(wanted: object) -> None:
-    """Until `cuassay.devices` sets the loaders, only kinds that registered themselves are known."""
+def _with_devices(loader: str) -> Callable[[Any], object]:
+    """A loader that first brings in `cuassay.devices`, which sets the real ones.
+
+    The one step upwards, by name: whoever imports only ``cuassay.ops`` has loaded no kind when the first array comes.
+    """
+
+    def load(what: Any) -> object:
+        import_module("cuassay.devices")
+        return globals()[loader](what)
+
+    return load
 
 
-_load_for_type: Callable[[type], object] = _no_loader
-_load_kind: Callable[[str], object] = _no_loader
+_load_for_type: Callable[[type], object] = _with_devices("_load_for_type")
+_load_kind: Callable[[str], object] = _with_devices("_load_kind")
 
 
 def register_op(declared: Op) -> None:
