@@ -26,7 +26,6 @@ Array = Any
 
 _ROW_BLOCK = 256
 _SHORT_ROW = 1024
-_COLUMN_BLOCK = (32, 8)
 _MAX_GRID_Y = 65_535
 
 #: A part is not shorter than this many elements, and there are not more parts than this: enough to fill any card.
@@ -105,9 +104,10 @@ def _launch(reduction: str, folded: Array, out: Array, accumulator: np.dtype[Any
     names = f"{reduction}, {c_name(folded.dtype)}, {dtype_name(accumulator)}, {c_name(out.dtype)}"
     if inner > 1:
         pack = pack_length((folded,), inner)
-        grid = (-(-inner // (_COLUMN_BLOCK[0] * pack)), parts, min(outer, _MAX_GRID_Y))
+        across = min(32, 1 << (-(-inner // pack) - 1).bit_length())  # a power of two of threads side by side
+        grid = (-(-inner // (across * pack)), parts, min(outer, _MAX_GRID_Y))
         kernel("reduce.cu", f"reduce_columns<{names}, {pack}>")(
-            grid, _COLUMN_BLOCK, (folded, out, outer, reduced, inner, length)
+            grid, (across, _ROW_BLOCK // across), (folded, out, outer, reduced, inner, length)
         )
         return
     pack = pack_length((folded,), *((reduced,) if outer > 1 else ()))

@@ -11,7 +11,6 @@ from math import prod
 from typing import Any
 
 import cupy
-import numpy as np
 
 from cuassay.arrays.dtypes import FP8
 from cuassay.devices.cuda import folding, runtime
@@ -34,11 +33,10 @@ _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: A block of the kernels for long rows has about this many packs a thread.
 _PACKS_A_THREAD = 8
 
-#: Blocks that share a row in `softmax_cluster`; each keeps its share as float32. Below this share, in bytes, a block
-#: that keeps the row by itself is as fast.
-_CLUSTER = 4
-_WIDE_NBYTES = 4
-_CLUSTER_MIN_SHARE = 16 * 1024
+#: Blocks that share a row in `softmax_cluster`, by the size of an element; each keeps its share on the chip. Below
+#: this share, in bytes, a block that keeps the row by itself is as fast; above the other, too few blocks fit beside.
+_CLUSTER = {2: 4, 4: 8}
+_CLUSTER_MIN_SHARE, _CLUSTER_MAX_SHARE = 4 * 1024, 100 * 1024
 
 #: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
 _RESERVED = 2048
@@ -82,21 +80,22 @@ def _softmax_rows(a: Array, out: Array) -> None:
         _short("softmax.cu", f"softmax_short<{c_name(a.dtype)}, {length}", columns, length, (a, out, rows, columns))
         return
     length = _common_length(a, out)
-    if _clustered(a, columns, length):
-        nbytes = (-(-columns // length // _CLUSTER) + 1) * length * _WIDE_NBYTES
-        cluster = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {_CLUSTER}>")
-        cluster(rows * _CLUSTER, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
+    blocks = _cluster(a, columns, length)
+    if blocks:
+        nbytes = (-(-columns // length // blocks) + 1) * length * a.dtype.itemsize
+        shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
+        shared_row(rows * blocks, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
         return
     _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns))
 
 
-def _clustered(a: Array, columns: int, length: int) -> bool:
-    """Whether a row is shared by a cluster of blocks: long enough to pay, short enough that two blocks fit beside."""
-    properties = runtime.get_device_properties(a.device.id)
-    share = columns * _WIDE_NBYTES // _CLUSTER
-    roomy = 2 * (share + _RESERVED) <= properties.shared_memory_per_multiprocessor
-    fits = share >= _CLUSTER_MIN_SHARE and roomy
-    return properties.major >= 9 and a.dtype != np.float64 and length > 1 and fits
+def _cluster(a: Array, columns: int, length: int) -> int:
+    """Blocks that share a row of `columns`; 0 where the device, the dtype or the length is not made for it."""
+    itemsize = a.dtype.itemsize
+    if runtime.get_device_properties(a.device.id).major < 9 or itemsize not in _CLUSTER or length == 1:
+        return 0
+    share = columns * itemsize // _CLUSTER[itemsize]
+    return _CLUSTER[itemsize] if _CLUSTER_MIN_SHARE <= share <= _CLUSTER_MAX_SHARE else 0
 
 
 def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Array) -> None:

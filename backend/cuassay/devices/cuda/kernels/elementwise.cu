@@ -33,14 +33,18 @@ __device__ __forceinline__ void store(T* out, int64 first, int64 n, Compute comp
         for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(compute(i));
         *reinterpret_cast<Pack<T, N>*>(out + first) = pack;
     } else {
-        for (int i = 0; first + i < n; ++i) out[first + i] = narrow<T>(compute(i));
+#pragma unroll
+        for (int i = 0; i < N; ++i)  // indices the compiler knows: a counted loop would put the pack into local memory
+            if (first + i < n) out[first + i] = narrow<T>(compute(i));
     }
 }
 
 template <typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, int64 first, int64 n) {
     if (first + N <= n) return *reinterpret_cast<const Pack<T, N>*>(a + first);
     Pack<T, N> pack = {};
-    for (int i = 0; first + i < n; ++i) pack.at[i] = a[first + i];
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        if (first + i < n) pack.at[i] = a[first + i];
     return pack;
 }
 

@@ -5,8 +5,8 @@
 // are cut by the host from the shape alone, so a result does not depend on the card or the number of its
 // multiprocessors, and two runs give the same bits.
 // Shapes: reduce_rows: a (outer, reduced), inner 1. reduce_columns: a (outer, reduced, inner), inner contiguous.
-// Launch: reduce_rows: grid (parts, outer), one block a part of a row. reduce_columns: grid (inner tiles, parts, outer),
-//         32 x 8 threads, N neighbouring columns a thread.
+// Launch: reduce_rows: grid (parts, outer), one block of 256 threads a part of a row. reduce_columns: grid (inner tiles,
+//         parts, outer), x * y = 256 threads, N neighbouring columns a thread.
 // Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "element.cuh"
@@ -44,6 +44,8 @@ template <typename Reduction, typename A> __device__ A reduce_block(A value) {
     return value;
 }
 
+constexpr int kInFlight = 4;  // packs a thread asks for before it uses the first
+
 template <typename Reduction, typename T, typename A, typename Out, int N>
 __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, int64 length) {
     // grid.y stops at 65,535, so rows are walked
@@ -54,7 +56,17 @@ __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, in
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
         int64 at = begin + int64(threadIdx.x) * N;
-        for (; at + N <= end; at += int64(blockDim.x) * N) {
+        const int64 step = int64(blockDim.x) * N;
+        for (; at + (kInFlight - 1) * step + N <= end; at += kInFlight * step) {
+            Pack<T, N> flight[kInFlight];
+#pragma unroll
+            for (int f = 0; f < kInFlight; ++f) flight[f] = *reinterpret_cast<const Pack<T, N>*>(from + at + f * step);
+#pragma unroll
+            for (int f = 0; f < kInFlight; ++f)
+#pragma unroll
+                for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(flight[f].at[i]));
+        }
+        for (; at + N <= end; at += step) {
             const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at);
 #pragma unroll
             for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
@@ -90,8 +102,9 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
 
 template <typename Reduction, typename T, typename A, typename Out, int N>
 __global__ void reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, int64 length) {
-    __shared__ A shared[8][32 * N];
-    const int64 column = (int64(blockIdx.x) * 32 + threadIdx.x) * N;
+    __shared__ A shared[256 * N];
+    A* mine = shared + (threadIdx.y * blockDim.x + threadIdx.x) * N;
+    const int64 column = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
     const int64 begin = blockIdx.y * length, end = begin + length < reduced ? begin + length : reduced;
     for (int64 row = blockIdx.z; row < outer; row += gridDim.z) {
         const T* from = a + row * reduced * inner + column;
@@ -99,20 +112,32 @@ __global__ void reduce_columns(const T* a, Out* out, int64 outer, int64 reduced,
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
         if (column < inner) {  // the host picks an N that divides inner
-            for (int64 at = begin + threadIdx.y; at < end; at += 8) {
+            int64 at = begin + threadIdx.y;
+            const int64 step = blockDim.y;
+            for (; at + (kInFlight - 1) * step < end; at += kInFlight * step) {
+                Pack<T, N> flight[kInFlight];
+#pragma unroll
+                for (int f = 0; f < kInFlight; ++f)
+                    flight[f] = *reinterpret_cast<const Pack<T, N>*>(from + (at + f * step) * inner);
+#pragma unroll
+                for (int f = 0; f < kInFlight; ++f)
+#pragma unroll
+                    for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(flight[f].at[i]));
+            }
+            for (; at < end; at += step) {
                 const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at * inner);
 #pragma unroll
                 for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
             }
         }
 #pragma unroll
-        for (int i = 0; i < N; ++i) shared[threadIdx.y][threadIdx.x * N + i] = totals[i];
+        for (int i = 0; i < N; ++i) mine[i] = totals[i];
         __syncthreads();
         if (threadIdx.y == 0 && column < inner) {
 #pragma unroll
             for (int i = 0; i < N; ++i) {
-                A total = shared[0][threadIdx.x * N + i];
-                for (int y = 1; y < 8; ++y) total = Reduction::of(total, shared[y][threadIdx.x * N + i]);
+                A total = mine[i];
+                for (int y = 1; y < blockDim.y; ++y) total = Reduction::of(total, mine[y * blockDim.x * N + i]);
                 out[(row * gridDim.y + blockIdx.y) * inner + column + i] = narrow<Out>(total);
             }
         }

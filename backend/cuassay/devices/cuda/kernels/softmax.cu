@@ -187,16 +187,23 @@ __device__ __forceinline__ float read_of(const float* local, unsigned rank) {
 #define CLUSTER_OF(n)
 #endif
 
-// Each block takes exponentials below the maximum of its own share and keeps them in float: one an element. The
-// blocks then exchange (maximum, sum) once; what a block kept is scaled by exp(its maximum - maximum) / sum.
+// What a block keeps of its share: the exponentials in float, one computed an element; but of 16-bit elements the elements
+// themselves, which take half the space, as a fast exponential costs less than the traffic with shared memory.
+template <typename T> struct Kept { using type = float; static constexpr bool exponentials = true; };
+template <> struct Kept<float16> { using type = float16; static constexpr bool exponentials = false; };
+template <> struct Kept<bfloat16> { using type = bfloat16; static constexpr bool exponentials = false; };
+
+// Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once; what a
+// block has is scaled by exp(its maximum - maximum) / sum.
 template <typename T, int N, int CLUSTER>
-__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
+__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256, 8)
 softmax_cluster(const T* a, T* out, int64 columns) {
 #if __CUDA_ARCH__ >= 900
-    constexpr int kInFlight = 4;
+    using K = typename Kept<T>::type;
+    constexpr int kInFlight = 2;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
-    __shared__ float scratch[2][32], block_maximum, block_sum_of;
-    Pack<float, N>* kept = reinterpret_cast<Pack<float, N>*>(kept_bytes);  // each thread reads only what it wrote
+    __shared__ float scratch[2][32], block_maximum, block_total;
+    Pack<K, N>* kept = reinterpret_cast<Pack<K, N>*>(kept_bytes);  // each thread reads only what it wrote
     const unsigned rank = cluster_rank();
     const int64 row = blockIdx.x / CLUSTER;
     const T* from = a + row * columns;
@@ -211,44 +218,44 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     const int64 share = (packs + CLUSTER - 1) / CLUSTER, begin = rank * share;
     const int count = int(begin + share < packs ? share : (begin < packs ? packs - begin : 0)), stride = blockDim.x;
     const T* body = from + head + begin * N;
-    T* body_out = to + head + begin * N;
 
     float odd = minus_infinity<float>(), maximum = odd;
     if (has_extra) maximum = odd = widen<float>(from[extra]);
-    int p = threadIdx.x;
-    for (; p + (kInFlight - 1) * stride < count; p += kInFlight * stride) {
+    for (int p = threadIdx.x; p < count; p += kInFlight * stride) {
         Pack<T, N> flight[kInFlight];
 #pragma unroll
-        for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(body + int64(p + f * stride) * N);
+        for (int f = 0; f < kInFlight; ++f)
+            if (p + f * stride < count) flight[f] = load_pack<T, N>(body + int64(p + f * stride) * N);
 #pragma unroll
         for (int f = 0; f < kInFlight; ++f) {
-            Pack<float, N> wide;
+            if (p + f * stride >= count) break;
+            Pack<K, N> pack;
 #pragma unroll
-            for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, wide.at[i] = widen<float>(flight[f].at[i]));
-            kept[p + f * stride] = wide;
+            for (int i = 0; i < N; ++i) {
+                maximum = nan_maximum(maximum, widen<float>(flight[f].at[i]));
+                pack.at[i] = static_cast<K>(flight[f].at[i]);
+            }
+            kept[p + f * stride] = pack;
         }
-    }
-    for (; p < count; p += stride) {
-        const Pack<T, N> pack = load_pack<T, N>(body + int64(p) * N);
-        Pack<float, N> wide;
-#pragma unroll
-        for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, wide.at[i] = widen<float>(pack.at[i]));
-        kept[p] = wide;
     }
     maximum = block_max(maximum, scratch[0]);
 
     const float shift = shift_of(maximum);
     float sum = 0;
     if (has_extra) sum = odd = Exponential<T>::of(odd - shift);
-    for (p = threadIdx.x; p < count; p += stride) {
-        Pack<float, N> wide = kept[p];
+    for (int p = threadIdx.x; p < count; p += stride) {
+        Pack<K, N> pack = kept[p];
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum += wide.at[i] = Exponential<T>::of(wide.at[i] - shift);
-        kept[p] = wide;
+        for (int i = 0; i < N; ++i) {
+            const float exponential = Exponential<T>::of(widen<float>(pack.at[i]) - shift);
+            sum += exponential;
+            if (Kept<T>::exponentials) pack.at[i] = static_cast<K>(exponential);
+        }
+        if (Kept<T>::exponentials) kept[p] = pack;
     }
     sum = block_sum(sum, scratch[1]);
 
-    if (!threadIdx.x) block_maximum = maximum, block_sum_of = sum;
+    if (!threadIdx.x) block_maximum = maximum, block_total = sum;
     cluster_arrive();
     cluster_wait();
     float top = minus_infinity<float>(), total = 0;
@@ -257,17 +264,20 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     const float top_shift = shift_of(top);
 #pragma unroll
     for (int other = 0; other < CLUSTER; ++other)
-        total += read_of(&block_sum_of, other) * expf(read_of(&block_maximum, other) - top_shift);
+        total += read_of(&block_total, other) * expf(read_of(&block_maximum, other) - top_shift);
     cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
     const float scale = expf(maximum - top_shift) / total;  // a row of -inf: 0 / 0
 
     if (has_extra) to[extra] = narrow<T>(odd * scale);
-    for (p = threadIdx.x; p < count; p += stride) {
-        const Pack<float, N> wide = kept[p];
+    for (int p = threadIdx.x; p < count; p += stride) {
+        const Pack<K, N> own = kept[p];
         Pack<T, N> pack;
 #pragma unroll
-        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(wide.at[i] * scale);
-        store_pack<T, N>(body_out + int64(p) * N, pack);
+        for (int i = 0; i < N; ++i) {
+            const float value = widen<float>(own.at[i]);
+            pack.at[i] = narrow<T>((Kept<T>::exponentials ? value : Exponential<T>::of(value - shift)) * scale);
+        }
+        store_pack<T, N>(to + head + begin * N + int64(p) * N, pack);
     }
     cluster_wait();
 #endif
