@@ -84,3 +84,62 @@ def test_a_substituted_kernel_serves_inside_the_block_only() -> None:
         inside = ops.add(a, a)
 
     assert (inside[0], ops.add(a, a)[0]) == (4, 2)
+
+
+def test_a_call_resolved_before_a_kernel_was_replaced_is_resolved_again() -> None:
+    a, seen = np.ones(3, np.float32), []
+
+    def spied(kernel: Any) -> Any:
+        return lambda x, y, *, out: (seen.append("spied"), kernel(x, y, out=out))
+
+    ops.add(a, a)
+    with registry.substituted("add", kind="cpu", wrap=spied):
+        ops.add(a, a)
+        ops.add(a, a)
+    ops.add(a, a)
+
+    assert seen == ["spied", "spied"]
+
+
+@pytest.fixture
+def halve(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An op declared for one test, without a kernel."""
+    for table in ("_ops", "_implementations", "_fallbacks", "_backends", "_kind_of_type"):
+        monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
+    signature = "test_halve(a) -> out"
+    yield ops.declare(signature, shape=lambda bound: bound["a"].shape, dtypes=("float32",), op_class="elementwise")
+    monkeypatch.undo()
+    registry.register_backend(devices.backend("cpu"))  # what was resolved meanwhile is forgotten
+
+
+def test_a_kernel_registered_after_a_refused_call_serves_the_next(halve: Any) -> None:
+    a = np.ones(3, np.float32)
+    with pytest.raises(KernelNotFoundError):
+        halve(a)
+
+    registry.implement("test_halve", kind="cpu", dtypes=("float32",))(lambda a, *, out: np.multiply(a, 0.5, out=out))
+
+    assert halve(a).tolist() == [0.5] * 3
+
+
+def test_a_fallback_registered_after_a_refused_call_serves_the_next(halve: Any) -> None:
+    a = np.ones(3, np.float32)
+    with pytest.raises(KernelNotFoundError):
+        halve(a)
+
+    registry.register_fallback("cpu", lambda op, bound, dtype, out: out.fill(7), like="sim")
+
+    assert halve(a).tolist() == [7] * 3
+
+
+def test_a_backend_registered_later_takes_over_its_arrays(halve: Any) -> None:
+    a = np.ones(3, np.float32)
+    registry.implement("test_halve", kind="cpu", dtypes=("float32",))(lambda a, *, out: out.fill(0))
+    registry.implement("test_halve", kind="other", dtypes=("float32",))(lambda a, *, out: out.fill(9))
+    halve(a)
+
+    other = type("Other", (type(devices.backend("cpu")),), {"kind": "other"})()
+    registry._backends.clear()
+    registry.register_backend(other)
+
+    assert halve(a).tolist() == [9] * 3

@@ -52,6 +52,7 @@ ALL = DTYPE_NAMES
 
 _BY_NAME: dict[str, DType] = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in ALL}
 _NAMES: dict[DType, str] = {dtype: name for name, dtype in _BY_NAME.items()}
+_KNOWN: dict[Any, DType] = {**_BY_NAME, **{dtype: dtype for dtype in _NAMES}}
 _FLOAT32 = _BY_NAME["float32"]
 
 #: What users of torch call a complex number of two float16.
@@ -84,9 +85,13 @@ def as_dtype(dtype: Any) -> DType:
     DTypeError
         If it is none of `ALL`; a foreign byte order is none either.
     """
-    name = dtype if isinstance(dtype, str) else _NAMES.get(dtype) if isinstance(dtype, np.dtype) else None
-    if name in _BY_NAME:
-        return _BY_NAME[name]
+    try:
+        return _KNOWN[dtype]
+    except (KeyError, TypeError):  # another spelling of one, or unhashable
+        return _read(dtype)
+
+
+def _read(dtype: Any) -> DType:
     try:
         found = None if dtype is None else np.dtype(dtype)  # NumPy takes None for float64
     except (TypeError, ValueError):

@@ -1,7 +1,8 @@
-"""One call of an op, from arguments to kernel: bind, interpose, place, look up, check the output, run.
+"""One call of an op, from arguments to kernel: bind, interpose, route, place, check the output, run.
 
 Interposers (autocast, tracing, profiling) see every call, outermost first, without being imported here; with
 none set, a call pays one comparison. What an operation is stands in `schema`, what serves it in `registry`.
+What follows from the operands' types and dtypes alone is found once and kept: a `_Route`.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Protocol
 
 import numpy as np
@@ -154,15 +156,13 @@ class Op:
         tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
         """
         bound = self.schema.bind(args, scalars)
-        backend, device, dtype = _resolve(self, bound)
-        target = _target(self, bound, out, device)
+        route, device, target = _resolve(self, bound, out)
         if target.kind != device.kind:
-            return _plan_across(self, bound, dtype, out, backend, target)
-        out = _output(self, bound, dtype, backend, device, out)
-        implementation = registry.find(self, device.kind, dtype)
-        custom = getattr(implementation, "prepare", None)
-        run = custom(self, bound, out) if custom is not None else lambda: _execute(self, bound, dtype, device, out)
-        return Plan(self, device, dtype_name(dtype), run, out)
+            return _plan_across(self, bound, route, out, target)
+        out = _output(self, bound, route, target, out)
+        custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
+        run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
+        return Plan(self, device, dtype_name(route.dtype), run, out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -195,27 +195,106 @@ def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any]
         raise registry.not_found(op, kind, dtype)
 
 
+@dataclass(frozen=True, slots=True)
+class _Route:
+    """What the types and dtypes of a call's operands decide; kept in `registry.routes`.
+
+    Attributes
+    ----------
+    backend : Backend
+        The kind of the arrays.
+    places : tuple of int
+        Which operands are arrays; the others are Python numbers.
+    dtype, result
+        The registry dtype; the output's, None where the op makes none.
+    serve : callable
+        Computes: ``serve(bound, out)``.
+    """
+
+    backend: Backend
+    places: tuple[int, ...]
+    dtype: np.dtype[Any]
+    result: np.dtype[Any] | None
+    serve: Callable[[dict[str, Any], Any], None]
+
+
 def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
-    backend, device, dtype = _resolve(op, bound)
-    target = _target(op, bound, out, device)
+    route, device, target = _resolve(op, bound, out)
     if target.kind != device.kind:
-        return _across(op, bound, out, backend, target)
-    out = _output(op, bound, dtype, backend, device, out)
-    return _execute(op, bound, dtype, device, out)
+        return _across(op, bound, out, route.backend, target)
+    out = _output(op, bound, route, target, out)
+    route.serve(bound, out)
+    return out
 
 
-def _target(op: Op, bound: Mapping[str, Any], out: Any, device: Device) -> Device:
-    """Where the output goes: where the arrays are, unless the op moves them."""
-    return device if op.schema.place is None else op.schema.place(bound, out, device)
+def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:
+    """The route, where the arrays are, and where the output goes: to them, unless the op moves arrays."""
+    operands = _operands(op.schema, bound)
+    route = _route(op, bound, operands)
+    device_of = route.backend.device_of
+    devices = [device_of(operands[place]) for place in route.places]
+    device = devices[0]
+    if devices.count(device) < len(devices):
+        _place(op, bound)  # raises, naming two that differ
+    return route, device, device if op.schema.place is None else op.schema.place(bound, out, device)
 
 
-def _plan_across(
-    op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any], out: Any, backend: Backend, target: Device
-) -> Plan:
+def _operands(schema: Schema, bound: Mapping[str, Any]) -> list[Any]:
+    """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
+    if schema.has_lists:
+        return [value for _, value in _arrays(schema, bound)]
+    return [bound[name] for name in schema.array_names]
+
+
+def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
+    routes = registry.routes
+    key = (op, *map(type, operands), *[getattr(operand, "dtype", None) for operand in operands])
+    found: _Route | None = routes.get(key)
+    if found is None:
+        found = routes[key] = _find_route(op, bound, operands)
+    return found
+
+
+def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
+    backend, _ = _place(op, bound)
+    dtype = op.schema.registry_dtype([one if _is_number(one) else as_dtype(one.dtype) for one in operands])
+    places = tuple(place for place, operand in enumerate(operands) if not _is_number(operand))
+    result = as_dtype(op.schema.result(dtype)) if op.schema.outputs else None
+    return _Route(backend, places, dtype, result, _server(op, backend.kind, dtype))
+
+
+def _server(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any], Any], None]:
+    """What computes on `kind`: its kernel, its boxed fallback, the composition, else the error that says so."""
+    implementation, boxed, composite = registry.find(op, kind, dtype), registry.fallback(kind), op.composite
+    if implementation is not None:
+        return partial(_invoke, op, implementation)
+    if boxed is not None:
+        return lambda bound, out: boxed(op, bound, dtype, out)
+    if composite is not None and dtype_name(dtype) in registry.dtypes(op, kind):
+        return lambda bound, out: registry.op("copy")(composite(**bound), out=out)
+
+    def refuse(bound: dict[str, Any], out: Any) -> None:
+        raise registry.not_found(op, kind, dtype)
+
+    return refuse
+
+
+def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str, Any], out: Any) -> None:
+    schema = op.schema
+    arrays = [bound[name] for name in schema.array_names]
+    scalars = {name: bound[name] for name in schema.scalar_names} if schema.scalar_names else {}
+    if schema.outputs:
+        implementation(*arrays, out=out, **scalars)
+    else:
+        implementation(*arrays, **scalars)
+
+
+def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, target: Device) -> Plan:
     if out is None:
-        (meta,) = op.schema.infer(bound, dtype)
+        (meta,) = op.schema.infer(bound, route.dtype)
         out = registry.backend(target.kind).empty(meta.shape, meta.dtype, target.index)
-    return Plan(op, target, dtype_name(dtype), lambda: _across(op, bound, out, backend, target), out)
+    run = partial(_across, op, bound, out, route.backend, target)
+    return Plan(op, target, dtype_name(route.dtype), run, out)
 
 
 def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
@@ -225,33 +304,6 @@ def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target
     return arrived if out is None else op(arrived, out=out)
 
 
-def _execute(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], device: Device, out: Any) -> Any:
-    implementation = registry.find(op, device.kind, dtype)
-    if implementation is not None:
-        _invoke(op, implementation, bound, out)
-    elif (boxed := registry.fallback(device.kind)) is not None:
-        boxed(op, bound, dtype, out)
-    elif op.composite is not None and dtype_name(dtype) in registry.dtypes(op, device.kind):
-        registry.op("copy")(op.composite(**bound), out=out)
-    else:
-        raise registry.not_found(op, device.kind, dtype)
-    return out
-
-
-def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str, Any], out: Any) -> None:
-    arrays = [bound[param.name] for param in op.schema.params if param.form != "scalar"]
-    scalars = {param.name: bound[param.name] for param in op.schema.params if param.form == "scalar"}
-    if op.schema.outputs:
-        implementation(*arrays, out=out, **scalars)
-    else:
-        implementation(*arrays, **scalars)
-
-
-def _resolve(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device, np.dtype[Any]]:
-    backend, device = _place(op, bound)
-    return backend, device, op.schema.registry_dtype(_operands(op.schema, bound))
-
-
 def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for param in schema.params:
         if param.form == "array":
@@ -259,10 +311,6 @@ def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any
         elif param.form == "arrays":
             for position, array in enumerate(bound[param.name]):
                 yield f"{param.name}[{position}]", array
-
-
-def _operands(schema: Schema, bound: Mapping[str, Any]) -> list[Any]:
-    return [value if _is_number(value) else as_dtype(value.dtype) for _, value in _arrays(schema, bound)]
 
 
 def _is_number(value: Any) -> bool:
@@ -302,31 +350,32 @@ def _backend(op: Op, name: str, value: Any) -> Backend:
     return backend
 
 
-def _output(op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any], backend: Backend, device: Device, out: Any) -> Any:
-    """A new output, or the caller's, checked; None where the op makes none."""
-    inferred = op.schema.infer(bound, dtype)
-    if not inferred:
+def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
+    """A new output on `device`, or the caller's, checked; None where the op makes none."""
+    if route.result is None:
         if out is not None:
             raise ArgumentError(f"{op.name} makes no array; it writes its parameters; leave out= away")
         return None
-    device = _target(op, bound, out, device)
+    shape = op.schema.shape(bound)
     if out is None:
-        return backend.empty(inferred[0].shape, inferred[0].dtype, device.index)
-    _check_out(op, bound, inferred[0], backend, device, out)
+        return route.backend.empty(shape, route.result, device.index)
+    _check_out(op, bound, shape, route, device, out)
     return out
 
 
-def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backend, device: Device, out: Any) -> None:
+def _check_out(
+    op: Op, bound: Mapping[str, Any], shape: tuple[int, ...], route: _Route, device: Device, out: Any
+) -> None:
+    backend = route.backend
     if not backend.owns(type(out)) or backend.device_of(out) != device:
         raise DeviceError(f"{op.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there")
-    if tuple(out.shape) != expected.shape:
+    if tuple(out.shape) != shape:
         raise ShapeError(
-            f"{op.name}'s out must have shape {expected.shape}; got {tuple(out.shape)}; "
-            f"allocate it with ops.{op.name}.meta(...)"
+            f"{op.name}'s out must have shape {shape}; got {tuple(out.shape)}; allocate it with ops.{op.name}.meta(...)"
         )
-    if as_dtype(out.dtype) != expected.dtype:
+    if as_dtype(out.dtype) != route.result:
         raise DTypeError(
-            f"{op.name}'s out must be {dtype_name(expected.dtype)}; got {dtype_name(out.dtype)}; "
+            f"{op.name}'s out must be {dtype_name(route.result)}; got {dtype_name(out.dtype)}; "
             f"cast after, not in, the op"
         )
     for name, value in _arrays(op.schema, bound):
@@ -335,6 +384,8 @@ def _check_out(op: Op, bound: Mapping[str, Any], expected: Meta, backend: Backen
 
 
 def _check_overlap(op: Op, backend: Backend, name: str, value: Any, out: Any) -> None:
+    if value is out and op.schema.elementwise:
+        return
     overlap = backend.overlap(value, out)
     if overlap == "partial" or (overlap == "same" and not op.schema.elementwise):
         raise ArgumentError(

@@ -37,6 +37,7 @@ __all__ = [
     "register_backend",
     "register_fallback",
     "register_op",
+    "routes",
     "set_loaders",
     "substituted",
 ]
@@ -53,6 +54,15 @@ _implementations: dict[tuple[str, str, np.dtype[Any]], Implementation] = {}
 _fallbacks: dict[str, tuple[Fallback, str]] = {}
 _backends: dict[str, Backend] = {}
 _kind_of_type: dict[type, Backend] = {}
+
+#: What dispatch has resolved so far, by op and the types and dtypes of its operands. A change of the registry puts a
+#: new dict in its place, never empties it: a call that resolved before the change may still store what it found.
+routes: dict[tuple[Any, ...], Any] = {}
+
+
+def _forget_routes() -> None:
+    global routes  # noqa: PLW0603  the one dict that dispatch reads at each call
+    routes = {}
 
 
 def _with_devices(loader: str) -> Callable[[Any], object]:
@@ -108,6 +118,7 @@ def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Imple
             if key in _implementations:
                 raise SchemaError(f"{name} on {kind} for {dtype_name(key[2])} is implemented twice; remove one")
         _implementations.update(dict.fromkeys(keys, function))
+        _forget_routes()
         return function
 
     return register
@@ -127,15 +138,18 @@ def substituted(name: str, *, kind: str, wrap: Callable[[Implementation], Implem
     op(name)
     former = {key: kernel for key, kernel in _implementations.items() if key[:2] == (name, kind)}
     _implementations.update({key: wrap(kernel) for key, kernel in former.items()})
+    _forget_routes()
     try:
         yield
     finally:
         _implementations.update(former)
+        _forget_routes()
 
 
 def register_fallback(kind: str, fallback: Fallback, *, like: str) -> None:
     """Calls of `kind` without a kernel go to `fallback`, which supports what kind `like` supports."""
     _fallbacks[kind] = fallback, like
+    _forget_routes()
 
 
 def find(declared: Op, kind: str, dtype: np.dtype[Any]) -> Implementation | None:
@@ -174,6 +188,7 @@ def register_backend(backend: Backend) -> None:
     """Make a kind's arrays known to dispatch; called by the kind's module when it loads."""
     _backends[backend.kind] = backend
     _kind_of_type.clear()
+    _forget_routes()
 
 
 def backends() -> tuple[Backend, ...]:

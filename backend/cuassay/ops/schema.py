@@ -100,6 +100,8 @@ class Schema:
         Two runs on the same input give the same bits.
     place : callable, optional
         Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
+    arrays, array_names, scalar_names, has_lists
+        From `params`: those that are arrays or lists of them, in order; names; whether there is a list.
     """
 
     name: str
@@ -112,11 +114,24 @@ class Schema:
     deterministic: bool = True
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
     doc: str = ""
+    arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
+    array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    has_lists: bool = field(init=False, compare=False, repr=False)
+    _defaults: Mapping[str, Any] = field(init=False, compare=False, repr=False)
 
-    @property
-    def arrays(self) -> tuple[Param, ...]:
-        """The parameters that are arrays or lists of them, in order."""
-        return tuple(param for param in self.params if param.form != "scalar")
+    def __post_init__(self) -> None:
+        """Read off the parameters, once, what every call asks."""
+        scalars = [param for param in self.params if param.form == "scalar"]
+        derived = {
+            "arrays": tuple(param for param in self.params if param.form != "scalar"),
+            "array_names": tuple(param.name for param in self.params if param.form != "scalar"),
+            "scalar_names": tuple(param.name for param in scalars),
+            "has_lists": any(param.form == "arrays" for param in self.params),
+            "_defaults": {param.name: param.default for param in scalars if not param.required},
+        }
+        for name, value in derived.items():
+            object.__setattr__(self, name, value)
 
     @property
     def elementwise(self) -> bool:
@@ -131,13 +146,21 @@ class Schema:
         ArgumentError
             If one is missing, given twice, unknown, or a scalar is given by position.
         """
-        positional = self.arrays
-        if len(args) > len(positional):
+        if len(args) == len(self.arrays) and (not kwargs or kwargs.keys() <= set(self.scalar_names)):
+            bound = dict(zip(self.array_names, args, strict=True))
+            if self.scalar_names:
+                bound |= {**self._defaults, **kwargs}
+            if len(bound) == len(self.params):
+                return bound  # the common call; any other is read argument by argument
+        return self._bind_by_name(args, kwargs)
+
+    def _bind_by_name(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if len(args) > len(self.arrays):
             raise ArgumentError(
-                f"{self.name} takes {len(positional)} arrays by position, got {len(args)}; "
+                f"{self.name} takes {len(self.arrays)} arrays by position, got {len(args)}; "
                 f"give the rest by name: {self.signature}"
             )
-        bound = {param.name: value for param, value in zip(positional, args, strict=False)}
+        bound = dict(zip(self.array_names, args, strict=False))
         self._bind_named(bound, kwargs)
         for param in self.params:
             if param.name not in bound:

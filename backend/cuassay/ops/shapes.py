@@ -23,7 +23,8 @@ def _shape(value: Any) -> Shape:
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:
     """All arguments broadcast together, NumPy's rule; Python scalars have shape ``()``."""
-    return broadcast_shapes(*map(_shape, bound.values()))
+    shapes = [tuple(getattr(value, "shape", ())) for value in bound.values()]
+    return shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
 
 
 def same(name: str) -> ShapeRule:
