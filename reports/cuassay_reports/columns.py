@@ -106,6 +106,7 @@ _TEST = (
     Column("op", "str", "name of the op under test"),
     Column("dtype", "str", "dtype under test"),
     Column("check", "str", "which property was tested, such as values, out, zero_size"),
+    Column("checks", "str", "the checks a folded row stands for, by spaces; each takes the place of * in nodeid"),
     Column("reason", "str", "why it was skipped or is expected to fail; a failure's first line"),
     Column("message", "str", "the failure's whole text"),
     Column("reproduce", "str", "one shell line that runs this failure again"),

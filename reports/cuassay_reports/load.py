@@ -105,7 +105,7 @@ def _read(file: Path, rows: dict[str, list[Row]]) -> int:
             if number == len(lines) and isinstance(error, _NoJsonError):
                 return 1
             raise ResultFormatError(f"{file}:{number}: {error}") from error
-        rows[row["record"]].append(row)
+        rows[row["record"]] += _unfolded(row)
     return 0
 
 
@@ -122,6 +122,13 @@ def _row(line: bytes) -> Row:
         raise ResultFormatError(f"this line is a {type(row).__name__}; a row is an object")
     validate(row)
     return row
+
+
+def _unfolded(row: Row) -> list[Row]:
+    """The tests that a folded row stands for, one row each; any other row as it is."""
+    checks = row.get("checks", "").split() if row["record"] == "test" else ()
+    common = {name: value for name, value in row.items() if name != "checks"}
+    return [{**common, "nodeid": row["nodeid"].replace("*", check, 1), "check": check} for check in checks] or [row]
 
 
 def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) -> Results:

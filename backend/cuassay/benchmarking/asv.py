@@ -18,27 +18,88 @@ import math
 import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from cuassay.benchmarking.cases import DTYPES, case_labels, cases
+from cuassay.benchmarking.ledger import Row, read
+from cuassay.benchmarking.timing import measure
+from cuassay.core import settings
+from cuassay.core.device import Device
 from cuassay.errors import ResultError
-from cuassay_reports.columns import ResultFormatError, validate
+from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.presence import Presence
 
-__all__ = ["MODULE", "PARAM_NAMES", "main", "series_name", "write"]
+__all__ = ["MODULE", "PARAM_NAMES", "main", "series", "series_name", "write"]
 
 #: The module of ``suites/benchmarks`` that asv collects the same series from.
 MODULE = "ops"
 
 PARAM_NAMES = ("dtype", "case")
 
-Row = Mapping[str, Any]
+#: Longest time for one series of samples, as in ``cuassay run``.
+SECONDS_A_CASE = 0.4
+
+#: Longest time for all that asv calls of one case, drawing its numbers included.
+TIMEOUT_SECONDS = 60.0
 
 
 def series_name(op: str) -> str:
     """The name of an op's series, in asv's form: a `track_` benchmark may return samples of its own."""
     return f"{MODULE}.track_{op}"
+
+
+def series(device: str | Device | None = None) -> dict[str, Callable[[str, str], dict[str, object]]]:
+    """The functions that asv collects, by name: one an op that has benchmark sizes.
+
+    Parameters
+    ----------
+    device : Device, optional
+        What they measure; by default the first that the setting ``CUASSAY_DEVICES`` names, else an accelerator,
+        else the cpu.
+    """
+    found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
+    specs = [spec for spec in own_specs() if spec.bench is not None]
+    return {f"track_{spec.name}": _function(spec, found) for spec in specs}
+
+
+def _function(spec: OpSpec, device: Device) -> Callable[[str, str], dict[str, object]]:
+    """A benchmark as asv knows it: a function with attributes."""
+
+    def setup(dtype: str, case: str) -> None:
+        reason = spec.why_unsupported(device, dtype)
+        if reason is None and case not in case_labels(spec, device, dtype):
+            reason = f"{spec.name} has no case {case} in {dtype}"
+        if reason is not None:
+            raise NotImplementedError(reason)  # asv's word for n/a
+
+    def track(dtype: str, case: str) -> dict[str, object]:
+        chosen = next(one for one in cases(spec, device, dtype) if one.label == case)
+        timing = measure(chosen.run, device, cache="cold", max_seconds=SECONDS_A_CASE)
+        return {"samples": list(timing.samples_s), "number": 1}
+
+    labels = dict.fromkeys(label for dtype in DTYPES for label in case_labels(spec, device, dtype))
+    about = _about(spec.name)
+    # Without them asv would hash the source that all series share: one version for all.
+    attributes = {"benchmark_name": about["name"], "pretty_source": about["code"], "setup": setup}
+    attributes |= {name: about[name] for name in ("unit", "version", "timeout")}
+    vars(track).update(attributes, params=[list(DTYPES), list(labels)], param_names=list(PARAM_NAMES))
+    vars(setup)["pretty_source"] = ""
+    return track
+
+
+def _about(op: str) -> dict[str, Any]:
+    """What is true of an op's series wherever it is measured."""
+    return {
+        "name": series_name(op),
+        "code": f"cuassay op {op}",
+        "timeout": TIMEOUT_SECONDS,
+        "type": "track",
+        "unit": "seconds",
+        "version": hashlib.sha256(op.encode()).hexdigest(),
+    }
 
 
 def write(paths: Iterable[str | Path], results: str | Path) -> int:
@@ -58,7 +119,7 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     ResultError
         If a file holds anything but rows of the schema, or no run in them names a commit.
     """
-    rows = [row for path in _files(paths) for row in _rows(path)]
+    rows = read(paths)
     runs = {row["run"]: row for row in rows if row["record"] == "run" and row.get("commit")}
     if not runs:
         raise ResultError("no run in these files names a commit, so they have no place in a history; measure a commit")
@@ -71,23 +132,6 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
             written += 1
     _write_benchmarks(Path(results), [row for times in timed.values() for row in times])
     return written
-
-
-def _files(paths: Iterable[str | Path]) -> Iterator[Path]:
-    for path in map(Path, paths):
-        yield from sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
-
-
-def _rows(path: Path) -> Iterator[Row]:
-    """The rows of a file; a last line that was torn off is no row."""
-    lines = path.read_text(encoding="utf-8").split("\n")
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            row = json.loads(line)
-            validate(row)
-        except (ValueError, ResultFormatError) as error:
-            raise ResultError(f"{path}, line {number}, is no row of results: {error}; remove the line") from error
-        yield row
 
 
 def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
@@ -162,16 +206,8 @@ def _key(row: Row) -> tuple[str, str]:
 def _benchmark(op: str, rows: Sequence[Row]) -> dict[str, Any]:
     """What asv's discovery would say of the series."""
     keys = [_key(row) for row in rows]
-    return {
-        "name": series_name(op),
-        "code": f"cuassay op {op}",
-        "param_names": list(PARAM_NAMES),
-        "params": [sorted({repr(key[place]) for key in keys}) for place in range(len(PARAM_NAMES))],
-        "timeout": 60.0,
-        "type": "track",
-        "unit": "seconds",
-        "version": hashlib.sha256(op.encode()).hexdigest(),
-    }
+    params = [sorted({repr(key[place]) for key in keys}) for place in range(len(PARAM_NAMES))]
+    return {**_about(op), "param_names": list(PARAM_NAMES), "params": params}
 
 
 def _result(benchmark: Mapping[str, Any], rows: Sequence[Row]) -> Any:

@@ -9,6 +9,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.timing import Timing
@@ -16,9 +19,9 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
 from cuassay.testing.presence import HOST_KINDS
-from cuassay.testing.samples import Sample
+from cuassay.testing.samples import Sample, Samples, Shape, normalized
 
-__all__ = ["DTYPES", "Case", "case_label", "cases", "row", "sizes_for"]
+__all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for"]
 
 #: The dtypes that are measured unless others are asked for: what models are trained in.
 DTYPES: tuple[str, ...] = ("float32", "bfloat16")
@@ -80,6 +83,21 @@ def case_label(sample: Sample) -> str:
     telling = [shape for shape in shapes[:2] if len(shape) > 1 and shape != shapes[0]]
     joined = " @ ".join("x".join(map(str, shape)) or "0-d" for shape in (*shapes[:1], *telling))
     return ", ".join([joined, *(f"{name}={value}" for name, value in sample.kwargs.items())])
+
+
+def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ...]:
+    """The labels of `cases`, without the cost of their numbers."""
+    if spec.bench is None:
+        return ()
+    drawn = normalized(spec.bench(_Extents(0, dtype_name(dtype), spec.name), sizes_for(device)))
+    return tuple(map(case_label, drawn))
+
+
+class _Extents(Samples):
+    """Makes arrays of the right shape that take no memory."""
+
+    def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
+        return np.broadcast_to(np.zeros((), dtype), shape)
 
 
 def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:

@@ -18,10 +18,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from cuassay.benchmarking.fingerprint import digest, host_fingerprint, revision
+from cuassay.core import settings
 from cuassay.errors import ResultError
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
 
-__all__ = ["Recorder", "new_run_id", "utc_now"]
+__all__ = ["Recorder", "begin", "new_run_id", "utc_now"]
 
 
 def utc_now() -> str:
@@ -122,6 +124,18 @@ class Recorder:
             raise ResultError(
                 f"{self.path} took only {written:,} of {len(line):,} bytes of a row; make room there and run again"
             )
+
+
+def begin(recorder: Recorder, command: str, root: str | os.PathLike[str] = ".") -> None:
+    """Write the row of `recorder`'s run: what runs, where, and the revision of the tree at `root`."""
+    machine = host_fingerprint()
+    recorder.write_run(
+        command=command,
+        machine=machine,
+        digest=digest(machine),
+        seed=settings.get("CUASSAY_SEED"),
+        **revision(os.fspath(root)).columns(),
+    )
 
 
 def _open(path: Path) -> int:

@@ -18,9 +18,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cuassay.benchmarking.fingerprint import digest, host_fingerprint, revision
-from cuassay.benchmarking.record import Recorder, new_run_id
-from cuassay.core import settings
+from cuassay.benchmarking.record import Recorder, begin
 
 __all__ = ["Child", "progress_line", "run"]
 
@@ -87,22 +85,17 @@ def run(selectors: Sequence[str], out: Path, *, tests: bool = True, times: bool 
     """
     out.mkdir(parents=True, exist_ok=True)
     identity = _write_run(selectors, out)
-    children = [child for child, wanted in zip(_children(selectors, out, identity), (tests, times), strict=True) if wanted]
+    children = [
+        child for child, wanted in zip(_children(selectors, out, identity), (tests, times), strict=True) if wanted
+    ]
     failed = [child.name for child in children if not _finish(child)]
     print(f"results: {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
 
 def _write_run(selectors: Sequence[str], out: Path) -> str:
-    machine = host_fingerprint()
-    with Recorder(out / "run.jsonl", run=new_run_id()) as recorder:
-        recorder.write_run(
-            command=f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}",
-            machine=machine,
-            digest=digest(machine),
-            seed=settings.get("CUASSAY_SEED"),
-            **revision().columns(),
-        )
+    with Recorder(out / "run.jsonl") as recorder:
+        begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
         return recorder.run
 
 
@@ -111,7 +104,15 @@ def _children(selectors: Sequence[str], out: Path, identity: str) -> Iterator[Ch
     rows = out / "tests.jsonl"
     pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-q", "-ra", "-p", "no:cacheprovider"]
     # No project's own pytest settings decide how the generated tests run.
-    pytest += ["-c", os.devnull, "--rootdir", str(out), *devices, f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
+    pytest += [
+        "-c",
+        os.devnull,
+        "--rootdir",
+        str(out),
+        *devices,
+        f"--cuassay-record={rows}",
+        f"--cuassay-run={identity}",
+    ]
     yield Child("tests", [*pytest, "-v", "--no-header"], rows, out / "tests.log", "test")
     rows = out / "times.jsonl"
     measure = [sys.executable, "-m", _MEASUREMENTS, *(f"--device={selector}" for selector in selectors)]
@@ -127,7 +128,8 @@ def _finish(child: Child) -> bool:
             time.sleep(_POLL_SECONDS)
             shown = _show(child, time.monotonic() - started, shown)
     line = progress_line(child.name, child.done(), child.done(), time.monotonic() - started)
-    print(f"{_line_start()}{line}: {', '.join(f'{n:,} {what}' for what, n in sorted(child.outcomes.items())) or 'nothing'}")
+    counts = ", ".join(f"{number:,} {what}" for what, number in sorted(child.outcomes.items()))
+    print(f"{_line_start()}{line}: {counts or 'nothing'}")
     if process.returncode:
         print(f"{child.name} ended with status {process.returncode}; the end of {child.log}:\n{_tail(child.log)}")
     return process.returncode == 0

@@ -1,0 +1,222 @@
+"""The ledger: one small file a run of a real machine, kept with the code it measured.
+
+Decides what of a run is worth keeping for years: every outcome, every figure and why a test failed; of samples a few,
+of failures the first part. What a row means stands in `cuassay_reports.columns`.
+
+``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from what its
+processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from cuassay.benchmarking.record import Recorder, begin
+from cuassay.errors import ResultError
+from cuassay.testing.presence import HOST_KINDS
+from cuassay_reports.columns import ResultFormatError, validate
+
+__all__ = ["MAX_BYTES", "MAX_SAMPLES", "Row", "file_name", "main", "read", "trimmed", "write"]
+
+#: Size that a file keeps to by shortening what failures say; a year of nightly runs then stays a repository's size.
+MAX_BYTES = 400_000
+
+#: Samples kept of a series, evenly spread over it; the median and the quartiles are those of all.
+MAX_SAMPLES = 20
+
+#: Characters kept of a failure's text, the first of them that makes the file small enough.
+MESSAGE_LENGTHS = (4000, 500, 0)
+
+_TABLES = ("run", "device", "limit", "time", "test")
+
+Row = Mapping[str, Any]
+
+
+def read(paths: Iterable[str | Path]) -> list[Row]:
+    """The rows of result files; a folder stands for every ``*.jsonl`` below it.
+
+    A last line that was torn off is no row.
+
+    Raises
+    ------
+    ResultError
+        A file cannot be read or holds something else; the message names the line.
+    """
+    return [row for path in paths for file in _files(Path(path)) for row in _rows(file)]
+
+
+def _files(path: Path) -> Iterable[Path]:
+    return sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+
+
+def _rows(path: Path) -> Iterator[Row]:
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except OSError as error:
+        raise ResultError(f"{path} cannot be read: {error}; name a result file, or a folder of some") from error
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            row = json.loads(line)
+            validate(row)
+        except (ValueError, ResultFormatError) as error:
+            raise ResultError(f"{path}, line {number}, is no row of results: {error}; remove the line") from error
+        yield row
+
+
+def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> list[Row]:
+    """The rows worth keeping, by table: each device once, a series' samples thinned out, passed tests folded.
+
+    The passed checks of one op, dtype and device become one row, which `cuassay_reports.load` unfolds again; its
+    head-room is their worst.
+    """
+    tables: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        tables[row["record"]].append(row)
+    tables["device"] = list({row["device"]: row for row in tables["device"]}.values())
+    tables["time"] = [_thinned(row) for row in tables["time"]]
+    tables["test"] = [
+        *_folded(tables["test"]),
+        *(_shortened(r, message_length) for r in tables["test"] if not _folds(r)),
+    ]
+    return [row for table in _TABLES for row in tables[table]]
+
+
+def _thinned(row: Row) -> Row:
+    """Few samples, in order, by four digits: finer than any clock's steps."""
+    samples = row.get("samples", [])
+    step = max(1.0, len(samples) / MAX_SAMPLES)
+    kept = [samples[int(place * step)] for place in range(min(MAX_SAMPLES, len(samples)))]
+    return {**row, "samples": [float(f"{sample:.4g}") for sample in kept]} if kept else row
+
+
+def _folds(row: Row) -> bool:
+    return row["outcome"] == "passed" and {"op", "dtype", "device", "check"} <= row.keys() and _starred(row) is not None
+
+
+def _starred(row: Row) -> str | None:
+    """The node id with ``*`` for the check, None where that does not give the id back."""
+    name = f"::test_{row['check']}["
+    return row["nodeid"].replace(name, "::test_*[") if row["nodeid"].count(name) == 1 else None
+
+
+def _folded(tests: Iterable[Row]) -> Iterator[Row]:
+    cells: dict[Hashable, list[Row]] = defaultdict(list)
+    for row in tests:
+        if _folds(row):
+            cells[_starred(row)].append(row)
+    for name, cell in cells.items():
+        kept = {column: cell[0][column] for column in ("record", "schema", "run", "device", "op", "dtype", "outcome")}
+        worst = max((row["headroom"] for row in cell if "headroom" in row), default=None)
+        row = {**kept, "nodeid": name, "checks": " ".join(row["check"] for row in cell)}
+        yield row if worst is None else {**row, "headroom": float(f"{worst:.3g}")}
+
+
+def _shortened(row: Row, length: int) -> Row:
+    without = {"duration", "seed"} if row["outcome"] in ("passed", "skipped") else set()
+    kept = {name: value for name, value in row.items() if name not in without}
+    if "message" in kept:
+        kept["message"] = kept["message"][:length]
+    return {name: value for name, value in kept.items() if name != "message" or value}
+
+
+def file_name(rows: Iterable[Row]) -> str:
+    """``<date>-<device>-<commit>.jsonl``, such as ``2026-01-31-nvidia-h200-9f3c2100.jsonl``.
+
+    The device is the first accelerator that was there, else the first device.
+
+    Raises
+    ------
+    ResultError
+        Without a run row nothing says when this was; with several it was more than one run.
+    """
+    found = list(rows)
+    runs = {row["run"]: row for row in found if row["record"] == "run"}
+    if len(runs) != 1 or {row["run"] for row in found} != runs.keys():
+        raise ResultError(
+            f"a ledger file holds one run with its own row; got the run rows {', '.join(runs) or 'of none'} and rows "
+            f"of {len({row['run'] for row in found})} runs; name the files of one run"
+        )
+    (run,) = runs.values()
+    commit = run.get("commit", "unknown")[:8] + ("-dirty" if run.get("dirty") else "")
+    return f"{run['started'][:10]}-{_slug(_device_name(found))}-{commit}.jsonl"
+
+
+def _device_name(rows: Iterable[Row]) -> str:
+    present = [row for row in rows if row["record"] == "device" and row["present"]]
+    present.sort(key=lambda row: row["device"].partition(":")[0] in HOST_KINDS)
+    return str(present[0].get("fingerprint", {}).get("name", present[0]["device"])) if present else "no device"
+
+
+def _slug(text: str) -> str:
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
+
+
+def write(paths: Iterable[str | Path], folder: str | Path) -> Path:
+    """Merge the result files of one run into a small one in `folder`; gives its path.
+
+    The same run written again replaces its file; another run of the same day and commit gets a number.
+
+    Raises
+    ------
+    ResultError
+        As `read` and `file_name`.
+    """
+    rows = read(paths)
+    name = file_name(rows)
+    for length in MESSAGE_LENGTHS:
+        lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in trimmed(rows, length)]
+        text = "\n".join(lines) + "\n"
+        if len(text.encode()) <= MAX_BYTES:
+            break
+    path = _free(Path(folder) / name, rows[0]["run"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def _free(path: Path, run: str) -> Path:
+    """`path`, numbered while another run lies there."""
+    candidate, number = path, 1
+    while candidate.exists() and {row["run"] for row in read([candidate])} != {run}:
+        number += 1
+        candidate = path.with_stem(f"{path.stem}-{number}")
+    return candidate
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
+    options = _parser().parse_args(argv)
+    try:
+        if options.action == "begin":
+            with Recorder(options.file) as recorder:
+                begin(recorder, options.command)
+            sys.stdout.write(f"{recorder.run}\n")
+        else:
+            sys.stdout.write(f"{write(options.paths, options.out)}\n")
+    except ResultError as error:
+        sys.stderr.write(f"ledger: {error}\n")
+        return 2
+    return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cuassay.benchmarking.ledger", description="One small file a run.")
+    actions = parser.add_subparsers(dest="action", required=True)
+    beginning = actions.add_parser("begin", help="write the row of a new run and print its id")
+    beginning.add_argument("file", help="result file that the run's processes append to")
+    beginning.add_argument("--command", default="", help="what is run, without machine paths")
+    writing = actions.add_parser("write", help="merge and trim the files of one run; print the name of the result")
+    writing.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files, or folders of them")
+    writing.add_argument("--out", required=True, metavar="DIR", help="the ledger's folder")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
