@@ -112,19 +112,7 @@ __global__ void reduce_columns(const T* a, Out* out, int64 outer, int64 reduced,
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
         if (column < inner) {  // the host picks an N that divides inner
-            int64 at = begin + threadIdx.y;
-            const int64 step = blockDim.y;
-            for (; at + (kInFlight - 1) * step < end; at += kInFlight * step) {
-                Pack<T, N> flight[kInFlight];
-#pragma unroll
-                for (int f = 0; f < kInFlight; ++f)
-                    flight[f] = *reinterpret_cast<const Pack<T, N>*>(from + (at + f * step) * inner);
-#pragma unroll
-                for (int f = 0; f < kInFlight; ++f)
-#pragma unroll
-                    for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(flight[f].at[i]));
-            }
-            for (; at < end; at += step) {
+            for (int64 at = begin + threadIdx.y; at < end; at += blockDim.y) {
                 const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at * inner);
 #pragma unroll
                 for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
