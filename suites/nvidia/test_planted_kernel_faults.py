@@ -1,0 +1,381 @@
+"""Faults planted in the text of the CUDA kernels, and of the host code of products: a generated check finds each.
+
+That every fault still has its place in the source, and that the spoilt source compiles, needs no GPU and runs
+everywhere; that the check fails needs one. No fault reads or writes outside an array: that would end the context.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.devices.cuda import launch, source
+from cuassay.errors import DriverError, LibraryNotFoundError
+from cuassay.ops import registry
+from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.opspec import own_specs
+
+SPECS = {spec.name: spec for spec in own_specs()}
+
+
+@dataclass(frozen=True)
+class Fault:
+    """`right`, once in `file`, becomes `wrong`; `check` of `op` must fail in `dtype` where `kernel` runs."""
+
+    op: str
+    what: str
+    check: str
+    dtype: str
+    file: str
+    kernel: str
+    right: str
+    wrong: str
+
+    def __str__(self) -> str:
+        return f"{self.op}: {self.what}".replace(" ", "-")
+
+    @property
+    def unit(self) -> str:
+        """The ``.cu`` file that is compiled: what a header is tested by."""
+        name = self.kernel.partition("_")[0]
+        return {"dense": "elementwise.cu", "strided": "elementwise.cu", "layer": "layer_norm.cu"}.get(
+            name, f"{name}.cu"
+        )
+
+    def spoilt(self) -> str:
+        """The text to compile, its headers that hold the fault written out in place."""
+        text = source.kernel_source(self.unit)
+        if self.file == self.unit:
+            return text.replace(self.right, self.wrong)
+        if self.file == "element.cuh":  # rows.cuh includes it
+            text = text.replace('#include "rows.cuh"', _header("rows.cuh"))
+        return text.replace(f'#include "{self.file}"', _header(self.file).replace(self.right, self.wrong))
+
+
+def _header(file: str) -> str:
+    return source.kernel_source(file).replace("#pragma once", "")
+
+
+ADD4, ADD8 = "dense_binary<Add, float32, 4>", "dense_binary<Add, bfloat16, 8>"
+STRIDED_ADD = "strided_binary<Add, float32, float32, float32>"
+SHORT_SUM = "reduce_short_rows<Sum, int32, int64, int64, 4>"
+SHORT_SUM16 = "reduce_short_rows<Sum, bfloat16, float32, bfloat16, 8>"
+SUM = "reduce_rows<Sum, int32, int64, int64, 4>"
+SUM16 = "reduce_rows<Sum, bfloat16, float32, bfloat16, 8>"
+COLUMNS = "reduce_columns<Sum, int32, int64, int64, 1>"
+COLUMNS16 = "reduce_columns<Sum, bfloat16, float32, bfloat16, 1>"
+SHORT_MAX = "reduce_short_rows<Max, float32, float32, float32, 1>"
+SOFT, SOFT16 = "softmax_short<float32, 1, 2>", "softmax_short<bfloat16, 1, 8>"
+LONG_SOFT = "softmax_long<float32, 4, true>"
+CLUSTER_SOFT, CLUSTER_SOFT16 = "softmax_cluster<float32, 4, 8>", "softmax_cluster<bfloat16, 8, 4>"
+NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8, 1>"
+LONG_NORM, LONG_NORM16 = "layer_norm_long<float32, 1, true>", "layer_norm_long<bfloat16, 1, true>"
+
+EACH_PACK = """#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            values[p][i] -= mean;
+            if (inside) squares += values[p][i] * values[p][i];
+        }
+    }
+    const W scale = inverse_root(warp_sum(squares) / W(columns)"""
+CANCELLING = """#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            if (inside) squares += values[p][i] * values[p][i];
+            values[p][i] -= mean;
+        }
+    }
+    const W scale = inverse_root(warp_sum(squares) / W(columns) - mean * mean"""
+
+FAULTS = (
+    # -------------------------------------------------------------------------------------------- elementwise.cu
+    Fault("add", "last element not stored", "values", "float32", "elementwise.cu", ADD4,
+          "if (first + i < n) out[first + i]", "if (first + i + 1 < n) out[first + i]"),
+    Fault("add", "last element not loaded", "values", "float32", "elementwise.cu", ADD4,
+          "if (first + i < n) pack.at[i]", "if (first + i + 1 < n) pack.at[i]"),
+    Fault("add", "subtracts", "values", "bfloat16", "elementwise.cu", ADD8,
+          "{ return a + b; } };", "{ return a - b; } };"),
+    Fault("mul", "adds", "values", "float64", "elementwise.cu", "dense_binary<Mul, float64, 2>",
+          "{ return a * b; } };", "{ return a + b; } };"),
+    Fault("exp", "base two", "values", "float32", "elementwise.cu", "dense_unary<Exp, float32, 4>",
+          "return expf(a);", "return exp2f(a);"),
+    Fault("exp", "float64 in float32", "values", "float64", "elementwise.cu", "dense_unary<Exp, float64, 2>",
+          "return exp(a);", "return expf(float(a));"),
+    Fault("relu", "NaN swallowed", "extremal", "float32", "elementwise.cu", "dense_unary<Relu, float32, 4>",
+          "is_nan(a) || a > W(0)", "a > W(0)"),
+    Fault("gelu", "three digits of a constant", "values", "float32", "elementwise.cu", "dense_unary<Gelu, float32, 4>",
+          "erff(a * 0.70710678118654752f)", "erff(a * 0.707f)"),
+    Fault("gelu", "square for cube", "values", "float32", "elementwise.cu", "dense_unary<GeluTanh, float32, 4>",
+          "0.044715f * a * a * a", "0.044715f * a * a"),
+    Fault("add", "scalar rounded to 16 bits", "python_scalars", "bfloat16", "elementwise.cu",
+          "dense_scalar<Add, bfloat16, 1>",
+          "widen<W>(left.at[i]), b)", "widen<W>(left.at[i]), widen<W>(narrow<T>(b)))"),
+    Fault("mul", "scalar ignored beside strides", "python_scalars", "float32", "elementwise.cu",
+          "strided_scalar<Mul, float32>", "Wide<T>::type>(a[at.a]), b)", "Wide<T>::type>(a[at.a]), decltype(b)(1))"),
+    Fault("relu", "stride of the input ignored", "layouts", "float32", "elementwise.cu",
+          "strided_unary<Relu, float32>", "at.a += position * layout.stride[1][axis];", "at.a += position;"),
+    Fault("add", "stride of out ignored", "out", "float32", "elementwise.cu", STRIDED_ADD,
+          "at.out += position * layout.stride[0][axis];", "at.out += position;"),
+    Fault("add", "broadcast operand not moved", "broadcast", "float32", "elementwise.cu", STRIDED_ADD,
+          "at.b += position * layout.stride[2][axis];", ""),
+    Fault("add", "outer axes ignored", "broadcast", "float32", "elementwise.cu", STRIDED_ADD,
+          "        index = quotient;\n", ""),
+    Fault("add", "second operand cast to the first", "promotion", "int32", "elementwise.cu",
+          "strided_binary<Add, float64, int32, float32>", "widen<W>(b[at.b])", "widen<W>(A(b[at.b]))"),
+    # -------------------------------------------------------------------------------------------- element.cuh
+    Fault("add", "rounds towards zero", "values", "bfloat16", "element.cuh", ADD8,
+          "__float2bfloat16_rn(value)", "__float2bfloat16_rz(value)"),
+    Fault("mul", "rounds towards zero", "values", "float16", "element.cuh", "dense_binary<Mul, float16, 8>",
+          "__float2half_rn(value)", "__float2half_rz(value)"),
+    Fault("mul", "imaginary part conjugated", "values", "complex64", "element.cuh", "dense_binary<Mul, complex64, 2>",
+          "a.real * b.imaginary + a.imaginary * b.real", "a.real * b.imaginary - a.imaginary * b.real"),
+    Fault("amax", "NaN swallowed", "extremal", "float32", "element.cuh", SHORT_MAX,
+          "max.NaN.f32", "max.f32"),
+    # -------------------------------------------------------------------------------------------- reduce.cu
+    Fault("sum", "last of a long row", "values", "int32", "reduce.cu", SUM,
+          "for (; at < end; ++at)", "for (; at + 1 < end; ++at)"),
+    Fault("sum", "last of a short row", "values", "int32", "reduce.cu", SHORT_SUM,
+          "for (; at < reduced; ++at)", "for (; at + 1 < reduced; ++at)"),
+    Fault("sum", "half a warp", "values", "int32", "reduce.cu", SHORT_SUM,
+          "for (int lane = 16; lane; lane /= 2)", "for (int lane = 8; lane; lane /= 2)"),
+    Fault("sum", "second warp dropped", "values", "int32", "reduce.cu", SUM,
+          "value = lane < blockDim.x / 32", "value = lane != 1 && lane < blockDim.x / 32"),
+    Fault("sum", "parts half as long", "values", "int32", "reduce.cu", SUM,
+          "blockIdx.x * length, end = begin + length < reduced ? begin + length :",
+          "blockIdx.x * length, end = begin + length / 2 < reduced ? begin + length / 2 :"),
+    Fault("sum", "parts of columns begin late", "values", "int32", "reduce.cu", COLUMNS,
+          "int64 at = begin + threadIdx.y;", "int64 at = begin + threadIdx.y + 1;"),
+    Fault("sum", "16-bit accumulator in a warp", "values", "bfloat16", "reduce.cu", SHORT_SUM16,
+          "total = Reduction::of(total, partial);", "total = widen<A>(narrow<T>(Reduction::of(total, partial)));"),
+    Fault("sum", "16-bit accumulator in a block", "values", "bfloat16", "reduce.cu", SUM16,
+          "reduce_block<Reduction>(totals[0])", "reduce_block<Reduction>(widen<A>(narrow<T>(totals[0])))"),
+    Fault("sum", "16-bit accumulator in a column", "values", "bfloat16", "reduce.cu", COLUMNS16,
+          "total = Reduction::of(total, mine[y * blockDim.x * N + i]);",
+          "total = widen<A>(narrow<T>(Reduction::of(total, mine[y * blockDim.x * N + i])));"),
+    Fault("sum", "last line of a tile", "values", "int32", "reduce.cu", COLUMNS,
+          "y < blockDim.y; ++y)", "y < blockDim.y - 1; ++y)"),
+    Fault("sum", "every other row", "values", "int32", "reduce.cu", COLUMNS,
+          "at < end; at += blockDim.y)", "at < end; at += 2 * blockDim.y)"),
+    Fault("sum", "unrolled loop steps too far", "values", "int32", "reduce.cu", SUM,
+          "+ N <= end; at += kInFlight * step)", "+ N <= end; at += (kInFlight + 1) * step)"),
+    Fault("sum", "outer axis ignored", "values", "int32", "reduce.cu", COLUMNS,
+          "a + row * reduced * inner + column", "a + column"),
+    Fault("sum", "row stride ignored", "values", "int32", "reduce.cu", SHORT_SUM,
+          "\n    const T* from = a + row * reduced;", "\n    const T* from = a;"),
+    Fault("amax", "starts at zero", "values", "float32", "reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>",
+          "__int_as_float(0xff800000)", "0.0f"),
+    Fault("amax", "integers start at zero", "values", "int32", "reduce.cu", "reduce_rows<Max, int32, int64, int32, 4>",
+          "return int64(1) << 63;", "return 0;"),
+    # -------------------------------------------------------------------------------------------- softmax.cu
+    Fault("softmax", "not shifted", "values", "float32", "softmax.cu", SOFT,
+          "of(values[p][i] - maximum)", "of(values[p][i])"),
+    Fault("softmax", "last pack of a row", "values", "float32", "softmax.cu", SOFT,
+          "if (at < columns) {  // the host", "if (at + N < columns) {  // the host"),
+    Fault("softmax", "row stride ignored", "values", "float32", "softmax.cu", SOFT,
+          "const T* from = a + row * columns;\n    W values", "const T* from = a;\n    W values"),
+    Fault("softmax", "16-bit accumulator", "values", "bfloat16", "softmax.cu", SOFT16,
+          "sum += values[p][i];", "sum = widen<W>(narrow<T>(sum + values[p][i]));"),
+    Fault("softmax", "long row not shifted", "values", "float32", "softmax.cu", LONG_SOFT,
+          "sum += Exponential<T>::of(widen<W>(pack.at[i]) - shift)", "sum += Exponential<T>::of(widen<W>(pack.at[i]))"),
+    Fault("softmax", "running sum not rescaled", "values", "float32", "softmax.cu", LONG_SOFT,
+          "sum *= Exponential<T>::of(maximum - shift);", ""),
+    Fault("softmax", "merged sums not rescaled", "values", "float32", "softmax.cu", LONG_SOFT,
+          "sum = sum * Exponential<T>::of(maximum - shift) +", "sum = sum +"),
+    Fault("softmax", "empty lanes make NaN", "values", "float32", "softmax.cu", LONG_SOFT,
+          "return maximum == minus_infinity<W>() ? W(0) : maximum;", "return maximum;"),
+    Fault("softmax", "second half of the warps", "values", "float32", "softmax.cu", LONG_SOFT,
+          "sum = lane < blockDim.x / 32", "sum = lane < blockDim.x / 64"),
+    Fault("softmax", "misaligned head skipped", "values", "float32", "softmax.cu", LONG_SOFT,
+          "        running.add(odd);\n", "        if (threadIdx.x >= head) running.add(odd);\n"),
+    Fault("softmax", "tail skipped", "values", "float32", "softmax.cu", LONG_SOFT,
+          "if (threadIdx.x < extras) {", "if (threadIdx.x < head) {"),
+    Fault("softmax", "last packs skipped", "values", "float32", "softmax.cu", LONG_SOFT,
+          "for (; p < packs; p += blockDim.x) {", "for (; p + 1 < packs; p += blockDim.x) {"),
+    Fault("softmax", "one block of a cluster left out", "values", "float32", "softmax.cu", CLUSTER_SOFT,
+          "other = 0; other < CLUSTER; ++other)\n            total", "other = 1; other < CLUSTER; ++other)\n            total"),
+    Fault("softmax", "sums of a cluster not rescaled", "values", "float32", "softmax.cu", CLUSTER_SOFT,
+          " * expf(read_of(&maxima[turn], other) - top_shift);", ";"),
+    Fault("softmax", "head and tail not scaled", "values", "float32", "softmax.cu", CLUSTER_SOFT,
+          "narrow<T>(odd * scale)", "narrow<T>(odd)"),
+    Fault("softmax", "last packs in no share", "values", "float32", "softmax.cu", CLUSTER_SOFT,
+          "share = (packs + CLUSTER - 1) / CLUSTER", "share = packs / CLUSTER"),
+    Fault("softmax", "exponentials not kept", "values", "float32", "softmax.cu", CLUSTER_SOFT,
+          "if (kKeepsExponentials) pack.at[i] = narrow<T>(exponential);", ""),
+    Fault("softmax", "16-bit elements not shifted", "values", "bfloat16", "softmax.cu", CLUSTER_SOFT16,
+          "Exponential<T>::of(value - shift)", "Exponential<T>::of(value)"),
+    Fault("softmax", "maximum of half a warp", "values", "float32", "rows.cuh", SOFT,
+          "lane = 16; lane; lane /= 2) value = nan_maximum", "lane = 8; lane; lane /= 2) value = nan_maximum"),
+    # -------------------------------------------------------------------------------------------- layer_norm.cu
+    Fault("layer_norm", "eps ignored", "values", "float32", "layer_norm.cu", NORM,
+          "warp_sum(squares) / W(columns) + W(eps)", "warp_sum(squares) / W(columns)"),
+    Fault("layer_norm", "eps ignored in long rows", "values", "float64", "layer_norm.cu",
+          "layer_norm_long<float64, 1, true>",
+          "block_sum(square, squares) / W(columns) + W(eps)", "block_sum(square, squares) / W(columns)"),
+    Fault("layer_norm", "mean of squares less square of the mean", "values", "float32", "layer_norm.cu", NORM,
+          EACH_PACK, CANCELLING),
+    Fault("layer_norm", "unbiased", "values", "float32", "layer_norm.cu", NORM,
+          "inverse_root(warp_sum(squares) / W(columns)", "inverse_root(warp_sum(squares) / W(columns - 1)"),
+    Fault("layer_norm", "lanes past the row counted", "values", "float32", "layer_norm.cu", NORM,
+          "if (inside) squares +=", "squares +="),
+    Fault("layer_norm", "weight for bias", "values", "bfloat16", "layer_norm.cu", NORM16,
+          "widen<W>(weights.at[i]) + widen<W>(biases.at[i])", "widen<W>(biases.at[i]) + widen<W>(weights.at[i])"),
+    Fault("layer_norm", "16-bit accumulator", "values", "bfloat16", "layer_norm.cu", LONG_NORM16,
+          "sum += widen<W>(pack.at[i]);", "sum = widen<W>(narrow<T>(sum + widen<W>(pack.at[i])));"),
+    Fault("layer_norm", "row stride ignored", "values", "float32", "layer_norm.cu", LONG_NORM,
+          "const T* from = a + int64(blockIdx.x) * columns;", "const T* from = a;"),
+    Fault("layer_norm", "last packs of a long row", "values", "float32", "layer_norm.cu", LONG_NORM,
+          "for (; p < packs; p += stride) {", "for (; p + 1 < packs; p += stride) {"),
+    Fault("layer_norm", "one warp of a block", "values", "float32", "rows.cuh", LONG_NORM,
+          "warp_sum(threadIdx.x % 32 < blockDim.x / 32 ?", "warp_sum(threadIdx.x % 32 < 1 ?"),
+    Fault("layer_norm", "sum of half a warp", "values", "float32", "rows.cuh", NORM,
+          "lane = 16; lane; lane /= 2) value +=", "lane = 8; lane; lane /= 2) value +="),
+)  # fmt: skip
+
+HOST_FAULTS = (
+    Fault("matmul", "transpose not told", "layouts", "float32", "linalg.py", "",
+          "return Operand(array, _TRANSPOSE,", "return Operand(array, _NO_TRANSPOSE,"),
+    Fault("matmul", "last of an odd K", "values", "float64", "linalg.py", "",
+          "out.shape[-2], a.shape[-1], right", "out.shape[-2], a.shape[-1] // 2 * 2, right"),
+    Fault("linear", "its product's last of an odd K", "values", "float32", "linalg.py", "",
+          "out.shape[-2], a.shape[-1], right", "out.shape[-2], a.shape[-1] // 2 * 2, right"),
+    Fault("matmul", "of no terms is not zero", "zero_size", "float32", "linalg.py", "",
+          "out.fill(0)", "out.fill(1)"),
+    Fault("matmul", "one matrix for the whole stack", "values", "float32", "gemm.py", "",
+          "integer(b.leading), integer(b.batch_stride)", "integer(b.leading), integer(0)"),
+    Fault("matmul", "added to what was there", "out", "float32", "gemm.py", "",
+          "pointer(zero), pointer(out.data.ptr)", "pointer(one), pointer(out.data.ptr)"),
+    Fault("matmul", "tf32 unasked", "values", "float32", "gemm.py", "",
+          "compute = _FLOAT32_MODES.get(current_precision(), compute)", 'compute = _FLOAT32_MODES["tf32"]'),
+    Fault("matmul", "16-bit accumulator", "values", "float16", "gemm.py", "",
+          'as_dtype("float16"): (2, 68, np.float32)', 'as_dtype("float16"): (2, 64, np.float16)'),
+    Fault("matmul", "parts of K added in 16 bits", "values", "bfloat16", "gemm.py", "",
+          "_WIDE_REDUCTION = 16", "_WIDE_REDUCTION = 0"),
+)  # fmt: skip
+
+
+def text_of(file: str) -> str:
+    kernels = source.kernels_directory()
+    return (kernels.parent if file.endswith(".py") else kernels).joinpath(file).read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("fault", [*FAULTS, *HOST_FAULTS], ids=str)
+def test_a_fault_has_exactly_one_place(fault: Fault) -> None:
+    assert text_of(fault.file).count(fault.right) == 1
+    assert fault.check in CHECKS
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_spoilt_kernel_compiles(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path))
+    try:
+        right, wrong = (compiled(fault, text) for text in (source.kernel_source(fault.unit), fault.spoilt()))
+    except LibraryNotFoundError as error:
+        pytest.skip(str(error))
+
+    assert right.cubin != wrong.cubin
+
+
+def compiled(fault: Fault, text: str) -> source.Compiled:
+    return source.compile_source(text, name_expressions=[fault.kernel], arch="sm_90", file=fault.unit)
+
+
+def test_every_kernel_file_has_a_planted_fault() -> None:
+    files = {path.name for path in source.kernels_directory().iterdir() if path.suffix in (".cu", ".cuh")}
+
+    assert {fault.file for fault in FAULTS} == files
+
+
+# ------------------------------------------------------------------------------------------------ on a device
+
+
+@pytest.fixture
+def on_cuda() -> None:
+    reason = devices.backend("cuda").why_absent()
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
+
+
+@pytest.fixture
+def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fresh arrays hold large numbers: what a fault leaves unwritten may not be right from an earlier test."""
+    cupy = pytest.importorskip("cupy")
+
+    def poisoned(function: Callable[..., Any]) -> Callable[..., Any]:
+        def make(*args: Any, **kwargs: Any) -> Any:
+            array = function(*args, **kwargs)
+            array.data.memset_async(0x7B, array.nbytes)
+            return array
+
+        return make
+
+    for name in ("empty", "empty_like"):
+        monkeypatch.setattr(cupy, name, poisoned(getattr(cupy, name)))
+
+
+@pytest.fixture
+def planted(
+    no_stale_memory: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[Fault], None]]:
+    """Compiles the spoilt text for the fault's kernel, the right one for all others; forgets both afterwards."""
+    right = launch.compile_source
+
+    def plant(fault: Fault) -> None:
+        def compile_spoilt(text: str, *, name_expressions: Any, **options: Any) -> source.Compiled:
+            if name_expressions[0].partition("<")[0] != fault.kernel.partition("<")[0]:
+                return right(text, name_expressions=name_expressions, **options)
+            with monkeypatch.context() as apart:
+                apart.setenv("CUASSAY_CACHE_DIR", str(tmp_path))
+                return right(fault.spoilt(), name_expressions=name_expressions, **options)
+
+        monkeypatch.setattr(launch, "compile_source", compile_spoilt)
+        launch.kernel.cache_clear()
+
+    yield plant
+    launch.kernel.cache_clear()
+
+
+def caught_by_its_check(fault: Fault) -> str:
+    """All that pytest shows of the failure."""
+    with pytest.raises((AssertionError, DriverError)) as caught:  # cuBLAS refuses a wrong leading dimension
+        CHECKS[fault.check](SPECS[fault.op], "cuda:0", as_dtype(fault.dtype))
+    return "\n".join([str(caught.value), *getattr(caught.value, "__notes__", [])])
+
+
+@pytest.mark.parametrize("fault", FAULTS, ids=str)
+def test_a_planted_kernel_fault_fails_a_check_that_names_the_op(fault: Fault, planted: Callable[[Fault], None]) -> None:
+    planted(fault)
+
+    told = caught_by_its_check(fault)
+
+    assert f"op: {fault.op} on cuda:0 in {fault.dtype}" in told
+    assert "sample: " in told
+    assert devices.backend("cuda").health(0) is None
+
+
+def module_of(file: str, text: str) -> ModuleType:
+    """`text` run as the module that `file` is."""
+    module = ModuleType(f"cuassay.devices.cuda.{file.removesuffix('.py')}")
+    exec(compile(text, file, "exec"), vars(module))  # noqa: S102
+    return module
+
+
+@pytest.mark.parametrize("fault", HOST_FAULTS, ids=str)
+def test_a_planted_host_fault_fails_a_check_that_names_the_op(
+    fault: Fault, on_cuda: None, no_stale_memory: None
+) -> None:
+    spoilt = module_of(fault.file, text_of(fault.file).replace(fault.right, fault.wrong))
+    linalg = spoilt if fault.file == "linalg.py" else module_of("linalg.py", text_of("linalg.py"))
+    linalg.gemm = spoilt.gemm
+
+    with registry.substituted("matmul", kind="cuda", wrap=lambda right: linalg.matmul):
+        told = caught_by_its_check(fault)
+
+    assert f"op: {fault.op} on cuda:0 in {fault.dtype}" in told
