@@ -102,11 +102,11 @@ class CudaBackend:
 
     def owns(self, array_type: type) -> bool:
         """`cupy.ndarray`; CuPy is not imported to find out about another type."""
-        return array_type.__module__.partition(".")[0] == "cupy" and issubclass(array_type, _cupy().ndarray)
+        return _is_array(array_type)
 
     def device_of(self, array: Any) -> Device:
         """Where `array` lives."""
-        return _device(array.device.id)
+        return _device(array.data.device_id)  # array.device makes an object first
 
     def namespace(self, index: int) -> Any:
         """CuPy, its creation functions bound to device `index`."""
@@ -228,6 +228,11 @@ def _cupy() -> Any:
 
 
 @cache
+def _is_array(array_type: type) -> bool:
+    return array_type.__module__.partition(".")[0] == "cupy" and issubclass(array_type, _cupy().ndarray)
+
+
+@cache
 def _device(index: int) -> Device:
     return Device("cuda", index)
 
@@ -247,6 +252,8 @@ def _driver() -> str:
 
 
 def _range(array: Any) -> tuple[int, int]:
+    if array._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much, at each call with out=
+        return array.data.ptr, array.data.ptr + array.nbytes
     low, high = byte_range(array.shape, array.strides, array.dtype.itemsize, array.data.ptr)
     return int(low), int(high)
 

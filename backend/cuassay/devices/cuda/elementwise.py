@@ -9,17 +9,18 @@ Kernels: kernels/elementwise.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.test
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Callable, Sequence
-from functools import cache
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
 from typing import Any
 
 import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
-from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.launch import Kernel, kernel
 from cuassay.errors import ArgumentError, ShapeError
-from cuassay.ops import registry
+from cuassay.ops import Op, registry
 
 __all__ = ["register"]
 
@@ -31,7 +32,6 @@ _MAX_AXES = 8
 
 #: Op to the struct of elementwise.cu that computes it.
 _FUNCTORS = {"add": "Add", "mul": "Mul", "exp": "Exp", "relu": "Relu"}
-_BINARY = ("Add", "Mul")
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 
 
@@ -55,67 +55,100 @@ def c_name(dtype: np.dtype[Any]) -> str:
 
 def pack_length(arrays: Sequence[Array], *extents: int) -> int:
     """Elements that one access may take: all arrays aligned to it, and every extent a multiple of it."""
-    itemsize = max(array.dtype.itemsize for array in arrays)
-    length: int = _PACK_NBYTES // itemsize
-    while length > 1 and (
-        any(array.data.ptr % (length * array.dtype.itemsize) for array in arrays)
-        or any(extent % length for extent in extents)
-    ):
-        length //= 2
-    return length
+    itemsizes = [array.dtype.itemsize for array in arrays]
+    offsets = [array.data.ptr // itemsize for array, itemsize in zip(arrays, itemsizes, strict=True)]
+    return math.gcd(_PACK_NBYTES // max(itemsizes), *offsets, *extents)  # a power of two, as its first argument is
 
 
-def unary(functor: str, a: Array, out: Array) -> None:
-    """``out = functor(a)``, on the current stream."""
-    if not out.size:
-        return
-    if a.dtype == out.dtype and _dense(a, out):
-        length = pack_length((a, out))
-        launch_dense(f"dense_unary<{functor}, {c_name(out.dtype)}, {length}>", out.size, length, a, out)
+class _Own:
+    """An operation computed by kernels of our own, on the current stream: an implementation that offers plans.
+
+    Parameters
+    ----------
+    functor : callable
+        From the operation's scalars to the struct of elementwise.cu.
+    """
+
+    def __init__(self, functor: Callable[..., str]) -> None:
+        self._functor = functor
+
+    def __call__(self, *operands: Any, out: Array, **scalars: Any) -> None:
+        """``out = functor(*operands)``, broadcast; one of two operands may be a Python number."""
+        functor = self._functor(**scalars)
+        if not out.size:
+            return
+        ordered = _number_last(operands, out)
+        dense = _dense(functor, ordered, out)
+        if dense is None:
+            _strided(functor, ordered, out)
+        else:
+            launched, grid, arguments = dense
+            launched(grid, _BLOCK, arguments)
+
+    def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
+        """One launch made ready where the arrays are dense; else the call as it is."""
+        operands = [bound[name] for name in op.schema.array_names]
+        scalars = {name: bound[name] for name in op.schema.scalar_names}
+        functor = self._functor(**scalars)
+        dense = _dense(functor, _number_last(operands, out), out) if out.size else None
+        if dense is None:
+            return partial(self, *operands, out=out, **scalars)
+        launched, grid, arguments = dense
+        return launched.bind(grid, _BLOCK, arguments)
+
+
+def _number_last(operands: Sequence[Any], out: Array) -> Sequence[Any]:
+    """A Python number comes second, in the dtype it is computed in: add and mul commute."""
+    arrays = [operand for operand in operands if isinstance(operand, cupy.ndarray)]
+    if len(arrays) == len(operands):
+        return operands
+    (number,) = (operand for operand in operands if not isinstance(operand, cupy.ndarray))
+    return *arrays, np.asarray(number, dtype=compute_dtype(out.dtype))[
+        ()
+    ]  # OverflowError where an integer does not fit
+
+
+def _dense(
+    functor: str, operands: Sequence[Any], out: Array
+) -> tuple[Kernel, tuple[int, int, int], Sequence[Any]] | None:
+    """Kernel, grid and arguments for arrays of one dtype and one contiguous order; None for others.
+
+    Operands broadcast to `out`: one with as many elements has its shape, but for leading axes of extent 1.
+    """
+    arrays = [*(operand for operand in operands if isinstance(operand, cupy.ndarray)), out]
+    dtype, size = out.dtype, out.size
+    in_c, in_fortran = True, True
+    for array in arrays:
+        if array.dtype != dtype or array.size != size:
+            return None
+        # Private, but array.flags costs ten times as much.
+        in_c, in_fortran = in_c and array._c_contiguous, in_fortran and array._f_contiguous  # noqa: SLF001
+    if not (in_c or in_fortran):
+        return None
+    form = "scalar" if len(arrays) == len(operands) else "unary" if len(operands) == 1 else "binary"
+    length = pack_length(arrays)
+    grid = -(-size // (_BLOCK * length)), 1, 1
+    return kernel("elementwise.cu", _dense_name(form, functor, dtype, length)), grid, (*operands, out, size)
+
+
+@cache
+def _dense_name(form: str, functor: str, dtype: np.dtype[Any], length: int) -> str:
+    return f"dense_{form}<{functor}, {c_name(dtype)}, {length}>"
+
+
+def _strided(functor: str, operands: Sequence[Any], out: Array) -> None:
+    if len(operands) == 1:
+        a = operands[0].astype(out.dtype, copy=False)
+        _launch_strided(f"strided_unary<{functor}, {c_name(out.dtype)}>", (a, out), _layout(out, a))
+    elif not isinstance(operands[1], cupy.ndarray):
+        a, number = operands[0].astype(out.dtype, copy=False), operands[1]
+        _launch_strided(f"strided_scalar<{functor}, {c_name(out.dtype)}>", (a, number, out), _layout(out, a))
     else:
-        source = a.astype(out.dtype, copy=False)
-        _launch_strided(f"strided_unary<{functor}, {c_name(out.dtype)}>", (source, out), _layout(out, source))
-
-
-def binary(functor: str, a: Any, b: Any, out: Array) -> None:
-    """``out = functor(a, b)``, broadcast, on the current stream; either may be a Python number."""
-    if not out.size:
-        return
-    if not isinstance(a, cupy.ndarray):
-        a, b = b, a  # add and mul commute
-    if not isinstance(b, cupy.ndarray):
-        _scalar(functor, a, b, out)
-    elif a.dtype == b.dtype == out.dtype and _dense(a, b, out):
-        length = pack_length((a, b, out))
-        launch_dense(f"dense_binary<{functor}, {c_name(out.dtype)}, {length}>", out.size, length, a, b, out)
-    else:
+        a, b = operands
         if out.dtype.kind == "c":  # the kernel converts real numbers among themselves only
             a, b = a.astype(out.dtype, copy=False), b.astype(out.dtype, copy=False)
         names = ", ".join(c_name(array.dtype) for array in (out, a, b))
         _launch_strided(f"strided_binary<{functor}, {names}>", (a, b, out), _layout(out, a, b))
-
-
-def _scalar(functor: str, a: Array, b: Any, out: Array) -> None:
-    number = np.asarray(b, dtype=compute_dtype(out.dtype))[()]  # an integer that does not fit raises OverflowError
-    if a.dtype == out.dtype and _dense(a, out):
-        length = pack_length((a, out))
-        launch_dense(f"dense_scalar<{functor}, {c_name(out.dtype)}, {length}>", out.size, length, a, number, out)
-    else:
-        source = a.astype(out.dtype, copy=False)
-        _launch_strided(f"strided_scalar<{functor}, {c_name(out.dtype)}>", (source, number, out), _layout(out, source))
-
-
-def _dense(*arrays: Array) -> bool:
-    """All of one shape and one contiguous order, so that element i of each lies at place i."""
-    first = arrays[0]
-    if any(array.shape != first.shape for array in arrays):
-        return False
-    return all(array.flags.c_contiguous for array in arrays) or all(array.flags.f_contiguous for array in arrays)
-
-
-def launch_dense(name: str, size: int, length: int, *arguments: Any) -> None:
-    """Launch a ``dense_*`` kernel over `size` elements, `length` a thread."""
-    kernel("elementwise.cu", name)(-(-size // (_BLOCK * length)), _BLOCK, (*arguments, size))
 
 
 def _launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> None:
@@ -159,11 +192,10 @@ def _filled(size: int, axes: list[tuple[int, list[int]]], arrays: int) -> _Layou
     return layout
 
 
-def gelu(a: Array, *, approximate: str, out: Array) -> None:
-    """GELU by erf (``'none'``) or by tanh (``'tanh'``)."""
+def _gelu(approximate: str) -> str:
     if approximate not in _GELU:
         raise ArgumentError(f"gelu's approximate must be 'none' or 'tanh'; got {approximate!r}")
-    unary(_GELU[approximate], a, out)
+    return _GELU[approximate]
 
 
 def copy(a: Array, *, device: object, out: Array) -> None:
@@ -175,16 +207,6 @@ def copy(a: Array, *, device: object, out: Array) -> None:
         cupy.copyto(out, cupy.array(a))
 
 
-def _own(functor: str) -> Callable[..., None]:
-    def run_unary(a: Array, *, out: Array) -> None:
-        unary(functor, a, out)
-
-    def run_binary(a: Any, b: Any, *, out: Array) -> None:
-        binary(functor, a, b, out)
-
-    return run_binary if functor in _BINARY else run_unary
-
-
 def _complex_exp(a: Array, *, out: Array) -> None:
     cupy.exp(a, out=out)
 
@@ -194,7 +216,8 @@ def register() -> None:
     for name, functor in _FUNCTORS.items():
         left_out = (*FP8, *COMPLEX) if name == "exp" else FP8
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
-        registry.implement(name, kind="cuda", dtypes=dtypes)(_own(functor))
+        registry.implement(name, kind="cuda", dtypes=dtypes)(_Own(partial(str, functor)))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
-    registry.implement("gelu", kind="cuda", dtypes=[d for d in registry.op("gelu").schema.dtypes if d not in FP8])(gelu)
+    gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
+    registry.implement("gelu", kind="cuda", dtypes=gelu)(_Own(_gelu))
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)

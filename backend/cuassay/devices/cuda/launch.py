@@ -1,23 +1,19 @@
-"""Load a compiled kernel and launch it through an argument block that is built once.
+"""Load a compiled kernel and launch it on a stream.
 
-The block is one buffer of slots and one array of pointers to them; launching writes the slots and hands the driver an
-address. A tuple of arguments, packed by cuda.bindings at each launch, was measured 0.9 µs slower on the H200 host.
-A thread never sees another's block: the driver copies the arguments at launch, but without the GIL.
+Arguments go through a block (see `block`) that is built once for each tuple of their types. A thread never sees
+another's: the driver copies the arguments at launch, but without the GIL.
 """
 
 from __future__ import annotations
 
-import ctypes
-import struct
 import threading
 from collections.abc import Callable, Sequence
 from functools import cache
 from typing import Any
 
-import numpy as np
-
 from cuassay.core import settings
 from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.block import STREAM_WORD, Launch, argument_nbytes
 from cuassay.devices.cuda.check import check, error_of
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
@@ -29,119 +25,7 @@ Dims = int | Sequence[int]
 #: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
 _SHARED_BY_DEFAULT = 48 * 1024
 
-
-class Launch:
-    """One kernel's argument block for one tuple of argument types.
-
-    `write` stores the values; `launch` hands the block to the driver. `slots` may be written directly, one integer
-    an argument of up to 8 bytes: ``launch.slots[0] = array.data.ptr``.
-    """
-
-    __slots__ = ("_address", "_buffer", "_call", "_handle", "_pointers", "_writers", "slots")
-
-    def __init__(self, handle: Any, types: Sequence[type]) -> None:
-        sizes = [_nbytes(kind) for kind in types]
-        words = [-(-size // 8) for size in sizes]
-        from cuda.bindings import driver
-
-        self._call = driver.cuLaunchKernel
-        self._handle = handle
-        self.slots = (ctypes.c_uint64 * (sum(words) or 1))()
-        self._buffer = memoryview(self.slots).cast("B")
-        starts = [sum(words[:position]) for position in range(len(words))]
-        base = ctypes.addressof(self.slots)
-        self._pointers = (ctypes.c_void_p * (len(types) or 1))(*(base + 8 * start for start in starts))
-        self._address = ctypes.addressof(self._pointers)
-        self._writers = tuple(
-            (start, size, _as_word(kind) if size <= 8 else None)
-            for kind, start, size in zip(types, starts, sizes, strict=True)
-        )
-
-    def write(self, arguments: Sequence[Any]) -> None:
-        """Store `arguments`, whose types are those the block was made for."""
-        slots = self.slots
-        for (start, size, as_word), argument in zip(self._writers, arguments, strict=True):
-            if as_word is not None:
-                slots[start] = as_word(argument)
-            else:
-                self._buffer[8 * start : 8 * start + size] = _as_bytes(argument)
-
-    def launch(self, grid: Sequence[int], block: Sequence[int], shared: int, stream: int) -> Any:
-        """Give the kernel to `stream` as the block stands; returns the driver's status."""
-        return self._call(self._handle, *grid, *block, shared, stream, self._address, 0)[0]
-
-
-# ------------------------------------------------------------------------------------------------ arguments
-
-
-@cache
-def _nbytes(kind: type) -> int:
-    """Bytes that an argument of type `kind` takes.
-
-    Raises
-    ------
-    DTypeError
-        If a kernel cannot be given such a thing.
-    """
-    if kind is bool:
-        return 1
-    if kind in (int, float) or _is_array(kind):
-        return 8
-    if issubclass(kind, np.generic):
-        return int(np.dtype(kind).itemsize)
-    if issubclass(kind, ctypes.Structure | ctypes.Union | ctypes.Array):
-        return ctypes.sizeof(kind)
-    hint = "copy it to the device first (cupy.asarray)" if issubclass(kind, np.ndarray) else "pass its parts"
-    raise DTypeError(
-        f"a kernel takes device arrays, bool, int (64 bits), float (double), NumPy scalars and ctypes structures; "
-        f"got {kind.__module__}.{kind.__qualname__}; {hint}"
-    )
-
-
-def _is_array(kind: type) -> bool:
-    return hasattr(kind, "__cuda_array_interface__")
-
-
-def _as_word(kind: type) -> Callable[[Any], int]:
-    """How a value of type `kind` becomes the integer with the same low bytes."""
-    if kind is float:
-        return _double_bits
-    if kind in (int, bool):
-        return _checked_int
-    if issubclass(kind, np.generic):
-        return _scalar_bits
-    if _is_array(kind):
-        return _cupy_address if kind.__module__.partition(".")[0] == "cupy" else _interface_address
-    return lambda value: int.from_bytes(bytes(value), "little")
-
-
-def _double_bits(value: float) -> int:
-    bits: int = struct.unpack("<Q", struct.pack("<d", value))[0]
-    return bits
-
-
-def _checked_int(value: int) -> int:
-    if not -(2**63) <= value < 2**64:
-        raise ArgumentError(f"{value} does not fit the 64 bits an int is passed in; give a smaller one, or a float")
-    return value
-
-
-def _scalar_bits(value: np.generic[Any]) -> int:
-    return int.from_bytes(value.tobytes(), "little")
-
-
-def _cupy_address(array: Any) -> int:
-    address: int = array.data.ptr
-    return address
-
-
-def _interface_address(array: Any) -> int:
-    address: int = array.__cuda_array_interface__["data"][0]
-    return address
-
-
-def _as_bytes(value: Any) -> bytes:
-    return value.tobytes() if isinstance(value, np.generic) else bytes(value)
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
 
 
 def stream_address(stream: Any) -> int:
@@ -193,7 +77,7 @@ class _Loaded:
         self.library = check(driver.cuLibraryLoadData(self.cubin, [], [], 0, [], [], 0), doing)
         lowered = compiled.names[name].encode()
         self.kernel = check(driver.cuLibraryGetKernel(self.library, lowered), doing)
-        self.handle = driver.CUfunction(int(self.kernel))  # a CUkernel launches in whichever context is current
+        self.handle = int(self.kernel)  # a CUkernel launches in whichever context is current
         self.sizes = _parameter_sizes(self.kernel)
         self.idle: dict[tuple[type, ...], list[Launch]] = {}
         self.shared: dict[int, int] = {}
@@ -267,7 +151,7 @@ class Kernel:
         CuassayError
             If the driver refuses the launch.
         """
-        device = _current_device()
+        device = 0 if _is_single() else _current_device()
         loaded = self._by_device.get(device) or self._load(device)
         if shared:
             loaded.allow_shared(shared, device)
@@ -277,16 +161,36 @@ class Kernel:
             idle = self._admit(loaded, types)
         launch = idle.pop() if idle else Launch(loaded.handle, types)
         launch.write(arguments)
-        address = stream_address(stream)
-        dims = _dims(grid), _dims(block)
-        status = launch.launch(*dims, shared, address)
+        address = _current_stream()().ptr if stream is None else stream_address(stream)
+        shape = _dims(grid), _dims(block), shared
+        status = launch.launch(*shape, address)
         if status:
-            status = self._retried(status, launch, dims, shared, address)
+            status = self._retried(status, launch.bind(*shape, address))
         idle.append(launch)
-        if status:
-            raise error_of(status, f"launching {self.name!r}, grid {dims[0]}, block {dims[1]}, {shared:,} shared bytes")
-        if self._blocking:
-            _wait(address, self.name)
+        if status or self._blocking:
+            self._conclude(status, shape, address)
+
+    def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
+        """The launch made ready, for the current device: a call that launches it on the stream current by then.
+
+        It keeps `arguments`; what their arrays hold is read when the kernel runs. Not for two threads at once.
+        Parameters and errors as for calling the kernel.
+        """
+        device = _current_device()
+        if shared:
+            (self._by_device.get(device) or self._load(device)).allow_shared(shared, device)
+        launch = self.prepare(tuple(map(type, arguments)))
+        launch.write(arguments)
+        shape = _dims(grid), _dims(block), shared
+        fire, words, current, blocking = launch.bind(*shape), launch.words, _current_stream(), self._blocking
+
+        def run(kept: Sequence[Any] = arguments) -> None:
+            words[STREAM_WORD] = current().ptr
+            status = fire()
+            if status or blocking:
+                self._conclude(status and self._retried(status, fire), shape, stream_address(None))
+
+        return run
 
     def prepare(self, types: Sequence[type]) -> Launch:
         """An argument block of one's own, for arguments of `types`, on the current device."""
@@ -306,7 +210,7 @@ class Kernel:
 
     def _admit(self, loaded: _Loaded, types: tuple[type, ...]) -> list[Launch]:
         """The idle blocks for `types`, once number and sizes of the arguments are found right."""
-        given = tuple(map(_nbytes, types))
+        given = tuple(map(argument_nbytes, types))
         if len(given) != len(loaded.sizes):
             raise ArgumentError(
                 f"{self.name} has {len(loaded.sizes)} parameters; got {len(given)} arguments; give each"
@@ -320,12 +224,23 @@ class Kernel:
         return loaded.idle.setdefault(types, [])
 
     @staticmethod
-    def _retried(status: Any, launch: Launch, dims: tuple[Any, Any], shared: int, address: int) -> Any:
+    def _retried(status: int, fire: Callable[[], int]) -> int:
         """A thread that never called the runtime has no context: bind the primary one and try once more."""
-        if status.name != "CUDA_ERROR_INVALID_CONTEXT":
+        if status != _INVALID_CONTEXT:
             return status
         _cupy().cuda.runtime.free(0)
-        return launch.launch(*dims, shared, address)
+        return fire()
+
+    def _conclude(self, status: int, shape: tuple[Any, Any, int], stream: int) -> None:
+        """Raise what a refused launch asks for; else wait for it, where launches block."""
+        from cuda.bindings import driver
+
+        if status:
+            grid, block, shared = shape
+            doing = f"launching {self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes"
+            raise error_of(driver.CUresult(status), doing)
+        doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
+        check(driver.cuStreamSynchronize(stream), doing)
 
 
 def _current_device() -> int:
@@ -338,16 +253,12 @@ def _is_single() -> bool:
 
 
 def _dims(dims: Dims) -> tuple[int, int, int]:
+    if type(dims) is tuple and len(dims) == 3:
+        return dims
     if not isinstance(dims, tuple | list):  # not Sequence: asking an abstract class costs 0.3 µs
         return dims, 1, 1  # type: ignore[return-value] # an int, or NumPy's
     x, y, z = (*dims, 1, 1)[:3]
     return x, y, z
-
-
-def _wait(stream: int, name: str) -> None:
-    from cuda.bindings import driver
-
-    check(driver.cuStreamSynchronize(stream), f"running {name!r} (CUASSAY_LAUNCH_BLOCKING is set)")
 
 
 @cache

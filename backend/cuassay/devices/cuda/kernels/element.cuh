@@ -49,6 +49,30 @@ template <> __device__ __forceinline__ bfloat16 narrow<bfloat16, float>(float va
 // N elements that one instruction loads or stores; N * sizeof(T) is at most 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };
 
+// An access of a given size as the machine has it, by intrinsics. Assigning a Pack, or a uint4, through a pointer leaves the
+// compiler free to move its members one by one, which it did: a store of 8 bfloat16 became 8 stores, and softmax of
+// rows of 50,257 ran at 17 % of the copy rate.
+template <int NBYTES> struct Raw;
+template <> struct Raw<16> { using type = uint4; };
+template <> struct Raw<8> { using type = uint2; };
+template <> struct Raw<4> { using type = unsigned int; };
+template <> struct Raw<2> { using type = unsigned short; };
+template <> struct Raw<1> { using type = unsigned char; };
+
+template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
+    using R = typename Raw<sizeof(T) * N>::type;
+    union Both { R raw; Pack<T, N> pack; __device__ Both() {} } both;
+    both.raw = __ldca(reinterpret_cast<const R*>(from));
+    return both.pack;
+}
+
+template <typename T, int N> __device__ __forceinline__ void store_pack(T* to, const Pack<T, N>& pack) {
+    using R = typename Raw<sizeof(T) * N>::type;
+    union Both { R raw; Pack<T, N> pack; __device__ Both() {} } both;
+    both.pack = pack;
+    __stwb(reinterpret_cast<R*>(to), both.raw);
+}
+
 template <typename T> __device__ __forceinline__ bool is_nan(T value) { return value != value; }
 
 // NaN wins, as in NumPy and torch.

@@ -31,7 +31,7 @@ __device__ __forceinline__ void store(T* out, int64 first, int64 n, Compute comp
         Pack<T, N> pack;
 #pragma unroll
         for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(compute(i));
-        *reinterpret_cast<Pack<T, N>*>(out + first) = pack;
+        store_pack<T, N>(out + first, pack);
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)  // indices the compiler knows: a counted loop would put the pack into local memory
@@ -40,7 +40,7 @@ __device__ __forceinline__ void store(T* out, int64 first, int64 n, Compute comp
 }
 
 template <typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, int64 first, int64 n) {
-    if (first + N <= n) return *reinterpret_cast<const Pack<T, N>*>(a + first);
+    if (first + N <= n) return load_pack<T, N>(a + first);
     Pack<T, N> pack = {};
 #pragma unroll
     for (int i = 0; i < N; ++i)

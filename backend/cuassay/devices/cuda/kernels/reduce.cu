@@ -60,14 +60,14 @@ __global__ void reduce_rows(const T* a, Out* out, int64 outer, int64 reduced, in
         for (; at + (kInFlight - 1) * step + N <= end; at += kInFlight * step) {
             Pack<T, N> flight[kInFlight];
 #pragma unroll
-            for (int f = 0; f < kInFlight; ++f) flight[f] = *reinterpret_cast<const Pack<T, N>*>(from + at + f * step);
+            for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(from + at + f * step);
 #pragma unroll
             for (int f = 0; f < kInFlight; ++f)
 #pragma unroll
                 for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(flight[f].at[i]));
         }
         for (; at + N <= end; at += step) {
-            const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at);
+            const Pack<T, N> pack = load_pack<T, N>(from + at);
 #pragma unroll
             for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
         }
@@ -89,7 +89,7 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     A total = Reduction::template identity<A>();
     int64 at = int64(threadIdx.x % 32) * N;
     for (; at + N <= reduced; at += 32 * N) {
-        const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at);
+        const Pack<T, N> pack = load_pack<T, N>(from + at);
         A partial = widen<A>(pack.at[0]);
 #pragma unroll
         for (int i = 1; i < N; ++i) partial = Reduction::of(partial, widen<A>(pack.at[i]));
@@ -113,7 +113,7 @@ __global__ void reduce_columns(const T* a, Out* out, int64 outer, int64 reduced,
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
         if (column < inner) {  // the host picks an N that divides inner
             for (int64 at = begin + threadIdx.y; at < end; at += blockDim.y) {
-                const Pack<T, N> pack = *reinterpret_cast<const Pack<T, N>*>(from + at * inner);
+                const Pack<T, N> pack = load_pack<T, N>(from + at * inner);
 #pragma unroll
                 for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
             }

@@ -1,18 +1,10 @@
-// What kernels that work on rows share: packs, reductions over a warp or a block.
+// What kernels that work on rows share: reductions over a warp or a block.
 
 #pragma once
 
 #include "element.cuh"
 
 constexpr unsigned kAllLanes = 0xffffffffu;
-
-template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_pack(const T* from) {
-    return *reinterpret_cast<const Pack<T, N>*>(from);
-}
-
-template <typename T, int N> __device__ __forceinline__ void store_pack(T* to, Pack<T, N> pack) {
-    *reinterpret_cast<Pack<T, N>*>(to) = pack;
-}
 
 template <typename W> __device__ __forceinline__ W warp_sum(W value) {
 #pragma unroll
