@@ -6,6 +6,7 @@ can do, is asked of `runtime`, which leaves no context behind.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -225,6 +226,9 @@ def _cupy() -> Any:
 
     runtime.init()
     return cupy
+
+
+os.register_at_fork(after_in_child=_cupy.cache_clear)
 
 
 @cache
