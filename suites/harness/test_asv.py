@@ -1,0 +1,176 @@
+"""asv: what it collects from the OpSpecs, and what it makes of results written at home."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name
+from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
+from cuassay.benchmarking.record import Recorder
+from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
+
+ROOT = Path(__file__).parents[2]
+MEASURED = [spec for spec in own_specs() if spec.bench is not None]
+
+FACTS = {"kind": "cuda", "name": "NVIDIA H200", "driver": "580.95.05", "cuda": "13.0", "architecture": "x86_64"}
+FACTS |= {"system": "Linux", "python": "CPython 3.12.3"}
+
+
+@pytest.mark.parametrize("spec", MEASURED, ids=lambda spec: spec.name)
+def test_each_op_with_benchmark_sizes_has_a_series(spec: OpSpec) -> None:
+    found: Any = series("cpu")[f"track_{spec.name}"]
+
+    assert found.benchmark_name == series_name(spec.name)
+    assert (found.unit, tuple(found.param_names)) == ("seconds", PARAM_NAMES)
+    assert found.params == [list(DTYPES), list(case_labels(spec, "cpu", "float32"))]
+
+
+def test_series_are_told_apart_by_source_and_version() -> None:
+    found: list[Any] = list(series("cpu").values())
+
+    assert len({one.version for one in found}) == len({one.pretty_source for one in found}) == len(found)
+
+
+@pytest.mark.parametrize("spec", MEASURED, ids=lambda spec: spec.name)
+def test_labels_without_numbers_are_those_of_the_cases(spec: OpSpec) -> None:
+    drawn = [case_label(sample) for sample in spec.draw_bench(0, "float32", REDUCED)]
+
+    assert list(case_labels(spec, "sim", "float32")) == drawn
+    assert sizes_for("sim") == REDUCED
+
+
+def test_labels_of_an_accelerators_sizes_take_no_memory() -> None:
+    (softmax,) = (spec for spec in MEASURED if spec.name == "softmax")
+
+    assert case_labels(softmax, "cuda:0", "float32") == ("8x12x1024x1024", "1024x50257")
+
+
+def test_a_series_measures_what_its_parameters_name() -> None:
+    track: Any = series("sim")["track_add"]
+    (case,) = cases(next(spec for spec in MEASURED if spec.name == "add"), "sim", "float32")
+
+    track.setup("float32", case.label)
+    result = track("float32", case.label)
+
+    assert result["number"] == 1
+    assert min(result["samples"]) > 0
+
+
+@pytest.mark.parametrize(("dtype", "case"), [("bool", "1x128x768"), ("float32", "of another machine")])
+def test_what_a_device_cannot_do_is_not_applicable(dtype: str, case: str) -> None:
+    track: Any = series("sim")["track_gelu"]
+
+    with pytest.raises(NotImplementedError):
+        track.setup(dtype, case)
+
+
+@pytest.mark.parametrize(("setting", "device"), [("sim:1", "sim:1"), ("cpu,sim", "cpu:0")])
+def test_the_first_device_of_the_setting_is_measured(
+    setting: str, device: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_DEVICES", setting)
+    measured: list[str] = []
+    monkeypatch.setattr("cuassay.benchmarking.asv.cases", lambda spec, where, dtype: measured.append(str(where)) or ())
+
+    with pytest.raises(StopIteration):
+        series()["track_add"]("float32", "1x128x768")
+
+    assert measured == [device]
+
+
+# -------------------------------------------------------------------------------------------------- asv itself
+
+
+class Repository:
+    """A git repository with asv's configuration and two commits, and the results of a run of each."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        shutil.copy(ROOT / "asv.conf.json", root)
+        home = root / "home"
+        home.mkdir()
+        who = {f"GIT_{role}_{what}": "x@y" for role in ("AUTHOR", "COMMITTER") for what in ("NAME", "EMAIL")}
+        self.environment = {**os.environ, **who, "HOME": str(home), "GIT_CONFIG_GLOBAL": os.devnull}
+        self.run("git", "init", "-q", "-b", "main")
+        self.commits = [self._commit(number) for number in (1, 2)]
+
+    def _commit(self, number: int) -> str:
+        self.run("git", "commit", "-q", "--allow-empty", "-m", f"commit {number}")
+        return self.run("git", "rev-parse", "HEAD").strip()
+
+    def measure(self, number: int, seconds: float) -> Path:
+        with Recorder(self.root / "ledger" / f"{number}.jsonl", run=f"r{number}") as recorder:
+            recorder.write_run(started=f"2026-01-0{number}T12:00:00Z", commit=self.commits[number - 1])
+            recorder.write_device(device="cuda:0", present=True, digest="0123456789ab", fingerprint=FACTS)
+            for dtype in DTYPES:
+                recorder.write_time(**_time(dtype, seconds))
+                recorder.write_time(**{**_time(dtype, 1.0), "implementation": "torch"})
+        return recorder.path
+
+    def asv(self, *arguments: str) -> str:
+        return self.run(sys.executable, "-m", "asv", *arguments)
+
+    def run(self, *command: str) -> str:
+        done = subprocess.run(
+            command, cwd=self.root, env=self.environment, capture_output=True, text=True, check=False, timeout=60
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+
+def _time(dtype: str, seconds: float) -> dict[str, object]:
+    samples = [seconds * factor for factor in (0.99, 1.0, 1.01)]
+    told = {"benchmark": "add", "device": "cuda:0", "case": "8x8", "implementation": "cuassay", "clock": "device"}
+    return {**told, "dtype": dtype, "median": seconds, "n": 3, "samples": samples}
+
+
+@pytest.fixture(scope="module")
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
+    pytest.importorskip("asv", reason="asv is an extra")
+    made = Repository(tmp_path_factory.mktemp("repository"))
+    for number, seconds in ((1, 1e-5), (2, 2e-5)):
+        made.measure(number, seconds)
+    assert main([str(made.root / "ledger"), "--out", str(made.root / "reports" / "asv" / "results")]) == 0
+    return made
+
+
+def test_publish_draws_gpu_driver_branch_and_cuda_major_as_axes(repository: Repository) -> None:
+    repository.asv("publish")
+
+    index = json.loads((repository.root / "reports" / "asv" / "html" / "index.json").read_text())
+
+    axes = index["params"]
+    assert (axes["gpu"], axes["driver"], axes["cuda"]) == (["NVIDIA H200"], ["580"], ["13"])
+    assert list(index["benchmarks"]) == ["ops.track_add"]
+    assert index["benchmarks"]["ops.track_add"]["unit"] == "seconds"
+
+
+def test_show_prints_our_figures_by_dtype_and_no_peers(repository: Repository) -> None:
+    shown = repository.asv("show", repository.commits[1])
+
+    assert "ops.track_add" in shown
+    assert "bfloat16" in shown
+    assert "20.0" in shown
+    assert "1.00s" not in shown
+
+
+def test_compare_finds_the_slower_commit(repository: Repository) -> None:
+    compared = repository.asv("compare", *repository.commits)
+
+    assert re.search(r"10\.0.*20\.0.*\| +2 \|", compared)
+    assert "ops.track_add('float32', '8x8')" in compared
+
+
+def test_asv_collects_our_series(repository: Repository) -> None:
+    shutil.copytree(ROOT / "suites" / "benchmarks", repository.root / "suites" / "benchmarks")
+
+    repository.asv("check", "--environment", f"existing:{sys.executable}")
