@@ -7,6 +7,7 @@ call that would touch the driver raises `ForkError`.
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
 import uuid
@@ -45,6 +46,7 @@ __all__ = [
 @dataclass
 class _State:
     initialized: bool = False
+    used_before_fork: bool = False
     forked: bool = False
 
 
@@ -52,11 +54,28 @@ _state = _State()
 _lock = threading.RLock()
 
 
+#: What ``cuDeviceGetCount`` answers while nobody has called ``cuInit``, and ``cuInit`` in a forked child.
+_NOT_INITIALIZED = 3
+
+
+def _before_fork() -> None:
+    _state.used_before_fork = _state.forked or _state.initialized or _driver_is_up()
+
+
 def _in_child() -> None:
-    _state.forked = _state.initialized
+    _state.forked = _state.used_before_fork
 
 
-os.register_at_fork(after_in_child=_in_child)
+def _driver_is_up() -> bool:
+    """Whether anybody in this process, CuPy say, has initialised the driver; this neither loads nor initialises it."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
+        return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
+    except (OSError, AttributeError):
+        return False
+
+
+os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 
 # ------------------------------------------------------------------------------------------------ is anything there
@@ -90,17 +109,24 @@ def init() -> None:
         If there is no driver.
     """
     if _state.forked:
-        raise ForkError(
-            f"CUDA was initialised before this process ({os.getpid()}) was forked, and a fork cannot use it; start "
-            "workers with multiprocessing's 'spawn' or 'forkserver' method, or touch CUDA only after the fork"
-        )
+        raise _fork_error()
     if _state.initialized:
         return
     with _lock, guarded("libcuda"):
         from cuda.bindings import driver
 
-        check(driver.cuInit(0), "initialising the CUDA driver")
+        answer = driver.cuInit(0)
+        if answer[0] == _NOT_INITIALIZED:  # the parent used CUDA before this module was there to see it
+            raise _fork_error()
+        check(answer, "initialising the CUDA driver")
         _state.initialized = True
+
+
+def _fork_error() -> ForkError:
+    return ForkError(
+        f"CUDA was initialised before this process ({os.getpid()}) was forked, and a fork cannot use it; start "
+        "workers with multiprocessing's 'spawn' or 'forkserver' method, or touch CUDA only after the fork"
+    )
 
 
 def is_initialized() -> bool:
