@@ -7,7 +7,6 @@ call that would touch the driver raises `ForkError`.
 
 from __future__ import annotations
 
-import ctypes
 import os
 import threading
 import uuid
@@ -17,9 +16,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from cuassay.devices.cuda import visible
+from cuassay.devices.cuda import forks, visible
 from cuassay.devices.cuda.check import check, error_of, guarded, is_sticky
-from cuassay.errors import DeviceError, DeviceLostError, ForkError
+from cuassay.errors import DeviceError, DeviceLostError
 
 __all__ = [
     "Properties",
@@ -46,36 +45,10 @@ __all__ = [
 @dataclass
 class _State:
     initialized: bool = False
-    used_before_fork: bool = False
-    forked: bool = False
 
 
 _state = _State()
 _lock = threading.RLock()
-
-
-#: What ``cuDeviceGetCount`` answers while nobody has called ``cuInit``, and ``cuInit`` in a forked child.
-_NOT_INITIALIZED = 3
-
-
-def _before_fork() -> None:
-    _state.used_before_fork = _state.forked or _state.initialized or _driver_is_up()
-
-
-def _in_child() -> None:
-    _state.forked = _state.used_before_fork
-
-
-def _driver_is_up() -> bool:
-    """Whether anybody in this process, CuPy say, has initialised the driver; this neither loads nor initialises it."""
-    try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
-        return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != _NOT_INITIALIZED)
-    except (OSError, AttributeError):
-        return False
-
-
-os.register_at_fork(before=_before_fork, after_in_child=_in_child)
 
 
 # ------------------------------------------------------------------------------------------------ is anything there
@@ -108,30 +81,23 @@ def init() -> None:
     LibraryNotFoundError
         If there is no driver.
     """
-    if _state.forked:
-        raise _fork_error()
+    if forks.is_child():
+        raise forks.error()
     if _state.initialized:
         return
     with _lock, guarded("libcuda"):
         from cuda.bindings import driver
 
         answer = driver.cuInit(0)
-        if answer[0] == _NOT_INITIALIZED:  # the parent used CUDA before this module was there to see it
-            raise _fork_error()
+        if answer[0] == forks.NOT_INITIALIZED:  # the parent used CUDA before `forks` was there to see it
+            raise forks.error()
         check(answer, "initialising the CUDA driver")
         _state.initialized = True
 
 
-def _fork_error() -> ForkError:
-    return ForkError(
-        f"CUDA was initialised before this process ({os.getpid()}) was forked, and a fork cannot use it; start "
-        "workers with multiprocessing's 'spawn' or 'forkserver' method, or touch CUDA only after the fork"
-    )
-
-
 def is_initialized() -> bool:
     """Whether `init` was done in this process."""
-    return _state.initialized and not _state.forked
+    return _state.initialized and not forks.is_child()
 
 
 def driver_version() -> str:
