@@ -103,7 +103,7 @@ def _children(selectors: Sequence[str], out: Path, identity: str) -> Iterator[Ch
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
     pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-q", "-ra", "-p", "no:cacheprovider"]
-    # No project's own pytest settings decide how the generated tests run.
+    # No settings and no conftest of the project around decide how the generated tests run.
     pytest += [
         "-c",
         os.devnull,
