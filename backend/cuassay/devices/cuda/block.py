@@ -24,7 +24,6 @@ _CONFIG = struct.Struct("7I4xQ")
 _CONFIG_WORDS = 7
 STREAM_WORD = 4
 _DOUBLE = struct.Struct("d")
-_MASK = 2**64 - 1
 
 
 class Launch:
@@ -48,19 +47,18 @@ class Launch:
         self._memory[_CONFIG_WORDS:first] = [base + 8 * start for start in starts]
         self.words = memoryview(self._memory).cast("B").cast("Q")
         self.slots = (ctypes.c_uint64 * sum(lengths)).from_buffer(self._memory, 8 * first)
-        self._writers = tuple(
-            (start, _writer(kind, size)) for kind, start, size in zip(types, starts, sizes, strict=True)
-        )
+        writers = [(start, place, _writer(types[place], sizes[place])) for place, start in enumerate(starts)]
+        self._addresses = tuple((start, place) for start, place, store in writers if store is None)
+        self._others = tuple((start, place, store) for start, place, store in writers if store is not None)
         self._fire: Callable[[], int] | None = None
 
     def write(self, arguments: Sequence[Any]) -> None:
         """Store `arguments`, whose types are those the block was made for."""
         words = self.words
-        for (start, store), argument in zip(self._writers, arguments, strict=True):
-            if store is None:  # CuPy's array, in line: a call would cost more than the rest
-                words[start] = argument.data.ptr
-            else:
-                store(words, start, argument)
+        for start, place in self._addresses:  # CuPy's arrays, in line: a call for each would double the cost
+            words[start] = arguments[place].data.ptr
+        for start, place, store in self._others:
+            store(words, start, arguments[place])
 
     def launch(self, grid: Sequence[int], block: Sequence[int], shared: int, stream: int) -> int:
         """Give the kernel to `stream` as the block stands; returns the driver's status, 0 where it took it."""
@@ -148,9 +146,14 @@ def _store_double(words: memoryview, start: int, value: float) -> None:
 
 
 def _store_int(words: memoryview, start: int, value: int) -> None:
-    if not -(2**63) <= value < 2**64:
-        raise ArgumentError(f"{value} does not fit the 64 bits an int is passed in; give a smaller one, or a float")
-    words[start] = value & _MASK
+    try:
+        words[start] = value
+    except ValueError:  # negative, or too large
+        if not -(2**63) <= value < 0:
+            raise ArgumentError(
+                f"{value} does not fit the 64 bits an int is passed in; give a smaller one, or a float"
+            ) from None
+        words[start] = value + 2**64
 
 
 def _store_scalar(words: memoryview, start: int, value: np.generic[Any]) -> None:

@@ -60,6 +60,10 @@ def pack_length(arrays: Sequence[Array], *extents: int) -> int:
     return math.gcd(_PACK_NBYTES // max(itemsizes), *offsets, *extents)  # a power of two, as its first argument is
 
 
+#: Kernel, grid and arguments.
+_Dense = tuple[Kernel, tuple[int, int, int], tuple[Any, ...]]
+
+
 class _Own:
     """An operation computed by kernels of our own, on the current stream: an implementation that offers plans.
 
@@ -99,36 +103,34 @@ class _Own:
 
 def _number_last(operands: Sequence[Any], out: Array) -> Sequence[Any]:
     """A Python number comes second, in the dtype it is computed in: add and mul commute."""
-    arrays = [operand for operand in operands if isinstance(operand, cupy.ndarray)]
-    if len(arrays) == len(operands):
+    a, b = operands[0], operands[-1]
+    if isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray):
         return operands
-    (number,) = (operand for operand in operands if not isinstance(operand, cupy.ndarray))
-    return *arrays, np.asarray(number, dtype=compute_dtype(out.dtype))[
-        ()
-    ]  # OverflowError where an integer does not fit
+    array, number = (a, b) if isinstance(a, cupy.ndarray) else (b, a)
+    weak = np.asarray(number, dtype=compute_dtype(out.dtype))  # OverflowError where an integer does not fit
+    return array, weak[()]
 
 
-def _dense(
-    functor: str, operands: Sequence[Any], out: Array
-) -> tuple[Kernel, tuple[int, int, int], Sequence[Any]] | None:
-    """Kernel, grid and arguments for arrays of one dtype and one contiguous order; None for others.
+def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
+    """The launch for arrays of one dtype and one contiguous order; None for others.
 
     Operands broadcast to `out`: one with as many elements has its shape, but for leading axes of extent 1.
     """
-    arrays = [*(operand for operand in operands if isinstance(operand, cupy.ndarray)), out]
-    dtype, size = out.dtype, out.size
-    in_c, in_fortran = True, True
+    form = "binary" if len(operands) == 2 else "unary"
+    arrays = [*operands, out]
+    if not isinstance(operands[-1], cupy.ndarray):
+        form, arrays = "scalar", [operands[0], out]
+    dtype, size, addresses, in_order = out.dtype, out.size, 0, True
     for array in arrays:
         if array.dtype != dtype or array.size != size:
             return None
-        # Private, but array.flags costs ten times as much.
-        in_c, in_fortran = in_c and array._c_contiguous, in_fortran and array._f_contiguous  # noqa: SLF001
-    if not (in_c or in_fortran):
+        addresses |= array.data.ptr
+        in_order = in_order and array._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
+    if not in_order and not all(array.flags.f_contiguous for array in arrays):
         return None
-    form = "scalar" if len(arrays) == len(operands) else "unary" if len(operands) == 1 else "binary"
-    length = pack_length(arrays)
-    grid = -(-size // (_BLOCK * length)), 1, 1
-    return kernel("elementwise.cu", _dense_name(form, functor, dtype, length)), grid, (*operands, out, size)
+    length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize or 1
+    launched = kernel("elementwise.cu", _dense_name(form, functor, dtype, length))
+    return launched, (-(-size // (_BLOCK * length)), 1, 1), (*operands, out, size)
 
 
 @cache

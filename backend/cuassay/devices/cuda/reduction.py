@@ -33,10 +33,9 @@ _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: A block of the kernels for long rows has about this many packs a thread.
 _PACKS_A_THREAD = 8
 
-#: Blocks that share a row in `softmax_cluster`, by the size of an element; each keeps its share on the chip. Below
-#: this share, in bytes, a block that keeps the row by itself is as fast; above the other, too few blocks fit beside.
-_CLUSTER = {2: 4, 4: 8}
-_CLUSTER_MIN_SHARE, _CLUSTER_MAX_SHARE = 4 * 1024, 50 * 1024
+#: `softmax_cluster`: blocks that share a row, and the largest share of each in bytes. Measured on an H200: fewer blocks with
+#: larger shares are slower, and so are more blocks with smaller ones.
+_CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
 
 #: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
 _RESERVED = 2048
@@ -82,32 +81,22 @@ def _softmax_rows(a: Array, out: Array) -> None:
     length = _common_length(a, out)
     blocks = _cluster(a, columns, length)
     if blocks:
-        capacity = -(-columns // length // blocks) + 1  # packs of a share, one more where a row is peeled
-        nbytes = 2 * capacity * _PACK_NBYTES
-        clusters = min(rows, _resident(a.device.id, nbytes) // blocks)
-        walk = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
-        walk(clusters * blocks, _SHORT_BLOCK, (a, out, rows, columns, capacity), shared=nbytes)
+        nbytes = (-(-columns // length // blocks) + 1) * _PACK_NBYTES  # one pack more where a row is peeled
+        shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
+        shared_row(rows * blocks, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
         return
     _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns))
 
 
 def _cluster(a: Array, columns: int, length: int) -> int:
-    """Blocks that share a row of `columns`; 0 where the device, the dtype or the length is not made for it."""
-    itemsize = a.dtype.itemsize
-    if runtime.get_device_properties(a.device.id).major < 9 or itemsize not in _CLUSTER or length == 1:
+    """Blocks that share a row of `columns`; 0 where one block a row does better, or the device has no clusters."""
+    properties = runtime.get_device_properties(a.device.id)
+    nbytes = columns * a.dtype.itemsize
+    if properties.major < 9 or length == 1 or a.dtype.itemsize == 8:
         return 0
-    share = columns * itemsize // _CLUSTER[itemsize]
-    return _CLUSTER[itemsize] if _CLUSTER_MIN_SHARE <= share <= _CLUSTER_MAX_SHARE else 0
-
-
-def _resident(device: int, nbytes: int) -> int:
-    """Blocks of `_SHORT_BLOCK` threads and `nbytes` of shared memory that the device holds at once."""
-    properties = runtime.get_device_properties(device)
-    beside = properties.shared_memory_per_multiprocessor // (nbytes + _RESERVED)
-    return int(
-        properties.multi_processor_count
-        * max(1, min(beside, properties.max_threads_per_multi_processor // _SHORT_BLOCK))
-    )
+    if 2 * (nbytes + _RESERVED) <= properties.shared_memory_per_multiprocessor:
+        return 0
+    return next((blocks for blocks, share in _CLUSTERS.items() if nbytes // blocks <= share), 0)
 
 
 def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Array) -> None:

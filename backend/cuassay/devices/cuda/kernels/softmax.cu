@@ -7,18 +7,31 @@
 // Launch: softmax_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
 //         softmax_long: one block of 128 to 1,024 threads a row (float64: 512, as exp needs the registers); KEEP: dynamic
 //         shared memory of 16 bytes a pack of the row; else the row is read a second time, from the level-2 cache where it still is.
-//         softmax_cluster (compute capability 9.0): clusters of CLUSTER blocks of 256 threads walk over the rows; each block
-//         has its share of a row in shared memory while its share of the next row arrives. A block that holds a whole row of
-//         50,257 float32 has its multiprocessor to itself: 58 % of the copy rate; the same clusters without the
-//         second buffer run in lockstep, all loading, then all computing: 77 %, and 65 % in bfloat16.
+//         softmax_cluster (compute capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each with its share of
+//         the row in shared memory, for rows of which no two would fit on a multiprocessor: one block alone cannot load a
+//         row while it computes. Clusters that walk over rows, the next one arriving meanwhile, were slower.
 // Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
 
-// The error of __expf, below 20 units of float's last place for arguments that matter here, vanishes in 16 bits.
-template <typename T> struct Exponential { __device__ static float of(float x) { return __expf(x); } };
-template <> struct Exponential<float32> { __device__ static float of(float x) { return expf(x); } };
-template <> struct Exponential<float64> { __device__ static double of(double x) { return exp(x); } };
+// exp(value - maximum) with one multiply-add and the machine's power of two, for which the maximum is kept *scaled* by
+// log2(e). The errors are those of the difference alone, as with expf: about one unit in float's last place a unit of
+// difference. Every exponential is taken below a scaled maximum, whose own rounding therefore cancels in the quotient.
+template <typename W> struct Exponential {
+    __device__ static W scaled(W maximum) { return maximum * 1.44269504088896340736f; }
+    __device__ static W below(W value, W maximum) { return power_of_two(fmaf(value, 1.44269504088896340736f, -maximum)); }
+    __device__ static W ratio(W maximum, W other) { return power_of_two(maximum - other); }
+    __device__ static W power_of_two(W x) {
+        W power;
+        asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x));  // subnormal results are kept
+        return power;
+    }
+};
+template <> struct Exponential<double> {
+    __device__ static double scaled(double maximum) { return maximum; }
+    __device__ static double below(double value, double maximum) { return exp(value - maximum); }
+    __device__ static double ratio(double maximum, double other) { return exp(maximum - other); }
+};
 
 template <typename W> __device__ __forceinline__ W minus_infinity();
 template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
@@ -53,14 +66,14 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
         for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, values[p][i]);
-    maximum = warp_max(maximum);
+    maximum = Exponential<W>::scaled(warp_max(maximum));
     // Unlike below, the shift is not guarded: a row of -inf becomes NaN here. Lanes past the row must not, so they
     // keep -inf, whose exponential is 0 for every maximum that is not -inf itself.
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            values[p][i] = Exponential<T>::of(values[p][i] - maximum);
+            values[p][i] = Exponential<W>::below(values[p][i], maximum);
             sum += values[p][i];
         }
     const W scale = W(1) / warp_sum(sum);
@@ -76,24 +89,24 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     }
 }
 
-// The running maximum and the sum of exponentials below it.
+// The running maximum, scaled, and the sum of exponentials below it.
 template <typename T> struct Running {
     using W = typename Wide<T>::type;
     W maximum = minus_infinity<W>(), sum = 0;
 
     __device__ __forceinline__ void merge(W other_maximum, W other_sum) {
         const W both = nan_maximum(maximum, other_maximum), shift = shift_of(both);
-        sum = sum * Exponential<T>::of(maximum - shift) + other_sum * Exponential<T>::of(other_maximum - shift);
+        sum = sum * Exponential<W>::ratio(maximum, shift) + other_sum * Exponential<W>::ratio(other_maximum, shift);
         maximum = both;
     }
     template <int N> __device__ __forceinline__ void add(const Pack<T, N>& pack) {
         W top = widen<W>(pack.at[0]);
 #pragma unroll
         for (int i = 1; i < N; ++i) top = nan_maximum(top, widen<W>(pack.at[i]));
-        const W both = nan_maximum(maximum, top), shift = shift_of(both);
-        sum *= Exponential<T>::of(maximum - shift);
+        const W both = nan_maximum(maximum, Exponential<W>::scaled(top)), shift = shift_of(both);
+        sum *= Exponential<W>::ratio(maximum, shift);
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum += Exponential<T>::of(widen<W>(pack.at[i]) - shift);
+        for (int i = 0; i < N; ++i) sum += Exponential<W>::below(widen<W>(pack.at[i]), shift);
         maximum = both;
     }
     __device__ __forceinline__ void merge_warp() {
@@ -156,11 +169,11 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     running.merge_block();
 
     const W maximum = running.maximum, scale = W(1) / running.sum;
-    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<T>::of(widen<W>(odd.at[0]) - maximum) * scale);
+    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<W>::below(widen<W>(odd.at[0]), maximum) * scale);
     for (p = threadIdx.x; p < packs; p += blockDim.x) {
         Pack<T, N> pack = KEEP ? kept[p] : load_pack<T, N>(body + p * N);
 #pragma unroll
-        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(Exponential<T>::of(widen<W>(pack.at[i]) - maximum) * scale);
+        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(Exponential<W>::below(widen<W>(pack.at[i]), maximum) * scale);
         store_pack<T, N>(to + head + p * N, pack);
     }
 }
@@ -188,116 +201,98 @@ __device__ __forceinline__ float read_of(const float* local, unsigned rank) {
 #define CLUSTER_OF(n)
 #endif
 
-// Where a block's share of a row lies. As in softmax_long the row is peeled to 16-byte alignment; the extras are rank 0's.
-template <typename T, int N, int CLUSTER> struct Share {
-    const T* from;    // of the row
-    int64 body;       // first element of the share
-    int64 extra;      // element this thread takes besides, if any
-    int count;        // packs
-    bool has_extra;
+// What a block keeps of its share: the exponentials in float, one computed an element; but of 16-bit elements the elements
+// themselves, which take half the space, as a fast exponential costs less than the traffic with shared memory.
+template <typename T> struct Kept { using type = float; static constexpr bool exponentials = true; };
+template <> struct Kept<float16> { using type = float16; static constexpr bool exponentials = false; };
+template <> struct Kept<bfloat16> { using type = bfloat16; static constexpr bool exponentials = false; };
 
-    __device__ __forceinline__ Share(const T* a, int64 row, int64 columns, unsigned rank) : from(a + row * columns) {
-        const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
-        const int64 peeled = misaligned ? N - misaligned : 0;
-        const int64 head = peeled < columns ? peeled : columns;
-        const int64 packs = (columns - head) / N, extras = columns - packs * N;
-        const int64 share = (packs + CLUSTER - 1) / CLUSTER, begin = rank * share;
-        count = int(begin + share < packs ? share : (begin < packs ? packs - begin : 0));
-        body = head + begin * N;
-        extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
-        has_extra = rank == 0 && threadIdx.x < extras;
-    }
-};
-
-#if __CUDA_ARCH__ >= 900
-__device__ __forceinline__ void copy_async(void* shared, const void* global) {
-    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(unsigned(__cvta_generic_to_shared(shared))), "l"(global));
-}
-__device__ __forceinline__ void copies_end_group() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-// Waits until all groups but the newest `Pending` have arrived; a thread sees only its own copies, and needs no others.
-template <int Pending> __device__ __forceinline__ void copies_wait() { asm volatile("cp.async.wait_group %0;" ::"n"(Pending) : "memory"); }
-#endif
-
-// Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once a row; what
-// a block has is scaled by exp(its maximum - maximum) / sum. float32 keeps its exponentials, one computed an element;
-// 16-bit elements are kept as they are, as there would be no room, and their fast exponential is computed twice.
+// Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once; what a
+// block has is scaled by exp(its maximum - maximum) / sum.
 template <typename T, int N, int CLUSTER>
-__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256, 4)
-softmax_cluster(const T* a, T* out, int64 rows, int64 columns, int64 capacity) {
+__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
+softmax_cluster(const T* a, T* out, int64 columns) {
 #if __CUDA_ARCH__ >= 900
-    static_assert(sizeof(T) * N == 16, "a pack is what cp.async moves at once");
-    constexpr bool kKeepsExponentials = sizeof(T) == 4;
-    extern __shared__ __align__(16) unsigned char buffers[];  // two of `capacity` packs: one in use, one arriving
-    __shared__ float scratch[2][32], maxima[2], totals[2];
+    using K = typename Kept<T>::type;
+    constexpr int kInFlight = 2;
+    extern __shared__ __align__(16) unsigned char kept_bytes[];
+    __shared__ float scratch[2][32], block_maximum, block_total;
+    Pack<K, N>* kept = reinterpret_cast<Pack<K, N>*>(kept_bytes);  // each thread reads only what it wrote
     const unsigned rank = cluster_rank();
-    const int64 step = gridDim.x / CLUSTER;
-    const int stride = blockDim.x;
+    const int64 row = blockIdx.x / CLUSTER;
+    const T* from = a + row * columns;
+    T* to = out + row * columns;
 
-    const auto fetch = [&](const Share<T, N, CLUSTER>& share, int buffer) {
-        Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(buffers) + buffer * capacity;
-        for (int p = threadIdx.x; p < share.count; p += stride) copy_async(kept + p, share.from + share.body + int64(p) * N);
-        copies_end_group();
-        return share.has_extra ? widen<float>(share.from[share.extra]) : minus_infinity<float>();
-    };
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
+    const int64 peeled = misaligned ? N - misaligned : 0;
+    const int64 head = peeled < columns ? peeled : columns;
+    const int64 packs = (columns - head) / N, extras = columns - packs * N;
+    const int64 extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
+    const bool has_extra = rank == 0 && threadIdx.x < extras;
+    const int64 share = (packs + CLUSTER - 1) / CLUSTER, begin = rank * share;
+    const int count = int(begin + share < packs ? share : (begin < packs ? packs - begin : 0)), stride = blockDim.x;
+    const T* body = from + head + begin * N;
 
-    int64 row = blockIdx.x / CLUSTER;  // the host makes no more clusters than rows
-    float arriving = fetch(Share<T, N, CLUSTER>(a, row, columns, rank), 0);
-    for (int turn = 0; row < rows; row += step, turn ^= 1) {
-        const Share<T, N, CLUSTER> share(a, row, columns, rank);
-        Pack<T, N>* kept = reinterpret_cast<Pack<T, N>*>(buffers) + turn * capacity;
-        float odd = arriving, maximum = odd;
-        if (row + step < rows) arriving = fetch(Share<T, N, CLUSTER>(a, row + step, columns, rank), turn ^ 1);
-        else copies_end_group();
-        copies_wait<1>();
-
-        for (int p = threadIdx.x; p < share.count; p += stride) {
-            const Pack<T, N> pack = kept[p];
+    float odd = minus_infinity<float>(), maximum = odd;
+    if (has_extra) maximum = odd = widen<float>(from[extra]);
+    for (int p = threadIdx.x; p < count; p += kInFlight * stride) {
+        Pack<T, N> flight[kInFlight];
 #pragma unroll
-            for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, widen<float>(pack.at[i]));
-        }
-        maximum = block_max(maximum, scratch[0]);
-
-        const float shift = shift_of(maximum);
-        float sum = 0;
-        if (share.has_extra) sum = odd = Exponential<T>::of(odd - shift);
-        for (int p = threadIdx.x; p < share.count; p += stride) {
-            Pack<T, N> pack = kept[p];
+        for (int f = 0; f < kInFlight; ++f)
+            if (p + f * stride < count) flight[f] = load_pack<T, N>(body + int64(p + f * stride) * N);
+#pragma unroll
+        for (int f = 0; f < kInFlight; ++f) {
+            if (p + f * stride >= count) break;
+            Pack<K, N> pack;
 #pragma unroll
             for (int i = 0; i < N; ++i) {
-                const float exponential = Exponential<T>::of(widen<float>(pack.at[i]) - shift);
-                sum += exponential;
-                if (kKeepsExponentials) pack.at[i] = narrow<T>(exponential);
+                maximum = nan_maximum(maximum, widen<float>(flight[f].at[i]));
+                pack.at[i] = static_cast<K>(flight[f].at[i]);
             }
-            if (kKeepsExponentials) kept[p] = pack;
-        }
-        sum = block_sum(sum, scratch[1]);
-
-        // Two sets of variables by turns: a block writes one again only after a barrier that follows all reads of it.
-        if (!threadIdx.x) maxima[turn] = maximum, totals[turn] = sum;
-        cluster_arrive();
-        cluster_wait();
-        float top = minus_infinity<float>(), total = 0;
-#pragma unroll
-        for (int other = 0; other < CLUSTER; ++other) top = nan_maximum(top, read_of(&maxima[turn], other));
-        const float top_shift = shift_of(top);
-#pragma unroll
-        for (int other = 0; other < CLUSTER; ++other)
-            total += read_of(&totals[turn], other) * expf(read_of(&maxima[turn], other) - top_shift);
-        const float scale = expf(maximum - top_shift) / total;  // a row of -inf: 0 / 0
-
-        T* to = out + row * columns;
-        if (share.has_extra) to[share.extra] = narrow<T>(odd * scale);
-        for (int p = threadIdx.x; p < share.count; p += stride) {
-            Pack<T, N> pack = kept[p];
-#pragma unroll
-            for (int i = 0; i < N; ++i) {
-                const float value = widen<float>(pack.at[i]);
-                pack.at[i] = narrow<T>((kKeepsExponentials ? value : Exponential<T>::of(value - shift)) * scale);
-            }
-            store_pack<T, N>(to + share.body + int64(p) * N, pack);
+            kept[p + f * stride] = pack;
         }
     }
-    cluster_arrive();  // no block ends while another may read its variables
+    maximum = Exponential<float>::scaled(block_max(maximum, scratch[0]));
+
+    const float shift = shift_of(maximum);
+    float sum = 0;
+    if (has_extra) sum = odd = Exponential<float>::below(odd, shift);
+    for (int p = threadIdx.x; p < count; p += stride) {
+        Pack<K, N> pack = kept[p];
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const float exponential = Exponential<float>::below(widen<float>(pack.at[i]), shift);
+            sum += exponential;
+            if (Kept<T>::exponentials) pack.at[i] = static_cast<K>(exponential);
+        }
+        if (Kept<T>::exponentials) kept[p] = pack;
+    }
+    sum = block_sum(sum, scratch[1]);
+
+    if (!threadIdx.x) block_maximum = maximum, block_total = sum;
+    cluster_arrive();
+    cluster_wait();
+    float top = minus_infinity<float>(), total = 0;
+#pragma unroll
+    for (int other = 0; other < CLUSTER; ++other) top = nan_maximum(top, read_of(&block_maximum, other));
+    const float top_shift = shift_of(top);
+#pragma unroll
+    for (int other = 0; other < CLUSTER; ++other)
+        total += read_of(&block_total, other) * Exponential<float>::ratio(read_of(&block_maximum, other), top_shift);
+    cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
+    const float scale = Exponential<float>::ratio(maximum, top_shift) / total;  // a row of -inf: 0 / 0
+
+    if (has_extra) to[extra] = narrow<T>(odd * scale);
+    for (int p = threadIdx.x; p < count; p += stride) {
+        const Pack<K, N> own = kept[p];
+        Pack<T, N> pack;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {
+            const float value = widen<float>(own.at[i]);
+            pack.at[i] = narrow<T>((Kept<T>::exponentials ? value : Exponential<float>::below(value, shift)) * scale);
+        }
+        store_pack<T, N>(to + head + begin * N + int64(p) * N, pack);
+    }
     cluster_wait();
 #endif
 }
