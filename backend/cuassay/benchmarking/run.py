@@ -104,15 +104,8 @@ def _children(selectors: Sequence[str], out: Path, identity: str) -> Iterator[Ch
     rows = out / "tests.jsonl"
     pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-q", "-ra", "-p", "no:cacheprovider"]
     # No settings and no conftest of the project around decide how the generated tests run.
-    pytest += [
-        "-c",
-        os.devnull,
-        "--rootdir",
-        str(out),
-        *devices,
-        f"--cuassay-record={rows}",
-        f"--cuassay-run={identity}",
-    ]
+    pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
+    pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
     yield Child("tests", [*pytest, "-v", "--no-header"], rows, out / "tests.log", "test")
     rows = out / "times.jsonl"
     measure = [sys.executable, "-m", _MEASUREMENTS, *(f"--device={selector}" for selector in selectors)]
