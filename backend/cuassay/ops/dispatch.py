@@ -367,31 +367,32 @@ def _check_out(
     op: Op, bound: Mapping[str, Any], shape: tuple[int, ...], route: _Route, device: Device, out: Any
 ) -> None:
     backend = route.backend
-    if not backend.owns(type(out)) or backend.device_of(out) != device:
+    if not backend.owns(type(out)) or not _is_same(backend.device_of(out), device):
         raise DeviceError(f"{op.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there")
     if tuple(out.shape) != shape:
         raise ShapeError(
             f"{op.name}'s out must have shape {shape}; got {tuple(out.shape)}; allocate it with ops.{op.name}.meta(...)"
         )
-    if as_dtype(out.dtype) != route.result:
+    if out.dtype != route.result:
         raise DTypeError(
             f"{op.name}'s out must be {dtype_name(route.result)}; got {dtype_name(out.dtype)}; "
             f"cast after, not in, the op"
         )
-    for name, value in _arrays(op.schema, bound):
-        if backend.owns(type(value)):
-            _check_overlap(op, backend, name, value, out)
+    operands, elementwise = _operands(op.schema, bound), op.schema.elementwise
+    for place in route.places:
+        if elementwise and operands[place] is out:
+            continue
+        overlap = backend.overlap(operands[place], out)
+        if overlap == "partial" or (overlap == "same" and not elementwise):
+            name, _ = list(_arrays(op.schema, bound))[place]
+            raise ArgumentError(
+                f"{op.name}'s out shares memory with {name}, and would be read after it is written; "
+                f"give out memory of its own"
+            )
 
 
-def _check_overlap(op: Op, backend: Backend, name: str, value: Any, out: Any) -> None:
-    if value is out and op.schema.elementwise:
-        return
-    overlap = backend.overlap(value, out)
-    if overlap == "partial" or (overlap == "same" and not op.schema.elementwise):
-        raise ArgumentError(
-            f"{op.name}'s out shares memory with {name}, and would be read after it is written; "
-            f"give out memory of its own"
-        )
+def _is_same(a: Device, b: Device) -> bool:
+    return a is b or a == b  # a kind mostly gives the same object, and comparing two costs 0.4 µs
 
 
 def _described(value: Any) -> Any:

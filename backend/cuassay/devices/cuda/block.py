@@ -17,7 +17,9 @@ import numpy as np
 
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["STREAM_WORD", "Launch", "argument_nbytes"]
+__all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes"]
+
+Dims = int | Sequence[int]
 
 #: ``CUlaunchConfig`` up to its stream: grid and block along x, y, z, shared bytes, stream. Attributes follow: none.
 _CONFIG = struct.Struct("7I4xQ")
@@ -34,7 +36,7 @@ class Launch:
     so may ``words[STREAM_WORD]``, the stream's address.
     """
 
-    __slots__ = ("_fire", "_handle", "_memory", "_writers", "slots", "words")
+    __slots__ = ("_addresses", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
 
     def __init__(self, handle: int | None, types: Sequence[type]) -> None:
         sizes = [argument_nbytes(kind) for kind in types]
@@ -51,6 +53,7 @@ class Launch:
         self._addresses = tuple((start, place) for start, place, store in writers if store is None)
         self._others = tuple((start, place, store) for start, place, store in writers if store is not None)
         self._fire: Callable[[], int] | None = None
+        self._shape: tuple[Dims, Dims, int] | None = None
 
     def write(self, arguments: Sequence[Any]) -> None:
         """Store `arguments`, whose types are those the block was made for."""
@@ -60,12 +63,15 @@ class Launch:
         for start, place, store in self._others:
             store(words, start, arguments[place])
 
-    def launch(self, grid: Sequence[int], block: Sequence[int], shared: int, stream: int) -> int:
+    def launch(self, grid: Dims, block: Dims, shared: int, stream: int) -> int:
         """Give the kernel to `stream` as the block stands; returns the driver's status, 0 where it took it."""
-        return self.bind(grid, block, shared, stream)()
+        if (grid, block, shared) != self._shape or self._fire is None:
+            return self.bind(grid, block, shared, stream)()
+        self.words[STREAM_WORD] = stream
+        return self._fire()
 
-    def bind(self, grid: Sequence[int], block: Sequence[int], shared: int = 0, stream: int = 0) -> Callable[[], int]:
-        """`launch` as a call without arguments, which costs a tenth; the block then serves that call alone.
+    def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
+        """`launch` as a call without arguments, the cheapest there is; valid until another shape is launched.
 
         It keeps the block's memory alive, not the arrays whose addresses lie in it.
 
@@ -75,12 +81,13 @@ class Launch:
             If an extent is negative, or beyond 32 bits.
         """
         try:
-            _CONFIG.pack_into(self._memory, 0, *grid, *block, shared, stream)
+            _CONFIG.pack_into(self._memory, 0, *_dims(grid), *_dims(block), shared, stream)
         except struct.error as error:
             raise ArgumentError(
                 f"grid {grid}, block {block}, {shared!r} shared bytes is no launch shape: {error}; "
-                "give three whole numbers each, below 2**32"
+                "give one to three whole numbers each, below 2**32"
             ) from None
+        self._shape = None if list in (type(grid), type(block)) else (grid, block, shared)  # a list may change
         return self._fire or self._armed()
 
     def _armed(self) -> Callable[[], int]:
@@ -89,6 +96,13 @@ class Launch:
         handle = ctypes.byref(ctypes.c_char.from_address(self._handle))
         self._fire = partial(_driver_launch(), config, handle, pointers, None)
         return self._fire
+
+
+def _dims(dims: Dims) -> tuple[int, int, int]:
+    if not isinstance(dims, tuple | list):  # not Sequence: asking an abstract class costs 0.3 µs
+        return dims, 1, 1  # type: ignore[return-value] # an int, or NumPy's
+    x, y, z = (*dims, 1, 1)[:3]
+    return x, y, z
 
 
 @cache

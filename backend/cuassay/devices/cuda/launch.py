@@ -13,14 +13,12 @@ from typing import Any
 
 from cuassay.core import settings
 from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.block import STREAM_WORD, Launch, argument_nbytes
+from cuassay.devices.cuda.block import STREAM_WORD, Dims, Launch, argument_nbytes
 from cuassay.devices.cuda.check import check, error_of
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
 __all__ = ["Kernel", "Launch", "kernel", "stream_address"]
-
-Dims = int | Sequence[int]
 
 #: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
 _SHARED_BY_DEFAULT = 48 * 1024
@@ -162,13 +160,12 @@ class Kernel:
         launch = idle.pop() if idle else Launch(loaded.handle, types)
         launch.write(arguments)
         address = _current_stream()().ptr if stream is None else stream_address(stream)
-        shape = _dims(grid), _dims(block), shared
-        status = launch.launch(*shape, address)
+        status = launch.launch(grid, block, shared, address)
         if status:
-            status = self._retried(status, launch.bind(*shape, address))
+            status = self._retried(status, launch.bind(grid, block, shared, address))
         idle.append(launch)
         if status or self._blocking:
-            self._conclude(status, shape, address)
+            self._conclude(status, (grid, block, shared), address)
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
         """The launch made ready, for the current device: a call that launches it on the stream current by then.
@@ -181,7 +178,7 @@ class Kernel:
             (self._by_device.get(device) or self._load(device)).allow_shared(shared, device)
         launch = self.prepare(tuple(map(type, arguments)))
         launch.write(arguments)
-        shape = _dims(grid), _dims(block), shared
+        shape = grid, block, shared
         fire, words, current, blocking = launch.bind(*shape), launch.words, _current_stream(), self._blocking
 
         def run(kept: Sequence[Any] = arguments) -> None:
@@ -250,15 +247,6 @@ def _current_device() -> int:
 @cache
 def _is_single() -> bool:
     return runtime.device_count() == 1
-
-
-def _dims(dims: Dims) -> tuple[int, int, int]:
-    if type(dims) is tuple and len(dims) == 3:
-        return dims
-    if not isinstance(dims, tuple | list):  # not Sequence: asking an abstract class costs 0.3 µs
-        return dims, 1, 1  # type: ignore[return-value] # an int, or NumPy's
-    x, y, z = (*dims, 1, 1)[:3]
-    return x, y, z
 
 
 @cache

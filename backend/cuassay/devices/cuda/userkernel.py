@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.devices.cuda.launch import Dims, Kernel
+from cuassay.devices.cuda.block import Dims
+from cuassay.devices.cuda.launch import Kernel
 from cuassay.devices.cuda.source import Compiled, compile_source
 from cuassay.errors import ArgumentError, DTypeError
 
