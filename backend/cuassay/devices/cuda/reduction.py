@@ -33,8 +33,8 @@ _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
 #: A block of the kernels for long rows has about this many packs a thread.
 _PACKS_A_THREAD = 8
 
-#: `softmax_cluster`: blocks that share a row, and the largest share of each in bytes. Measured on an H200: fewer blocks with
-#: larger shares are slower, and so are more blocks with smaller ones.
+#: `softmax_cluster`: blocks that share a row, and the largest share of each in bytes. Measured on an H200: fewer blocks
+#: with larger shares are slower, and so are more blocks with smaller ones.
 _CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
 
 #: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
@@ -135,7 +135,8 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
     keep = nbytes <= most
     # Two blocks of 512 have room where two rows have: one reads while the other writes.
     widest = 512 if nbytes <= most // 2 or a.dtype.itemsize == 8 else 1024
-    threads = min(widest, max(128, -(-packs // (_PACKS_A_THREAD * _WARP)) * _WARP))
+    # A power of two, as 800 threads would keep a second block off the multiprocessor.
+    threads = min(widest, max(128, 1 << (packs // _PACKS_A_THREAD).bit_length() - 1))
     block = kernel(file, f"{name}, {'true' if keep else 'false'}>")
     block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
 
