@@ -149,8 +149,34 @@ def _strided(functor: str, operands: Sequence[Any], out: Array) -> None:
         a, b = operands
         if out.dtype.kind == "c":  # the kernel converts real numbers among themselves only
             a, b = a.astype(out.dtype, copy=False), b.astype(out.dtype, copy=False)
+        layout = _layout(out, a, b)
+        length = _packed(layout, (out, a, b))
         names = ", ".join(c_name(array.dtype) for array in (out, a, b))
-        _launch_strided(f"strided_binary<{functor}, {names}>", (a, b, out), _layout(out, a, b))
+        name = (
+            f"packed_binary<{functor}, {c_name(out.dtype)}, {length}>"
+            if length > 1
+            else f"strided_binary<{functor}, {names}>"
+        )
+        _launch_strided(name, (a, b, out), layout)
+
+
+def _packed(layout: _Layout, arrays: Sequence[Array]) -> int:
+    """Elements one access may take along the innermost axis; more than 1 changes `layout` to count in packs of them.
+
+    Every array must be contiguous along it, or broadcast, and every other stride a whole number of packs.
+    """
+    inner = [layout.stride[place][0] for place in range(len(arrays))]
+    if len({array.dtype for array in arrays}) > 1 or inner[0] != 1 or any(stride not in (0, 1) for stride in inner):
+        return 1
+    outer = [layout.stride[place][axis] for place in range(len(arrays)) for axis in range(1, layout.axes)]
+    length = pack_length(
+        [array for array, stride in zip(arrays, inner, strict=True) if stride], layout.extent[0], *outer
+    )
+    layout.n //= length
+    layout.extent[0] //= length
+    for place, stride in enumerate(inner):
+        layout.stride[place][0] = stride * length
+    return length
 
 
 def _launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> None:

@@ -3,7 +3,7 @@
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
 // Launch: dense: 256 threads, one pack of N elements a thread (a full grid of 16-byte accesses was measured at the
-//         copy rate on H200; a grid-stride loop was 5 % below). strided: 256 threads, one element a thread.
+//         copy rate on H200; a grid-stride loop was 5 % below). strided: 256 threads, one element a thread. packed: one pack.
 // Caller: devices/cuda/elementwise.py. OpSpecs: cuassay/testing/specs/elementwise.py.
 
 #include "element.cuh"
@@ -123,6 +123,25 @@ __global__ void strided_binary(const A* a, const B* b, T* out, const __grid_cons
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
     out[at.out] = narrow<T>(Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b])));
+}
+
+// Like strided_binary, where the innermost axis of each array is contiguous or broadcast: a bias added to rows. The
+// layout counts packs along that axis.
+template <typename Operation, typename T, int N>
+__global__ void packed_binary(const T* a, const T* b, T* out, const __grid_constant__ Layout layout) {
+    using W = typename Wide<T>::type;
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    Pack<T, N> left, right;
+    if (layout.stride[1][0]) left = load_pack<T, N>(a + at.a);
+    if (layout.stride[2][0]) right = load_pack<T, N>(b + at.b);
+#pragma unroll
+    for (int i = 0; i < N; ++i) {
+        if (!layout.stride[1][0]) left.at[i] = a[at.a];
+        if (!layout.stride[2][0]) right.at[i] = b[at.b];
+    }
+    store<T, N>(out + at.out, 0, N, [&](int i) { return Operation::of(widen<W>(left.at[i]), widen<W>(right.at[i])); });
 }
 
 template <typename Operation, typename T>
