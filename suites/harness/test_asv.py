@@ -110,7 +110,8 @@ class Repository:
     def measure(self, number: int, seconds: float) -> Path:
         with Recorder(self.root / "ledger" / f"{number}.jsonl", run=f"r{number}") as recorder:
             recorder.write_run(started=f"2026-01-0{number}T12:00:00Z", commit=self.commits[number - 1])
-            recorder.write_device(device="cuda:0", present=True, digest="0123456789ab", fingerprint=FACTS)
+            specimen = {"digest": f"{number}123456789ab", "fingerprint": {**FACTS, "uuid": f"GPU-{number}"}}
+            recorder.write_device(device="cuda:0", present=True, **specimen)
             for dtype in DTYPES:
                 recorder.write_time(**_time(dtype, seconds))
                 recorder.write_time(**{**_time(dtype, 1.0), "implementation": "torch"})
@@ -150,6 +151,7 @@ def test_publish_draws_gpu_driver_branch_and_cuda_major_as_axes(repository: Repo
 
     axes = index["params"]
     assert (axes["gpu"], axes["driver"], axes["cuda"]) == (["NVIDIA H200"], ["580"], ["13"])
+    assert axes["machine"] == ["nvidia-h200-driver-580-cuda-13"]  # though the pool lent two specimens
     assert list(index["benchmarks"]) == ["ops.track_add"]
     assert index["benchmarks"]["ops.track_add"]["unit"] == "seconds"
 

@@ -30,7 +30,7 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import ResultError
 from cuassay.testing.opspec import OpSpec, own_specs
-from cuassay.testing.presence import Presence
+from cuassay.testing.presence import HOST_KINDS, Presence
 
 __all__ = ["MODULE", "PARAM_NAMES", "main", "series", "series_name", "write"]
 
@@ -165,14 +165,21 @@ def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row]) ->
 
 
 def _machine(device: Row, facts: Mapping[str, Any]) -> dict[str, str]:
-    """The machine as asv's axes: the device, the driver's branch, the CUDA major."""
+    """The machine as asv's axes: the device, the driver's branch, the CUDA major.
+
+    A series is one of a model of accelerator, whichever specimen a pool lends that night; what runs on the host is
+    one of that host.
+    """
     name = str(facts.get("name", device["device"]))
-    driver, cuda = str(facts.get("driver", "none")), str(facts.get("cuda", "none"))
+    driver = str(facts.get("driver", "none")).partition(".")[0]
+    cuda = str(facts.get("cuda", "none")).partition(".")[0]
+    is_host = device["device"].partition(":")[0] in HOST_KINDS
+    apart = device.get("digest", "unknown")[:6] if is_host else f"driver {driver} cuda {cuda}"
     return {
-        "machine": f"{_slug(name)}-{device.get('digest', 'unknown')[:6]}",
+        "machine": _slug(f"{name} {apart}"),
         "gpu": name,
-        "driver": driver.partition(".")[0],
-        "cuda": cuda.partition(".")[0],
+        "driver": driver,
+        "cuda": cuda,
         "arch": str(facts.get("architecture", "")),
         "os": str(facts.get("system", "")),
     }
