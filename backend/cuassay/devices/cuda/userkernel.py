@@ -102,7 +102,7 @@ class UserKernel(Kernel):
 
 def check_shape(what: str, dims: Any) -> None:
     """Raise unless `dims` is one to three positive integers."""
-    numbers = (dims,) if isinstance(dims, int) else tuple(dims)
+    numbers = tuple(dims) if isinstance(dims, tuple | list) else (dims,)
     if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
         raise ArgumentError(f"{what} must be one to three whole numbers of 1 or more; got {dims!r}")
 
