@@ -239,16 +239,16 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     return route, device, device if op.schema.place is None else op.schema.place(bound, out, device)
 
 
-def _operands(schema: Schema, bound: Mapping[str, Any]) -> list[Any]:
+def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
     if schema.has_lists:
         return [value for _, value in _arrays(schema, bound)]
-    return [bound[name] for name in schema.array_names]
+    return schema.pick_arrays(bound)
 
 
 def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     routes = registry.routes
-    key = (op, *map(type, operands), *[getattr(operand, "dtype", None) for operand in operands])
+    key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
     found: _Route | None = routes.get(key)
     if found is None:
         found = routes[key] = _find_route(op, bound, operands)
@@ -281,12 +281,11 @@ def _server(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any]
 
 def _invoke(op: Op, implementation: registry.Implementation, bound: Mapping[str, Any], out: Any) -> None:
     schema = op.schema
-    arrays = [bound[name] for name in schema.array_names]
     scalars = {name: bound[name] for name in schema.scalar_names} if schema.scalar_names else {}
     if schema.outputs:
-        implementation(*arrays, out=out, **scalars)
+        implementation(*schema.pick_arrays(bound), out=out, **scalars)
     else:
-        implementation(*arrays, **scalars)
+        implementation(*schema.pick_arrays(bound), **scalars)
 
 
 def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, target: Device) -> Plan:

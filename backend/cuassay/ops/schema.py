@@ -16,6 +16,7 @@ import ast
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 from typing import Any, Literal
 
 import numpy as np
@@ -100,8 +101,9 @@ class Schema:
         Two runs on the same input give the same bits.
     place : callable, optional
         Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
-    arrays, array_names, scalar_names, has_lists
-        From `params`: those that are arrays or lists of them, in order; names; whether there is a list.
+    arrays, array_names, scalar_names, pick_arrays, has_lists
+        From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
+        whether there is a list.
     """
 
     name: str
@@ -117,15 +119,18 @@ class Schema:
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
+    pick_arrays: Callable[[Mapping[str, Any]], Sequence[Any]] = field(init=False, compare=False, repr=False)
     has_lists: bool = field(init=False, compare=False, repr=False)
     _defaults: Mapping[str, Any] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """Read off the parameters, once, what every call asks."""
         scalars = [param for param in self.params if param.form == "scalar"]
+        names = tuple(param.name for param in self.params if param.form != "scalar")
         derived = {
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
-            "array_names": tuple(param.name for param in self.params if param.form != "scalar"),
+            "array_names": names,
+            "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
             "has_lists": any(param.form == "arrays" for param in self.params),
             "_defaults": {param.name: param.default for param in scalars if not param.required},

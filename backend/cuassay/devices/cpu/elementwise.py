@@ -35,7 +35,10 @@ def _ufunc(function: Callable[..., Array]) -> Callable[..., None]:
 
     def run(*operands: Any, out: Array) -> None:
         wide = compute_dtype(out.dtype)
-        out[...] = function(*(widened(operand, wide) for operand in operands)).astype(out.dtype, copy=False)
+        if wide == out.dtype:
+            function(*operands, out=out, dtype=wide)
+        else:
+            out[...] = function(*(widened(operand, wide) for operand in operands)).astype(out.dtype, copy=False)
 
     return run
 
