@@ -1,0 +1,217 @@
+"""One block and its neighbours: a range of a segment, how it is split and merged, and the free blocks in order.
+
+A segment is what a source gave in one piece; its blocks lie side by side and cover it. Which block to take, when to
+split and when to ask for more is `cuassay.memory.caching`'s business.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any, NoReturn, Protocol
+
+from cuassay.core.capability import format_bytes
+from cuassay.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cuassay.memory.lane import Lane
+
+__all__ = ["FREED", "Block", "FreeBlocks", "Home", "Segment", "merge", "split"]
+
+#: Orders free blocks by size, then by address, as one integer: C compares it, and `bisect` stays in C.
+_ADDRESS_BITS = 64
+
+
+class Home(Protocol):
+    """Where a live block goes when it is freed: its quick list, or the queue of those that other streams use."""
+
+    def append(self, block: Block, /) -> None:
+        """Take the block back."""
+
+
+class _Freed:
+    """The home of a block that is not live."""
+
+    def append(self, block: Block, /) -> NoReturn:
+        raise ArgumentError(f"{block!r} is freed twice; free what `malloc` gave once, and forget it then")
+
+
+FREED = _Freed()
+
+
+class Block:
+    """A range of one segment; what `malloc` gives and `free` takes.
+
+    Attributes
+    ----------
+    address, nbytes : int
+        The range.
+    requested : int
+        Bytes that were asked for, at most `nbytes`.
+    home : Home
+        Where `free` puts it; `FREED` while it is not live.
+    idle : list of Block or None
+        The quick list of its requested size; None while the block is not cut out for any request.
+    uses : int
+        How often it was given out since it was cut.
+    is_oversize : bool
+        Whether it was above the size that is never split when it was cut.
+    users : tuple of int
+        Other streams whose work its reuse must come after (``record_stream``).
+    events : tuple
+        Markers of those streams' work, taken when it was freed.
+    before, after : Block or None
+        Its neighbours in the segment.
+    stamp : int
+        The allocator's clock when it became free; old ones are collected first.
+    """
+
+    __slots__ = (
+        "address",
+        "after",
+        "before",
+        "events",
+        "home",
+        "idle",
+        "is_oversize",
+        "lane",
+        "nbytes",
+        "requested",
+        "segment",
+        "stamp",
+        "users",
+        "uses",
+    )
+
+    def __init__(self, address: int, nbytes: int, lane: Lane, segment: Segment) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.lane = lane
+        self.segment = segment
+        self.requested = 0
+        self.home: Home = FREED
+        self.idle: list[Block] | None = None
+        self.uses = 0
+        self.is_oversize = False
+        self.users: tuple[int, ...] = ()
+        self.events: tuple[Any, ...] = ()
+        self.before: Block | None = None
+        self.after: Block | None = None
+        self.stamp = 0
+
+    @property
+    def stream(self) -> int:
+        """The stream it was allocated for."""
+        return self.lane.stream
+
+    @property
+    def is_live(self) -> bool:
+        """True between `malloc` and `free`."""
+        return self.home is not FREED
+
+    @property
+    def is_pending(self) -> bool:
+        """True when it is freed, and other streams may still be at work on it."""
+        return self.home is FREED and bool(self.users)
+
+    @property
+    def is_whole(self) -> bool:
+        """True when it is all of its segment."""
+        return self.before is None and self.after is None
+
+    @property
+    def state(self) -> str:
+        """In the words of torch's snapshots."""
+        if self.is_live:
+            return "active_allocated"
+        return "active_pending_free" if self.users else "inactive"
+
+    def __repr__(self) -> str:
+        state = {"active_allocated": "live", "inactive": "free"}.get(self.state, "waiting for other streams")
+        return f"Block({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream}, {state})"
+
+
+class Segment:
+    """What a source gave in one piece.
+
+    Attributes
+    ----------
+    first : Block
+        Its lowest block; the others follow by `Block.after`.
+    is_small : bool
+        True in the pool of requests up to 1 MiB.
+    """
+
+    __slots__ = ("address", "first", "is_small", "lane", "nbytes")
+
+    def __init__(self, address: int, nbytes: int, lane: Lane, *, is_small: bool) -> None:
+        self.address = address
+        self.nbytes = nbytes
+        self.lane = lane
+        self.is_small = is_small
+        self.first = Block(address, nbytes, lane, self)
+
+    def __iter__(self) -> Iterator[Block]:
+        """Its blocks, by address."""
+        block: Block | None = self.first
+        while block is not None:
+            yield block
+            block = block.after
+
+    def __repr__(self) -> str:
+        return f"Segment({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.lane.stream})"
+
+
+class FreeBlocks:
+    """Free blocks of one stream and pool, ordered by size and then address."""
+
+    __slots__ = ("_blocks", "_keys")
+
+    def __init__(self) -> None:
+        self._keys: list[int] = []
+        self._blocks: list[Block] = []
+
+    def __len__(self) -> int:
+        return len(self._keys)
+
+    def __iter__(self) -> Iterator[Block]:
+        """From the smallest to the largest."""
+        return iter(self._blocks)
+
+    def add(self, block: Block) -> None:
+        """Put a free block in its place."""
+        key = block.nbytes << _ADDRESS_BITS | block.address
+        position = bisect_left(self._keys, key)
+        self._keys.insert(position, key)
+        self._blocks.insert(position, block)
+
+    def remove(self, block: Block) -> None:
+        """Take this block out; it is here."""
+        position = bisect_left(self._keys, block.nbytes << _ADDRESS_BITS | block.address)
+        del self._keys[position]
+        del self._blocks[position]
+
+    def best_fit(self, nbytes: int) -> Block | None:
+        """The smallest block of at least `nbytes`, the lowest among equals; it stays here."""
+        position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
+        return self._blocks[position] if position < len(self._keys) else None
+
+
+def split(block: Block, nbytes: int) -> Block:
+    """Shorten `block` to its first `nbytes`; gives the rest as a block of its own."""
+    rest = Block(block.address + nbytes, block.nbytes - nbytes, block.lane, block.segment)
+    rest.before, rest.after = block, block.after
+    if block.after is not None:
+        block.after.before = rest
+    block.after = rest
+    block.nbytes = nbytes
+    return rest
+
+
+def merge(low: Block, high: Block) -> None:
+    """Let `low` take in `high`, the neighbour right after it."""
+    low.nbytes += high.nbytes
+    low.after = high.after
+    if high.after is not None:
+        high.after.before = low
+    high.before = high.after = None

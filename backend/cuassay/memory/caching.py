@@ -1,0 +1,352 @@
+"""The caching allocator: finds a block, asks the source for more, gives back, and says why it cannot.
+
+Policy alone, over integers: memory comes from a `cuassay.core.protocols.MemorySource`, streams are numbers. A miss
+takes the allocator's lock; the source is never called with it held, and what may have moved meanwhile is read again.
+"""
+
+from __future__ import annotations
+
+import gc
+import operator
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NoReturn
+
+from cuassay.core.protocols import MemorySource
+from cuassay.errors import ArgumentError
+from cuassay.memory.blocks import Block
+from cuassay.memory.config import least_segment, parse_config
+from cuassay.memory.lane import Lane, Pool, free
+from cuassay.memory.pressure import Shortage, out_of_memory
+from cuassay.memory.store import Store
+
+__all__ = ["CachingAllocator"]
+
+#: No device has so much; a larger request is an error of the caller's arithmetic.
+_ABSURD = 2**60
+
+
+class CachingAllocator(Store):
+    """Memory of one device, kept for reuse by stream.
+
+    Parameters
+    ----------
+    source : MemorySource
+        Where memory comes from, and where events are recorded.
+    total : int, optional
+        Bytes of the device: what `per_process_memory_fraction` is a fraction of.
+    config : AllocatorConfig or str, optional
+        How it rounds, splits and collects.
+    name : str
+        The device, for messages.
+
+    Examples
+    --------
+    >>> from cuassay.memory import CachingAllocator, IntegerSource
+    >>> allocator = CachingAllocator(IntegerSource())
+    >>> block = allocator.malloc(1000)
+    >>> allocator.free(block)
+    >>> allocator.statistics().flat()["allocated_bytes.all.peak"]
+    1024
+    """
+
+    # ------------------------------------------------------------------------------------------- malloc and free
+
+    def malloc(self, nbytes: int, stream: int = 0) -> Block:
+        """A block of at least `nbytes`, in the order of `stream`'s work.
+
+        Raises
+        ------
+        ArgumentError
+            If `nbytes` is negative or no integer.
+        OutOfMemoryError
+            If there is no room even after everything free was given back; the allocator stays usable.
+        """
+        if not self._routes:
+            try:
+                return self._default.lanes[stream].malloc(nbytes)
+            except KeyError:
+                pass
+        return self.lane(stream).malloc(nbytes)
+
+    free = staticmethod(free)
+
+    def find(self, address: int) -> Block:
+        """The live block that begins at `address`. Raises `ArgumentError`."""
+        block = self._cut.get(address)
+        if block is None or not block.is_live:
+            raise ArgumentError(f"no live block begins at {address:#x}; give an address that `malloc` gave")
+        return block
+
+    def record_stream(self, block: Block, stream: int) -> None:
+        """After `block` is freed, its reuse comes after what `stream` was given until then.
+
+        Raises
+        ------
+        ArgumentError
+            If the block is not live.
+        """
+        if not block.is_live:
+            raise ArgumentError(f"{block!r} is not live; record a stream before the block is freed")
+        if stream != block.stream and stream not in block.users:
+            block.users = (*block.users, stream)
+            block.home = block.lane.deferred
+
+    # ------------------------------------------------------------------------------------------------ private pools
+
+    def create_pool(
+        self, *, source: MemorySource | None = None, use_on_oom: bool = False, no_split: bool = False
+    ) -> Pool:
+        """A pool of its own, with one owner; its memory comes from `source` (None: the allocator's)."""
+        pool = Pool(next(self._numbers), source or self._default.source, use_on_oom=use_on_oom, no_split=no_split)
+        self._pools[pool.id] = pool
+        return pool
+
+    def retain_pool(self, pool: Pool) -> None:
+        """One more owner."""
+        with self._lock:
+            self._known(pool).use_count += 1
+
+    def release_pool(self, pool: Pool) -> None:
+        """One owner less; without any, free segments go with the next `empty_cache`, live blocks stay."""
+        with self._lock:
+            self._known(pool).use_count -= 1
+            if pool.use_count == 0:
+                pool.use_on_oom = False
+                self._forget(pool)
+
+    @contextmanager
+    def use_pool(self, pool: Pool) -> Iterator[Pool]:
+        """Allocations of this thread come from `pool` inside the block; the inner one of two wins."""
+        self.retain_pool(pool)
+        thread = threading.get_ident()
+        self._routes.setdefault(thread, []).append(pool)
+        try:
+            yield pool
+        finally:
+            self._routes[thread].pop()
+            if not self._routes[thread]:
+                del self._routes[thread]
+            self.release_pool(pool)
+
+    # ------------------------------------------------------------------------------------------------------- misses
+
+    def _miss(self, lane: Lane, nbytes: int) -> Block:
+        nbytes = _checked(nbytes)
+        size = self.config.round_size(nbytes)
+        self._clock += 1
+        block = None
+        if nbytes < _ABSURD:
+            block = (
+                self._find(lane, size, nbytes)
+                or self._settled(lane, size, nbytes)
+                or self._grown(lane, size, nbytes)
+                or self._relieved(lane, size, nbytes)
+            )
+        return block or self._give_up(lane, nbytes)
+
+    # ------------------------------------------------------------------------------------ blocks other streams use
+
+    def _settled(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """A block that other streams used: one they are done with, or else one its stream will wait for."""
+        if not lane.deferred.queue or self._captures:
+            return None
+        self._poll(lane)
+        found = self._find(lane, size, nbytes)
+        if found is None and self._await(lane, size):
+            found = self._find(lane, size, nbytes)
+        return found
+
+    def _poll(self, lane: Lane) -> None:
+        """Return the blocks whose users are done, up to the first that is not."""
+        while (block := self._popped(lane)) is not None:
+            if not all(map(lane.pool.source.query, block.events)):
+                lane.deferred.queue.appendleft(block)
+                return
+            with self._lock:
+                self._return(block)
+
+    @staticmethod
+    def _popped(lane: Lane) -> Block | None:
+        try:
+            return lane.deferred.queue.popleft()
+        except IndexError:
+            return None
+
+    def _await(self, lane: Lane, size: int) -> bool:
+        """Let the stream wait, on the device, for the users of the smallest block that fits."""
+        with self._lock:
+            fitting = [block for block in tuple(lane.deferred.queue) if block.nbytes >= size]
+            block = min(fitting, key=lambda b: (b.nbytes, b.address), default=None)
+            if block is None:
+                return False
+            lane.deferred.queue.remove(block)
+        self._wait(block)
+        return True
+
+    def _wait(self, block: Block) -> None:
+        source, stream = block.lane.pool.source, block.stream
+        for event in block.events:
+            source.wait(stream, event)
+        with self._lock:
+            self._return(block)
+
+    def _await_all(self) -> None:
+        """Every stream waits, on the device, for the users of all its freed blocks."""
+        if self._captures:
+            return
+        self._books.count("num_sync_all_streams")
+        for pool in tuple(self._pools.values()):
+            for lane in tuple(pool.lanes.values()):
+                while (block := self._popped(lane)) is not None:
+                    self._wait(block)
+
+    # ---------------------------------------------------------------------------------------------- more and less
+
+    def _grown(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """A block of a new segment, or None when there is no room for one."""
+        whole = self.config.segment_size(size)
+        if self.config.garbage_collection_threshold:
+            self._collect_old(whole)
+        return self._grown_by(lane, whole, size, nbytes)
+
+    def _collect_old(self, coming: int) -> None:
+        """Release free segments of at least average age until `coming` stays below the threshold."""
+        target = int(self.config.garbage_collection_threshold * self.allowed)
+        excess = self._books.reserved + coming - target
+        while excess > 0:
+            with self._lock:
+                ages = {block: self._clock - block.stamp for block in self._whole_free() if not block.segment.is_small}
+            mean = sum(ages.values()) / max(len(ages), 1)
+            released = sum(self._release(block) for block, age in ages.items() if age >= mean)
+            if not released:
+                return
+            excess -= released
+
+    def free_lock(self) -> threading.RLock:
+        """Hold it (``with``) to keep any memory from going back to the device."""
+        return self._releasing
+
+    def empty_cache(self) -> int:
+        """Give every free segment back to the source, after waiting for other streams on the device.
+
+        Segments of private pools stay while the pool has owners; during a capture nothing is given back.
+
+        Returns
+        -------
+        int
+            Bytes given back.
+        """
+        self._await_all()
+        with self._lock:
+            self._unpark_all()
+            blocks = self._whole_free()
+        return sum(map(self._release, blocks))
+
+    # ------------------------------------------------------------------------------------------------ out of memory
+
+    def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Make room, by one means after the other, and try again after each."""
+        steps = (self._after_callbacks, self._after_garbage, self._borrowed, self._after_oversize, self._after_all)
+        for step in steps:
+            block = step(lane, size, nbytes)
+            if block is not None:
+                return block
+        return None
+
+    def _after_callbacks(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Owners of memory elsewhere were asked to let some go."""
+        freed = [callback(nbytes) for callback in tuple(self.free_memory_callbacks)]
+        return self._again(lane, size, nbytes) if any(freed) else None
+
+    def _after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Blocks in cycles of dead objects were freed."""
+        gc.collect()
+        return self._again(lane, size, nbytes)
+
+    def _again(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        return self._find(lane, size, nbytes) or self._settled(lane, size, nbytes)
+
+    def _borrowed(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """A free block of a pool that lends them."""
+        with self._lock:
+            for pool in self._pools.values():
+                owner = pool.lanes.get(lane.stream)
+                if pool.use_on_oom and owner is not None and owner is not lane:
+                    self._unpark(owner)
+                    block = self._taken(owner, size, nbytes)
+                    if block is not None:
+                        return block
+        return None
+
+    def _after_oversize(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Free segments above `max_split_size` went back, the largest first, until there is enough."""
+        if self.config.max_split_size is None:
+            return None
+        whole, released = self.config.segment_size(size), 0
+        with self._lock:
+            blocks = [block for block in self._whole_free() if self.config.is_oversize(block.nbytes)]
+        for block in sorted(blocks, key=lambda b: -b.nbytes):
+            if released < whole:
+                released += self._release(block)
+        return self._grown_by(lane, whole, size, nbytes) if released else None
+
+    def _after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Everything free went back; the new segment may be just large enough."""
+        self.empty_cache()
+        self._books.count("num_alloc_retries")
+        found = self._find(lane, size, nbytes) or self._grown_by(lane, self.config.segment_size(size), size, nbytes)
+        return found or self._grown_by(lane, least_segment(size), size, nbytes)
+
+    def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
+        with self._lock:
+            self._books.count("num_ooms")
+            figures = self._statistics()
+            largest = max((block.nbytes for blocks in (lane.small, lane.large) for block in blocks), default=0)
+            shortage = Shortage(
+                name=self.name,
+                asked=nbytes,
+                stream=lane.stream,
+                allowed=self.allowed,
+                total=self.total,
+                reserved=figures.reserved_bytes.all.current,
+                live=figures.allocated_bytes.all.current,
+                pending=figures.active_bytes.all.current - figures.allocated_bytes.all.current,
+                largest_free=largest,
+                private=sum(figures.reserved_bytes_by_private_pools.values()),
+            )
+            error = out_of_memory(shortage, self._segments.values())
+        for observer in tuple(self.oom_observers):
+            observer(error)
+        raise error
+
+    # ----------------------------------------------------------------------------------------------- configuration
+
+    def configure(self, text: str) -> None:
+        """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
+        self.config = parse_config(text, self.config)
+
+    @contextmanager
+    def capturing(self) -> Iterator[None]:
+        """Inside, work is captured: no event is recorded, asked or waited for, and nothing goes back to the device."""
+        with self._lock:
+            self._captures += 1
+        try:
+            yield
+        finally:
+            with self._lock:
+                self._captures -= 1
+                lanes = [] if self._captures else [lane for p in self._pools.values() for lane in p.lanes.values()]
+            for lane in lanes:
+                lane.deferred.unhold()
+
+
+def _checked(nbytes: Any) -> int:
+    try:
+        checked = operator.index(nbytes)
+    except TypeError:
+        checked = -1
+    if checked < 0:
+        raise ArgumentError(f"the size of a block is 0 or more bytes, as an int; got {nbytes!r}; correct it")
+    return checked

@@ -1,0 +1,225 @@
+"""How an allocator rounds, splits, limits and collects; and the string that says so.
+
+The string is a list such as ``max_split_size_mb:128,roundup_power2_divisions:[256:1,>:4]``, with the keys of
+``PYTORCH_CUDA_ALLOC_CONF``. A key that is not mentioned keeps its value. Sizes of segments and blocks follow
+torch's constants (``c10/core/AllocatorConfig.h``), so that its users' knowledge carries over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from cuassay.errors import SettingError
+
+__all__ = ["MIB", "MIN_BLOCK", "OPTIONS", "SMALL_REQUEST", "SMALL_SEGMENT", "AllocatorConfig", "Option", "parse_config"]
+
+MIB = 2**20
+
+#: Every block is a multiple of this, bytes.
+MIN_BLOCK = 512
+
+#: The largest request of the small pool, bytes.
+SMALL_REQUEST = MIB
+
+#: What the small pool takes from the device at a time, and what large segments are rounded to, bytes.
+SMALL_SEGMENT = 2 * MIB
+
+#: From here a request gets a segment of its own, bytes.
+OWN_SEGMENT = 10 * MIB
+
+#: Up to which size (exclusive, bytes; None: any) a power of two is divided into how many steps.
+Divisions = tuple[tuple[int | None, int], ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AllocatorConfig:
+    """One allocator's configuration.
+
+    Attributes
+    ----------
+    max_split_size : int or None
+        Bytes; larger blocks are neither split nor given to smaller requests. None: every block may be split.
+    max_non_split_rounding : int
+        Bytes by which a block above `max_split_size` may exceed its request.
+    garbage_collection_threshold : float
+        Share of the allowed memory above which old free segments are released before more is taken; 0 is off.
+    roundup_power2_divisions : tuple of (bound, divisions)
+        Requests below `bound` bytes are rounded to that many steps a power of two; up to 1 means to 512 bytes.
+    large_segment_size : int
+        Bytes taken at a time for requests of 1 to 10 MiB.
+    per_process_memory_fraction : float
+        Share of the device's memory that may be reserved.
+    """
+
+    max_split_size: int | None = None
+    max_non_split_rounding: int = 20 * MIB
+    garbage_collection_threshold: float = 0.0
+    roundup_power2_divisions: Divisions = ((None, 0),)
+    large_segment_size: int = 20 * MIB
+    per_process_memory_fraction: float = 1.0
+
+    def round_size(self, nbytes: int) -> int:
+        """Bytes of the block for a request of `nbytes`."""
+        if nbytes <= MIN_BLOCK:
+            return MIN_BLOCK
+        divisions = self._divisions(nbytes)
+        step = MIN_BLOCK
+        if divisions > 1 and nbytes > MIN_BLOCK * divisions:
+            step = (1 << (nbytes.bit_length() - 1)) // divisions
+        return -(-nbytes // step) * step
+
+    def _divisions(self, nbytes: int) -> int:
+        for bound, divisions in self.roundup_power2_divisions:
+            if bound is None or nbytes < bound:
+                return divisions
+        return 0
+
+    def segment_size(self, nbytes: int) -> int:
+        """Bytes to take from the device for a block of `nbytes`."""
+        if nbytes <= SMALL_REQUEST:
+            return SMALL_SEGMENT
+        if nbytes < OWN_SEGMENT:
+            return self.large_segment_size
+        return least_segment(nbytes)
+
+    def is_oversize(self, nbytes: int) -> bool:
+        """True for a block that is not to be split."""
+        return self.max_split_size is not None and nbytes >= self.max_split_size
+
+    def may_serve(self, nbytes: int, block_nbytes: int) -> bool:
+        """Whether a free block of `block_nbytes` may be given to a request of `nbytes`, or would be wasted on it."""
+        if not self.is_oversize(block_nbytes):
+            return True
+        return self.is_oversize(nbytes) and block_nbytes < nbytes + self.max_non_split_rounding
+
+    def __str__(self) -> str:
+        """The string that `parse_config` reads back; options at their default are left out."""
+        plain = AllocatorConfig()
+        return ",".join(
+            f"{key}:{option.show(getattr(self, option.field))}"
+            for key, option in OPTIONS.items()
+            if getattr(self, option.field) != getattr(plain, option.field)
+        )
+
+
+def least_segment(nbytes: int) -> int:
+    """The smallest segment that holds a block of `nbytes`."""
+    return -(-nbytes // SMALL_SEGMENT) * SMALL_SEGMENT
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One key of the string: the field it sets, how its value is read and written, and what it must be."""
+
+    field: str
+    parse: Callable[[str], Any]
+    show: Callable[[Any], str]
+    rule: str
+
+
+def _mebibytes(least: int) -> Callable[[str], int]:
+    def parse(text: str) -> int:
+        if not text.isdigit() or int(text) < least:
+            raise ValueError(text)
+        return int(text) * MIB
+
+    return parse
+
+
+def _share(low: float, high: float, *, open_ends: bool) -> Callable[[str], float]:
+    def parse(text: str) -> float:
+        value = float(text)
+        if not (low < value < high if open_ends else low <= value <= high):
+            raise ValueError(text)
+        return value
+
+    return parse
+
+
+def _steps(text: str) -> int:
+    if not text.isdigit() or int(text).bit_count() != 1:
+        raise ValueError(text)
+    return int(text)
+
+
+def _divisions(text: str) -> Divisions:
+    """``4`` for every size, or ``[256:1,512:2,>:4]``: mebibytes below which, and ``>`` for all above."""
+    if not text.startswith("["):
+        return ((None, _steps(text)),)
+    pairs = [pair.split(":") for pair in text[1:-1].split(",")]
+    if any(len(pair) != 2 for pair in pairs) or [key for key, _ in pairs[:-1] if key == ">"] or not text.endswith("]"):
+        raise ValueError(text)
+    bounds = tuple((None if key == ">" else _steps(key) * MIB, _steps(value)) for key, value in pairs)
+    sizes = [bound for bound, _ in bounds if bound is not None]
+    if sizes != sorted(set(sizes)):
+        raise ValueError(text)
+    return bounds
+
+
+def _show_mebibytes(value: int) -> str:
+    return str(value // MIB)
+
+
+def _show_divisions(value: Divisions) -> str:
+    if len(value) == 1 and value[0][0] is None:
+        return str(value[0][1])
+    return "[" + ",".join(f"{'>' if bound is None else bound // MIB}:{steps}" for bound, steps in value) + "]"
+
+
+#: The keys of the string. A key of torch's that is not here would change nothing: it is refused like any other.
+OPTIONS: dict[str, Option] = {
+    "max_split_size_mb": Option("max_split_size", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"),
+    "max_non_split_rounding_mb": Option(
+        "max_non_split_rounding", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"
+    ),
+    "garbage_collection_threshold": Option(
+        "garbage_collection_threshold", _share(0.0, 1.0, open_ends=True), str, "a share between 0 and 1, both excluded"
+    ),
+    "roundup_power2_divisions": Option(
+        "roundup_power2_divisions",
+        _divisions,
+        _show_divisions,
+        "a power of two such as 4, or a list by ascending powers of two in MiB, such as [256:1,1024:4,>:8]",
+    ),
+    "large_segment_size_mb": Option(
+        "large_segment_size", _mebibytes(10), _show_mebibytes, "whole mebibytes, 10 or more"
+    ),
+    "per_process_memory_fraction": Option(
+        "per_process_memory_fraction", _share(0.0, 1.0, open_ends=False), str, "a share from 0 to 1"
+    ),
+}
+
+#: A key, a colon, and a value: a list in brackets, or anything up to the next comma.
+_ENTRY = re.compile(r"\s*(?P<key>[^:,]*?)\s*:\s*(?P<value>\[[^]]*\]|[^,]*?)\s*(?:,|$)")
+
+
+def parse_config(text: str, base: AllocatorConfig | None = None) -> AllocatorConfig:
+    """`base` (None: the defaults) with what `text` says.
+
+    Raises
+    ------
+    SettingError
+        For a key that does not exist, or a value that breaks its rule; nothing is changed then.
+    """
+    changes, position = {}, 0
+    while position < len(text.rstrip()):
+        entry = _ENTRY.match(text, position)
+        if entry is None:
+            raise SettingError(f"{text[position:]!r} is no option; write key:value, such as max_split_size_mb:128")
+        option, value = _option(entry["key"]), entry["value"].replace(" ", "")
+        try:
+            changes[option.field] = option.parse(value)
+        except ValueError as error:
+            raise SettingError(f"{entry['key']} must be {option.rule}; got {value!r}; correct it") from error
+        position = entry.end()
+    return replace(base or AllocatorConfig(), **changes)
+
+
+def _option(key: str) -> Option:
+    try:
+        return OPTIONS[key]
+    except KeyError:
+        raise SettingError(f"there is no option {key!r}; options: {', '.join(OPTIONS)}") from None

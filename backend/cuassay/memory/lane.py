@@ -1,0 +1,180 @@
+"""One stream's part of one pool: the quick lists in front, the free blocks behind, and those other streams use.
+
+A hit is a look-up by the requested size and a `list.pop`: no rounding, no lock, no statistics. `free` is one
+`list.append`, so a finaliser may call it at any moment, from any thread, also within `malloc`.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from cuassay.memory.blocks import FREED, Block, FreeBlocks
+
+if TYPE_CHECKING:
+    from cuassay.core.protocols import MemorySource
+
+__all__ = ["Deferred", "Lane", "Pool", "free"]
+
+
+class Pool:
+    """Memory apart from the rest: for a graph, or for a user.
+
+    Attributes
+    ----------
+    id : tuple of int
+        ``(0, 0)`` is the default pool.
+    use_on_oom : bool
+        Whether others may take its free blocks when nothing else is left.
+    no_split : bool
+        Whether each segment serves one request at a time.
+    use_count : int
+        Owners; at 0 its free segments go back with the next `empty_cache`.
+    """
+
+    __slots__ = ("id", "lanes", "no_split", "source", "use_count", "use_on_oom")
+
+    def __init__(self, number: int, source: MemorySource, *, use_on_oom: bool = False, no_split: bool = False) -> None:
+        self.id = (0, number)
+        self.source = source
+        self.use_on_oom = use_on_oom
+        self.no_split = no_split
+        self.use_count = 1
+        self.lanes: dict[int, Lane] = {}
+
+    @property
+    def is_private(self) -> bool:
+        """False for the default pool."""
+        return self.id != (0, 0)
+
+    def __repr__(self) -> str:
+        return f"Pool({self.id[0]}_{self.id[1]}, {self.use_count} owners)"
+
+
+class Deferred:
+    """Freed blocks that other streams may still be at work on, in the order they were freed.
+
+    Parameters
+    ----------
+    lane : Lane
+        Whose blocks they are.
+    is_capturing : callable
+        True while work is captured, not run: then no marker can be recorded, and blocks are held back.
+    """
+
+    __slots__ = ("_is_capturing", "_lane", "held", "queue")
+
+    def __init__(self, lane: Lane, is_capturing: Callable[[], bool]) -> None:
+        self._lane = lane
+        self._is_capturing = is_capturing
+        self.queue: deque[Block] = deque()
+        self.held: deque[Block] = deque()
+
+    def append(self, block: Block) -> None:
+        """Take a freed block, and mark how far its users are."""
+        if self._is_capturing():
+            self.held.append(block)
+            return
+        try:
+            self._record(block)
+        except BaseException:
+            block.home = self
+            raise
+
+    def _record(self, block: Block) -> None:
+        block.events = tuple(map(self._lane.pool.source.record, block.users))
+        self.queue.append(block)
+
+    def unhold(self) -> None:
+        """The capture is over: mark the users of what was freed meanwhile."""
+        while self.held:
+            self._record(self.held.popleft())
+
+    def __iter__(self) -> Iterator[Block]:
+        yield from tuple(self.queue)
+        yield from tuple(self.held)
+
+
+class Lane:
+    """The memory of one stream in one pool.
+
+    Parameters
+    ----------
+    pool : Pool
+        Where it belongs.
+    stream : int
+        The stream's number, as the source knows it.
+    miss : callable
+        Gives a block of at least so many bytes when no quick list has one.
+    """
+
+    __slots__ = ("_cut", "_miss", "_quick", "deferred", "large", "pool", "small", "stream")
+
+    def __init__(
+        self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
+    ) -> None:
+        self.pool = pool
+        self.stream = stream
+        self.small = FreeBlocks()
+        self.large = FreeBlocks()
+        self.deferred = Deferred(self, is_capturing)
+        self._miss = miss
+        self._quick: dict[int, list[Block]] = {}
+        self._cut: dict[int, int] = {}
+
+    def malloc(self, nbytes: int) -> Block:
+        """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
+        try:
+            block = self._quick[nbytes].pop()
+        except (KeyError, IndexError):
+            return self._miss(self, nbytes)
+        block.home = block.idle  # type: ignore[assignment]  # a parked block has one; asking would cost a hit
+        block.uses += 1
+        return block
+
+    def enlist(self, block: Block, requested: int) -> None:
+        """Cut `block` out for requests of `requested` bytes; it is live."""
+        block.requested = requested
+        block.uses = 1
+        block.idle = block.home = self._quick.setdefault(requested, [])
+        self._cut[requested] = self._cut.get(requested, 0) + 1
+
+    def delist(self, block: Block) -> None:
+        """`block` serves no size any more; a size that none serves is forgotten."""
+        left = self._cut[block.requested] - 1
+        if left:
+            self._cut[block.requested] = left
+        else:
+            del self._cut[block.requested], self._quick[block.requested]
+        block.idle, block.users, block.events = None, (), ()
+
+    def parked(self) -> Iterator[Block]:
+        """Take every block out of the quick lists, one after the other."""
+        for idle in tuple(self._quick.values()):
+            while idle:
+                try:
+                    block = idle.pop()
+                except IndexError:  # another thread was faster
+                    break
+                yield block
+
+    def free_blocks(self, *, is_small: bool) -> FreeBlocks:
+        """The free blocks behind requests of that size."""
+        return self.small if is_small else self.large
+
+    def __repr__(self) -> str:
+        return f"Lane(stream {self.stream}, {self.pool!r})"
+
+
+def free(block: Block) -> None:
+    """Give `block` back; in the order of its stream, and of those it was recorded for.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not live.
+    """
+    home = block.home
+    block.home = FREED
+    home.append(block)

@@ -1,0 +1,84 @@
+"""What to say when memory is out: what was asked, what is free, who holds the rest, and the one thing to try."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from cuassay.core.capability import format_bytes
+from cuassay.errors import OutOfMemoryError
+from cuassay.memory.blocks import Segment
+
+__all__ = ["Shortage", "out_of_memory"]
+
+_HOLDERS_SHOWN = 3
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Shortage:
+    """What is known when a request fails; bytes.
+
+    Attributes
+    ----------
+    asked, stream
+        The request.
+    allowed : int
+        The most that may be reserved.
+    total : int or None
+        The device's memory, where it is known.
+    reserved, live, pending, largest_free : int
+        Taken from the device; live; freed, but in use by other streams; the largest range free for this stream.
+    private : int
+        Live or free in private pools.
+    """
+
+    name: str
+    asked: int
+    stream: int
+    allowed: int
+    total: int | None
+    reserved: int
+    live: int
+    pending: int
+    largest_free: int
+    private: int
+
+    def advice(self) -> str:
+        """The one thing to try."""
+        cached = self.reserved - self.live - self.pending
+        if self.total is not None and self.asked > self.total:
+            return "it can never fit: ask for less"
+        if self.total is not None and self.asked > self.allowed - self.reserved + cached and self.allowed < self.total:
+            return "raise per_process_memory_fraction in CUASSAY_ALLOC_CONF, or drop arrays"
+        if self.pending >= self.asked:
+            return "end the capture, or synchronize the streams that still use freed blocks"
+        if 2 * self.private > self.reserved:
+            return "release the private pools (graphs and MemPools) that hold most of it"
+        if cached >= self.asked:
+            return "free memory is in pieces: allocate the largest arrays first, or set max_split_size_mb"
+        return "drop arrays, or work in smaller parts"
+
+
+def out_of_memory(shortage: Shortage, segments: Iterable[Segment]) -> OutOfMemoryError:
+    """The error that tells all of it."""
+    s = shortage
+    of = "" if s.total is None else f" of {format_bytes(s.total)}"
+    limit = "" if s.total is None or s.allowed >= s.total else f" ({format_bytes(s.allowed)} allowed)"
+    waiting = f", {format_bytes(s.pending)} freed but in use by other streams" if s.pending else ""
+    return OutOfMemoryError(
+        f"{s.name} has no room for {s.asked:,} bytes ({format_bytes(s.asked)}) on stream {s.stream}; reserved: "
+        f"{format_bytes(s.reserved)}{of}{limit}, {format_bytes(s.live)} of it live{waiting}; largest free range of "
+        f"this stream: {format_bytes(s.largest_free)}; held by {_holders(segments)}; {s.advice()}"
+    )
+
+
+def _holders(segments: Iterable[Segment]) -> str:
+    """The largest holders of live memory, by stream and pool."""
+    held: Counter[str] = Counter()
+    for segment in segments:
+        pool = segment.lane.pool
+        name = f"stream {segment.lane.stream}" + (f" of pool {pool.id[0]}_{pool.id[1]}" if pool.is_private else "")
+        held[name] += sum(block.nbytes for block in segment if block.is_live)
+    shown = [f"{name} ({format_bytes(nbytes)})" for name, nbytes in held.most_common(_HOLDERS_SHOWN) if nbytes]
+    return ", ".join(shown) or "nobody here: other processes, or other libraries in this one"

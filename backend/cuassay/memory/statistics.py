@@ -1,0 +1,335 @@
+"""What an allocator counts: frozen records under torch's names, and the books they are drawn from.
+
+A hit in a quick list does no book-keeping, and yet every figure here but one is exact. Let *cut* be the bytes of all
+blocks cut out for some request, live or parked in a quick list: a hit and a free leave it as it is, and live bytes
+never exceed it. Whenever a newly cut block would lift it above the recorded peak, the quick lists are emptied first,
+so that it *is* the live bytes, and the peak is set to that. So ``live <= cut <= peak`` always, and the peak is one
+that was reached. Totals come from each block's count of uses, folded in when it is merged away. The exception is
+``inactive_split``, whose peak and totals are sampled whenever statistics are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, fields, is_dataclass
+from typing import Any
+
+from cuassay.memory.blocks import Block
+
+__all__ = ["Books", "MemoryStatistics", "Meter", "PoolStat", "Stat"]
+
+
+@dataclass(frozen=True, slots=True)
+class Stat:
+    """One quantity: now, at most, and how much came and went since the totals were reset."""
+
+    current: int = 0
+    peak: int = 0
+    allocated: int = 0
+    freed: int = 0
+
+    def since(self, base: Stat | None) -> Stat:
+        """The same, its totals counted from `base` on (None: from the beginning)."""
+        if base is None:
+            return self
+        return Stat(self.current, self.peak, self.allocated - base.allocated, self.freed - base.freed)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolStat:
+    """One quantity of the whole allocator, and of its two pools."""
+
+    all: Stat
+    small_pool: Stat
+    large_pool: Stat
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryStatistics:
+    """Everything that ``torch.cuda.memory_stats`` tells, under its names.
+
+    Attributes
+    ----------
+    max_split_size : int
+        Bytes; -1 when every block may be split.
+    reserved_bytes_by_private_pools : mapping of tuple to int
+        Bytes each private pool holds, by its id.
+    """
+
+    allocation: PoolStat
+    segment: PoolStat
+    active: PoolStat
+    inactive_split: PoolStat
+    allocated_bytes: PoolStat
+    reserved_bytes: PoolStat
+    active_bytes: PoolStat
+    inactive_split_bytes: PoolStat
+    requested_bytes: PoolStat
+    oversize_allocations: Stat
+    oversize_segments: Stat
+    num_alloc_retries: int
+    num_ooms: int
+    max_split_size: int
+    num_sync_all_streams: int
+    num_device_alloc: int
+    num_device_free: int
+    num_oom_rejections: int
+    reserved_bytes_by_private_pools: Mapping[tuple[int, int], int]
+
+    def nested(self) -> dict[str, Any]:
+        """As nested dictionaries, like ``torch.cuda.memory_stats_as_nested_dict``."""
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
+
+    def flat(self) -> dict[str, int]:
+        """With keys such as ``allocated_bytes.all.peak``, sorted, like ``torch.cuda.memory_stats``."""
+        return dict(sorted(_flat("", self.nested())))
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, Mapping):
+        return {"_".join(map(str, key)): number for key, number in value.items()}
+    return value
+
+
+def _flat(prefix: str, nested: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+    for name, value in nested.items():
+        if isinstance(value, Mapping):
+            yield from _flat(f"{prefix}{name}.", value)
+        else:
+            yield f"{prefix}{name}", value
+
+
+class Meter:
+    """One quantity that is counted as it changes."""
+
+    __slots__ = ("allocated", "current", "freed", "peak")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def move(self, amount: int) -> None:
+        """Add `amount`; negative for what went."""
+        self.current += amount
+        if amount > 0:
+            self.allocated += amount
+            self.peak = max(self.peak, self.current)
+        else:
+            self.freed -= amount
+
+    def settle(self, current: int) -> None:
+        """Take a sample: `current` is the quantity now."""
+        self.move(current - self.current)
+
+    def reset_peak(self) -> None:
+        """From here the peak is a new one."""
+        self.peak = self.current
+
+    def reset_totals(self) -> None:
+        """From here the totals are new ones."""
+        self.allocated = self.freed = 0
+
+    def stat(self) -> Stat:
+        """Its record."""
+        return Stat(self.current, self.peak, self.allocated, self.freed)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Blocks: how many, their bytes, and the bytes asked for."""
+
+    count: int = 0
+    nbytes: int = 0
+    requested: int = 0
+
+    def add(self, block: Block, times: int = 1) -> None:
+        """Count a block in, so often."""
+        self.count += times
+        self.nbytes += times * block.nbytes
+        self.requested += times * block.requested
+
+    def highest(self, other: Tally) -> Tally:
+        """The larger of each of the three."""
+        return Tally(max(self.count, other.count), max(self.nbytes, other.nbytes), max(self.requested, other.requested))
+
+    def minus(self, other: Tally) -> Tally:
+        """The difference of each of the three."""
+        return Tally(self.count - other.count, self.nbytes - other.nbytes, self.requested - other.requested)
+
+
+@dataclass(slots=True)
+class Account:
+    """The blocks of one pool.
+
+    Attributes
+    ----------
+    cut : Tally
+        Blocks cut out for a request: live, parked, or waiting for other streams.
+    peak_live, peak_active : Tally
+        The most that were live; the same with those that waited.
+    folded : Tally
+        Uses of blocks that are merged away.
+    """
+
+    cut: Tally = field(default_factory=Tally)
+    peak_live: Tally = field(default_factory=Tally)
+    peak_active: Tally = field(default_factory=Tally)
+    folded: Tally = field(default_factory=Tally)
+
+
+#: The quantities of blocks: from which tally, and whether blocks that wait for other streams count.
+_BLOCK_STATS = {
+    "allocation": ("count", False),
+    "active": ("count", True),
+    "allocated_bytes": ("nbytes", False),
+    "active_bytes": ("nbytes", True),
+    "requested_bytes": ("requested", False),
+}
+
+_METERED = ("segment", "reserved_bytes", "inactive_split", "inactive_split_bytes")
+
+_SCALARS = (
+    "num_alloc_retries",
+    "num_ooms",
+    "num_sync_all_streams",
+    "num_device_alloc",
+    "num_device_free",
+    "num_oom_rejections",
+)
+
+
+class Books:
+    """Every figure of one allocator; it is written under the allocator's lock."""
+
+    def __init__(self) -> None:
+        self._all, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
+        self._accounts = {
+            "all": self._all,
+            "small_pool": self._small,
+            "large_pool": self._large,
+            "oversize": self._oversize,
+        }
+        self._base: dict[tuple[str, str], Stat] = {}
+        self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
+        self._scalars = dict.fromkeys(_SCALARS, 0)
+
+    @property
+    def reserved(self) -> int:
+        """Bytes taken from sources, now."""
+        return self._meters["reserved_bytes"]["all"].current
+
+    def count(self, scalar: str) -> None:
+        """One more of `scalar`."""
+        self._scalars[scalar] += 1
+
+    def cut(self, block: Block) -> bool:
+        """A block was cut out and is live; True when the peaks must be looked at."""
+        exceeded = [self._cut(account, block) for account in self._of(block)]  # each must count the block
+        return any(exceeded)
+
+    def _of(self, block: Block) -> tuple[Account, ...]:
+        own = self._small if block.segment.is_small else self._large
+        return (self._all, own, self._oversize) if block.is_oversize else (self._all, own)
+
+    @staticmethod
+    def _cut(account: Account, block: Block) -> bool:
+        cut, peak = account.cut, account.peak_live
+        cut.count += 1
+        cut.nbytes += block.nbytes
+        cut.requested += block.requested
+        return cut.count > peak.count or cut.nbytes > peak.nbytes or cut.requested > peak.requested
+
+    def merged(self, block: Block) -> None:
+        """A block is no longer cut out for its request."""
+        for account in self._of(block):
+            account.cut.add(block, -1)
+            account.folded.add(block, block.uses)
+
+    def mark(self, pending: Iterable[Block]) -> None:
+        """Lift the peaks to what is cut now; no block is parked, and `pending` wait for other streams."""
+        waiting = _tallies(pending)
+        for pool, account in self._accounts.items():
+            account.peak_active = account.peak_active.highest(account.cut)
+            account.peak_live = account.peak_live.highest(account.cut.minus(waiting[pool]))
+
+    def reset_peaks(self, pending: Iterable[Block]) -> None:
+        """From here peaks are new ones; no block is parked."""
+        for account in self._accounts.values():
+            account.peak_live, account.peak_active = Tally(), Tally()
+        self.mark(pending)
+        for meter in self._each_meter():
+            meter.reset_peak()
+
+    def reset_totals(self, cut: Iterable[Block]) -> None:
+        """From here totals are new ones; `cut` are all blocks that are cut out."""
+        self._base = self._block_stats(cut)
+        for meter in self._each_meter():
+            meter.reset_totals()
+        self._scalars = dict.fromkeys(_SCALARS, 0)
+
+    def _each_meter(self) -> Iterable[Meter]:
+        return (meter for meters in self._meters.values() for meter in meters.values())
+
+    def move_segment(self, nbytes: int, *, sign: int, is_small: bool, is_oversize: bool) -> None:
+        """A segment came (`sign` 1) or went (-1)."""
+        for pool in ("all", "small_pool" if is_small else "large_pool", *(("oversize",) if is_oversize else ())):
+            self._meters["segment"][pool].move(sign)
+            self._meters["reserved_bytes"][pool].move(sign * nbytes)
+        self.count("num_device_alloc" if sign > 0 else "num_device_free")
+
+    def statistics(
+        self,
+        cut: Iterable[Block],
+        idle: Iterable[Block],
+        *,
+        max_split_size: int,
+        private: Mapping[tuple[int, int], int],
+    ) -> MemoryStatistics:
+        """The record of now; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
+        for pool, tally in _tallies(idle).items():
+            self._meters["inactive_split"][pool].settle(tally.count)
+            self._meters["inactive_split_bytes"][pool].settle(tally.nbytes)
+        found = {key: stat.since(self._base.get(key)) for key, stat in self._block_stats(cut).items()}
+        for name, meters in self._meters.items():
+            found |= {(name, pool): meter.stat() for pool, meter in meters.items()}
+        pools: dict[str, Any] = {name: _pool_stat(found, name) for name in (*_BLOCK_STATS, *_METERED)}
+        scalars: dict[str, Any] = dict(self._scalars)
+        return MemoryStatistics(
+            **pools,
+            **scalars,
+            oversize_allocations=found["allocation", "oversize"],
+            oversize_segments=found["segment", "oversize"],
+            max_split_size=max_split_size,
+            reserved_bytes_by_private_pools=private,
+        )
+
+    def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
+        """By quantity and pool, with totals since the beginning."""
+        blocks = tuple(cut)
+        uses = _tallies(blocks, by_use=True)
+        live = _tallies(block for block in blocks if block.is_live)
+        active = _tallies(block for block in blocks if block.is_live or block.is_pending)
+        stats = {}
+        for name, (of, is_active) in _BLOCK_STATS.items():
+            for pool, account in self._accounts.items():
+                current = getattr((active if is_active else live)[pool], of)
+                peak = getattr(account.peak_active if is_active else account.peak_live, of)
+                total = getattr(account.folded, of) + getattr(uses[pool], of)
+                stats[name, pool] = Stat(current, peak, total, total - current)
+        return stats
+
+
+def _pool_stat(found: Mapping[tuple[str, str], Stat], name: str) -> PoolStat:
+    return PoolStat(*(found[name, pool] for pool in ("all", "small_pool", "large_pool")))
+
+
+def _tallies(blocks: Iterable[Block], *, by_use: bool = False) -> dict[str, Tally]:
+    tallies = {pool: Tally() for pool in ("all", "small_pool", "large_pool", "oversize")}
+    for block in blocks:
+        times = block.uses if by_use else 1
+        tallies["all"].add(block, times)
+        tallies["small_pool" if block.segment.is_small else "large_pool"].add(block, times)
+        if block.is_oversize:
+            tallies["oversize"].add(block, times)
+    return tallies

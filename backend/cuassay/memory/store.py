@@ -1,0 +1,250 @@
+"""What an allocator holds: segments, their blocks, the lanes they are in, and the books.
+
+Everything here happens under one lock, and the source is never called with it held. In which order to try what is
+`cuassay.memory.caching`'s business.
+"""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator
+from itertools import count
+from typing import Any
+
+from cuassay.core.protocols import MemorySource
+from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.memory.blocks import Block, Segment, merge, split
+from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
+from cuassay.memory.lane import Lane, Pool
+from cuassay.memory.snapshot import describe_segment
+from cuassay.memory.statistics import Books, MemoryStatistics
+
+__all__ = ["Store"]
+
+#: What may be reserved where the device's size is not known.
+_UNLIMITED = 2**60
+
+
+class Store(ABC):
+    """Segments and blocks of one device; `CachingAllocator` is what callers use."""
+
+    def __init__(
+        self,
+        source: MemorySource,
+        *,
+        total: int | None = None,
+        config: AllocatorConfig | str | None = None,
+        name: str = "the device",
+    ) -> None:
+        self.name = name
+        self.total = total
+        self.config = parse_config(config) if isinstance(config, str) else config or AllocatorConfig()
+        self.free_memory_callbacks: list[Callable[[int], bool]] = []
+        self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
+        self._lock = threading.Lock()
+        self._releasing = threading.RLock()
+        self._books = Books()
+        self._cut: dict[int, Block] = {}
+        self._segments: dict[int, Segment] = {}
+        self._numbers = count(1)
+        self._clock = 0
+        self._coming = 0
+        self._captures = 0
+        self._default = Pool(0, source)
+        self._pools = {self._default.id: self._default}
+        self._routes: dict[int, list[Pool]] = {}
+
+    def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
+        """What serves `stream` in `pool` (None: the one in use in this thread); keep it to save the look-up."""
+        pool = pool or self._route()
+        try:
+            return pool.lanes[stream]
+        except KeyError:
+            lane = Lane(pool, stream, self._miss, self._is_capturing)
+            return pool.lanes.setdefault(stream, lane)
+
+    def _route(self) -> Pool:
+        route = self._routes.get(threading.get_ident())
+        return route[-1] if route else self._default
+
+    @property
+    def allowed(self) -> int:
+        """Bytes that may be reserved."""
+        return _UNLIMITED if self.total is None else int(self.total * self.config.per_process_memory_fraction)
+
+    def _find(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """Best fit among free blocks; the quick lists are emptied first, so that neighbours have merged."""
+        with self._lock:
+            self._unpark(lane)
+            return self._taken(lane, size, nbytes)
+
+    def _taken(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        is_small = size <= SMALL_REQUEST
+        free_blocks = lane.free_blocks(is_small=is_small)
+        block = free_blocks.best_fit(size)
+        if block is None or not self.config.may_serve(size, block.nbytes):
+            return None
+        free_blocks.remove(block)
+        return self._cut_out(block, size, nbytes)
+
+    def _cut_out(self, block: Block, size: int, nbytes: int) -> Block:
+        """Make `block`, which is in no list, live; what it does not need becomes free."""
+        lane = block.lane
+        if self._should_split(block, size):
+            rest = split(block, size)
+            rest.stamp = block.stamp
+            lane.free_blocks(is_small=block.segment.is_small).add(rest)
+        block.is_oversize = self.config.is_oversize(block.nbytes)
+        lane.enlist(block, nbytes)
+        self._cut[block.address] = block
+        if self._books.cut(block):
+            self._unpark_all()
+            self._books.mark(self._pending())
+        return block
+
+    def _should_split(self, block: Block, size: int) -> bool:
+        rest = block.nbytes - size
+        if block.lane.pool.no_split:
+            return False
+        if block.segment.is_small:
+            return rest >= MIN_BLOCK
+        return rest > SMALL_REQUEST and not self.config.is_oversize(size)
+
+    def _unpark(self, lane: Lane) -> None:
+        for block in lane.parked():
+            self._return(block)
+
+    def _unpark_all(self) -> None:
+        for pool in self._pools.values():
+            for lane in tuple(pool.lanes.values()):
+                self._unpark(lane)
+
+    def _return(self, block: Block) -> None:
+        """Make a block that is not live free for any request, and merge it with free neighbours."""
+        lane = block.lane
+        free_blocks = lane.free_blocks(is_small=block.segment.is_small)
+        self._books.merged(block)
+        del self._cut[block.address]
+        lane.delist(block)
+        low, high = block.before, block.after
+        if high is not None and high.idle is None:
+            free_blocks.remove(high)
+            merge(block, high)
+        if low is not None and low.idle is None:
+            free_blocks.remove(low)
+            merge(low, block)
+            block = low
+        block.stamp = self._clock
+        free_blocks.add(block)
+
+    def _pending(self) -> Iterator[Block]:
+        for pool in self._pools.values():
+            for lane in tuple(pool.lanes.values()):
+                yield from lane.deferred
+
+    def _grown_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+        with self._lock:
+            if self._books.reserved + self._coming + whole > self.allowed:
+                self._books.count("num_oom_rejections")
+                return None
+            self._coming += whole
+        try:
+            address = lane.pool.source.reserve(whole, lane.stream)
+        except OutOfMemoryError:
+            return None
+        finally:
+            with self._lock:
+                self._coming -= whole
+        with self._lock:
+            segment = Segment(address, whole, lane, is_small=size <= SMALL_REQUEST)
+            self._segments[address] = segment
+            self._moved(segment, 1)
+            return self._cut_out(segment.first, size, nbytes)
+
+    def _moved(self, segment: Segment, sign: int) -> None:
+        is_oversize = self.config.is_oversize(segment.nbytes)
+        self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=is_oversize)
+
+    def _whole_free(self) -> list[Block]:
+        """Free blocks that are all of their segment, of pools whose memory may go."""
+        return [
+            segment.first
+            for segment in self._segments.values()
+            if segment.first.idle is None
+            and segment.first.is_whole
+            and (segment.lane.pool.use_count == 0 or not segment.lane.pool.is_private)
+        ]
+
+    def _release(self, block: Block) -> int:
+        """Give the segment of `block` back, if it is still free as a whole; its bytes, or 0."""
+        segment = block.segment
+        with self._lock:
+            if self._captures or block.idle is not None or not block.is_whole or segment.address not in self._segments:
+                return 0
+            segment.lane.free_blocks(is_small=segment.is_small).remove(block)
+            del self._segments[segment.address]
+            self._moved(segment, -1)
+            self._forget(segment.lane.pool)
+        with self._releasing:
+            segment.lane.pool.source.release(segment.address)
+        return segment.nbytes
+
+    def _known(self, pool: Pool) -> Pool:
+        if not pool.is_private or pool.use_count == 0 or self._pools.get(pool.id) is not pool:
+            raise ArgumentError(f"{pool!r} is no private pool in use; give one that `create_pool` gave")
+        return pool
+
+    def _forget(self, pool: Pool) -> None:
+        if pool.is_private and pool.use_count == 0 and not any(s.lane.pool is pool for s in self._segments.values()):
+            self._pools.pop(pool.id, None)
+
+    @abstractmethod
+    def _miss(self, lane: Lane, nbytes: int) -> Block:
+        """A block when no quick list has one."""
+
+    def _is_capturing(self) -> bool:
+        return self._captures > 0
+
+    # ------------------------------------------------------------------------------------------------------ figures
+
+    def statistics(self) -> MemoryStatistics:
+        """Every figure as of now, as a frozen record."""
+        with self._lock:
+            return self._statistics()
+
+    def _statistics(self) -> MemoryStatistics:
+        private: dict[tuple[int, int], int] = {pool.id: 0 for pool in self._pools.values() if pool.is_private}
+        for segment in self._segments.values():
+            if segment.lane.pool.is_private:
+                private[segment.lane.pool.id] += segment.nbytes
+        split_blocks = (b for s in self._segments.values() if not s.first.is_whole for b in s)
+        return self._books.statistics(
+            tuple(self._cut.values()),
+            (block for block in split_blocks if block.state == "inactive"),
+            max_split_size=-1 if self.config.max_split_size is None else self.config.max_split_size,
+            private=private,
+        )
+
+    def reset_peak_stats(self) -> None:
+        """From here every peak is a new one."""
+        with self._lock:
+            self._unpark_all()
+            self._books.reset_peaks(self._pending())
+
+    def reset_accumulated_stats(self) -> None:
+        """From here ``allocated``, ``freed`` and the counters are new ones."""
+        with self._lock:
+            self._books.reset_totals(self._cut.values())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
+        with self._lock:
+            segments = [describe_segment(segment) for _, segment in sorted(self._segments.items())]
+            settings = {"CUASSAY_ALLOC_CONF": str(self.config)}
+        return {"segments": segments, "device_traces": [], "allocator_settings": settings}
+
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments held, by address."""
+        with self._lock:
+            return tuple(segment for _, segment in sorted(self._segments.items()))

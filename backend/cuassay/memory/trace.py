@@ -1,0 +1,188 @@
+"""Recorded traces: load one, replay it, and hold every answer against a shadow model.
+
+A trace is a table ``op,id,size,stream,time_us``: op 0 allocates `size` bytes under `id`, 1 frees them.
+"""
+
+from __future__ import annotations
+
+import csv
+import gzip
+from bisect import bisect_left
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from time import perf_counter_ns
+from typing import NamedTuple
+
+from cuassay.errors import ArgumentError
+from cuassay.memory.blocks import Block
+from cuassay.memory.caching import CachingAllocator
+from cuassay.memory.config import MIN_BLOCK
+from cuassay.memory.source import IntegerSource
+
+__all__ = ["Event", "Replay", "ShadowModel", "load_trace", "replay"]
+
+
+class Event(NamedTuple):
+    """One line of a trace; `nbytes` is 0 for a free."""
+
+    is_malloc: bool
+    id: int
+    nbytes: int
+    stream: int
+
+
+def load_trace(path: Path) -> tuple[Event, ...]:
+    """The events of a ``.csv.gz`` file, in order.
+
+    Raises
+    ------
+    ArgumentError
+        If a line is no event, or frees what is not live.
+    """
+    with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
+        events = tuple(_event(path, number, row) for number, row in enumerate(csv.DictReader(lines), start=2))
+    _check_pairs(path, events)
+    return events
+
+
+def _event(path: Path, number: int, row: dict[str, str]) -> Event:
+    try:
+        return Event({"0": True, "1": False}[row["op"]], int(row["id"]), int(row["size"]), int(row["stream"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArgumentError(f"{path.name}:{number} is no event: {row!r}; columns are op,id,size,stream") from error
+
+
+def _check_pairs(path: Path, events: Iterable[Event]) -> None:
+    live: set[int] = set()
+    for number, event in enumerate(events, start=2):
+        if event.is_malloc == (event.id in live):
+            what = "allocates what is live" if event.is_malloc else "frees what is not live"
+            raise ArgumentError(f"{path.name}:{number} {what}: id {event.id}; record the trace anew")
+        (live.add if event.is_malloc else live.remove)(event.id)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Replay:
+    """What a replay showed; bytes.
+
+    Attributes
+    ----------
+    live_peak : int
+        The most that was asked for at once.
+    reserved_peak : int
+        The most that was taken from the device.
+    ratio : float
+        `reserved_peak` over `live_peak`: 1 wastes nothing.
+    driver_calls : int
+        Reserves and releases after the first pass.
+    ns_per_op : float
+        Host time an operation in the last pass.
+    """
+
+    live_peak: int
+    reserved_peak: int
+    ratio: float
+    driver_calls: int
+    ns_per_op: float
+
+
+def replay(events: Iterable[Event], allocator: CachingAllocator, source: IntegerSource, *, passes: int = 2) -> Replay:
+    """Run `events` through `allocator`, which draws on `source`; what is left live is freed after each pass."""
+    events = tuple(events)
+    spent, calls = 0, 0
+    for number in range(passes):
+        if number == 1:
+            calls = source.reserves + source.releases
+        spent = _replay_once(events, allocator)
+    figures = allocator.statistics()
+    live, reserved = figures.requested_bytes.all.peak, figures.reserved_bytes.all.peak
+    return Replay(
+        live_peak=live,
+        reserved_peak=reserved,
+        ratio=reserved / max(live, 1),
+        driver_calls=source.reserves + source.releases - calls if passes > 1 else 0,
+        ns_per_op=spent / max(len(events), 1),
+    )
+
+
+def _replay_once(events: tuple[Event, ...], allocator: CachingAllocator) -> int:
+    malloc, free = allocator.malloc, allocator.free
+    live: dict[int, Block] = {}
+    begin = perf_counter_ns()
+    for is_malloc, name, nbytes, stream in events:
+        if is_malloc:
+            live[name] = malloc(nbytes, stream)
+        else:
+            free(live.pop(name))
+    spent = perf_counter_ns() - begin
+    for block in live.values():
+        free(block)
+    return spent
+
+
+class ShadowModel:
+    """What must be true of every block, kept apart from the allocator.
+
+    Each check raises `AssertionError` with the blocks at fault.
+    """
+
+    def __init__(self, source: IntegerSource) -> None:
+        self._source = source
+        self._starts: list[int] = []
+        self._live: dict[int, tuple[int, int, int]] = {}
+        self.requested = 0
+        self.peak = 0
+        self.given = 0
+
+    def took(self, block: Block, nbytes: int, stream: int) -> None:
+        """`block` was given for `nbytes` on `stream`: large enough, aligned, inside its segment, apart from others."""
+        _demand(block.nbytes >= max(nbytes, 1) and block.requested == nbytes, f"{block!r} was given for {nbytes} bytes")
+        _demand(block.address % MIN_BLOCK == 0 and block.nbytes % MIN_BLOCK == 0, f"{block!r} is not aligned")
+        _demand(block.stream == stream, f"{block!r} was given to stream {stream}")
+        start, size = block.segment.address, self._source.ranges.get(block.segment.address, 0)
+        _demand(start <= block.address and block.address + block.nbytes <= start + size, f"{block!r} is out of range")
+        self._demand_apart(block)
+        self._starts.insert(bisect_left(self._starts, block.address), block.address)
+        self._live[block.address] = (block.nbytes, nbytes, stream)
+        self.given += 1
+        self.requested += nbytes
+        self.peak = max(self.peak, self.requested)
+
+    def _demand_apart(self, block: Block) -> None:
+        position = bisect_left(self._starts, block.address)
+        for start in self._starts[max(position - 1, 0) : position + 1]:
+            end = start + self._live[start][0]
+            _demand(end <= block.address or block.address + block.nbytes <= start, f"{block!r} overlaps {start:#x}")
+
+    def gave(self, block: Block) -> None:
+        """`block` is about to be freed, and is as it was given."""
+        nbytes, requested, _ = self._live.pop(block.address)
+        del self._starts[bisect_left(self._starts, block.address)]
+        _demand(block.nbytes == nbytes and block.requested == requested, f"{block!r} changed while it was live")
+        self.requested -= requested
+
+    def check(self, allocator: CachingAllocator) -> None:
+        """Nothing is lost and nothing counted twice, in every segment and in the statistics."""
+        figures, segments = allocator.statistics(), allocator.segments()
+        for segment in segments:
+            position = segment.address
+            for block in segment:
+                _demand(block.address == position and block.nbytes > 0, f"{block!r} leaves a hole in {segment!r}")
+                position += block.nbytes
+            _demand(position == segment.address + segment.nbytes, f"{segment!r} is not covered")
+        live = {block.address: block.nbytes for segment in segments for block in segment if block.is_live}
+        _demand(live == {start: row[0] for start, row in self._live.items()}, "other blocks are live than were given")
+        held = sum(segment.nbytes for segment in segments)
+        _demand(figures.reserved_bytes.all.current == held, "reserved bytes are not those of the segments")
+        _demand(
+            figures.allocated_bytes.all.current == sum(live.values()), "allocated bytes are not those that are live"
+        )
+        _demand(figures.requested_bytes.all.current == self.requested, "requested bytes are not those asked for")
+        _demand(figures.requested_bytes.all.peak == self.peak, "the peak was another")
+        _demand(figures.allocation.all.allocated == self.given, "another number of blocks was given")
+
+
+def _demand(condition: object, message: str) -> None:
+    if not condition:
+        raise AssertionError(message)
