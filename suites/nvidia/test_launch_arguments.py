@@ -15,6 +15,7 @@ from cuassay.errors import ArgumentError, CompileError, DTypeError
 cuda = pytest.importorskip("cuassay.cuda")
 pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
 
+from cuassay.devices.cuda import block
 from cuassay.devices.cuda.launch import Launch, stream_address
 from cuassay.devices.cuda.userkernel import check_arguments, check_shape, parse_signature
 
@@ -89,6 +90,121 @@ def test_an_int_beyond_64_bits_is_refused(value):
 def test_what_no_kernel_can_take_is_refused(value, hint):
     with pytest.raises(DTypeError, match=hint):
         words(value)
+
+
+# ------------------------------------------------------------------------------------------------ what the driver gets
+
+
+class Config(ctypes.Structure):
+    """``CUlaunchConfig`` as cuda.h has it."""
+
+    _fields_ = (
+        ("grid", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+        ("shared", ctypes.c_uint),
+        ("stream", ctypes.c_void_p),
+        ("attributes", ctypes.c_void_p),
+        ("attribute_count", ctypes.c_uint),
+    )
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    """What a stand-in for ``cuLaunchKernelEx`` is given, launch by launch; kernels have two 8-byte parameters."""
+    seen = []
+
+    def stand_in(config, handle, pointers, extra):
+        described = Config.from_address(config)
+        values = [ctypes.c_uint64.from_address(ctypes.c_void_p.from_address(pointers + 8 * i).value) for i in range(2)]
+        seen.append(
+            {
+                "shape": (tuple(described.grid), tuple(described.block), described.shared),
+                "stream": described.stream,
+                "attributes": (described.attributes, described.attribute_count),
+                "handle": handle,
+                "values": [value.value for value in values],
+                "extra": extra,
+            }
+        )
+        return 7
+
+    prototype = ctypes.CFUNCTYPE(ctypes.c_int, *[ctypes.c_void_p] * 4)
+    monkeypatch.setattr(block, "_driver_launch", lambda: prototype(stand_in))
+    return seen
+
+
+def test_the_driver_is_given_configuration_handle_and_arguments(launched):
+    launch = Launch(0x1234, [int, Device])
+    launch.write((3, Device()))
+
+    status = launch.launch((4, 5, 6), (32, 2, 1), 1024, 99)
+
+    assert status == 7
+    assert launched == [
+        {
+            "shape": ((4, 5, 6), (32, 2, 1), 1024),
+            "stream": 99,
+            "attributes": (None, 0),
+            "handle": 0x1234,
+            "values": [3, 0x7F00_1234],
+            "extra": None,
+        }
+    ]
+
+
+@pytest.mark.parametrize("grid", [8, np.int64(8), (8,), [8, 1]], ids=repr)
+def test_extents_left_out_are_one(launched, grid):
+    launch = Launch(1, [int, int])
+
+    launch.launch(grid, 32, 0, 5)
+
+    assert launched[0]["shape"] == ((8, 1, 1), (32, 1, 1), 0)
+
+
+def test_a_second_launch_may_differ_in_all(launched):
+    launch, grid = Launch(1, [int, int]), [1, 1]
+    launch.write((1, 2))
+    launch.launch(grid, 32, 0, 5)
+    launch.write((3, 4))
+    grid[0] = 2
+
+    launch.launch(grid, 32, 0, 6)
+    launch.launch(grid, 64, 16, 6)
+
+    assert [(each["shape"][0][0], each["shape"][1][0], each["shape"][2]) for each in launched] == [
+        (1, 32, 0),
+        (2, 32, 0),
+        (2, 64, 16),
+    ]
+    assert [(each["stream"], each["values"]) for each in launched] == [(5, [1, 2]), (6, [3, 4]), (6, [3, 4])]
+
+
+def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched):
+    launch = Launch(1, [int, int])
+    launch.write((1, 2))
+    fire, slots = launch.bind(8, 32, stream=5), launch.slots
+    del launch
+
+    statuses = [fire()]
+    slots[1] = 9
+    statuses.append(fire())
+
+    assert statuses == [7, 7]
+    assert [each["values"] for each in launched] == [[1, 2], [1, 9]]
+    assert {each["stream"] for each in launched} == {5}
+
+
+@pytest.mark.parametrize("grid", [(-1, 1, 1), (2**32, 1, 1), 2**32], ids=repr)
+def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
+    launch = Launch(1, [int, int])
+
+    with pytest.raises(ArgumentError, match="is no launch shape"):
+        launch.launch(grid, 32, 0, 5)
+
+    assert launched == []
+
+
+# ------------------------------------------------------------------------------------------------ streams
 
 
 @pytest.mark.parametrize(("stream", "address"), [(5, 5), (Foreign(), 77)], ids=["address", "protocol"])

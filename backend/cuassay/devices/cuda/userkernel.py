@@ -93,11 +93,19 @@ class UserKernel(Kernel):
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
     ) -> None:
         """Check `arguments` against the signature, then launch; see `Kernel`."""
+        self._check(grid, block, arguments)
+        super().__call__(grid, block, arguments, stream=stream, shared=shared or self._shared_memory)
+
+    def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
+        """Check `arguments` against the signature, then make the launch ready; see `Kernel`."""
+        self._check(grid, block, arguments)
+        return super().bind(grid, block, arguments, shared=shared or self._shared_memory)
+
+    def _check(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> None:
         check_shape("grid", grid)
         check_shape("block", block)
         if self.signature is not None:
             check_arguments(self.name, self.signature, arguments)
-        super().__call__(grid, block, arguments, stream=stream, shared=shared or self._shared_memory)
 
 
 def check_shape(what: str, dims: Any) -> None:
