@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -69,8 +70,11 @@ def _computes(library: str, dtype: str) -> bool:
 
 
 def _torch_call(case: Case) -> Callable[[], Any]:
-    import torch
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        import torch
 
+        torch.cuda.is_available()
     where = str(case.device) if case.device.kind == "cuda" else "cpu"
     dtype = getattr(torch, case.dtype)
     arrays = [torch.from_numpy(to_host(a).astype("float32")).to(where, dtype) for a in case.arguments]
