@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 import cuassay.cuda
-from cuassay.errors import ArgumentError, DeviceError, DTypeError
+from cuassay import ops
+from cuassay.errors import ArgumentError, DeviceError, DriverError, DTypeError
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
@@ -153,3 +154,66 @@ def test_the_current_device_is_restored():
         assert cuassay.cuda.current_device() == cuassay.cuda.device_count() - 1
 
     assert cuassay.cuda.current_device() == before
+
+
+def captured(call):
+    """The graph of what `call` gives to the current stream; work given to another one is not in it."""
+    side = cupy.cuda.Stream(non_blocking=True)
+    with side:
+        side.begin_capture()
+        call()
+        return side.end_capture()
+
+
+def test_a_bound_kernel_follows_the_stream_that_is_current_when_it_runs():
+    kernel = cuassay.cuda.compile_kernel(AXPY, "axpy")
+    x, y = cupy.ones(32, np.float32), cupy.zeros(32, np.float32)
+    bound = kernel.bind(1, 32, (y, x, np.float32(2), 32))
+
+    graph = captured(bound)
+    untouched = y.get()
+    graph.launch()
+    bound()
+
+    assert not untouched.any()
+    assert (y.get() == 4).all()
+
+
+@pytest.mark.parametrize("call", ["dense", "strided", "number", "empty"])
+def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(call):
+    a = cupy.arange(64, dtype=np.float32).reshape(8, 8)
+    operands = {"dense": (a, a), "strided": (a.T, a), "number": (a, 2.5), "empty": (a[:0], a[:0])}[call]
+    plan = ops.add.prepare(*operands)
+    wanted = plan.run().get()
+    plan.out.fill(0)
+
+    graph = captured(plan.run)
+    untouched = plan.out.get()
+    graph.launch()
+
+    assert not untouched.any()
+    np.testing.assert_array_equal(plan.out.get(), wanted)
+    np.testing.assert_array_equal(wanted, ops.add(*operands).get())
+
+
+def test_a_bound_kernel_keeps_its_arrays():
+    kernel, out = cuassay.cuda.compile_kernel(AXPY, "axpy"), cupy.zeros(32, np.float32)
+    bound = kernel.bind(1, 32, (out, cupy.ones(32, np.float32), np.float32(2), 32))
+
+    reused = [cupy.full(32, 99, np.float32) for _ in range(8)]
+    bound()
+
+    assert (out.get() == 2).all()
+    assert len(reused) == 8
+
+
+def test_a_launch_that_the_driver_refuses_is_named_and_the_next_one_works():
+    kernel = cuassay.cuda.compile_kernel(AXPY, "axpy")
+    out = cupy.zeros(32, np.float32)
+    arguments = (out, cupy.ones(32, np.float32), np.float32(2), 32)
+
+    with pytest.raises(DriverError, match=r"launching 'axpy', grid 1, block 4096.*INVALID_VALUE"):
+        kernel(1, 4096, arguments)
+    kernel(1, 32, arguments)
+
+    assert (out.get() == 2).all()

@@ -1,0 +1,150 @@
+"""What a call costs the host: on few elements, beside the same call of the device's own library and of torch.
+
+Rows have the host's clock: the time until the call returns, in warm batches short enough that no queue fills.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host, namespace, ops, to_host
+from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.timing import Timing
+from cuassay.testing import devices
+
+ELEMENTS = 1024
+LIBRARIES = {"cpu": "numpy", "cuda": "cupy"}
+
+Call = Callable[[], Any]
+Measured = Callable[[str, dict[str, Call]], None]
+
+ADD = """
+__global__ void add(float* out, const float* a, const float* b, long long n) {
+    const long long i = blockIdx.x * (long long)blockDim.x + threadIdx.x;
+    if (i < n) out[i] = a[i] + b[i];
+}
+"""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to call: ours, and a peer's, from (library, a, b, out) to what is timed."""
+
+    case: str
+    ours: Callable[[Any, Any, Any], Call]
+    peer: Callable[[Any, Any, Any, Any], Call]
+
+    def __str__(self) -> str:
+        return self.case.replace(" ", "-")
+
+
+FORMS = (
+    Form("new output", lambda a, b, out: lambda: ops.add(a, b), lambda xp, a, b, out: lambda: xp.add(a, b)),
+    Form(
+        "given output",
+        lambda a, b, out: lambda: ops.add(a, b, out=out),
+        lambda xp, a, b, out: lambda: xp.add(a, b, out=out),
+    ),
+    Form(
+        "plan",
+        lambda a, b, out: ops.add.prepare(a, b, out=out).run,
+        lambda xp, a, b, out: lambda: xp.add(a, b, out=out),
+    ),
+)
+
+
+@pytest.fixture
+def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Measured:
+    """Measures calls side by side, and keeps the host's times where figures are kept."""
+
+    def measure(case: str, calls: dict[str, Call]) -> None:
+        timings = device_benchmark(calls, device, cache="warm", op="add", case=case)
+        hosts = {name: Timing(timing.host_s, timing.host_s, "host", timing.cache) for name, timing in timings.items()}
+        device_benchmark.note(**{f"{name}_host_median_s": timing.median_s for name, timing in hosts.items()})
+        for name, timing in hosts.items() if recorder is not None else ():
+            recorder.write_time(**_row(device, case, name, timing))
+
+    return measure
+
+
+def _row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
+    low, high = timing.quartiles_s
+    return {
+        "benchmark": "host_overhead",
+        "device": str(device),
+        "case": f"{case}, {ELEMENTS} elements",
+        "implementation": implementation,
+        "clock": timing.clock,
+        "median": timing.median_s,
+        "n": len(timing.samples_s),
+        "dtype": "float32",
+        "cache": timing.cache,
+        "mode": timing.mode,
+        "minimum": min(timing.samples_s),
+        "q25": low,
+        "q75": high,
+        "samples": list(timing.samples_s),
+    }
+
+
+@pytest.fixture
+def operands(device: Device) -> tuple[Any, Any, Any]:
+    """Two arrays and an output, on the device."""
+    a, b, out = (from_host(np.full(ELEMENTS, value, np.float32), device) for value in (1, 2, 0))
+    return a, b, out
+
+
+@devices("cpu", "cuda")
+@pytest.mark.parametrize("form", FORMS, ids=str)
+def test_call(device: Device, form: Form, operands: tuple[Any, Any, Any], measured: Measured) -> None:
+    ours = form.ours(*operands)
+    calls = {"cuassay": ours, LIBRARIES[device.kind]: form.peer(namespace(device), *operands)}
+    if importlib.util.find_spec("torch") is not None:
+        calls["torch"] = form.peer(*_torch_operands(device))
+
+    measured(form.case, calls)
+
+    assert to_host(ours()).tolist() == [3.0] * ELEMENTS
+
+
+def _torch_operands(device: Device) -> tuple[Any, Any, Any, Any]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        import torch
+
+        a, b, out = (
+            torch.full((ELEMENTS,), value, device=str(device).replace("cpu:0", "cpu")) for value in (1.0, 2.0, 0.0)
+        )
+    return torch, a, b, out
+
+
+@devices("cuda")
+def test_launch(device: Device, operands: tuple[Any, Any, Any], measured: Measured) -> None:
+    from cuassay import cuda
+
+    xp, (a, b, out) = namespace(device), operands
+    arguments, peer_arguments = (out, a, b, ELEMENTS), (out, a, b, np.int64(ELEMENTS))
+    kernel = cuda.compile_kernel(ADD, "add")
+    peer = xp.RawKernel(f'extern "C" {ADD.strip()}', "add")
+    bound = kernel.bind(4, 256, arguments)
+
+    measured(
+        "launch",
+        {
+            "cuassay": lambda: kernel(4, 256, arguments),
+            "cuassay bound": bound,
+            "cupy": lambda: peer((4,), (256,), peer_arguments),
+        },
+    )
+    out.fill(0)
+    bound()
+
+    assert to_host(out).tolist() == [3.0] * ELEMENTS
