@@ -20,6 +20,7 @@ from typing import Self
 
 from cuassay.benchmarking.fingerprint import digest, host_fingerprint, revision
 from cuassay.core import settings
+from cuassay.core.handle import Handle
 from cuassay.errors import ResultError
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
 
@@ -36,7 +37,7 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
-class Recorder:
+class Recorder(Handle):
     """Appends rows of one run to one file.
 
     Processes of a run share the file by opening it with the same `run`. A column given as None or as

@@ -18,6 +18,7 @@ from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.capability import Answer, absent, present
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.cpu import info
 from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 
@@ -43,7 +44,7 @@ _ABSENT: dict[str, str] = {
 _EVICT_NBYTES = 64 * 2**20
 
 
-class CpuEvent:
+class CpuEvent(Handle):
     """A moment of the host's clock."""
 
     def __init__(self, *, timing: bool = False) -> None:
@@ -87,7 +88,7 @@ class CpuEvent:
         return (end._at - self._at) * 1e3
 
 
-class CpuStream:
+class CpuStream(Handle):
     """A queue that is always empty."""
 
     def __init__(self, number: int = 0) -> None:

@@ -19,6 +19,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import byte_range
 from cuassay.core.capability import Answer, absent, present
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.cuda import libraries, runtime
 from cuassay.errors import CapabilityError, OutOfMemoryError
 
@@ -287,7 +288,7 @@ def _eviction_buffer(index: int) -> tuple[Any, Any]:
     return values[:size], values[size:]
 
 
-class _Namespace:
+class _Namespace(Handle):
     """CuPy on a device other than the first: each function runs with that device current."""
 
     def __init__(self, index: int) -> None:

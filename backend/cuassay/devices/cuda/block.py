@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError, DTypeError
 
 __all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes"]
@@ -28,7 +29,7 @@ STREAM_WORD = 4
 _DOUBLE = struct.Struct("d")
 
 
-class Launch:
+class Launch(Handle):
     """One kernel's argument block for one tuple of argument types.
 
     `write` stores the values; `launch` hands the block to the driver; `bind` makes that a call without arguments.
@@ -54,6 +55,9 @@ class Launch:
         self._others = tuple((start, place, store) for start, place, store in writers if store is not None)
         self._fire: Callable[[], int] | None = None
         self._shape: tuple[Dims, Dims, int] | None = None
+
+    def __repr__(self) -> str:
+        return f"Launch(kernel {self._handle:#x}, {len(self.slots)} words of arguments)"
 
     def write(self, arguments: Sequence[Any]) -> None:
         """Store `arguments`, whose types are those the block was made for."""

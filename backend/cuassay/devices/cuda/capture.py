@@ -12,13 +12,14 @@ from typing import Any
 import cupy
 
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.cuda.stream import adopt
 from cuassay.errors import CaptureError
 
 __all__ = ["Capture"]
 
 
-class Capture:
+class Capture(Handle):
     """One recorded graph on the current device; see `cuassay.core.protocols.Capture`."""
 
     def __init__(self) -> None:

@@ -12,6 +12,7 @@ from functools import cache
 from typing import Any
 
 from cuassay.core import settings
+from cuassay.core.handle import Handle
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.block import STREAM_WORD, Dims, Launch, argument_nbytes
 from cuassay.devices.cuda.check import check, error_of
@@ -104,7 +105,7 @@ def _parameter_sizes(handle: Any) -> tuple[int, ...]:
         sizes.append(int(size))
 
 
-class Kernel:
+class Kernel(Handle):
     """A kernel of some source, compiled and loaded for a device when first launched on it.
 
     Parameters

@@ -11,12 +11,13 @@ from typing import Any
 import cupy
 
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError
 
 __all__ = ["Event", "ExternalStream", "Stream", "adopt"]
 
 
-class Event(cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
+class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
     """A point in a stream's order, on the device that was current when it was made."""
 
     def __init__(self, *, timing: bool = False, blocking: bool = False) -> None:
@@ -70,7 +71,7 @@ class Event(cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
             raise ArgumentError(f"elapsed_time's {which} event is not done yet; synchronize it first")
 
 
-class _Ordering:
+class _Ordering(Handle):
     """What both kinds of stream add to CuPy's."""
 
     ptr: int

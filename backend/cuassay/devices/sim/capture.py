@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue, join
 from cuassay.devices.sim.machine import SimDevice, call_site
 from cuassay.devices.sim.stream import SimStream
@@ -51,7 +52,7 @@ class _Wait:
     marker: _Marker
 
 
-class SimCapture:
+class SimCapture(Handle):
     """Records the work given to a stream; see `cuassay.core.protocols.Capture`.
 
     It keeps the arrays it touches alive until `reset`.

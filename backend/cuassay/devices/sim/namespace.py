@@ -15,6 +15,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import FP8, as_dtype
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.machine import SimDevice, refuse_capture
@@ -38,7 +39,7 @@ _REFUSED: dict[str, str] = {
 }
 
 
-class Namespace:
+class Namespace(Handle):
     """``xp`` for one simulated device.
 
     Parameters

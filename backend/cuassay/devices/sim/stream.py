@@ -10,6 +10,7 @@ import weakref
 from typing import Any
 
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.machine import HOST_CALL, SimDevice, refuse_capture
 from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
@@ -17,7 +18,7 @@ from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceE
 __all__ = ["SimEvent", "SimStream"]
 
 
-class SimStream:
+class SimStream(Handle):
     """An ordered queue of work on one simulated device.
 
     Parameters
@@ -92,7 +93,7 @@ class SimStream:
         self.wait_event(stream.record_event())
 
 
-class SimEvent:
+class SimEvent(Handle):
     """A point in a stream's order, and in virtual time.
 
     Parameters
