@@ -29,6 +29,9 @@ class Device:
 
     dtype = np.dtype(np.float32)
 
+    def __repr__(self):
+        return "array"  # its ids are the same in every worker
+
     @property
     def __cuda_array_interface__(self):
         return {"data": (0x7F00_1234, False)}
