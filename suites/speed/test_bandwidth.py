@@ -1,0 +1,74 @@
+"""Row-wise operations on arrays far larger than any cache, beside torch and beside a copy of as many bytes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, empty, from_host, namespace, ops
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.benchmarking.cases import Case, row
+from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
+from cuassay.benchmarking.record import Recorder
+from cuassay.testing import devices, dtypes
+from cuassay.testing.opspec import OpSpec, Work, own_specs
+
+#: Bytes of one array while measuring: a tail of a few blocks must not show; and as a test.
+NBYTES, NBYTES_AS_TEST = 2**29, 2**20
+
+#: Rows drawn on the host; the array repeats them, as drawing half a gigabyte would take longer than all of this.
+DRAWN = 61
+
+SPECS: dict[str, OpSpec] = {spec.name: spec for spec in own_specs()}
+NO_KEYWORDS = MappingProxyType[str, Any]({})
+
+
+@pytest.fixture
+def large(device: Device, dtype: np.dtype[Any], pytestconfig: pytest.Config) -> Callable[[int], Any]:
+    """Of a width: an array of `NBYTES` in rows of it."""
+    nbytes = NBYTES if is_measuring(pytestconfig) else NBYTES_AS_TEST
+
+    def make(width: int) -> Any:
+        drawn = np.random.default_rng(2026).standard_normal((DRAWN, width), np.float32).astype(dtype)
+        rows = max(DRAWN, nbytes // (width * dtype.itemsize))
+        return namespace(device).tile(from_host(drawn, device), (-(-rows // DRAWN), 1))[:rows]
+
+    return make
+
+
+@devices("cuda:*")
+@dtypes("float32", "bfloat16")
+@pytest.mark.parametrize(
+    ("op", "width"),
+    [("softmax", 1_024), ("softmax", 50_257), ("layer_norm", 768), ("layer_norm", 8_192)],
+    ids=lambda value: str(value),
+)
+def test_rows(
+    device: Device,
+    dtype: np.dtype[Any],
+    op: str,
+    width: int,
+    large: Callable[[int], Any],
+    peers: Callable[[Case], dict[str, Callable[[], Any]]],
+    device_benchmark: DeviceBenchmark,
+    recorder: Recorder | None,
+) -> None:
+    rows = large(width)
+    vectors = [from_host(np.full(width, value, np.float32).astype(dtype), device) for value in (1.5, 0.5)]
+    arguments = [rows] if op == "softmax" else [rows, *vectors]
+    out = empty(rows.shape, dtype, device)
+    label, work = f"{rows.shape[0]}x{width}", Work(bytes=2 * rows.nbytes)
+    spec, name = SPECS[op], dtype_name(dtype)
+    case = Case(spec, device, name, label, arguments, NO_KEYWORDS, lambda: spec.op(*arguments, out=out), work)
+    calls = {"cuassay": case.run, "copy": lambda: ops.copy(rows, out=out), **peers(case)}
+
+    timings = device_benchmark(calls, device, work=work, op=op, dtype=name, case=label)
+
+    for implementation, timing in timings.items() if recorder is not None else ():
+        recorder.write_time(**row(case, implementation, timing))
+    case.run()
+    assert np.isfinite(float(ops.sum(out)))
