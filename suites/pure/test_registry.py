@@ -143,3 +143,35 @@ def test_a_backend_registered_later_takes_over_its_arrays(halve: Any) -> None:
     registry.register_backend(other)
 
     assert halve(a).tolist() == [9] * 3
+
+
+class Prepared:
+    """A kernel that offers plans, and counts how often it is called without one."""
+
+    def __init__(self) -> None:
+        self.calls = 0
+
+    def __call__(self, a: Any, *, out: Any) -> None:
+        self.calls += 1
+        np.multiply(a, 0.5, out=out)
+
+    def prepare(self, op: Any, bound: Any, out: Any) -> Any:
+        return lambda: np.multiply(bound["a"], 0.5, out=out)
+
+
+def test_a_kernel_that_offers_plans_is_not_called_by_one(halve: Any) -> None:
+    kernel = registry.implement("test_halve", kind="cpu", dtypes=("float32",))(Prepared())
+    plan = halve.prepare(np.ones(3, np.float32))
+
+    results = [plan.run().tolist(), halve(np.ones(3, np.float32)).tolist()]
+
+    assert results == [[0.5] * 3] * 2
+    assert kernel.calls == 1
+
+
+def test_a_plan_made_where_a_kernel_is_replaced_runs_the_replacement(halve: Any) -> None:
+    registry.implement("test_halve", kind="cpu", dtypes=("float32",))(Prepared())
+    with registry.substituted("test_halve", kind="cpu", wrap=lambda kernel: lambda a, *, out: out.fill(3)):
+        plan = halve.prepare(np.ones(3, np.float32))
+
+    assert plan.run().tolist() == [3] * 3
