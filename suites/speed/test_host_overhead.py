@@ -5,10 +5,14 @@ Rows have the host's clock: the time until the call returns, in warm batches sho
 
 from __future__ import annotations
 
+import ctypes
 import importlib.util
+import shutil
+import subprocess
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,6 +22,7 @@ from cuassay import Device, from_host, namespace, ops, to_host
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
+from cuassay.devices import backend
 from cuassay.testing import devices
 
 ELEMENTS = 1024
@@ -32,6 +37,19 @@ __global__ void add(float* out, const float* a, const float* b, long long n) {
     if (i < n) out[i] = a[i] + b[i];
 }
 """
+
+#: The floor: the driver's call in a loop of C, its arguments packed once.
+LAUNCH_IN_C = """
+int launch_many(int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
+                              void **), void *function, void *stream, void **arguments, int count) {
+    int status = 0;
+    while (count-- && !status) status = launch(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments, 0);
+    return status;
+}
+"""
+
+#: Launches a sample: few enough that the queue does not fill.
+LAUNCHES = 100
 
 
 @dataclass(frozen=True)
@@ -148,3 +166,43 @@ def test_launch(device: Device, operands: tuple[Any, Any, Any], measured: Measur
     bound()
 
     assert to_host(out).tolist() == [3.0] * ELEMENTS
+
+
+@devices("cuda")
+@pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) on PATH")
+def test_launch_beside_c(device: Device, operands: tuple[Any, Any, Any], measured: Measured, tmp_path: Path) -> None:
+    from cuassay import cuda
+
+    a, b, out = operands
+    kernel = cuda.compile_kernel(ADD, "add")
+    bound = kernel.bind(4, 256, (out, a, b, ELEMENTS))
+    launch_many = _launch_in_c(tmp_path, device, kernel, (out, a, b, ELEMENTS))
+
+    def ours() -> None:
+        for _ in range(LAUNCHES):
+            bound()
+
+    measured(f"{LAUNCHES} launches", {"cuassay bound": ours, "c": launch_many})
+    out.fill(0)
+    launch_many()
+
+    assert to_host(out).tolist() == [3.0] * ELEMENTS
+
+
+def _launch_in_c(folder: Path, device: Device, kernel: Any, arguments: tuple[Any, ...]) -> Call:
+    """The same launches from C, on the current stream."""
+    source, library = folder / "launch.c", folder / "launch.so"
+    source.write_text(LAUNCH_IN_C)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    driver, compiled = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(str(library))
+    values = [ctypes.c_void_p(array.data.ptr) for array in arguments[:3]] + [ctypes.c_longlong(arguments[3])]
+    pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+    stream = backend(device.kind).current_stream(device.index).ptr
+
+    def launch_many() -> None:
+        function = ctypes.c_void_p(kernel.prepare([type(argument) for argument in arguments])._handle)
+        status = compiled.launch_many(driver.cuLaunchKernel, function, ctypes.c_void_p(stream), pointers, LAUNCHES)
+        assert status == 0
+        assert values  # the pointers point into them
+
+    return launch_many
