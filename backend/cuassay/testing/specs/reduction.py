@@ -66,7 +66,9 @@ def _rows(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, -1))
     yield Sample((make((2, 33), low=80, high=90),), label="would overflow unshifted")
     yield Sample((make((2, 2500), low=0, high=1),), label="a long row")
-    yield Sample((make((3, 9001)),), label="a row that several blocks may share")
+    # Wider than two rows a multiprocessor, so that blocks share one; rising, so that their maxima differ.
+    wide = make((2, 57_601)).values
+    yield Sample((np.sort(wide.astype(np.float64)).astype(wide.dtype),), label="a wide row that rises")
     yield from (Sample((make(shape),), kind="empty") for shape in ((0, 3), (3, 0)))
     yield Sample((make(1),), label="one element", kind="scalar")
     row = make((3, 33)).values.copy()
