@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import hypothesis.strategies as st
@@ -43,6 +44,9 @@ class Programs(RuleBasedStateMachine):
         self.unsafe: list[tuple[int, int, int, tuple[int, ...]]] = []
 
     @rule(nbytes=SIZES, stream=STREAMS, pool=st.none() | st.integers(0, 3))
+    def take(self, nbytes: int, stream: int, pool: int | None) -> None:
+        self.malloc(nbytes, stream, pool)
+
     def malloc(self, nbytes: int, stream: int, pool: int | None) -> None:
         chosen = None if pool is None or pool >= len(self.pools) else self.pools[pool]
         try:
@@ -60,10 +64,23 @@ class Programs(RuleBasedStateMachine):
                 waited = {event for waiter, event in self.source.waits if waiter == stream}
                 assert all(self.source.query(event) or event in waited for event in events)
 
+    @rule(seed=st.integers(0, 2**16))
+    def many_of_few_sizes_come_and_go(self, seed: int) -> None:
+        chance = random.Random(seed)  # noqa: S311  # a program, no secret
+        sizes = [chance.choice([chance.randrange(1, 4096), chance.randrange(1, 4 * MIB)]) for _ in range(3)]
+        for _ in range(40):
+            if self.live and chance.random() < 0.5:
+                self._free(chance.randrange(len(self.live)))
+            else:
+                self.malloc(chance.choice(sizes), chance.randrange(2), None)
+
     @precondition(lambda self: self.live)
     @rule(data=st.data())
     def free(self, data: Any) -> None:
-        block = self.live.pop(data.draw(st.integers(0, len(self.live) - 1)))
+        self._free(data.draw(st.integers(0, len(self.live) - 1)))
+
+    def _free(self, position: int) -> None:
+        block = self.live.pop(position)
         self.shadow.gave(block)
         self.allocator.free(block)
         if block.events:
@@ -100,11 +117,8 @@ class Programs(RuleBasedStateMachine):
     @precondition(lambda self: self.live)
     @rule()
     def a_double_free_changes_nothing(self) -> None:
-        block = self.live.pop()
-        self.shadow.gave(block)
-        self.allocator.free(block)
-        if block.events:
-            self.unsafe.append((block.address, block.address + block.nbytes, block.stream, block.events))
+        block = self.live[-1]
+        self._free(-1)
 
         with pytest.raises(ArgumentError, match="freed twice"):
             self.allocator.free(block)
@@ -123,4 +137,4 @@ class Programs(RuleBasedStateMachine):
 
 
 TestPrograms = Programs.TestCase
-TestPrograms.settings = settings(max_examples=200, stateful_step_count=60, deadline=None)
+TestPrograms.settings = settings(max_examples=60, stateful_step_count=50, deadline=None)
