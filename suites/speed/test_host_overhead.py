@@ -40,8 +40,8 @@ __global__ void add(float* out, const float* a, const float* b, long long n) {
 
 #: The floor: the driver's call in a loop of C, its arguments packed once.
 LAUNCH_IN_C = """
-int launch_many(int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *, void **,
-                              void **), void *function, void *stream, void **arguments, int count) {
+int launch_many(int (*launch)(void *, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, void *,
+                              void **, void **), void *function, void *stream, void **arguments, int count) {
     int status = 0;
     while (count-- && !status) status = launch(function, 4, 1, 1, 256, 1, 1, 0, stream, arguments, 0);
     return status;
