@@ -81,11 +81,12 @@ def _bandwidth(device: Device) -> Limit:
 
 
 def _compute(device: Device, dtype: str) -> Limit:
-    extent = 384 if _is_host(device) else 8192
-    values = np.ones((extent, extent)).astype(as_dtype(dtype))
+    extent = 1024 if _is_host(device) else 8192
+    # Random, as bits that do not flip take no power: an H200 multiplied constants 8 to 13 % faster.
+    values = np.random.default_rng(0).standard_normal((extent, extent), np.float32).astype(as_dtype(dtype))
     a, b, out = (devices.from_host(values, device) for _ in range(3))
     timing = measure(lambda: ops.matmul(a, b, out=out), device, cache="warm", max_seconds=0.3)
-    how = f"matmul of {extent} x {extent}"
+    how = f"matmul of {extent} x {extent}, random"
     rate = 2 * extent**3 / timing.median_s
     return Limit(device=str(device), limit="compute", value=rate, unit="FLOP/s", how=how, dtype=dtype)
 
