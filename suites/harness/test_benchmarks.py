@@ -27,7 +27,8 @@ BENCHMARK = """
 
 
 @pytest.fixture
-def project(pytester: pytest.Pytester) -> pytest.Pytester:
+def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the sessions inside are no worker's
     pytester.makeconftest("from cuassay.benchmarking.pytest_benchmark import device_benchmark")
     pytester.makepyfile(BENCHMARK)
     return pytester
