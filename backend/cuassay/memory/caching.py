@@ -64,10 +64,9 @@ class CachingAllocator(Store):
             If there is no room even after everything free was given back; the allocator stays usable.
         """
         if not self._routes:
-            try:
-                return self._default.lanes[stream].malloc(nbytes)
-            except KeyError:
-                pass
+            lane = self._default.lanes.get(stream)
+            if lane is not None:
+                return lane.malloc(nbytes)
         return self.lane(stream).malloc(nbytes)
 
     free = staticmethod(free)
@@ -100,7 +99,8 @@ class CachingAllocator(Store):
     ) -> Pool:
         """A pool of its own, with one owner; its memory comes from `source` (None: the allocator's)."""
         pool = Pool(next(self._numbers), source or self._default.source, use_on_oom=use_on_oom, no_split=no_split)
-        self._pools[pool.id] = pool
+        with self._lock:
+            self._pools[pool.id] = pool
         return pool
 
     def retain_pool(self, pool: Pool) -> None:

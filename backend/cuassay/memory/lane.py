@@ -127,11 +127,13 @@ class Lane:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
             block = self._quick[nbytes].pop()
-        except (KeyError, IndexError):
-            return self._miss(self, nbytes)
-        block.home = block.idle  # type: ignore[assignment]  # a parked block has one; asking would cost a hit
-        block.uses += 1
-        return block
+        except (KeyError, IndexError, TypeError):
+            pass  # the miss raises its own errors, not on top of this one
+        else:
+            block.home = block.idle  # type: ignore[assignment]  # a parked block has one; asking would cost a hit
+            block.uses += 1
+            return block
+        return self._miss(self, nbytes)
 
     def enlist(self, block: Block, requested: int) -> None:
         """Cut `block` out for requests of `requested` bytes; it is live."""

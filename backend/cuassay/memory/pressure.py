@@ -47,7 +47,7 @@ class Shortage:
     def advice(self) -> str:
         """The one thing to try."""
         cached = self.reserved - self.live - self.pending
-        if self.total is not None and self.asked > self.total:
+        if self.asked > (self.allowed if self.total is None else self.total):
             return "it can never fit: ask for less"
         if self.total is not None and self.asked > self.allowed - self.reserved + cached and self.allowed < self.total:
             return "raise per_process_memory_fraction in CUASSAY_ALLOC_CONF, or drop arrays"

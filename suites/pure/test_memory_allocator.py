@@ -1,0 +1,357 @@
+"""What the caching allocator reuses, splits, merges and gives back; bad input changes nothing."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from typing import Any
+
+import pytest
+
+from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.memory import CachingAllocator, IntegerSource
+
+KIB, MIB = 2**10, 2**20
+
+
+@pytest.fixture
+def source() -> IntegerSource:
+    return IntegerSource(1024 * MIB, is_lazy=True)
+
+
+@pytest.fixture
+def allocator(source: IntegerSource) -> CachingAllocator:
+    return CachingAllocator(source, total=1024 * MIB)
+
+
+class TestReuse:
+    @pytest.mark.parametrize("nbytes", [0, 1, 4096, MIB, MIB + 1, 30 * MIB])
+    def test_the_same_size_gives_the_same_block(self, allocator: CachingAllocator, nbytes: int) -> None:
+        block = allocator.malloc(nbytes)
+        address = block.address
+        allocator.free(block)
+
+        assert allocator.malloc(nbytes).address == address
+
+    def test_another_size_takes_the_smallest_that_fits(self, allocator: CachingAllocator) -> None:
+        sizes = (40 * MIB, 12 * MIB, 20 * MIB)
+        blocks = [allocator.malloc(nbytes) for nbytes in sizes]
+        for block in blocks:
+            allocator.free(block)
+
+        assert allocator.malloc(11 * MIB).segment is blocks[1].segment
+
+    def test_memory_stays_with_its_stream(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.free(allocator.malloc(12 * MIB, stream=1))
+
+        assert allocator.malloc(12 * MIB, stream=2).stream == 2
+        assert source.reserves == 2
+
+    def test_freed_neighbours_serve_a_larger_request(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        blocks = [allocator.malloc(512 * KIB) for _ in range(4)]
+        for block in blocks:
+            allocator.free(block)
+
+        allocator.malloc(MIB)
+        allocator.malloc(900 * KIB)
+
+        assert source.reserves == 1
+
+    @pytest.mark.parametrize(
+        ("nbytes", "reserved"),
+        [(1, 2), (MIB, 2), (MIB + 1, 20), (10 * MIB - 512, 20), (10 * MIB, 10), (11 * MIB, 12)],
+    )
+    def test_segments_are_as_large_as_torchs(self, allocator: CachingAllocator, nbytes: int, reserved: int) -> None:
+        allocator.malloc(nbytes)
+
+        assert allocator.statistics().reserved_bytes.all.current == reserved * MIB
+
+    @pytest.mark.parametrize(("rest", "pieces"), [(MIB, 1), (MIB + 512, 2)])
+    def test_a_large_block_keeps_a_rest_of_up_to_1_mib(
+        self, allocator: CachingAllocator, rest: int, pieces: int
+    ) -> None:
+        segment = allocator.malloc(20 * MIB - rest).segment
+
+        assert (segment.nbytes, len(list(segment))) == (20 * MIB, pieces)
+
+    def test_a_finaliser_may_free_while_a_miss_is_under_way(self, source: IntegerSource) -> None:
+        allocator = CachingAllocator(source)
+
+        class Owner:
+            def __init__(self, nbytes: int) -> None:
+                self.block, self.cycle = allocator.malloc(nbytes), self
+
+            def __del__(self) -> None:
+                allocator.free(self.block)
+
+        for nbytes in range(512, 512 * 3000, 512):
+            Owner(nbytes)
+        gc.collect()
+
+        assert allocator.statistics().allocated_bytes.all.current == 0
+
+
+class TestOtherStreams:
+    def test_a_block_in_use_elsewhere_is_not_reused_at_once(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        block = allocator.malloc(4096)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+        source.complete(source.pending()[0])
+
+        assert allocator.malloc(4096).segment is block.segment
+        assert source.waits == []
+
+    def test_the_stream_waits_on_the_device_rather_than_take_more(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+        (event,) = source.pending()
+
+        allocator.malloc(30 * MIB)
+
+        assert (source.waits, source.reserves) == ([(0, event)], 1)
+
+    def test_its_own_stream_needs_no_event(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        block = allocator.malloc(4096, stream=3)
+        allocator.record_stream(block, 3)
+        allocator.free(block)
+
+        assert source.pending() == ()
+
+    def test_while_it_waits_it_is_active_but_not_allocated(self, allocator: CachingAllocator) -> None:
+        block = allocator.malloc(4096)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+
+        figures = allocator.statistics()
+
+        assert (figures.allocation.all.current, figures.active.all.current) == (0, 1)
+        assert allocator.snapshot()["segments"][0]["blocks"][0]["state"] == "active_pending_free"
+
+    def test_a_capture_records_no_event_until_it_ends(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        block = allocator.malloc(4096)
+        allocator.record_stream(block, 7)
+
+        with allocator.capturing():
+            allocator.free(block)
+            assert source.pending() == ()
+
+        assert len(source.pending()) == 1
+
+    def test_a_source_that_cannot_record_leaves_the_block_live(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        block = allocator.malloc(4096)
+        allocator.record_stream(block, 7)
+        monkeypatch.setattr(source, "record", lambda stream: [][stream])
+
+        with pytest.raises(IndexError):
+            allocator.free(block)
+
+        assert block.is_live
+
+
+class TestGivingBack:
+    def test_empty_cache_releases_free_segments_alone(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        kept = allocator.malloc(4096)
+        allocator.free(allocator.malloc(30 * MIB))
+
+        assert allocator.empty_cache() == 30 * MIB
+        assert list(source.ranges) == [kept.segment.address]
+
+    def test_nothing_goes_back_during_a_capture(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.free(allocator.malloc(30 * MIB))
+
+        with allocator.capturing():
+            assert allocator.empty_cache() == 0
+
+        assert allocator.empty_cache() == 30 * MIB
+        assert source.releases == 1
+
+    def test_the_free_lock_holds_releases_off(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.free(allocator.malloc(30 * MIB))
+        thread = threading.Thread(target=allocator.empty_cache)
+
+        with allocator.free_lock():
+            thread.start()
+            thread.join(0.05)
+            held = source.releases
+        thread.join()
+
+        assert (held, source.releases) == (0, 1)
+
+    def test_old_segments_go_above_the_threshold(self, source: IntegerSource) -> None:
+        config = "garbage_collection_threshold:0.5"
+        allocator = CachingAllocator(source, total=100 * MIB, config=config)
+        old = allocator.malloc(20 * MIB, stream=1)
+        allocator.free(old)
+        for stream in range(2, 5):
+            allocator.malloc(12 * MIB, stream=stream)
+
+        assert allocator.statistics().reserved_bytes.all.current == 36 * MIB
+
+
+class TestPrivatePools:
+    def test_a_pool_shares_nothing(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        allocator.free(allocator.malloc(4096))
+
+        with allocator.use_pool(pool):
+            inside = allocator.malloc(4096)
+        outside = allocator.malloc(4096)
+
+        assert inside.segment is not outside.segment
+        assert allocator.statistics().reserved_bytes_by_private_pools == {pool.id: 2 * MIB}
+
+    def test_the_inner_of_two_pools_wins_and_the_outer_resumes(self, allocator: CachingAllocator) -> None:
+        outer, inner = allocator.create_pool(), allocator.create_pool()
+
+        with allocator.use_pool(outer):
+            with allocator.use_pool(inner):
+                first = allocator.malloc(512)
+            second = allocator.malloc(512)
+
+        assert (first.lane.pool, second.lane.pool) == (inner, outer)
+
+    def test_a_pool_serves_its_own_thread_alone(self, allocator: CachingAllocator) -> None:
+        blocks: list[Any] = []
+        pool = allocator.create_pool()
+
+        with allocator.use_pool(pool):
+            thread = threading.Thread(target=lambda: blocks.append(allocator.malloc(512)))
+            thread.start()
+            thread.join()
+
+        assert not blocks[0].lane.pool.is_private
+
+    def test_its_segments_go_once_it_has_no_owner(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        allocator.free(allocator.lane(0, pool).malloc(4096))
+        kept = allocator.empty_cache()
+
+        allocator.release_pool(pool)
+
+        assert (kept, allocator.empty_cache()) == (0, 2 * MIB)
+        assert allocator.statistics().reserved_bytes_by_private_pools == {}
+
+    def test_blocks_outlive_their_pool(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        block = allocator.lane(0, pool).malloc(4096)
+        allocator.release_pool(pool)
+        assert allocator.empty_cache() == 0
+
+        allocator.free(block)
+
+        assert allocator.empty_cache() == 2 * MIB
+
+    def test_without_splitting_each_request_has_its_segment(self, allocator: CachingAllocator) -> None:
+        lane = allocator.lane(0, allocator.create_pool(no_split=True))
+
+        assert lane.malloc(512).segment is not lane.malloc(512).segment
+
+    def test_its_memory_comes_from_its_own_source(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        own = IntegerSource()
+        pool = allocator.create_pool(source=own)
+
+        allocator.free(allocator.lane(0, pool).malloc(4096))
+        allocator.release_pool(pool)
+        allocator.empty_cache()
+
+        assert (own.reserves, own.releases, source.reserves) == (1, 1, 0)
+
+
+class TestBadInput:
+    @pytest.mark.parametrize("nbytes", [-1, 1.5, "1", None, [1]], ids=repr)
+    def test_a_size_is_no_less_than_0_and_an_int(self, allocator: CachingAllocator, nbytes: Any) -> None:
+        with pytest.raises(ArgumentError, match="0 or more bytes"):
+            allocator.malloc(nbytes)
+
+        assert allocator.statistics().flat() == CachingAllocator(IntegerSource()).statistics().flat()
+
+    def test_a_huge_size_asks_the_source_for_nothing(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        with pytest.raises(OutOfMemoryError, match="never fit"):
+            allocator.malloc(2**70)
+
+        assert source.reserves == 0
+
+    def test_a_double_free_names_the_block(self, allocator: CachingAllocator) -> None:
+        block = allocator.malloc(4096)
+        allocator.free(block)
+
+        with pytest.raises(ArgumentError, match=r"Block\(4 KiB at .* is freed twice"):
+            allocator.free(block)
+
+        assert allocator.malloc(4096) is not allocator.malloc(4096)
+
+    @pytest.mark.parametrize("offset", [512, -(2**30)])
+    def test_a_foreign_address_is_not_found(self, allocator: CachingAllocator, offset: int) -> None:
+        block = allocator.malloc(4096)
+
+        with pytest.raises(ArgumentError, match="no live block begins"):
+            allocator.find(block.address + offset)
+
+        assert allocator.find(block.address) is block
+
+    def test_a_freed_block_takes_no_stream(self, allocator: CachingAllocator) -> None:
+        block = allocator.malloc(4096)
+        allocator.free(block)
+
+        with pytest.raises(ArgumentError, match="before the block is freed"):
+            allocator.record_stream(block, 1)
+
+    def test_a_pool_is_released_once(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        allocator.release_pool(pool)
+
+        with pytest.raises(ArgumentError, match="no private pool in use"):
+            allocator.release_pool(pool)
+
+
+class TestThreads:
+    def test_four_threads_on_two_streams_never_share_a_block(self) -> None:
+        allocator, faults = CachingAllocator(IntegerSource()), []
+        owners: dict[int, int] = {}
+
+        def work(me: int) -> None:
+            lane = allocator.lane(me % 2)
+            for step in range(3000):
+                block = lane.malloc(512 * (1 + step * (me + 3) % 37))
+                if owners.setdefault(block.address, me) != me:
+                    faults.append(block)
+                del owners[block.address]
+                allocator.free(block)
+
+        threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert (faults, allocator.statistics().allocation.all.current) == ([], 0)
+        assert allocator.statistics().allocation.all.allocated == 12_000
+
+    def test_others_are_served_while_the_source_takes_its_time(self) -> None:
+        entered, go = threading.Event(), threading.Event()
+
+        class Slow(IntegerSource):
+            def reserve(self, nbytes: int, stream: int) -> int:
+                if stream == 1:
+                    entered.set()
+                    go.wait(10)
+                return super().reserve(nbytes, stream)
+
+        allocator = CachingAllocator(Slow())
+        thread = threading.Thread(target=allocator.malloc, args=(4096, 1))
+        thread.start()
+        entered.wait(10)
+
+        other = allocator.malloc(4096, 2)
+        go.set()
+        thread.join()
+
+        assert other.is_live
+        assert allocator.statistics().allocation.all.current == 2

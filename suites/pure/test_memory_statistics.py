@@ -1,0 +1,143 @@
+"""Statistics bear torch's names, count as torch does, and are frozen; a snapshot is plain data in torch's schema."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+
+import pytest
+
+from cuassay.memory import CachingAllocator, IntegerSource
+
+KIB, MIB = 2**10, 2**20
+
+#: Of torch.cuda.memory_stats: nine quantities by pool, two without, seven counters.
+BY_POOL = (
+    "allocation segment active inactive_split allocated_bytes reserved_bytes active_bytes inactive_split_bytes "
+    "requested_bytes"
+).split()
+SCALARS = (
+    "num_alloc_retries num_ooms max_split_size num_sync_all_streams num_device_alloc num_device_free num_oom_rejections"
+).split()
+
+
+@pytest.fixture
+def allocator() -> CachingAllocator:
+    return CachingAllocator(IntegerSource())
+
+
+def figure(allocator: CachingAllocator, key: str) -> int:
+    return allocator.statistics().flat()[key]
+
+
+def test_the_keys_are_torchs(allocator: CachingAllocator) -> None:
+    metrics = ("current", "peak", "allocated", "freed")
+    expected = {f"{q}.{pool}.{m}" for q in BY_POOL for pool in ("all", "small_pool", "large_pool") for m in metrics}
+    expected |= {f"oversize_{what}.{m}" for what in ("allocations", "segments") for m in metrics}
+
+    assert set(allocator.statistics().flat()) == expected | set(SCALARS)
+    assert allocator.statistics().flat()["max_split_size"] == -1
+
+
+def test_private_pools_are_told_by_their_id(allocator: CachingAllocator) -> None:
+    pool = allocator.create_pool()
+    allocator.lane(0, pool).malloc(1)
+
+    assert figure(allocator, f"reserved_bytes_by_private_pools.0_{pool.id[1]}") == 2 * MIB
+
+
+def test_a_record_does_not_change(allocator: CachingAllocator) -> None:
+    before = allocator.statistics()
+    allocator.malloc(4096)
+
+    assert before.allocation.all.current == 0
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        before.num_ooms = 1  # type: ignore[misc]
+
+
+@pytest.mark.parametrize(
+    ("nbytes", "pool", "other"),
+    [(1000, "small_pool", "large_pool"), (3 * MIB, "large_pool", "small_pool")],
+)
+def test_each_pool_has_its_own_figures(allocator: CachingAllocator, nbytes: int, pool: str, other: str) -> None:
+    allocator.malloc(nbytes)
+
+    assert figure(allocator, f"requested_bytes.{pool}.current") == nbytes
+    assert figure(allocator, f"allocated_bytes.{pool}.current") == -(-nbytes // 512) * 512
+    assert figure(allocator, f"allocation.{other}.allocated") == 0
+
+
+def test_the_peak_is_one_that_was_reached(allocator: CachingAllocator) -> None:
+    for _ in range(3):
+        first = allocator.malloc(1024)
+        allocator.free(first)
+        second = allocator.malloc(2048)
+        allocator.free(second)
+
+    assert figure(allocator, "allocated_bytes.all.peak") == 2048
+    assert figure(allocator, "allocation.all.peak") == 1
+
+
+def test_hits_are_counted(allocator: CachingAllocator) -> None:
+    for _ in range(10):
+        allocator.free(allocator.malloc(4096))
+
+    assert figure(allocator, "allocation.all.allocated") == 10
+    assert figure(allocator, "allocated_bytes.all.freed") == 10 * 4096
+    assert figure(allocator, "num_device_alloc") == 1
+
+
+def test_totals_begin_anew(allocator: CachingAllocator) -> None:
+    kept = allocator.malloc(4096)
+    allocator.reset_accumulated_stats()
+    allocator.free(kept)
+
+    assert figure(allocator, "allocation.all.allocated") == 0
+    assert figure(allocator, "allocation.all.freed") == 1
+    assert figure(allocator, "segment.all.allocated") == 0
+
+
+def test_peaks_begin_anew_at_what_is_live(allocator: CachingAllocator) -> None:
+    kept, other = allocator.malloc(4096), allocator.malloc(8192)
+    allocator.free(other)
+    allocator.reset_peak_stats()
+
+    assert figure(allocator, "allocated_bytes.all.peak") == kept.nbytes
+    allocator.malloc(8192)
+    assert figure(allocator, "allocated_bytes.all.peak") == 3 * 4096
+
+
+def test_free_parts_of_split_segments_are_inactive_splits(allocator: CachingAllocator) -> None:
+    allocator.malloc(512 * KIB)
+
+    assert figure(allocator, "inactive_split.all.current") == 1
+    assert figure(allocator, "inactive_split_bytes.small_pool.current") == 1536 * KIB
+
+
+def test_oversize_blocks_and_segments_are_counted() -> None:
+    allocator = CachingAllocator(IntegerSource(), config="max_split_size_mb:20")
+    blocks = [allocator.malloc(nbytes * MIB) for nbytes in (12, 20, 30)]
+    allocator.free(blocks[2])
+
+    figures = allocator.statistics()
+
+    assert (figures.oversize_allocations.current, figures.oversize_allocations.peak) == (1, 2)
+    assert figures.oversize_segments.current == 2
+
+
+def test_a_snapshot_is_plain_data_that_adds_up(allocator: CachingAllocator) -> None:
+    allocator.configure("max_split_size_mb:64")
+    allocator.malloc(1000, stream=7)
+    allocator.free(allocator.malloc(2000, stream=7))
+
+    snapshot = json.loads(json.dumps(allocator.snapshot()))
+
+    (segment,) = snapshot["segments"]
+    blocks = segment["blocks"]
+    assert (segment["stream"], segment["segment_type"], segment["total_size"]) == (7, "small", 2 * MIB)
+    assert [(b["size"], b["requested_size"], b["state"]) for b in blocks[:2]] == [
+        (1024, 1000, "active_allocated"),
+        (2048, 0, "inactive"),
+    ]
+    assert sum(block["size"] for block in blocks) == segment["total_size"]
+    assert snapshot["allocator_settings"] == {"CUASSAY_ALLOC_CONF": "max_split_size_mb:64"}
