@@ -93,7 +93,7 @@ def test_the_driver_is_asked_once(fresh, monkeypatch):
 def test_asking_loads_no_driver_into_this_process():
     code = (
         "import cuassay.cuda as c; c.is_available(); c.device_count(); "
-        "print('libcuda' in open('/proc/self/maps').read())"
+        "print('libcuda.so' in open('/proc/self/maps').read())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

@@ -178,6 +178,9 @@ class Backend(Protocol):
     def activate(self, index: int) -> AbstractContextManager[Any]:
         """Make device `index` the current one of this thread inside the block."""
 
+    def is_current(self, index: int) -> bool:
+        """True when work may be given to device `index` as it is, without `activate`; asked at every call of an op."""
+
     def synchronize(self, index: int) -> None:
         """Block the host until everything given to device `index` is done."""
 

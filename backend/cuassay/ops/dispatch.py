@@ -161,8 +161,9 @@ class Op:
             return _plan_across(self, bound, route, out, target)
         out = _output(self, bound, route, target, out)
         custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
-        run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
-        return Plan(self, device, dtype_name(route.dtype), run, out)
+        with route.backend.activate(device.index):
+            run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
+        return Plan(self, device, dtype_name(route.dtype), partial(_on, route.backend, device.index, run), out)
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,8 +224,17 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     if target.kind != device.kind:
         return _across(op, bound, out, route.backend, target)
     out = _output(op, bound, route, target, out)
-    route.serve(bound, out)
+    _on(route.backend, device.index, partial(route.serve, bound, out))
     return out
+
+
+def _on(backend: Backend, index: int, run: Callable[[], Any]) -> None:
+    """Run a plan with its device current."""
+    if backend.is_current(index):
+        run()
+    else:
+        with backend.activate(index):
+            run()
 
 
 def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:

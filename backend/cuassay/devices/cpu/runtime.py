@@ -212,6 +212,10 @@ class CpuBackend:
         """There is one device."""
         return nullcontext()
 
+    def is_current(self, index: int) -> bool:
+        """There is one device."""
+        return True
+
     def synchronize(self, index: int) -> None:
         """Nothing to wait for."""
 

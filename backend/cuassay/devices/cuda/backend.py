@@ -21,7 +21,7 @@ from cuassay.core.capability import Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import libraries, runtime
-from cuassay.errors import CapabilityError, OutOfMemoryError
+from cuassay.errors import CapabilityError, CaptureError, OutOfMemoryError
 
 __all__ = ["CudaBackend"]
 
@@ -112,7 +112,7 @@ class CudaBackend:
 
     def namespace(self, index: int) -> Any:
         """CuPy, its creation functions bound to device `index`."""
-        return _cupy() if index == 0 else _Namespace(index)
+        return _cupy() if self.count() == 1 else _Namespace(index)
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> Any:
         """`cupy.empty` on that device."""
@@ -143,7 +143,15 @@ class CudaBackend:
     def to_host(self, array: Any) -> np.ndarray[Any, Any]:
         """A copy; waits for the current stream of its device."""
         with self.activate(array.device.id):
-            return np.asarray(array.get())
+            try:
+                return np.asarray(array.get())
+            except RuntimeError as error:
+                if _cupy().cuda.get_current_stream().is_capturing():
+                    raise CaptureError(
+                        "the host cannot read an array while the current stream is being captured: "
+                        "nothing has been computed; read it after the replay"
+                    ) from error
+                raise
 
     def overlap(self, a: Any, b: Any) -> str:
         """By byte range: the device's memory cannot be walked from here, so interleaved arrays count as overlapping."""
@@ -163,6 +171,10 @@ class CudaBackend:
         """Make device `index` the current one of this thread inside the block."""
         device: AbstractContextManager[Any] = _cupy().cuda.Device(index)
         return device
+
+    def is_current(self, index: int) -> bool:
+        """Whether device `index` is this thread's current one."""
+        return bool(_cupy().cuda.runtime.getDevice() == index)
 
     def synchronize(self, index: int) -> None:
         """Block the host until everything given to device `index` is done."""
@@ -291,7 +303,7 @@ def _eviction_buffer(index: int) -> tuple[Any, Any]:
 
 
 class _Namespace(Handle):
-    """CuPy on a device other than the first: each function runs with that device current."""
+    """CuPy on one of several devices: each function runs with that device current."""
 
     def __init__(self, index: int) -> None:
         self._index = index

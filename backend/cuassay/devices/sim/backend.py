@@ -164,6 +164,10 @@ class SimBackend:
         self._device(index)
         return nullcontext()
 
+    def is_current(self, index: int) -> bool:
+        """Always: none has to be."""
+        return True
+
     def synchronize(self, index: int) -> None:
         """The host waits for all streams of the device. Raises an early free found since the last call."""
         device = self._device(index)
