@@ -125,6 +125,17 @@ def test_oversize_blocks_and_segments_are_counted() -> None:
     assert figures.oversize_segments.current == 2
 
 
+def test_the_peak_of_oversize_blocks_is_their_own() -> None:
+    allocator = CachingAllocator(IntegerSource(), config="max_split_size_mb:20")
+    small = [allocator.malloc(17 * MIB) for _ in range(3)]
+    for block in small:
+        allocator.free(block)
+
+    allocator.malloc(20 * MIB)
+
+    assert allocator.statistics().oversize_allocations.peak == 1
+
+
 def test_a_snapshot_is_plain_data_that_adds_up(allocator: CachingAllocator) -> None:
     allocator.configure("max_split_size_mb:64")
     allocator.malloc(1000, stream=7)

@@ -7,7 +7,7 @@ split and when to ask for more is `cuassay.memory.caching`'s business.
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cuassay.core.capability import format_bytes
@@ -191,10 +191,13 @@ class FreeBlocks:
         del self._keys[position]
         del self._blocks[position]
 
-    def best_fit(self, nbytes: int) -> Block | None:
-        """The smallest block of at least `nbytes`, the lowest among equals; it stays here."""
+    def take_best(self, nbytes: int, may_serve: Callable[[int, int], bool]) -> Block | None:
+        """Take out the smallest block of at least `nbytes`, the lowest among equals, if it may serve so few."""
         position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
-        return self._blocks[position] if position < len(self._keys) else None
+        if position == len(self._keys) or not may_serve(nbytes, self._blocks[position].nbytes):
+            return None
+        del self._keys[position]
+        return self._blocks.pop(position)
 
 
 def split(block: Block, nbytes: int) -> Block:

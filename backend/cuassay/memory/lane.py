@@ -153,7 +153,7 @@ class Lane:
 
     def parked(self) -> Iterator[Block]:
         """Take every block out of the quick lists, one after the other."""
-        for idle in tuple(self._quick.values()):
+        for idle in tuple(filter(None, self._quick.values())):
             while idle:
                 try:
                     block = idle.pop()

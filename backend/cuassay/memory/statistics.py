@@ -157,6 +157,10 @@ class Tally:
         """The difference of each of the three."""
         return Tally(self.count - other.count, self.nbytes - other.nbytes, self.requested - other.requested)
 
+    def plus(self, other: Tally) -> Tally:
+        """The sum of each of the three."""
+        return Tally(self.count + other.count, self.nbytes + other.nbytes, self.requested + other.requested)
+
 
 @dataclass(slots=True)
 class Account:
@@ -225,29 +229,46 @@ class Books:
 
     def cut(self, block: Block) -> bool:
         """A block was cut out and is live; True when the peaks must be looked at."""
-        exceeded = [self._cut(account, block) for account in self._of(block)]  # each must count the block
-        return any(exceeded)
-
-    def _of(self, block: Block) -> tuple[Account, ...]:
-        own = self._small if block.segment.is_small else self._large
-        return (self._all, own, self._oversize) if block.is_oversize else (self._all, own)
-
-    @staticmethod
-    def _cut(account: Account, block: Block) -> bool:
-        cut, peak = account.cut, account.peak_live
+        own, other = (self._small, self._large) if block.segment.is_small else (self._large, self._small)
+        if block.is_oversize:
+            self._oversize.cut.add(block)
+        cut, rest, peak, top = own.cut, other.cut, own.peak_live, self._all.peak_live
         cut.count += 1
         cut.nbytes += block.nbytes
         cut.requested += block.requested
-        return cut.count > peak.count or cut.nbytes > peak.nbytes or cut.requested > peak.requested
+        return (
+            block.is_oversize
+            or cut.nbytes + rest.nbytes > top.nbytes
+            or cut.nbytes > peak.nbytes
+            or cut.requested + rest.requested > top.requested
+            or cut.requested > peak.requested
+            or cut.count + rest.count > top.count
+            or cut.count > peak.count
+        )
 
     def merged(self, block: Block) -> None:
         """A block is no longer cut out for its request."""
-        for account in self._of(block):
-            account.cut.add(block, -1)
-            account.folded.add(block, block.uses)
+        own = self._small if block.segment.is_small else self._large
+        nbytes, requested, uses = block.nbytes, block.requested, block.uses
+        cut, folded = own.cut, own.folded
+        cut.count -= 1
+        cut.nbytes -= nbytes
+        cut.requested -= requested
+        folded.count += uses
+        folded.nbytes += uses * nbytes
+        folded.requested += uses * requested
+        if block.is_oversize:
+            self._oversize.cut.add(block, -1)
+            self._oversize.folded.add(block, uses)
+
+    def _total(self) -> None:
+        """Bring the account of both pools up to date: only the two are written at each block."""
+        self._all.cut = self._small.cut.plus(self._large.cut)
+        self._all.folded = self._small.folded.plus(self._large.folded)
 
     def mark(self, pending: Iterable[Block]) -> None:
         """Lift the peaks to what is cut now; no block is parked, and `pending` wait for other streams."""
+        self._total()
         waiting = _tallies(pending)
         for pool, account in self._accounts.items():
             account.peak_active = account.peak_active.highest(account.cut)
@@ -306,6 +327,7 @@ class Books:
 
     def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
         """By quantity and pool, with totals since the beginning."""
+        self._total()
         blocks = tuple(cut)
         uses = _tallies(blocks, by_use=True)
         live = _tallies(block for block in blocks if block.is_live)

@@ -80,13 +80,9 @@ class Store(ABC):
             return self._taken(lane, size, nbytes)
 
     def _taken(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        is_small = size <= SMALL_REQUEST
-        free_blocks = lane.free_blocks(is_small=is_small)
-        block = free_blocks.best_fit(size)
-        if block is None or not self.config.may_serve(size, block.nbytes):
-            return None
-        free_blocks.remove(block)
-        return self._cut_out(block, size, nbytes)
+        free_blocks = lane.free_blocks(is_small=size <= SMALL_REQUEST)
+        block = free_blocks.take_best(size, self.config.may_serve)
+        return None if block is None else self._cut_out(block, size, nbytes)
 
     def _cut_out(self, block: Block, size: int, nbytes: int) -> Block:
         """Make `block`, which is in no list, live; what it does not need becomes free."""

@@ -1,0 +1,78 @@
+"""Host time of the caching allocator over integers: a hit, a miss, mixed sizes, whole traces.
+
+No device takes part, so these are the policy's own cost; `test_replay` notes reserved over live memory too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory.trace import load_trace, replay
+
+TRACES = Path(__file__).parents[1] / "data" / "traces"
+PAIRS = 1000
+MIB = 2**20
+#: What one layer of GPT-2 small asks for, forward and backward, in the order of a step.
+MIXED = (12 * MIB, 36 * MIB, 4096, 48 * MIB, 768 * 4, 12 * MIB, 512, 3 * MIB, 3072, 24 * MIB)
+
+
+@pytest.fixture
+def allocator() -> CachingAllocator:
+    return CachingAllocator(IntegerSource())
+
+
+def pairs(malloc: Callable[[int], Block], free: Callable[[Block], None], nbytes: int) -> None:
+    """A thousand times: take, and give back."""
+    for _ in range(PAIRS):
+        free(malloc(nbytes))
+
+
+@pytest.mark.benchmark(group=f"{PAIRS} pairs of malloc and free")
+@pytest.mark.parametrize("nbytes", [512, 4096, MIB, 32 * MIB])
+@pytest.mark.parametrize("way", ["lane", "allocator"])
+def test_hit(benchmark: Callable[..., Any], allocator: CachingAllocator, way: str, nbytes: int) -> None:
+    malloc = allocator.lane(0).malloc if way == "lane" else allocator.malloc
+
+    benchmark(pairs, malloc, allocator.free, nbytes)
+
+    assert allocator.statistics().num_device_alloc == 1
+
+
+@pytest.mark.benchmark(group=f"{PAIRS} pairs of malloc and free")
+def test_miss_without_the_source(benchmark: Callable[..., Any], allocator: CachingAllocator) -> None:
+    def new_sizes() -> None:
+        for nbytes in range(1, 512 * PAIRS, 512):
+            allocator.free(allocator.malloc(nbytes))
+
+    benchmark(new_sizes)
+
+    assert allocator.statistics().num_device_alloc == 1
+
+
+@pytest.mark.benchmark(group="ten mixed sizes, a hundred times")
+def test_mixed_sizes(benchmark: Callable[..., Any], allocator: CachingAllocator) -> None:
+    def steps() -> None:
+        for _ in range(100):
+            for block in [allocator.malloc(nbytes) for nbytes in MIXED]:
+                allocator.free(block)
+
+    benchmark(steps)
+
+    assert allocator.statistics().allocated_bytes.all.current == 0
+
+
+@pytest.mark.benchmark(group="trace")
+@pytest.mark.parametrize("name", [path.name.removesuffix(".csv.gz") for path in sorted(TRACES.glob("*.gz"))])
+def test_replay(benchmark: Any, name: str) -> None:
+    events, source = load_trace(TRACES / f"{name}.csv.gz"), IntegerSource()
+    allocator = CachingAllocator(source)
+
+    found = benchmark.pedantic(replay, args=(events, allocator, source), kwargs={"passes": 1}, rounds=3)
+
+    benchmark.extra_info.update(ratio=found.ratio, events=len(events), ns_per_op=found.ns_per_op)
+    assert found.reserved_peak >= found.live_peak
