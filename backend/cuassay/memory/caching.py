@@ -240,7 +240,6 @@ class CachingAllocator(Store):
         """
         self._await_all()
         with self._lock:
-            self._unpark_all()
             blocks = self._whole_free()
         return sum(map(self._release, blocks))
 

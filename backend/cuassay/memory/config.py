@@ -33,6 +33,9 @@ OWN_SEGMENT = 10 * MIB
 #: Up to which size (exclusive, bytes; None: any) a power of two is divided into how many steps.
 Divisions = tuple[tuple[int | None, int], ...]
 
+#: No power of two is divided: every size is rounded to `MIN_BLOCK`.
+_PLAIN: Divisions = ((None, 0),)
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorConfig:
@@ -57,7 +60,7 @@ class AllocatorConfig:
     max_split_size: int | None = None
     max_non_split_rounding: int = 20 * MIB
     garbage_collection_threshold: float = 0.0
-    roundup_power2_divisions: Divisions = ((None, 0),)
+    roundup_power2_divisions: Divisions = _PLAIN
     large_segment_size: int = 20 * MIB
     per_process_memory_fraction: float = 1.0
 
@@ -65,10 +68,11 @@ class AllocatorConfig:
         """Bytes of the block for a request of `nbytes`."""
         if nbytes <= MIN_BLOCK:
             return MIN_BLOCK
-        divisions = self._divisions(nbytes)
         step = MIN_BLOCK
-        if divisions > 1 and nbytes > MIN_BLOCK * divisions:
-            step = (1 << (nbytes.bit_length() - 1)) // divisions
+        if self.roundup_power2_divisions is not _PLAIN:
+            divisions = self._divisions(nbytes)
+            if nbytes > MIN_BLOCK * divisions > MIN_BLOCK:
+                step = (1 << (nbytes.bit_length() - 1)) // divisions
         return -(-nbytes // step) * step
 
     def _divisions(self, nbytes: int) -> int:
@@ -91,7 +95,7 @@ class AllocatorConfig:
 
     def may_serve(self, nbytes: int, block_nbytes: int) -> bool:
         """Whether a free block of `block_nbytes` may be given to a request of `nbytes`, or would be wasted on it."""
-        if not self.is_oversize(block_nbytes):
+        if self.max_split_size is None or block_nbytes < self.max_split_size:
             return True
         return self.is_oversize(nbytes) and block_nbytes < nbytes + self.max_non_split_rounding
 

@@ -151,15 +151,16 @@ class Lane:
             del self._cut[block.requested], self._quick[block.requested]
         block.idle, block.users, block.events = None, (), ()
 
-    def parked(self) -> Iterator[Block]:
-        """Take every block out of the quick lists, one after the other."""
+    def take_parked(self) -> list[Block]:
+        """Every block out of the quick lists."""
+        blocks = []
         for idle in tuple(filter(None, self._quick.values())):
-            while idle:
-                try:
-                    block = idle.pop()
-                except IndexError:  # another thread was faster
-                    break
-                yield block
+            try:
+                while idle:
+                    blocks.append(idle.pop())
+            except IndexError:  # another thread took the last one
+                continue
+        return blocks
 
     def free_blocks(self, *, is_small: bool) -> FreeBlocks:
         """The free blocks behind requests of that size."""

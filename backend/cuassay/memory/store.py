@@ -108,7 +108,7 @@ class Store(ABC):
         return rest > SMALL_REQUEST and not self.config.is_oversize(size)
 
     def _unpark(self, lane: Lane) -> None:
-        for block in lane.parked():
+        for block in lane.take_parked():
             self._return(block)
 
     def _unpark_all(self) -> None:
@@ -163,7 +163,8 @@ class Store(ABC):
         self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=is_oversize)
 
     def _whole_free(self) -> list[Block]:
-        """Free blocks that are all of their segment, of pools whose memory may go."""
+        """Free blocks that are all of their segment, of pools whose memory may go; no block is parked afterwards."""
+        self._unpark_all()
         return [
             segment.first
             for segment in self._segments.values()
