@@ -138,3 +138,20 @@ def test_collecting_asks_no_kind_that_was_not_chosen(pytester: pytest.Pytester) 
     pytester.makepyfile("def test_one(device): pass")
 
     pytester.runpytest_subprocess("--device", "cpu").assert_outcomes(passed=1)
+
+
+def test_other_parameters_may_bear_our_names(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+
+        @pytest.mark.parametrize("op", ["add", "mul"])
+        @pytest.mark.parametrize("dtype", ["float32", None])
+        def test_own(device, dtype, op):
+            assert str(device) == "cpu:0"
+        """
+    )
+
+    result = pytester.runpytest("--device", "cpu")
+
+    result.assert_outcomes(passed=4)

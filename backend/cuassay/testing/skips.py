@@ -5,7 +5,7 @@ Collecting asks no device anything; a skip names what is missing, never a platfo
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -21,7 +21,15 @@ def case_of(item: pytest.Item) -> dict[str, Any]:
     if callspec is None or not isinstance(callspec.params.get("device"), Device):
         return {}
     params = callspec.params
-    return {name: params[name] for name in ("device", "dtype", "op") if params.get(name) is not None}
+    return {name: params[name] for name, is_ours in _OURS.items() if is_ours(params.get(name))}
+
+
+#: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own beside our `device`.
+_OURS: dict[str, Callable[[Any], bool]] = {
+    "device": lambda value: isinstance(value, Device),
+    "dtype": lambda value: hasattr(value, "itemsize") and hasattr(value, "name"),
+    "op": lambda value: hasattr(value, "why_unsupported") and hasattr(value, "name"),
+}
 
 
 def is_nowhere(item: pytest.Item) -> bool:

@@ -194,7 +194,8 @@ def guarded(library: str) -> Iterator[None]:
             f"{library} cannot be used: {error}; install cuassay[cuda13], or cuassay[cuda12] for a CUDA 12 driver"
         ) from error
     except RuntimeError as error:
-        if not isinstance(error, _not_found()):
+        # Some versions of cuda.bindings find a library by themselves, and say so with a bare RuntimeError.
+        if not isinstance(error, _not_found()) and "Failed to dlopen" not in str(error):
             raise
         raise LibraryNotFoundError(
             f"{library} could not be loaded: {_first_line(error)}; {_install(library)}"

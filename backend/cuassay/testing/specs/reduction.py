@@ -97,6 +97,8 @@ def _normal_rows(make: Samples) -> Iterator[Sample]:
     yield Sample((make((2, 3, 33)), make(33), make(33)), {"eps": 0.5}, "a large eps")
     yield Sample((make.full((2, 33), 2), make(33), make(33)), label="rows without variance")
     yield Sample((make((3, 768), low=999, high=1001), make(768), make(768)), label="a mean far from zero")
+    long = make((2, 2500), low=9, high=11), make(2500), make(2500)
+    yield Sample(long, label="a long row, its mean far from zero")
     yield from (Sample((make(shape), make(shape[-1]), make(shape[-1])), kind="empty") for shape in ((0, 5), (3, 0)))
     yield Sample((make(7), make(7), make(7)), label="a single row", kind="scalar")
     row = make((3, 33)).values.copy()
