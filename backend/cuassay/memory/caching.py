@@ -247,7 +247,7 @@ class CachingAllocator(Store):
 
     def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Make room, by one means after the other, and try again after each."""
-        steps = (self._after_callbacks, self._after_garbage, self._borrowed, self._after_oversize, self._after_all)
+        steps = (self._after_callbacks, self._borrowed, self._after_oversize, self._after_all, self._after_garbage)
         for step in steps:
             block = step(lane, size, nbytes)
             if block is not None:
@@ -260,9 +260,8 @@ class CachingAllocator(Store):
         return self._again(lane, size, nbytes) if any(freed) else None
 
     def _after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Blocks in cycles of dead objects were freed."""
-        gc.collect()
-        return self._again(lane, size, nbytes)
+        """Blocks in cycles of dead objects were freed; last, because it takes longer than all the rest."""
+        return self._after_all(lane, size, nbytes) if gc.collect() else None
 
     def _again(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         return self._find(lane, size, nbytes) or self._settled(lane, size, nbytes)

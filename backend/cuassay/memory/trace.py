@@ -137,11 +137,13 @@ class ShadowModel:
 
     def took(self, block: Block, nbytes: int, stream: int) -> None:
         """`block` was given for `nbytes` on `stream`: large enough, aligned, inside its segment, apart from others."""
-        _demand(block.nbytes >= max(nbytes, 1) and block.requested == nbytes, f"{block!r} was given for {nbytes} bytes")
-        _demand(block.address % MIN_BLOCK == 0 and block.nbytes % MIN_BLOCK == 0, f"{block!r} is not aligned")
-        _demand(block.stream == stream, f"{block!r} was given to stream {stream}")
+        _demand(
+            block.nbytes >= max(nbytes, 1) and block.requested == nbytes, "{!r} was given for {} bytes", block, nbytes
+        )
+        _demand(block.address % MIN_BLOCK == 0 and block.nbytes % MIN_BLOCK == 0, "{!r} is not aligned", block)
+        _demand(block.stream == stream, "{!r} was given to stream {}", block, stream)
         start, size = block.segment.address, self._source.ranges.get(block.segment.address, 0)
-        _demand(start <= block.address and block.address + block.nbytes <= start + size, f"{block!r} is out of range")
+        _demand(start <= block.address and block.address + block.nbytes <= start + size, "{!r} is out of range", block)
         self._demand_apart(block)
         self._starts.insert(bisect_left(self._starts, block.address), block.address)
         self._live[block.address] = (block.nbytes, nbytes, stream)
@@ -153,13 +155,13 @@ class ShadowModel:
         position = bisect_left(self._starts, block.address)
         for start in self._starts[max(position - 1, 0) : position + 1]:
             end = start + self._live[start][0]
-            _demand(end <= block.address or block.address + block.nbytes <= start, f"{block!r} overlaps {start:#x}")
+            _demand(end <= block.address or block.address + block.nbytes <= start, "{!r} overlaps {:#x}", block, start)
 
     def gave(self, block: Block) -> None:
         """`block` is about to be freed, and is as it was given."""
         nbytes, requested, _ = self._live.pop(block.address)
         del self._starts[bisect_left(self._starts, block.address)]
-        _demand(block.nbytes == nbytes and block.requested == requested, f"{block!r} changed while it was live")
+        _demand(block.nbytes == nbytes and block.requested == requested, "{!r} changed while it was live", block)
         self.requested -= requested
 
     def check(self, allocator: CachingAllocator) -> None:
@@ -168,9 +170,9 @@ class ShadowModel:
         for segment in segments:
             position = segment.address
             for block in segment:
-                _demand(block.address == position and block.nbytes > 0, f"{block!r} leaves a hole in {segment!r}")
+                _demand(block.address == position and block.nbytes > 0, "{!r} leaves a hole", block)
                 position += block.nbytes
-            _demand(position == segment.address + segment.nbytes, f"{segment!r} is not covered")
+            _demand(position == segment.address + segment.nbytes, "{!r} is not covered", segment)
         live = {block.address: block.nbytes for segment in segments for block in segment if block.is_live}
         _demand(live == {start: row[0] for start, row in self._live.items()}, "other blocks are live than were given")
         held = sum(segment.nbytes for segment in segments)
@@ -183,6 +185,7 @@ class ShadowModel:
         _demand(figures.allocation.all.allocated == self.given, "another number of blocks was given")
 
 
-def _demand(condition: object, message: str) -> None:
+def _demand(condition: object, message: str, *values: object) -> None:
+    """The text is made only where it is needed: most of these checks hold."""
     if not condition:
-        raise AssertionError(message)
+        raise AssertionError(message.format(*values))
