@@ -66,6 +66,14 @@ class TestReuse:
 
         assert allocator.statistics().reserved_bytes.all.current == reserved * MIB
 
+    def test_a_small_segment_is_used_to_its_last_512_bytes(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        for nbytes in (MIB, MIB - 512, 512):
+            allocator.malloc(nbytes)
+
+        assert source.reserves == 1
+
     @pytest.mark.parametrize(("rest", "pieces"), [(MIB, 1), (MIB + 512, 2)])
     def test_a_large_block_keeps_a_rest_of_up_to_1_mib(
         self, allocator: CachingAllocator, rest: int, pieces: int
