@@ -175,32 +175,45 @@ def test_launch_beside_c(device: Device, operands: tuple[Any, Any, Any], measure
 
     a, b, out = operands
     kernel = cuda.compile_kernel(ADD, "add")
-    bound = kernel.bind(4, 256, (out, a, b, ELEMENTS))
-    launch_many = _launch_in_c(tmp_path, device, kernel, (out, a, b, ELEMENTS))
+    arguments = (out, a, b, ELEMENTS)
+    block = kernel.prepare([type(argument) for argument in arguments])
+    block.write(arguments)
+    stream = backend(device.kind).current_stream(device.index).ptr
+    launch_many = _launch_in_c(tmp_path, block, arguments, stream)
 
-    def ours() -> None:
-        for _ in range(LAUNCHES):
-            bound()
-
-    measured(f"{LAUNCHES} launches", {"cuassay bound": ours, "c": launch_many})
+    measured(
+        f"{LAUNCHES} launches",
+        {
+            "cuassay prepared": _repeated(block.bind(4, 256, 0, stream)),  # for one stream, its status unread
+            "cuassay bound": _repeated(kernel.bind(4, 256, arguments)),  # for whichever stream is current
+            "c": launch_many,
+        },
+    )
     out.fill(0)
     launch_many()
 
     assert to_host(out).tolist() == [3.0] * ELEMENTS
 
 
-def _launch_in_c(folder: Path, device: Device, kernel: Any, arguments: tuple[Any, ...]) -> Call:
-    """The same launches from C, on the current stream."""
+def _repeated(launch: Call) -> Call:
+    def run() -> None:
+        for _ in range(LAUNCHES):
+            launch()
+
+    return run
+
+
+def _launch_in_c(folder: Path, block: Any, arguments: tuple[Any, ...], stream: int) -> Call:
+    """The same launches from C."""
     source, library = folder / "launch.c", folder / "launch.so"
     source.write_text(LAUNCH_IN_C)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
     driver, compiled = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(str(library))
     values = [ctypes.c_void_p(array.data.ptr) for array in arguments[:3]] + [ctypes.c_longlong(arguments[3])]
     pointers = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
-    stream = backend(device.kind).current_stream(device.index).ptr
+    function = ctypes.c_void_p(block._handle)
 
     def launch_many() -> None:
-        function = ctypes.c_void_p(kernel.prepare([type(argument) for argument in arguments])._handle)
         status = compiled.launch_many(driver.cuLaunchKernel, function, ctypes.c_void_p(stream), pointers, LAUNCHES)
         assert status == 0
         assert values  # the pointers point into them

@@ -22,7 +22,7 @@ from cuassay.devices.cuda.launch import Kernel, kernel
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
 
-__all__ = ["register"]
+__all__ = ["add", "register"]
 
 Array = Any
 
@@ -237,6 +237,10 @@ def copy(a: Array, *, device: object, out: Array) -> None:
 
 def _complex_exp(a: Array, *, out: Array) -> None:
     cupy.exp(a, out=out)
+
+
+#: ``out = a + b``, for whoever adds to what they have just computed.
+add = _Own(partial(str, "Add"))
 
 
 def register() -> None:

@@ -25,11 +25,11 @@ __all__ = ["register"]
 Array = Any
 
 _ROW_BLOCK = 256
-_SHORT_ROW = 1024
+_SHORT_ROW = 4096
 _MAX_GRID_Y = 65_535
 
 #: A part is not shorter than this many elements, and there are not more parts than this: enough to fill any card.
-_MIN_PART = 8_192
+_MIN_PART = 2_048
 _MAX_PARTS = 1_024
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from cuassay.errors import ForkError
 
-__all__ = ["NOT_INITIALIZED", "error", "is_child"]
+__all__ = ["NOT_INITIALIZED", "driver_is_up", "error", "is_child", "is_refused"]
 
 #: What ``cuDeviceGetCount`` answers while nobody has called ``cuInit``, and ``cuInit`` in a forked child.
 NOT_INITIALIZED = 3
@@ -40,20 +40,33 @@ def error() -> ForkError:
 
 
 def _before() -> None:
-    _state.used = _state.child or _driver_is_up()
+    _state.used = _state.child or driver_is_up()
 
 
 def _in_child() -> None:
     _state.child = _state.used
 
 
-def _driver_is_up() -> bool:
+def driver_is_up() -> bool:
     """Whether the driver is loaded and initialised in this process; this neither loads nor initialises it."""
+    driver = _loaded()
+    return driver is not None and bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALIZED)
+
+
+def is_refused() -> bool:
+    """Whether a driver that is loaded already refuses to be initialised, as in a child whose fork was not seen here.
+
+    Asked by the driver's plain symbol: cuda.bindings' own way to it was seen to crash in such a child.
+    """
+    driver = _loaded()
+    return driver is not None and bool(driver.cuInit(0) == NOT_INITIALIZED)
+
+
+def _loaded() -> ctypes.CDLL | None:
     try:
-        driver = ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
-        return bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALIZED)
+        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
     except (OSError, AttributeError):
-        return False
+        return None
 
 
 os.register_at_fork(before=_before, after_in_child=_in_child)

@@ -11,6 +11,7 @@ from typing import Any
 
 import cupy
 
+from cuassay.devices.cuda.elementwise import add
 from cuassay.devices.cuda.gemm import Operand, gemm
 from cuassay.ops import registry
 
@@ -67,6 +68,14 @@ def _readable(array: Array) -> Operand | None:
     return None
 
 
+def linear(a: Array, weight: Array, bias: Array, *, out: Array) -> None:
+    """``a @ weight.T + bias``: the product into `out`, the bias added there."""
+    matmul(a, weight.T, out=out)
+    add(out, bias, out=out)
+
+
 def register() -> None:
     """Enter these into the registry."""
-    registry.implement("matmul", kind="cuda", dtypes=registry.op("matmul").schema.dtypes)(matmul)
+    table: dict[str, registry.Implementation] = {"matmul": matmul, "linear": linear}
+    for name, implementation in table.items():
+        registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)

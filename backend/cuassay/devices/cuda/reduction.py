@@ -23,6 +23,7 @@ __all__ = ["register"]
 Array = Any
 
 _PACK_NBYTES = 16
+_PACKS_A_LINE = 8  # of the cache
 _WARP = 32
 _SHORT_BLOCK = 256
 _SHORT_ROW = 1024
@@ -81,7 +82,7 @@ def _softmax_rows(a: Array, out: Array) -> None:
     length = _common_length(a, out)
     blocks = _cluster(a, columns, length)
     if blocks:
-        nbytes = (-(-columns // length // blocks) + 1) * _PACK_NBYTES  # one pack more where a row is peeled
+        nbytes = (columns // length // blocks + _PACKS_A_LINE) * _PACK_NBYTES
         shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
         shared_row(rows * blocks, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
         return

@@ -88,10 +88,9 @@ def init() -> None:
     with _lock, guarded("libcuda"):
         from cuda.bindings import driver
 
-        answer = driver.cuInit(0)
-        if answer[0] == forks.NOT_INITIALIZED:  # the parent used CUDA before `forks` was there to see it
+        if forks.is_refused():  # the parent used CUDA before `forks` was there to see it
             raise forks.error()
-        check(answer, "initialising the CUDA driver")
+        check(driver.cuInit(0), "initialising the CUDA driver")
         _state.initialized = True
 
 

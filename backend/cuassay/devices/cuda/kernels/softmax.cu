@@ -99,14 +99,20 @@ template <typename T> struct Running {
         sum = sum * Exponential<W>::ratio(maximum, shift) + other_sum * Exponential<W>::ratio(other_maximum, shift);
         maximum = both;
     }
-    template <int N> __device__ __forceinline__ void add(const Pack<T, N>& pack) {
-        W top = widen<W>(pack.at[0]);
+    // Several packs at once: the sum is brought below the new maximum once, not once a pack.
+    template <int N, int COUNT> __device__ __forceinline__ void add(const Pack<T, N> (&packs)[COUNT]) {
+        W top = widen<W>(packs[0].at[0]);
 #pragma unroll
-        for (int i = 1; i < N; ++i) top = nan_maximum(top, widen<W>(pack.at[i]));
+        for (int c = 0; c < COUNT; ++c)
+#pragma unroll
+            for (int i = 0; i < N; ++i) top = nan_maximum(top, widen<W>(packs[c].at[i]));
         const W both = nan_maximum(maximum, Exponential<W>::scaled(top)), shift = shift_of(both);
-        sum *= Exponential<W>::ratio(maximum, shift);
+        W added = 0;
 #pragma unroll
-        for (int i = 0; i < N; ++i) sum += Exponential<W>::below(widen<W>(pack.at[i]), shift);
+        for (int c = 0; c < COUNT; ++c)
+#pragma unroll
+            for (int i = 0; i < N; ++i) added += Exponential<W>::below(widen<W>(packs[c].at[i]), shift);
+        sum = sum * Exponential<W>::ratio(maximum, shift) + added;
         maximum = both;
     }
     __device__ __forceinline__ void merge_warp() {
@@ -126,8 +132,11 @@ template <typename T> struct Running {
     }
 };
 
-// Rows of odd lengths begin at odd addresses: up to N - 1 elements are peeled off until 16-byte accesses are aligned,
-// and up to N - 1 are left at the end. These extras, 2 N - 2 at most, go one each to the first threads.
+// Rows of odd lengths begin at odd addresses. What lies before the first whole line of the cache is peeled off, so that a
+// warp's accesses are whole lines (with 16-byte alignment alone they touch a quarter more of them), and up to N - 1
+// elements are left at the end. These extras, fewer than a block has threads, go one each to the first threads.
+template <typename T> constexpr int kLine = 128 / sizeof(T);
+
 template <typename T, int N, bool KEEP>
 __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(const T* a, T* out, int64 columns) {
     using W = typename Wide<T>::type;
@@ -137,17 +146,17 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     const T* from = a + int64(blockIdx.x) * columns;
     T* to = out + int64(blockIdx.x) * columns;
 
-    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
-    const int64 peeled = misaligned ? N - misaligned : 0;
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % kLine<T>);
+    const int64 peeled = misaligned ? kLine<T> - misaligned : 0;
     const int64 head = peeled < columns ? peeled : columns;
     const int64 packs = (columns - head) / N, extras = columns - packs * N;
     const int64 extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
     const T* body = from + head;
 
     Running<T> running;
-    Pack<T, 1> odd;
+    Pack<T, 1> odd[1];
     if (threadIdx.x < extras) {
-        odd = load_pack<T, 1>(from + extra);
+        odd[0] = load_pack<T, 1>(from + extra);
         running.add(odd);
     }
     int64 p = threadIdx.x;
@@ -156,20 +165,19 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
 #pragma unroll
         for (int f = 0; f < kInFlight; ++f) flight[f] = load_pack<T, N>(body + (p + f * int64(blockDim.x)) * N);
 #pragma unroll
-        for (int f = 0; f < kInFlight; ++f) {
+        for (int f = 0; f < kInFlight; ++f)
             if (KEEP) kept[p + f * int64(blockDim.x)] = flight[f];
-            running.add(flight[f]);
-        }
+        running.add(flight);
     }
     for (; p < packs; p += blockDim.x) {
-        const Pack<T, N> pack = load_pack<T, N>(body + p * N);
-        if (KEEP) kept[p] = pack;
+        const Pack<T, N> pack[1] = {load_pack<T, N>(body + p * N)};
+        if (KEEP) kept[p] = pack[0];
         running.add(pack);
     }
     running.merge_block();
 
     const W maximum = running.maximum, scale = W(1) / running.sum;
-    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<W>::below(widen<W>(odd.at[0]), maximum) * scale);
+    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<W>::below(widen<W>(odd[0].at[0]), maximum) * scale);
     for (p = threadIdx.x; p < packs; p += blockDim.x) {
         Pack<T, N> pack = KEEP ? kept[p] : load_pack<T, N>(body + p * N);
 #pragma unroll
@@ -214,7 +222,7 @@ __global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
 softmax_cluster(const T* a, T* out, int64 columns) {
 #if __CUDA_ARCH__ >= 900
     using K = typename Kept<T>::type;
-    constexpr int kInFlight = 2;
+    constexpr int kInFlight = sizeof(T) == 4 ? 4 : 2;
     extern __shared__ __align__(16) unsigned char kept_bytes[];
     __shared__ float scratch[2][32], block_maximum, block_total;
     Pack<K, N>* kept = reinterpret_cast<Pack<K, N>*>(kept_bytes);  // each thread reads only what it wrote
@@ -223,13 +231,13 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     const T* from = a + row * columns;
     T* to = out + row * columns;
 
-    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % N);
-    const int64 peeled = misaligned ? N - misaligned : 0;
+    const int64 misaligned = int64(reinterpret_cast<unsigned long long>(from) / sizeof(T) % kLine<T>);
+    const int64 peeled = misaligned ? kLine<T> - misaligned : 0;
     const int64 head = peeled < columns ? peeled : columns;
     const int64 packs = (columns - head) / N, extras = columns - packs * N;
     const int64 extra = threadIdx.x < head ? int64(threadIdx.x) : packs * N + threadIdx.x;
     const bool has_extra = rank == 0 && threadIdx.x < extras;
-    const int64 share = (packs + CLUSTER - 1) / CLUSTER, begin = rank * share;
+    const int64 share = (packs / CLUSTER + 8) / 8 * 8, begin = rank * share;  // whole lines; more than packs / CLUSTER
     const int count = int(begin + share < packs ? share : (begin < packs ? packs - begin : 0)), stride = blockDim.x;
     const T* body = from + head + begin * N;
 
