@@ -378,7 +378,7 @@ def test_a_planted_host_fault_fails_a_check_that_names_the_op(
     linalg = spoilt if fault.file == "linalg.py" else module_of("linalg.py", text_of("linalg.py"))
     linalg.gemm = spoilt.gemm
 
-    with registry.substituted("matmul", kind="cuda", wrap=lambda right: linalg.matmul):
+    with registry.substituted(fault.op, kind="cuda", wrap=lambda right: getattr(linalg, fault.op)):
         told = caught_by_its_check(fault)
 
     assert f"op: {fault.op} on cuda:0 in {fault.dtype}" in told

@@ -28,8 +28,9 @@ _ROW_BLOCK = 256
 _SHORT_ROW = 4096
 _MAX_GRID_Y = 65_535
 
-#: A part is not shorter than this many elements, and there are not more parts than this: enough to fill any card.
-_MIN_PART = 2_048
+#: A part is not shorter than this many elements, of a row and of 32 columns, and there are not more parts than this: enough
+#: to fill any card.
+_MIN_ROW_PART, _MIN_COLUMN_PART = 8_192, 2_048
 _MAX_PARTS = 1_024
 
 
@@ -84,7 +85,8 @@ def _parts(folded: Array) -> int:
     shape: tuple[int, ...] = folded.shape
     outer, reduced, inner = shape
     busy = outer if inner == 1 else outer * -(-inner // 128)
-    return max(1, min(_MAX_PARTS // busy, reduced * min(inner, 32) // _MIN_PART))
+    most = reduced // _MIN_ROW_PART if inner == 1 else reduced * min(inner, 32) // _MIN_COLUMN_PART
+    return max(1, min(_MAX_PARTS // busy, most))
 
 
 def _fold(reduction: str, folded: Array, out: Array, accumulator: np.dtype[Any]) -> None:

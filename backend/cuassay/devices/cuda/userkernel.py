@@ -88,6 +88,7 @@ class UserKernel(Kernel):
         super().__init__(build, name)
         self.signature = signature
         self._shared_memory = shared_memory
+        self._accepted: set[tuple[Any, ...]] = set()  # what was found right once is not looked at again
 
     def __call__(
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
@@ -102,10 +103,23 @@ class UserKernel(Kernel):
         return super().bind(grid, block, arguments, shared=shared or self._shared_memory)
 
     def _check(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> None:
+        seen = (*map(_shape_key, (grid, block)), *[(type(one), getattr(one, "dtype", None)) for one in arguments])
+        if seen in self._accepted:
+            return
         check_shape("grid", grid)
         check_shape("block", block)
         if self.signature is not None:
             check_arguments(self.name, self.signature, arguments)
+        if len(self._accepted) < _MOST_ACCEPTED:
+            self._accepted.add(seen)
+
+
+#: Forms of call that are remembered; grids may come in any number.
+_MOST_ACCEPTED = 1024
+
+
+def _shape_key(dims: Dims) -> Any:
+    return tuple(dims) if isinstance(dims, list) else dims
 
 
 def check_shape(what: str, dims: Any) -> None:
