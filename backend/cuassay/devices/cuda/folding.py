@@ -28,8 +28,8 @@ _ROW_BLOCK = 256
 _SHORT_ROW = 4096
 _MAX_GRID_Y = 65_535
 
-#: A part is not shorter than this many elements, of a row and of 32 columns, and there are not more parts than this: enough
-#: to fill any card.
+#: A part is not shorter than this many elements, of a row and of 32 columns, and there are not more parts than this:
+#: enough to fill any card.
 _MIN_ROW_PART, _MIN_COLUMN_PART = 8_192, 2_048
 _MAX_PARTS = 1_024
 

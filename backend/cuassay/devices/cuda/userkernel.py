@@ -119,7 +119,9 @@ _MOST_ACCEPTED = 1024
 
 
 def _shape_key(dims: Dims) -> Any:
-    return tuple(dims) if isinstance(dims, list) else dims
+    if isinstance(dims, list):
+        return tuple(dims)
+    return dims if isinstance(dims, int | tuple) else repr(dims)
 
 
 def check_shape(what: str, dims: Any) -> None:
