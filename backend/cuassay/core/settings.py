@@ -104,6 +104,13 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
+        Setting(
+            "CUASSAY_ALLOC_CONF",
+            _text,
+            "",
+            "options of the caching allocator, key:value separated by commas, such as max_split_size_mb:128",
+            aliases=("PYTORCH_CUDA_ALLOC_CONF",),
+        ),
         Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
         Setting(
             "CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
 
+from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory.blocks import Block, Segment, merge, split
@@ -39,7 +40,8 @@ class Store(ABC):
     ) -> None:
         self.name = name
         self.total = total
-        self.config = parse_config(config) if isinstance(config, str) else config or AllocatorConfig()
+        text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
+        self.config = parse_config(text) if isinstance(text, str) else text
         self.free_memory_callbacks: list[Callable[[int], bool]] = []
         self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
         self._lock = threading.Lock()

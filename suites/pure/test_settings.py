@@ -1,0 +1,61 @@
+"""Environment variables: one table, read when asked, refused in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.errors import SettingError
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("CUASSAY_SEED", "7", 7),
+        ("CUASSAY_SIM_MEMORY", "1048576", 2**20),
+        ("CUASSAY_SIM_MEMORY", "1.5GiB", 3 * 2**29),
+        ("CUASSAY_SIM_MEMORY", "3 MiB", 3 * 2**20),
+        ("CUASSAY_HANG_SECONDS", "2.5", 2.5),
+        ("CUASSAY_DEVICES", "cpu, sim:1,", ("cpu", "sim:1")),
+        ("CUASSAY_LAUNCH_BLOCKING", "on", True),
+        ("CUASSAY_LAUNCH_BLOCKING", "0", False),
+    ],
+)
+def test_a_value_is_parsed(name: str, text: str, value: object) -> None:
+    assert settings.get(name, {name: text}) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("CUASSAY_SEED", "-1"),
+        ("CUASSAY_SEED", "many"),
+        ("CUASSAY_SIM_MEMORY", "1 GB"),
+        ("CUASSAY_HANG_SECONDS", "-3"),
+        ("CUASSAY_HANG_SECONDS", "nan"),
+        ("CUASSAY_LAUNCH_BLOCKING", "perhaps"),
+    ],
+)
+def test_a_bad_value_names_the_variable_and_what_it_may_be(name: str, text: str) -> None:
+    with pytest.raises(SettingError, match=rf"{name} must be .*; got '{text}'; correct it or unset it"):
+        settings.get(name, {name: text})
+
+
+def test_a_peers_spelling_is_read_where_ours_is_unset() -> None:
+    environ = {"CUDA_LAUNCH_BLOCKING": "1"}
+
+    assert settings.get("CUASSAY_LAUNCH_BLOCKING", environ) is True
+    assert settings.get("CUASSAY_LAUNCH_BLOCKING", {**environ, "CUASSAY_LAUNCH_BLOCKING": "0"}) is False
+
+
+def test_an_unknown_setting_lists_those_that_exist() -> None:
+    with pytest.raises(SettingError, match=r"no setting 'CUASSAY_SPEED'; settings: .*CUASSAY_SEED"):
+        settings.get("CUASSAY_SPEED")
+
+
+def test_every_setting_is_described_with_its_source() -> None:
+    rows = {row.name: row for row in settings.describe({"CUASSAY_SEED": "5"})}
+
+    assert set(rows) == set(settings.SETTINGS)
+    assert (rows["CUASSAY_SEED"].value, rows["CUASSAY_SEED"].source) == (5, "CUASSAY_SEED")
+    assert rows["CUASSAY_SIM_DEVICES"].source == "default"
