@@ -37,13 +37,17 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
     def record(self, stream: Any = None) -> None:
         """Mark the end of what `stream` (None: the current one) has been given so far."""
-        super().record(None if stream is None else adopt(stream))
+        super().record(self._here() if stream is None else adopt(stream))
         self._recorded = True
 
     def wait(self, stream: Any = None) -> None:
         """Hold `stream` (None: the current one) until the recorded point; the host does not wait."""
-        target = cupy.cuda.get_current_stream() if stream is None else adopt(stream)
+        target = self._here() if stream is None else adopt(stream)
         cupy.cuda.runtime.streamWaitEvent(target.ptr, self.ptr)
+
+    def _here(self) -> Any:
+        """The current stream of this thread on the event's device, whichever device is current."""
+        return cupy.cuda.get_current_stream(self._device.index)
 
     def query(self) -> bool:
         """True when the recorded work is done, or nothing was recorded."""
@@ -91,7 +95,9 @@ class _Ordering(Handle):
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record `event`, or a new one, here; gives the event."""
-        event = event or Event()
+        if event is None:
+            with cupy.cuda.Device(self.device_id):  # an event belongs to the device that was current when it was made
+                event = Event()
         event.record(self)
         return event
 
