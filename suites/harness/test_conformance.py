@@ -131,3 +131,28 @@ def test_a_declaration_that_says_nothing_testable_is_an_error_of_collection(pyte
 
     result.stdout.fnmatch_lines(["*SpecError: function takes 3 arrays; *give samples=*"])
     assert result.ret == 2
+
+
+@pytest.mark.parametrize(
+    ("claim", "outcomes"),
+    [
+        pytest.param("", {"passed": 1, "failed": 1}, id="nothing-said"),
+        pytest.param(", deterministic=False", {"passed": 1}, id="said"),
+    ],
+)
+def test_a_function_unlike_each_time_fails_unless_it_says_so(
+    pytester: pytest.Pytester, claim: str, outcomes: dict[str, int]
+) -> None:
+    pytester.makepyfile(f"""
+        from itertools import count
+        from cuassay.testing import OpSpec, conformance
+
+        turn = count()
+        drifting = lambda xp, a: a * (1 + next(turn) * 1e-15)
+        test_it = conformance(OpSpec(fn=drifting, reference=lambda a: a, dtypes=("float64",){claim}))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-k", "deterministic or values")
+
+    found = result.parseoutcomes()
+    assert {word: number for word, number in found.items() if word in ("passed", "failed")} == outcomes

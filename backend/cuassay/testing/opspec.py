@@ -129,6 +129,8 @@ class OpSpec:
         Expected failures.
     requires : sequence of str
         Capabilities beside the dtype's.
+    deterministic : bool
+        Two equal runs of `fn` give the same bits. Of an op its schema says so.
 
     Raises
     ------
@@ -151,6 +153,7 @@ class OpSpec:
     bench: Generator | None = None
     known_failures: tuple[KnownFailure, ...] = ()
     requires: tuple[str, ...] = ()
+    deterministic: bool = True
 
     def __post_init__(self) -> None:
         if (self.fn is None) == (self.op is None):
@@ -161,6 +164,7 @@ class OpSpec:
         self._set("dtypes", tuple(self.dtypes) or _default_dtypes(self.op))
         self._set("known_failures", tuple(self.known_failures))
         self._set("requires", tuple(self.requires))
+        self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
         _check(self)
 
