@@ -66,8 +66,12 @@ def _parser() -> argparse.ArgumentParser:
 
 def _run(options: argparse.Namespace) -> int:
     from cuassay.benchmarking import run
+    from cuassay.testing.presence import parse_selector
 
-    return run.run(options.device or ["all"], Path(options.out), tests=not options.no_tests, times=not options.no_times)
+    selectors = options.device or ["all"]
+    for selector in selectors:
+        parse_selector(selector)  # a name nobody knows is told once, before any child starts
+    return run.run(selectors, Path(options.out), tests=not options.no_tests, times=not options.no_times)
 
 
 def _report(options: argparse.Namespace) -> int:

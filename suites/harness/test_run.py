@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cuassay.benchmarking import run
+from cuassay import cli
+from cuassay.benchmarking import measure, run
 
 GOOD = "def test_it(device): pass\n"
 BAD = "def test_it(device): raise ValueError\n"
@@ -60,3 +61,22 @@ def test_rows_of_every_child_belong_to_the_run_whose_row_is_there(generated: Pat
     tests = [json.loads(line) for line in (out / "tests.jsonl").read_text().splitlines()]
     assert (row["record"], row["command"]) == ("run", "cuassay run --device cpu")
     assert {one["run"] for one in tests} == {row["run"]}
+
+
+def test_a_kind_nobody_knows_is_told_before_any_child_starts(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = tmp_path / "out"
+
+    assert cli.main(["run", "--device", "nosuch", "--out", str(out)]) == 2
+    assert "there is no device kind 'nosuch'" in capsys.readouterr().err
+    assert not out.exists()
+
+
+def test_measuring_where_a_device_is_absent_says_so_in_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = measure.main(["--device", "sim:99", "--record", str(tmp_path / "rows.jsonl")])
+
+    assert status == 2
+    assert capsys.readouterr().err.startswith("sim:99 does not exist")

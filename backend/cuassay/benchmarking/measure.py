@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import sys
 from collections.abc import Iterator, Sequence
 
 from cuassay import devices
@@ -16,6 +17,7 @@ from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
+from cuassay.errors import DeviceError
 from cuassay.testing.opspec import ModelSizes, OpSpec, own_specs
 from cuassay.testing.presence import Presence
 
@@ -31,7 +33,11 @@ _TINY = ModelSizes(batch=1, length=8, width=1, heads=1, vocabulary=1)
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and record; gives the exit status."""
     asked = _parser().parse_args(argv)
-    selected = Presence(asked.device).devices
+    try:
+        selected = Presence(asked.device).devices
+    except DeviceError as error:
+        print(error, file=sys.stderr)
+        return 2
     work = [(device, spec, dtype) for device in selected for spec, dtype in _measurable(device)]
     print(f"measuring {sum(_count(spec, dtype) for _, spec, dtype in work)} cases", flush=True)
     with Recorder(asked.record, run=asked.run) as recorder:
