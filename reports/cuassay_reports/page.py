@@ -162,13 +162,14 @@ def _present(latest: Results) -> int:
 
 def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> list[Figure]:
     words = {word: sum(getattr(section, word) for section in timed) for word in ("slower", "faster")}
+    present, timings = _present(latest), sum(section.count for section in timed)
     rows = (
-        (_present(latest), "devices", "plain"),
+        (present, "device" if present == 1 else "devices", "plain"),
         (outcomes["passed"], "passed", "good"),
         (outcomes["failed"], "failed", "bad"),
-        (outcomes["xfailed"], "known failures", "warn"),
+        (outcomes["xfailed"], "known failure" if outcomes["xfailed"] == 1 else "known failures", "warn"),
         (outcomes["skipped"], "skipped", "muted"),
-        (sum(section.count for section in timed), "timings", "plain"),
+        (timings, "timing" if timings == 1 else "timings", "plain"),
         (words["slower"], "slower", "warn"),
         (words["faster"], "faster", "good"),
     )

@@ -31,7 +31,6 @@ __all__ = [
     "epsilon",
     "is_complex",
     "is_float",
-    "is_integer",
     "largest",
     "promote",
     "reference_dtype",
@@ -197,11 +196,6 @@ def is_float(dtype: Any) -> bool:
 def is_complex(dtype: Any) -> bool:
     """True for complex dtypes."""
     return dtype_name(dtype) in COMPLEX
-
-
-def is_integer(dtype: Any) -> bool:
-    """True for signed and unsigned integers, not for bool."""
-    return dtype_name(dtype) in INTEGERS
 
 
 @cache
