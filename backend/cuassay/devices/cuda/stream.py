@@ -6,6 +6,7 @@ New streams are non-blocking, as torch's are: nothing is implicitly ordered with
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import cupy
@@ -14,7 +15,15 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError
 
-__all__ = ["Event", "ExternalStream", "Stream", "adopt"]
+__all__ = ["Event", "ExternalStream", "Stream", "adopt", "at"]
+
+
+def at(index: int) -> AbstractContextManager[Any]:
+    """Make device `index` the current one, where it is not: address 0 means the default stream of the current device."""
+    if index < 0 or cupy.cuda.runtime.getDevice() == index:
+        return nullcontext()
+    device: AbstractContextManager[Any] = cupy.cuda.Device(index)
+    return device
 
 
 class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
@@ -37,17 +46,17 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
     def record(self, stream: Any = None) -> None:
         """Mark the end of what `stream` (None: the current one) has been given so far."""
-        super().record(self._here() if stream is None else adopt(stream))
+        with at(self._device.index):
+            super().record(cupy.cuda.get_current_stream() if stream is None else adopt(stream))
         self._recorded = True
 
     def wait(self, stream: Any = None) -> None:
         """Hold `stream` (None: the current one) until the recorded point; the host does not wait."""
-        target = self._here() if stream is None else adopt(stream)
-        cupy.cuda.runtime.streamWaitEvent(target.ptr, self.ptr)
-
-    def _here(self) -> Any:
-        """The current stream of this thread on the event's device, whichever device is current."""
-        return cupy.cuda.get_current_stream(self._device.index)
+        if stream is None:
+            with at(self._device.index):
+                cupy.cuda.runtime.streamWaitEvent(cupy.cuda.get_current_stream().ptr, self.ptr)
+        else:
+            adopt(stream).wait_event(self)
 
     def query(self) -> bool:
         """True when the recorded work is done, or nothing was recorded."""
@@ -91,19 +100,26 @@ class _Ordering(Handle):
 
     def query(self) -> bool:
         """True when everything given to the stream is done."""
-        return bool(self.done)  # type: ignore[attr-defined]
+        with at(self.device_id):
+            return bool(self.done)  # type: ignore[attr-defined]
+
+    def synchronize(self) -> None:
+        """Block the host until everything given to the stream is done."""
+        with at(self.device_id):
+            super().synchronize()  # type: ignore[misc]
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record `event`, or a new one, here; gives the event."""
         if event is None:
-            with cupy.cuda.Device(self.device_id):  # an event belongs to the device that was current when it was made
+            with at(self.device_id):  # an event belongs to the device that was current when it was made
                 event = Event()
         event.record(self)
         return event
 
     def wait_event(self, event: Any) -> None:
         """Later work of this stream waits for `event`."""
-        cupy.cuda.runtime.streamWaitEvent(self.ptr, event.ptr)
+        with at(self.device_id):
+            cupy.cuda.runtime.streamWaitEvent(self.ptr, event.ptr)
 
     def wait_stream(self, stream: Any) -> None:
         """Later work of this stream waits for everything given to `stream` so far."""
