@@ -19,7 +19,7 @@ __all__ = ["Event", "ExternalStream", "Stream", "adopt", "at"]
 
 
 def at(index: int) -> AbstractContextManager[Any]:
-    """Make device `index` the current one, where it is not: address 0 means the default stream of the current device."""
+    """Make device `index` current where it is not: address 0 means the default stream of the current device."""
     if index < 0 or cupy.cuda.runtime.getDevice() == index:
         return nullcontext()
     device: AbstractContextManager[Any] = cupy.cuda.Device(index)
