@@ -29,6 +29,7 @@ def test_a_function_declared_in_two_lines_is_tested_on_each_device(pytester: pyt
         pytest.param("fn=lambda xp, a: a + 1, samples=lambda make: [make(3)]", id="one-sample"),
         pytest.param("fn=lambda xp, a: a.argmax(), samples=lambda make: [make((3, 4))], dtypes=('int8',)", id="index"),
         pytest.param("fn=lambda xp, a: float(a.sum())", id="python-number"),
+        pytest.param("fn=lambda xp, a: a > 0", id="booleans"),
         pytest.param("fn=lambda xp, a: xp.max(a)", id="undefined-for-nothing"),
         pytest.param("fn=lambda xp, a: xp.sqrt(a), dtypes=('int8', 'float16', 'float32')", id="integers-to-floats"),
         pytest.param(

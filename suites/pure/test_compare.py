@@ -56,6 +56,20 @@ def test_what_differs_fails_and_says_how(actual: Any, expected: Any, message: st
         assert_close(actual, expected)
 
 
+@pytest.mark.parametrize("wrong", [4, 6], ids=["below", "above"])
+def test_a_tolerance_below_one_forgives_no_other_integer(wrong: int) -> None:
+    assert judge(np.array([wrong]), np.array([5]), 1e-5).bad == 1
+    assert judge(np.array([5]), np.array([5]), 1e-5).bad == 0
+
+
+def test_booleans_are_compared_exactly_whatever_the_tolerance() -> None:
+    got, want = np.array([True, False, True]), np.array([True, False, False])
+
+    verdict = judge(got, want, 2.0)
+
+    assert (verdict.bad, verdict.index) == (1, (2,))
+
+
 def test_a_failure_names_the_worst_element_its_index_and_the_share() -> None:
     actual = np.zeros((2, 50), np.float32)
     actual[0, 3], actual[1, 7] = 0.5, 3.0

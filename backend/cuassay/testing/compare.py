@@ -152,7 +152,7 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:
     """Error over tolerance, error and tolerance, element by element; an error where none is allowed is infinite."""
-    if got.dtype.kind in "biu" and want.dtype.kind in "biu" and not np.any(tolerance):
+    if got.dtype.kind in "biu" and want.dtype.kind in "biu" and (got.dtype.kind == "b" or not np.any(tolerance)):
         return _exact_ratios(got, want)
     with np.errstate(all="ignore"):
         value, centre = _wide(got), _wide(want)
@@ -177,7 +177,8 @@ def _wide(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    return values.astype(dtype)
+    """As a result in `dtype` could be written; an integer is exact, and a cast would widen the bound to the next one."""
+    return values if dtype.kind in "biu" else values.astype(dtype)
 
 
 def _absolute(want: NDArray[Any], dtype: np.dtype[Any], rtol: float | None, atol: float | None) -> Any:
