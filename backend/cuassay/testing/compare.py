@@ -177,7 +177,7 @@ def _wide(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
-    """As a result in `dtype` could be written; an integer is exact, and a cast would widen the bound to the next one."""
+    """As `dtype` can hold them; not for integers, where a cast would widen a bound to the next one."""
     return values if dtype.kind in "biu" else values.astype(dtype)
 
 
