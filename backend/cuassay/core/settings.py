@@ -111,6 +111,13 @@ SETTINGS: dict[str, Setting] = {
             "options of the caching allocator, key:value separated by commas, such as max_split_size_mb:128",
             aliases=("PYTORCH_CUDA_ALLOC_CONF",),
         ),
+        Setting(
+            "CUASSAY_BLAS_PREFER_CUBLASLT",
+            _flag,
+            False,
+            "prefer cuBLASLt for matrix products; not offered yet, and a warning says so",
+            aliases=("TORCH_BLAS_PREFER_CUBLASLT",),
+        ),
         Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
         Setting(
             "CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"
