@@ -34,6 +34,7 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"op": ops.exp, "reference": np.exp, "dtypes": ("int8",)}, "not declared", id="undeclared-dtype"),
         pytest.param({"fn": lambda xp, a, b, c: a}, "takes 3 arrays", id="no-samples-for-three"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
+        pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
         pytest.param({"fn": lambda xp, a: a.nothing()}, "reference raise AttributeError", id="reference-raises"),
         pytest.param({"fn": double, "known_failures": (KnownFailure(reason=" "),)}, "without a reason", id="no-reason"),
         pytest.param(

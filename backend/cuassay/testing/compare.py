@@ -197,7 +197,8 @@ def _check_place(actual: Any, expected: Any, device: str | Device | None) -> Non
         return
     here = _place(actual)
     if here != wanted:
-        raise AssertionError(_message(f"is on {here or type(actual).__qualname__}, not on {wanted}"))
+        got = f"on {here}" if here else f"a {type(actual).__qualname__}"
+        raise AssertionError(_message(f"is {got}, not on {wanted}"))
 
 
 def _place(value: Any) -> Device | None:

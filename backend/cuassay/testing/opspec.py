@@ -253,8 +253,8 @@ class OpSpec:
         args, kwargs = widened(sample)
         with np.errstate(all="ignore"):
             if self.reference is not None:
-                return np.asarray(self.reference(*args, **kwargs))
-            return np.asarray(self.run("cpu", args, kwargs))  # only a function gets here: an op must have a reference
+                return _single(self.name, self.reference(*args, **kwargs))
+            return _single(self.name, self.run("cpu", args, kwargs))  # only a function: an op must have a reference
 
     def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Magnitude that errors are relative to, and accumulated terms an element."""
@@ -301,6 +301,12 @@ def _wide(value: Any) -> Any:
     if isinstance(value, list):
         return [_wide(one) for one in value]
     return value.astype(reference_dtype(value.dtype)) if isinstance(value, np.ndarray) else value
+
+
+def _single(name: str, answer: Any) -> NDArray[Any]:
+    if isinstance(answer, tuple | list):
+        raise SpecError(f"{name} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: give one")
+    return np.asarray(answer)
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:
