@@ -16,7 +16,6 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── CompileError (RuntimeError)         a kernel did not compile; carries the compiler's log
     ├── CaptureError (RuntimeError)         illegal while a graph is being captured
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
-    ├── SynchronizationError (RuntimeError) the host waited where it was told not to
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── ArgumentError (ValueError)          any other argument that is wrong
@@ -51,7 +50,6 @@ __all__ = [
     "SettingError",
     "ShapeError",
     "SpecError",
-    "SynchronizationError",
 ]
 
 
@@ -120,10 +118,6 @@ class CaptureError(CuassayError, RuntimeError):
 
 class RaceError(CuassayError, RuntimeError):
     """Two accesses to the same bytes, at least one a write, are not ordered by any wait."""
-
-
-class SynchronizationError(CuassayError, RuntimeError):
-    """The host waited for the device where the caller forbade it."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):
