@@ -1,4 +1,4 @@
-"""Every environment variable this project reads: one table of name, type, default and meaning.
+"""Every environment variable that sets something here: one table of name, type, default and meaning.
 
 A variable is read when asked for, not at import, so that a test may set it. Where ours is unset, the
 spellings of ``torch`` and CUDA named in `Setting.aliases` are read instead.
@@ -100,7 +100,8 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _names: "names, comma separated",
 }
 
-#: The table. A variable that is not in it is not read anywhere in this project.
+#: The table: every variable of ours. Of others', beside the aliases here, only those are read that say where things
+#: are: the devices (`devices.cuda.visible`), CUDA's headers (`devices.cuda.source`), the user's cache folder.
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (
