@@ -18,6 +18,7 @@ def test_the_public_names_are_fixed():
         "compile_kernel",
         "cudart",
         "current_device",
+        "current_stream",
         "device",
         "device_count",
         "driver_version",
@@ -33,6 +34,7 @@ def test_the_public_names_are_fixed():
         "libraries",
         "mem_get_info",
         "set_device",
+        "stream",
         "synchronize",
     ]
 
@@ -46,7 +48,7 @@ def test_every_public_function_is_annotated_and_documented(name):
 
 
 def test_importing_the_face_imports_no_cuda_library():
-    code = "import sys, cuassay.cuda; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda')])"
+    code = "import sys, cuassay.cuda.streams; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda')])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
@@ -76,3 +78,25 @@ def test_each_library_is_found_or_its_absence_explained(row):
 def test_an_unknown_cudart_name_lists_the_known_ones():
     with pytest.raises(AttributeError, match=r"no 'cudaMalloc'; it has cudaError, cudaGetErrorString"):
         _ = cuassay.cuda.cudart().cudaMalloc
+
+
+def test_the_face_has_streams_that_work_goes_to():
+    if not cuassay.cuda.is_available():
+        pytest.skip("no CUDA device")
+    from cuassay.cuda.streams import Event, Stream
+
+    own = Stream()
+    with cuassay.cuda.stream(own):
+        event = Event()
+        event.record()
+        assert cuassay.cuda.current_stream() == own
+    assert cuassay.cuda.current_stream() != own
+    event.synchronize()
+    assert event.query()
+
+
+def test_an_unknown_name_of_streams_lists_those_there_are():
+    import cuassay.cuda.streams
+
+    with pytest.raises(AttributeError, match="has no attribute 'Queue'; it has Event, ExternalStream, Stream"):
+        _ = cuassay.cuda.streams.Queue

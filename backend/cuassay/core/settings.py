@@ -109,7 +109,7 @@ SETTINGS: dict[str, Setting] = {
             "CUASSAY_ALLOC_CONF",
             _text,
             "",
-            "options of the caching allocator, key:value separated by commas, such as max_split_size_mb:128",
+            "options of cuassay.memory's allocator (no device uses it yet), such as max_split_size_mb:128,...",
             aliases=("PYTORCH_CUDA_ALLOC_CONF",),
         ),
         Setting(

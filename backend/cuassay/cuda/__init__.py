@@ -16,6 +16,7 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
+    from cuassay.core.protocols import Stream
     from cuassay.devices.cuda.runtime import Properties
     from cuassay.devices.cuda.userkernel import UserKernel
 
@@ -24,6 +25,7 @@ __all__ = [
     "compile_kernel",
     "cudart",
     "current_device",
+    "current_stream",
     "device",
     "device_count",
     "driver_version",
@@ -39,6 +41,7 @@ __all__ = [
     "libraries",
     "mem_get_info",
     "set_device",
+    "stream",
     "synchronize",
 ]
 
@@ -101,6 +104,21 @@ def driver_version() -> str:
 def current_device() -> int:
     """The index of this thread's device."""
     return int(_runtime().current_device())
+
+
+def current_stream(device: DeviceLike = None) -> Stream:
+    """The stream that work of this thread goes to on `device` (None: the current one)."""
+    from cuassay import devices
+
+    found: Stream = devices.backend("cuda").current_stream(_index(device))
+    return found
+
+
+def stream(stream: Any) -> AbstractContextManager[Any]:
+    """Work of this thread goes to `stream` inside the block: ours, CuPy's, an address, a ``__cuda_stream__`` object."""
+    from cuassay import devices
+
+    return devices.backend("cuda").use_stream(stream)
 
 
 def set_device(device: DeviceLike) -> None:
