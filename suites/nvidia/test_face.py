@@ -12,34 +12,22 @@ import cuassay.cuda
 from cuassay.errors import CuassayError, DeviceError
 
 
+#: Every public name, by the module of the face it lives in; "" is the face itself.
+NAMES = {
+    "": """
+        can_device_access_peer compile_kernel cudart current_device current_stream device device_count driver_version
+        get_arch_list get_device_capability get_device_name get_device_properties init is_available is_bf16_supported
+        is_initialized is_tf32_supported libraries mem_get_info set_device stream synchronize
+    """,
+    "streams": "Event ExternalStream Stream",
+}
+
+
 def test_the_public_names_are_fixed():
-    assert cuassay.cuda.__all__ == [
-        "can_device_access_peer",
-        "compile_kernel",
-        "cudart",
-        "current_device",
-        "current_stream",
-        "device",
-        "device_count",
-        "driver_version",
-        "get_arch_list",
-        "get_device_capability",
-        "get_device_name",
-        "get_device_properties",
-        "init",
-        "is_available",
-        "is_bf16_supported",
-        "is_initialized",
-        "is_tf32_supported",
-        "libraries",
-        "mem_get_info",
-        "set_device",
-        "stream",
-        "synchronize",
-    ]
+    assert cuassay.cuda.__all__ == sorted(name for names in NAMES.values() for name in names.split())
 
 
-@pytest.mark.parametrize("name", cuassay.cuda.__all__)
+@pytest.mark.parametrize("name", NAMES[""].split())
 def test_every_public_function_is_annotated_and_documented(name):
     function = getattr(cuassay.cuda, name)
 

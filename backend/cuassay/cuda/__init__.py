@@ -7,6 +7,7 @@ before a fork; no call but `set_device`, `synchronize`, `mem_get_info` and those
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -16,11 +17,15 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
-    from cuassay.core.protocols import Stream
+    from cuassay.core.protocols import Stream as StreamLike
+    from cuassay.cuda.streams import Event, ExternalStream, Stream
     from cuassay.devices.cuda.runtime import Properties
     from cuassay.devices.cuda.userkernel import UserKernel
 
 __all__ = [
+    "Event",
+    "ExternalStream",
+    "Stream",
     "can_device_access_peer",
     "compile_kernel",
     "cudart",
@@ -44,6 +49,20 @@ __all__ = [
     "stream",
     "synchronize",
 ]
+
+#: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
+_LAZY: dict[str, tuple[str, ...]] = {
+    "streams": ("Event", "ExternalStream", "Stream"),
+}
+_HOME = {name: module for module, names in _LAZY.items() for name in names}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+    return found
+
 
 #: How a device may be named: an index, ``"cuda:1"``, a `Device`; None is the current one.
 DeviceLike = int | str | Device | None
@@ -106,11 +125,11 @@ def current_device() -> int:
     return int(_runtime().current_device())
 
 
-def current_stream(device: DeviceLike = None) -> Stream:
+def current_stream(device: DeviceLike = None) -> StreamLike:
     """The stream that work of this thread goes to on `device` (None: the current one)."""
     from cuassay import devices
 
-    found: Stream = devices.backend("cuda").current_stream(_index(device))
+    found: StreamLike = devices.backend("cuda").current_stream(_index(device))
     return found
 
 
