@@ -11,7 +11,6 @@ import pytest
 import cuassay.cuda
 from cuassay.errors import CuassayError, DeviceError
 
-
 #: Every public name, by the module of the face it lives in; "" is the face itself.
 NAMES = {
     "": """
