@@ -81,22 +81,94 @@ class Capture(Protocol):
 
 
 class MemorySource(Protocol):
-    """Where an allocator's memory comes from. Addresses and sizes are integers, in bytes."""
+    """Where an allocator's memory comes from. Addresses and sizes are integers, in bytes; streams are integers.
+
+    Every source gives whole *segments* (`reserve`). One whose `granularity` is not 0 also deals in *pages*: pieces of
+    physical memory, each made in one piece (one handle) and a multiple of `granularity` long, which the policy places
+    at addresses of a `span` and may show again, in any order, at an `alias`. The policy owns every decision: which
+    page is where, which are free, and when a mapping goes; the source keeps only what the driver needs to undo a call
+    (the handle of the page at an address, the pages of an alias).
+
+    The rules that hold between the two:
+
+    - Any method may be called from any thread, several at once, for disjoint addresses; none of the allocator's locks
+      is held. A source need not order calls that concern one address: the policy never makes two at a time.
+    - A call that raises has changed nothing, and what it had done of its work is undone. `OutOfMemoryError` says that
+      there is no room; every other error is passed on to the caller of the allocator.
+    - `reserve`, `span`, `map` and `alias` may be called while a stream captures; `release`, `unmap` and `synchronize`
+      are not. `record`, `wait` and `query` are not called for a block whose stream captures.
+    - New addresses were used by nobody, so making a mapping waits for nothing. Before the policy takes a mapping
+      away (`unmap`, `release` of an alias or a span) it calls `synchronize` with every stream that was given work on it
+      through any of the page's addresses; so `unmap` and `release` of these need not wait. `release` of a segment
+      is not preceded by `synchronize`: it must be safe with work under way, as ``cudaFree`` is, or stream-ordered.
+    - A page's memory goes back to the device in `unmap` only when no alias shows it: the policy releases those first.
+
+    Attributes
+    ----------
+    granularity : int
+        Bytes that pages are multiples of, and aligned to; 0 for a source that has no pages: then `span`, `map`, `unmap`
+        and `alias` are never called (and raise `CapabilityError`). It is constant.
+    """
+
+    @property
+    def granularity(self) -> int:
+        """Bytes that pages are multiples of; 0 where there are no pages."""
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """Take `nbytes` from the device; gives its address. Raises `OutOfMemoryError`."""
+        """Take a segment of `nbytes` in one piece for `stream`; gives its address, a multiple of 512.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no room.
+        """
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """Addresses without memory, for `stream`: a range of `nbytes`, a multiple of `granularity` and aligned to it.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there are not so many addresses; the policy asks for less then.
+        """
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """Put new pages of these sizes, one handle each, side by side from `address` on, inside one span.
+
+        All of them, accessible by the device (and its peers), or none. The addresses had no memory.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If there is no room for all.
+        """
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """Give the pages at these addresses of spans, as placed by `map`, back to the device; the addresses stay."""
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """A new range that shows the pages at these addresses of spans, in this order; they stay where they are too.
+
+        It takes no memory. Both addresses may be used by one stream, or by streams that events order; not by one
+        kernel. A page may be in many aliases, and once in each.
+
+        Raises
+        ------
+        OutOfMemoryError
+            If the driver has no room for the mappings; the policy does without.
+        """
 
     def release(self, address: int) -> None:
-        """Give back what `reserve` or `alias` gave."""
+        """Give back what `reserve`, `span` (no page is mapped there any more) or `alias` gave at `address`."""
 
-    def alias(self, pages: Sequence[tuple[int, int]]) -> int:
-        """One new range made of the `(address, nbytes)` pages, which stay where they are too."""
+    def synchronize(self, streams: Sequence[int]) -> None:
+        """Block the host until everything given to these streams so far is done."""
 
     def record(self, stream: int) -> Any:
-        """A marker of what `stream` was given so far."""
+        """A marker of what `stream` was given so far; dropped when it is no longer needed."""
 
     def wait(self, stream: int, event: Any) -> None:
-        """Later work of `stream` waits for `event`."""
+        """Later work of `stream` waits for `event`, on the device."""
 
     def query(self, event: Any) -> bool:
         """True when `event` was reached."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import accumulate
 
 from cuassay.core.capability import format_bytes
 from cuassay.errors import ArgumentError, OutOfMemoryError
@@ -24,67 +25,132 @@ class IntegerSource:
         Bytes there are.
     is_lazy : bool
         Whether events wait for `complete`.
+    granularity : int
+        Bytes that pages are multiples of; 0: there are segments alone.
 
     Attributes
     ----------
     ranges : dict of int to int
-        Every range in use: address to bytes.
-    reserves, releases : int
-        Calls so far.
+        Every segment, span and alias in use: address to bytes.
+    pages : dict of int to int
+        Every page: its address in a span, to bytes.
+    aliases : dict of int to tuple of int
+        Every alias: its address to the pages that it shows.
+    reserves, releases, maps, unmaps, aliased : int
+        Calls of `reserve`, `release`, `map`, `unmap` and `alias` so far.
     waits : list of (stream, event)
         Device-side waits asked for.
+    synchronized : list of int
+        Streams the host waited for.
     """
 
-    def __init__(self, total: int = 2**60, *, is_lazy: bool = False) -> None:
+    def __init__(self, total: int = 2**60, *, is_lazy: bool = False, granularity: int = _GAP) -> None:
         self.total = total
+        self.granularity = granularity
         self.ranges: dict[int, int] = {}
-        self.reserves = 0
-        self.releases = 0
+        self.pages: dict[int, int] = {}
+        self.aliases: dict[int, tuple[int, ...]] = {}
+        self.reserves = self.releases = self.maps = self.unmaps = self.aliased = 0
         self.waits: list[tuple[int, int]] = []
+        self.synchronized: list[int] = []
         self._is_lazy = is_lazy
         self._used = 0
+        self._held: dict[int, int] = {}
         self._next = _GAP
         self._event = 0
-        self._open: set[int] = set()
+        self._open: dict[int, int] = {}
 
     @property
     def free(self) -> int:
         """Bytes not in use."""
         return self.total - self._used
 
+    @property
+    def driver_calls(self) -> int:
+        """Calls that a driver would have answered, but for events."""
+        return self.reserves + self.releases + self.maps + self.unmaps + self.aliased
+
     def reserve(self, nbytes: int, stream: int) -> int:
         """A range never given before. Raises `OutOfMemoryError`."""
+        self._take(nbytes, stream)
+        self.reserves += 1
+        address = self._addresses(nbytes)
+        self._held[address] = nbytes
+        return address
+
+    def _take(self, nbytes: int, stream: int) -> None:
         if nbytes > self.free:
             raise OutOfMemoryError(
                 f"no room for {format_bytes(nbytes)} on stream {stream}; {format_bytes(self.free)} of "
                 f"{format_bytes(self.total)} are free; release something"
             )
+        self._used += nbytes
+
+    def _addresses(self, nbytes: int) -> int:
         address = self._next
         self._next += -(-nbytes // _GAP) * _GAP + _GAP
-        self._used += nbytes
-        self.reserves += 1
         self.ranges[address] = nbytes
         return address
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """Numbers with nothing behind them yet."""
+        self._demand_pages(nbytes)
+        return self._addresses(nbytes)
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """Note the pages. Raises `OutOfMemoryError`, and `ArgumentError` for what is mapped already."""
+        self._demand_pages(address, *pages)
+        placed = dict(zip(accumulate(pages[:-1], initial=address), pages, strict=True))
+        if not self.pages.keys().isdisjoint(placed):
+            raise ArgumentError(f"pages are at {address:#x} already; unmap them first")
+        self._take(sum(pages), 0)
+        self.pages |= placed
+        self.maps += 1
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """Forget the pages. Raises `ArgumentError` for what is no page, or is shown by an alias."""
+        shown = {page for alias in self.aliases.values() for page in alias}
+        for page in pages:
+            if page not in self.pages or page in shown:
+                raise ArgumentError(f"{page:#x} is no page, or is in an alias; release the alias first")
+        self._used -= sum(map(self.pages.pop, pages))
+        self.unmaps += 1
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """A second address of the pages; it takes no memory. Raises `ArgumentError` for what is no page."""
+        if not self.pages.keys() >= set(pages) or len(set(pages)) != len(pages):
+            raise ArgumentError(f"{len(pages)} pages are not all mapped, or not all different; map them first")
+        address = self._addresses(sum(map(self.pages.__getitem__, pages)))
+        self.aliases[address] = tuple(pages)
+        self.aliased += 1
+        return address
+
+    def _demand_pages(self, *numbers: int) -> None:
+        if not self.granularity or any(number % self.granularity for number in numbers):
+            raise ArgumentError(f"{numbers} are not all multiples of {self.granularity} bytes; align them")
 
     def release(self, address: int) -> None:
         """Take the range back. Raises `ArgumentError` for one that is not in use."""
         if address not in self.ranges:
             raise ArgumentError(f"{address:#x} is not in use here; release what `reserve` gave, once")
-        self._used -= self.ranges.pop(address)
+        del self.ranges[address]
+        self.aliases.pop(address, None)
+        self._used -= self._held.pop(address, 0)
         self.releases += 1
 
-    def alias(self, pages: Sequence[tuple[int, int]]) -> int:
-        """A second address of the pages; it takes no memory."""
-        address = self._next
-        self._next += sum(nbytes for _, nbytes in pages) + _GAP
-        self.ranges[address] = 0
-        return address
+    def synchronize(self, streams: Sequence[int]) -> None:
+        """Note the streams; their events are reached, and those that they waited for."""
+        self.synchronized.extend(streams)
+        reached = {event for event, stream in self._open.items() if stream in streams}
+        reached |= {event for stream, event in self.waits if stream in streams}
+        for event in reached:
+            self._open.pop(event, None)
 
     def record(self, stream: int) -> int:
         """A new event."""
         self._event += 1
         if self._is_lazy:
-            self._open.add(self._event)
+            self._open[self._event] = stream
         return self._event
 
     def wait(self, stream: int, event: int) -> None:
@@ -101,7 +167,7 @@ class IntegerSource:
 
     def complete(self, event: int) -> None:
         """Let the event be reached."""
-        self._open.discard(event)
+        self._open.pop(event, None)
 
     def __repr__(self) -> str:
         return f"IntegerSource({format_bytes(self.free)} free of {format_bytes(self.total)})"
