@@ -55,6 +55,22 @@ class AllocatorConfig:
         Bytes taken at a time for requests of 1 to 10 MiB.
     per_process_memory_fraction : float
         Share of the device's memory that may be reserved.
+    pinned_max_round_threshold : int
+        Bytes; pinned requests up to it are rounded to a power of two. 0, unlike torch's: none is.
+    pinned_max_cached_size : int or None
+        Bytes; larger pinned blocks go back to the system when they are freed. None: every one is kept for reuse.
+    pinned_reserve_segment_size : int
+        Bytes pinned at the first request, for it and those that follow.
+    pinned_ahead : int
+        Bytes that the background thread keeps pinned ahead of a growing demand.
+    pinned_use_background_threads : bool
+        Whether there is that thread; it also looks after freed blocks that copies still use.
+    pinned_use_cuda_host_register : bool
+        Whether ordinary pages are made, touched by several threads and registered, or the driver makes them.
+    pinned_num_register_threads : int
+        Threads that touch and register.
+    pinned_free_catch_all : bool
+        Whether an error of the driver when pinned memory goes back is dropped.
     """
 
     max_split_size: int | None = None
@@ -63,6 +79,14 @@ class AllocatorConfig:
     roundup_power2_divisions: Divisions = _PLAIN
     large_segment_size: int = 20 * MIB
     per_process_memory_fraction: float = 1.0
+    pinned_max_round_threshold: int = 0
+    pinned_max_cached_size: int | None = None
+    pinned_reserve_segment_size: int = 0
+    pinned_ahead: int = 64 * MIB
+    pinned_use_background_threads: bool = True
+    pinned_use_cuda_host_register: bool = True
+    pinned_num_register_threads: int = 16
+    pinned_free_catch_all: bool = False
 
     def round_size(self, nbytes: int) -> int:
         """Bytes of the block for a request of `nbytes`."""
@@ -133,6 +157,16 @@ def _mebibytes(least: int) -> Callable[[str], int]:
     return parse
 
 
+def _flag(text: str) -> bool:
+    return {"True": True, "False": False}[text]
+
+
+def _threads(text: str) -> int:
+    if not text.isdigit() or not 1 <= int(text) <= 128 or int(text).bit_count() != 1:
+        raise ValueError(text)
+    return int(text)
+
+
 def _share(low: float, high: float, *, open_ends: bool) -> Callable[[str], float]:
     def parse(text: str) -> float:
         value = float(text)
@@ -194,6 +228,20 @@ OPTIONS: dict[str, Option] = {
     "per_process_memory_fraction": Option(
         "per_process_memory_fraction", _share(0.0, 1.0, open_ends=False), str, "a share from 0 to 1"
     ),
+    "pinned_max_round_threshold_mb": Option(
+        "pinned_max_round_threshold", _mebibytes(0), _show_mebibytes, "whole mebibytes"
+    ),
+    "pinned_max_cached_size_mb": Option(
+        "pinned_max_cached_size", _mebibytes(1), _show_mebibytes, "whole mebibytes, 1 or more"
+    ),
+    "pinned_reserve_segment_size_mb": Option(
+        "pinned_reserve_segment_size", _mebibytes(0), _show_mebibytes, "whole mebibytes"
+    ),
+    "pinned_ahead_mb": Option("pinned_ahead", _mebibytes(0), _show_mebibytes, "whole mebibytes; 0 pins nothing ahead"),
+    "pinned_use_background_threads": Option("pinned_use_background_threads", _flag, str, "True or False"),
+    "pinned_use_cuda_host_register": Option("pinned_use_cuda_host_register", _flag, str, "True or False"),
+    "pinned_num_register_threads": Option("pinned_num_register_threads", _threads, str, "a power of two from 1 to 128"),
+    "pinned_free_catch_all": Option("pinned_free_catch_all", _flag, str, "True or False"),
 }
 
 #: A key, a colon, and a value: a list in brackets, or anything up to the next comma.
@@ -216,7 +264,7 @@ def parse_config(text: str, base: AllocatorConfig | None = None) -> AllocatorCon
         option, value = _option(entry["key"]), entry["value"].replace(" ", "")
         try:
             changes[option.field] = option.parse(value)
-        except ValueError as error:
+        except (KeyError, ValueError) as error:
             raise SettingError(f"{entry['key']} must be {option.rule}; got {value!r}; correct it") from error
         position = entry.end()
     return replace(base or AllocatorConfig(), **changes)
