@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report.
+"""The ``cuassay`` command: devices, settings, run, report, memory.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cuassay import devices
+from cuassay.commands_memory import add_memory_commands
 from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES, format_bytes
 from cuassay.core.device import Device
@@ -61,6 +62,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--html", metavar="FILE", help="write the page")
     report.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
     report.set_defaults(command=_report)
+    add_memory_commands(commands)
     return parser
 
 

@@ -33,7 +33,7 @@ def replays() -> dict[str, Replay]:
     found = {}
     for name, path in TRACES.items():
         source = IntegerSource()
-        found[name] = replay(load_trace(path), CachingAllocator(source), source)
+        found[name] = replay(load_trace(path), CachingAllocator(source))
     return found
 
 

@@ -72,7 +72,7 @@ def test_replay(benchmark: Any, name: str) -> None:
     events, source = load_trace(TRACES / f"{name}.csv.gz"), IntegerSource()
     allocator = CachingAllocator(source)
 
-    found = benchmark.pedantic(replay, args=(events, allocator, source), kwargs={"passes": 1}, rounds=3)
+    found = benchmark.pedantic(replay, args=(events, allocator), kwargs={"passes": 1}, rounds=3)
 
     benchmark.extra_info.update(ratio=found.ratio, events=len(events), ns_per_op=found.ns_per_op)
     assert found.reserved_peak >= found.live_peak

@@ -52,6 +52,7 @@ class Store(ABC):
         self._numbers = count(1)
         self._clock = 0
         self._coming = 0
+        self.driver_calls = 0
         self._captures = 0
         self._default = Pool(0, source)
         self._pools = {self._default.id: self._default}
@@ -148,6 +149,7 @@ class Store(ABC):
                 return None
             self._coming += whole
         try:
+            self.driver_calls += 1
             address = lane.pool.source.reserve(whole, lane.stream)
         except OutOfMemoryError:
             return None
@@ -186,6 +188,7 @@ class Store(ABC):
             self._moved(segment, -1)
             self._forget(segment.lane.pool)
         with self._releasing:
+            self.driver_calls += 1
             segment.lane.pool.source.release(segment.address)
         return segment.nbytes
 
@@ -206,6 +209,11 @@ class Store(ABC):
         return self._captures > 0
 
     # ------------------------------------------------------------------------------------------------------ figures
+
+    def peaks(self) -> tuple[int, int]:
+        """The most bytes that were asked for, and reserved, at once."""
+        figures = self.statistics()
+        return figures.requested_bytes.all.peak, figures.reserved_bytes.all.peak
 
     def statistics(self) -> MemoryStatistics:
         """Every figure as of now, as a frozen record."""

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from time import perf_counter_ns
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block
@@ -20,7 +20,7 @@ from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIN_BLOCK
 from cuassay.memory.source import IntegerSource
 
-__all__ = ["Event", "Replay", "ShadowModel", "load_trace", "replay"]
+__all__ = ["Event", "Replay", "Replayed", "ShadowModel", "Tagger", "load_trace", "replay"]
 
 
 class Event(NamedTuple):
@@ -75,7 +75,7 @@ class Replay:
     ratio : float
         `reserved_peak` over `live_peak`: 1 wastes nothing.
     driver_calls : int
-        Reserves and releases after the first pass.
+        Calls to the source, but for events, after the first pass.
     ns_per_op : float
         Host time an operation in the last pass.
     """
@@ -87,26 +87,59 @@ class Replay:
     ns_per_op: float
 
 
-def replay(events: Iterable[Event], allocator: CachingAllocator, source: IntegerSource, *, passes: int = 2) -> Replay:
-    """Run `events` through `allocator`, which draws on `source`; what is left live is freed after each pass."""
+class Replayed(Protocol):
+    """What a trace is replayed through."""
+
+    @property
+    def driver_calls(self) -> int:
+        """Calls to the source so far, but for events."""
+
+    def malloc(self, nbytes: int, stream: int = 0, /) -> Block:
+        """A block."""
+
+    def free(self, block: Block, /) -> None:
+        """Give it back."""
+
+    def peaks(self) -> tuple[int, int]:
+        """The most bytes that were asked for, and reserved, at once."""
+
+
+class Tagger(Protocol):
+    """Writes a block's number into both of its ends, and looks whether it is still there."""
+
+    def write(self, block: Block, tag: int) -> None:
+        """Put `tag` into both ends of `block`, in the order of its stream."""
+
+    def check(self, block: Block, tag: int) -> None:
+        """Raise `AssertionError` unless both ends hold `tag`, now or at `finish`; in the order of its stream."""
+
+    def finish(self) -> None:
+        """Wait for every check. Raises `AssertionError` if one failed."""
+
+
+def replay(events: Iterable[Event], allocator: Replayed, *, passes: int = 2, tagger: Tagger | None = None) -> Replay:
+    """Run `events` through `allocator`; what is left live is freed after each pass.
+
+    With a `tagger`, every block's ends are written when it is given and checked when it is freed; ``ns_per_op`` then
+    includes that.
+    """
     events = tuple(events)
     spent, calls = 0, 0
     for number in range(passes):
         if number == 1:
-            calls = source.reserves + source.releases
-        spent = _replay_once(events, allocator)
-    figures = allocator.statistics()
-    live, reserved = figures.requested_bytes.all.peak, figures.reserved_bytes.all.peak
+            calls = allocator.driver_calls
+        spent = _replay_once(events, allocator) if tagger is None else _replay_tagged(events, allocator, tagger)
+    live, reserved = allocator.peaks()
     return Replay(
         live_peak=live,
         reserved_peak=reserved,
         ratio=reserved / max(live, 1),
-        driver_calls=source.reserves + source.releases - calls if passes > 1 else 0,
+        driver_calls=allocator.driver_calls - calls if passes > 1 else 0,
         ns_per_op=spent / max(len(events), 1),
     )
 
 
-def _replay_once(events: tuple[Event, ...], allocator: CachingAllocator) -> int:
+def _replay_once(events: tuple[Event, ...], allocator: Replayed) -> int:
     malloc, free = allocator.malloc, allocator.free
     live: dict[int, Block] = {}
     begin = perf_counter_ns()
@@ -119,6 +152,27 @@ def _replay_once(events: tuple[Event, ...], allocator: CachingAllocator) -> int:
     for block in live.values():
         free(block)
     return spent
+
+
+def _replay_tagged(events: tuple[Event, ...], allocator: Replayed, tagger: Tagger) -> int:
+    live: dict[int, tuple[Block, int]] = {}
+    begin = perf_counter_ns()
+    for tag, event in enumerate(events, start=1):
+        if event.is_malloc:
+            block = allocator.malloc(event.nbytes, event.stream)
+            live[event.id] = (block, tag)
+            tagger.write(block, tag)
+        else:
+            _check_and_free(allocator, tagger, *live.pop(event.id))
+    for block, tag in live.values():
+        _check_and_free(allocator, tagger, block, tag)
+    tagger.finish()
+    return perf_counter_ns() - begin
+
+
+def _check_and_free(allocator: Replayed, tagger: Tagger, block: Block, tag: int) -> None:
+    tagger.check(block, tag)
+    allocator.free(block)
 
 
 class ShadowModel:

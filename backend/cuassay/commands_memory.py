@@ -1,0 +1,96 @@
+"""The ``cuassay memory`` commands: each is a function from its options to an exit status, as in `cuassay.cli`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+from statistics import geometric_mean
+from typing import TYPE_CHECKING, Any
+
+from cuassay import devices
+from cuassay.core.capability import format_bytes
+from cuassay.core.device import Device
+from cuassay.errors import CapabilityError
+from cuassay.memory.caching import CachingAllocator
+from cuassay.memory.imitations import PEERS, Imitation
+from cuassay.memory.source import IntegerSource
+from cuassay.memory.trace import Replay, Tagger, load_trace, replay
+
+if TYPE_CHECKING:
+    from cuassay.core.protocols import MemorySource
+
+__all__ = ["add_memory_commands"]
+
+#: Tags of a real device cost a kernel or a copy each: figures are taken without them, in a second run.
+_PASSES = 3
+
+
+def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``memory`` and what it offers."""
+    memory = commands.add_parser("memory", help="allocator: replay recorded traces")
+    offers = memory.add_subparsers(required=True, metavar="COMMAND")
+    replaying = offers.add_parser("replay", help="how much a policy reserves for recorded traces, and how fast it is")
+    replaying.add_argument("traces", nargs="+", metavar="TRACE", type=Path, help="files such as x.csv.gz, or folders")
+    replaying.add_argument(
+        "--policy", default="cuassay", choices=("cuassay", *PEERS), help="ours, or a peer's over integers"
+    )
+    replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
+    replaying.add_argument("--json", action="store_true", help="the same as JSON")
+    replaying.set_defaults(command=_replay)
+
+
+def _replay(options: argparse.Namespace) -> int:
+    run = _runner(options.policy, options.device)
+    found = {path.name.removesuffix(".csv.gz"): run(path) for path in _files(options.traces)}
+    rows: list[dict[str, Any]] = [
+        {"trace": name, "policy": options.policy} | asdict(figures) for name, figures in found.items()
+    ]
+    geomean = geometric_mean([figures.ratio for figures in found.values()])
+    if options.json:
+        print(json.dumps([*rows, {"policy": options.policy, "geomean": geomean}], indent=2))
+        return 0
+    for row in rows:
+        print(
+            f"{row['trace']:<34} {row['ratio']:.4f}  live {format_bytes(row['live_peak'])}, "
+            f"reserved {format_bytes(row['reserved_peak'])}, {row['driver_calls']} driver calls after the first pass, "
+            f"{row['ns_per_op']:.0f} ns an operation"
+        )
+    print(f"{'geomean':<34} {geomean:.4f}")
+    return 0
+
+
+def _files(paths: list[Path]) -> list[Path]:
+    """Files as they are; of folders, the traces in them."""
+    return [file for path in paths for file in (sorted(path.glob("*.csv.gz")) if path.is_dir() else (path,))]
+
+
+def _runner(policy: str, device: str | None) -> Callable[[Path], Replay]:
+    if policy != "cuassay":
+        if device is not None:
+            raise CapabilityError(f"policy {policy!r} is imitated over integers alone; leave --device out")
+        return lambda path: replay(load_trace(path), Imitation(PEERS[policy]), passes=_PASSES)
+    if device is None:
+        return lambda path: replay(load_trace(path), CachingAllocator(IntegerSource()), passes=_PASSES)
+    source, tagger = _on_device(Device(device))
+    return lambda path: _tagged(path, source(), tagger)
+
+
+def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
+    """What a kind offers for this: a maker of sources, and tags in its memory."""
+    offer = getattr(devices.backend(device.kind), "replay_target", None)
+    if offer is None:
+        raise CapabilityError(f"{device} has no source of memory to replay on; leave --device out for integers")
+    source, tagger = offer(device.index)
+    return source, tagger
+
+
+def _tagged(path: Path, source: MemorySource, tagger: Tagger) -> Replay:
+    """Figures of plain passes; then one more in which every block is tagged and checked."""
+    events, allocator = load_trace(path), CachingAllocator(source)
+    figures = replay(events, allocator, passes=_PASSES)
+    replay(events, allocator, passes=1, tagger=tagger)
+    allocator.empty_cache()
+    return figures

@@ -1,0 +1,143 @@
+"""Peers' policies over integers, for comparison in replays: what they reserve, not how fast they are.
+
+Each is best fit with immediate merging in every stream's own free blocks; they differ in how sizes are rounded, how
+much is taken from the device at a time, and which rest is split off.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from cuassay.memory.blocks import Block, FreeBlocks, Segment, merge, split
+from cuassay.memory.config import MIB, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
+from cuassay.memory.lane import Lane, Pool
+from cuassay.memory.source import IntegerSource
+
+__all__ = ["PEERS", "Imitation", "Peer"]
+
+_TORCH = AllocatorConfig()
+
+#: What torch's expandable segments grow by for requests above 1 MiB, bytes.
+_LARGE_STEP = 20 * MIB
+
+#: Addresses of one stream and pool, as a power of two: more than any device has.
+_ROOM = 48
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Peer:
+    """One policy.
+
+    Attributes
+    ----------
+    segment_size : callable
+        Bytes taken from the device for a block of so many.
+    least_rest : callable
+        The smallest rest that is split off, given whether the block is of the small pool.
+    has_pools : bool
+        Whether requests up to 1 MiB are apart.
+    grows : bool
+        Whether new memory lies right behind the last, so that the two merge.
+    """
+
+    segment_size: Callable[[int], int]
+    least_rest: Callable[[bool], int]
+    has_pools: bool = True
+    grows: bool = False
+
+
+def _rounded(nbytes: int, step: int) -> int:
+    return -(-nbytes // step) * step
+
+
+#: The peers, by the names of ``cuassay memory replay --policy``.
+PEERS: Mapping[str, Peer] = {
+    "segments": Peer(
+        segment_size=_TORCH.segment_size, least_rest=lambda is_small: 512 if is_small else SMALL_REQUEST + 512
+    ),
+    "expandable": Peer(
+        segment_size=lambda nbytes: _rounded(nbytes, SMALL_SEGMENT if nbytes <= SMALL_REQUEST else _LARGE_STEP),
+        least_rest=lambda _: 512,
+        grows=True,
+    ),
+    "cupy": Peer(segment_size=lambda nbytes: nbytes, least_rest=lambda _: 512, has_pools=False),
+}
+
+
+class Imitation:
+    """One peer at work.
+
+    Attributes
+    ----------
+    live_peak, reserved_peak : int
+        The most that was asked for, and taken from the device, at once; bytes.
+    driver_calls : int
+        How often the device was asked.
+    """
+
+    def __init__(self, peer: Peer) -> None:
+        self._peer = peer
+        self._pool = Pool(0, IntegerSource())
+        self._lanes: dict[tuple[int, bool], tuple[Lane, FreeBlocks]] = {}
+        self._ends: dict[tuple[int, bool], Block] = {}
+        self._next: dict[tuple[int, bool], int] = {}
+        self._live = self._reserved = 0
+        self.live_peak = self.reserved_peak = self.driver_calls = 0
+
+    def malloc(self, nbytes: int, stream: int = 0) -> Block:
+        """A block of at least `nbytes`."""
+        size = max(_rounded(nbytes, 512), 512)
+        where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
+        lane, free_blocks = self._lanes.setdefault(where, (self._lane(stream), FreeBlocks()))
+        block = free_blocks.take_best(size, lambda *_: True) or self._grown(where, lane, free_blocks, size)
+        if block.nbytes - size >= self._peer.least_rest(where[1]):
+            rest = split(block, size)
+            free_blocks.add(rest)
+            if self._ends.get(where) is block:
+                self._ends[where] = rest
+        block.requested, block.idle = nbytes, []
+        self._live += nbytes
+        self.live_peak = max(self.live_peak, self._live)
+        return block
+
+    def _lane(self, stream: int) -> Lane:
+        return Lane(self._pool, stream, lambda lane, _: Block(0, 0, lane, Segment(0, 0, lane, is_small=False)), bool)
+
+    def _grown(self, where: tuple[int, bool], lane: Lane, free_blocks: FreeBlocks, size: int) -> Block:
+        end = self._ends.get(where) if self._peer.grows else None
+        free_end = 0 if end is None or end.idle is not None else end.nbytes
+        whole = self._peer.segment_size(size - free_end)
+        self.driver_calls += 1
+        self._reserved += whole
+        self.reserved_peak = max(self.reserved_peak, self._reserved)
+        address = self._next.setdefault(where, (len(self._next) + 1) << _ROOM)
+        self._next[where] += whole + (0 if self._peer.grows else SMALL_SEGMENT)
+        block = Segment(address, whole, lane, is_small=where[1]).first
+        if end is not None:
+            block.segment, block.before, end.after = end.segment, end, block
+        if end is not None and free_end:
+            free_blocks.remove(end)
+            merge(end, block)
+            block = end
+        self._ends[where] = block
+        return block
+
+    def free(self, block: Block) -> None:
+        """Give `block` back; it merges with its neighbours."""
+        where = (block.lane.stream, block.segment.is_small)
+        free_blocks = self._lanes[where][1]
+        self._live -= block.requested
+        block.idle = None
+        for low, high in ((block, block.after), (block.before, block)):
+            if low is not None and high is not None and low.idle is None and high.idle is None:
+                free_blocks.remove(high if low is block else low)
+                merge(low, high)
+                block = low
+                if self._ends.get(where) is high:
+                    self._ends[where] = low
+        free_blocks.add(block)
+
+    def peaks(self) -> tuple[int, int]:
+        """The most that was asked for, and reserved, at once."""
+        return self.live_peak, self.reserved_peak
