@@ -1,7 +1,8 @@
-"""The precision in which float32 products are computed: the modes by name, and the context that sets one.
+"""The precision in which matrix products are computed: the modes by name, the contexts and defaults that set them.
 
-Names follow ``torch`` where it has one (`ieee`, `tf32`, `bf16`). An implementation asks `current_precision`
-at the time of the call; nothing here computes.
+Two things are set here. The *mode* says what becomes of float32 operands, by context, by call or as the default of the
+process. The *options* say what a product of 16-bit operands may give up, for the process. Names follow ``torch`` where
+it has one. An implementation asks at the time of the call; nothing here computes.
 """
 
 from __future__ import annotations
@@ -9,11 +10,25 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
+from cuassay.core import settings
 from cuassay.errors import ArgumentError
 
-__all__ = ["MODES", "Mode", "current_precision", "precision", "set_default_precision"]
+__all__ = [
+    "MODES",
+    "MatmulOptions",
+    "Mode",
+    "current_precision",
+    "get_float32_matmul_precision",
+    "matmul_options",
+    "precision",
+    "resolved",
+    "set_default_precision",
+    "set_float32_matmul_precision",
+    "set_matmul_options",
+]
 
 Mode = Literal["ieee", "tf32", "tf32x3", "bf16x6", "bf16x9", "bf16", "fp16"]
 
@@ -28,19 +43,23 @@ MODES: dict[str, str] = {
     "fp16": "operands rounded to float16",
 }
 
-_default: Mode = "ieee"
+#: ``torch.set_float32_matmul_precision``'s words. There "medium" is TF32 on CUDA all the same; here it is what it says.
+_WORDS: dict[str, Mode] = {"highest": "ieee", "high": "tf32", "medium": "bf16"}
+
+_default: Mode | None = None  # not set in this process: the setting decides
 _current: ContextVar[Mode | None] = ContextVar("cuassay_precision", default=None)
 
 
 def current_precision() -> Mode:
     """The mode in force here: the innermost `precision` context, else the process default."""
-    return _current.get() or _default
+    return _current.get() or _default or set_default_precision(None)
 
 
-def set_default_precision(mode: Mode) -> Mode:
-    """Set the process default; gives the former one."""
+def set_default_precision(mode: Mode | None) -> Mode:
+    """Set the process default; gives the former one. None stands for that of ``CUASSAY_FLOAT32_PRECISION``."""
     global _default
-    former, _default = _default, _checked(mode)
+    given: Mode = settings.get("CUASSAY_FLOAT32_PRECISION")
+    former, _default = _default or _checked(given), _checked(mode or given)
     return former
 
 
@@ -60,7 +79,85 @@ def precision(mode: Mode) -> Iterator[None]:
         _current.reset(token)
 
 
+def resolved(override: Mode | None) -> Mode:
+    """The mode of one call: what it was given, else the one in force. Raises `ArgumentError`."""
+    return current_precision() if override is None else _checked(override)
+
+
 def _checked(mode: Mode) -> Mode:
     if mode not in get_args(Mode):
         raise ArgumentError(f"{mode!r} is no precision mode; give one of {', '.join(MODES)}")
     return mode
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """Set the process default by torch's words: ``"highest"`` ieee, ``"high"`` tf32, ``"medium"`` bf16.
+
+    Raises
+    ------
+    ArgumentError
+        If it is another word.
+    """
+    if precision not in _WORDS:
+        raise ArgumentError(f"{precision!r} is no precision of torch's; give one of {', '.join(_WORDS)}")
+    set_default_precision(_WORDS[precision])
+
+
+def get_float32_matmul_precision() -> str:
+    """The process default in torch's words; the split modes are as good as float32, so "highest"."""
+    default = _default or set_default_precision(None)
+    return {"tf32": "high", "bf16": "medium", "fp16": "medium"}.get(default, "highest")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatmulOptions:
+    """What a product of 16-bit operands may give up; torch's names, where each starts with ``allow_``.
+
+    Attributes
+    ----------
+    fp16_reduced_precision_reduction, bf16_reduced_precision_reduction : bool
+        The parts of a product split along K may be added in 16 bits. torch allows it from the start. We do not: such
+        a result is not the rounding of a float32 sum (bfloat16, K = 1,025: 0.75 units in the last place off).
+    fp16_split_k, bf16_split_k : bool
+        A product may be split along K at all.
+    fp16_accumulation : bool
+        float16 products may accumulate in float16.
+    """
+
+    fp16_reduced_precision_reduction: bool = False
+    bf16_reduced_precision_reduction: bool = False
+    fp16_split_k: bool = True
+    bf16_split_k: bool = True
+    fp16_accumulation: bool = False
+
+
+_options = MatmulOptions()
+
+
+def matmul_options() -> MatmulOptions:
+    """The options in force, for the whole process."""
+    return _options
+
+
+def set_matmul_options(**changes: bool) -> MatmulOptions:
+    """Change some of the options; gives the former ones, as ``set_matmul_options(**asdict(former))`` takes them.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such option, its value is no bool, or reduced reductions are allowed where splitting is not.
+    """
+    global _options
+    for name, value in changes.items():
+        if name not in MatmulOptions.__dataclass_fields__ or not isinstance(value, bool):
+            known = ", ".join(MatmulOptions.__dataclass_fields__)
+            raise ArgumentError(f"{name}={value!r} is no option of products; give True or False to one of {known}")
+    wanted = replace(_options, **changes)
+    for dtype in ("fp16", "bf16"):
+        if getattr(wanted, f"{dtype}_reduced_precision_reduction") and not getattr(wanted, f"{dtype}_split_k"):
+            raise ArgumentError(
+                f"{dtype}: allow_splitk=False is not supported when reduced precision reductions are allowed; "
+                "forbid those, or allow split-k"
+            )
+    former, _options = _options, wanted
+    return former

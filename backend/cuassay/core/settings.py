@@ -65,6 +65,27 @@ def _names(value: str) -> tuple[str, ...]:
     return tuple(part.strip() for part in value.split(",") if part.strip())
 
 
+def _mode(value: str) -> str:
+    """A precision mode; torch's flag (1, 0) stands for tf32 and ieee. Which modes there are is `core.precision`'s."""
+    try:
+        return "tf32" if _flag(value) else "ieee"
+    except ValueError:
+        return value.strip().lower()
+
+
+def _workspaces(value: str) -> int:
+    """``:SIZE:COUNT...`` in KiB, as cuBLAS reads it; the sum in bytes."""
+    numbers = value.strip().removeprefix(":").split(":")
+    if not value.strip().startswith(":") or len(numbers) % 2 or not all(number.isdigit() for number in numbers):
+        raise ValueError("sizes in KiB with their counts, such as :4096:2:16:8")
+    sizes, counts = map(int, numbers[::2]), map(int, numbers[1::2])
+    return 1024 * sum(size * count for size, count in zip(sizes, counts, strict=True))
+
+
+def _kib(value: str) -> int:
+    return 1024 * _count(value)
+
+
 def _default_cache() -> str:
     base = os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     return _path(f"{base}/cuassay")
@@ -98,6 +119,9 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _seconds: "seconds",
     _nbytes: "bytes",
     _names: "names, comma separated",
+    _mode: "precision mode",
+    _workspaces: "KiB, :size:count...",
+    _kib: "KiB",
 }
 
 #: The table: every variable of ours. Of others', beside the aliases here, only those are read that say where things
@@ -115,15 +139,36 @@ SETTINGS: dict[str, Setting] = {
         Setting(
             "CUASSAY_BLAS_PREFER_CUBLASLT",
             _flag,
-            False,
-            "prefer cuBLASLt for matrix products; not offered yet, and a warning says so",
+            True,
+            "matrix products by cuBLASLt; off: by cuBLAS, which fuses no bias or activation",
             aliases=("TORCH_BLAS_PREFER_CUBLASLT",),
         ),
         Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
         Setting(
             "CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"
         ),
+        Setting(
+            "CUASSAY_CUBLASLT_WORKSPACE_SIZE",
+            _kib,
+            0,
+            "most workspace a product by cuBLASLt may take, KiB; 0: 32 MiB from compute capability 9.0, else 4 MiB",
+            aliases=("CUBLASLT_WORKSPACE_SIZE",),
+        ),
+        Setting(
+            "CUASSAY_CUBLAS_WORKSPACE_CONFIG",
+            _workspaces,
+            0,
+            "workspace of a product by cuBLAS, as :size:count... in KiB; unset: as for cuBLASLt",
+            aliases=("CUBLAS_WORKSPACE_CONFIG",),
+        ),
         Setting("CUASSAY_DEVICES", _names, (), "devices to test where --device is not given, such as cpu,cuda:*"),
+        Setting(
+            "CUASSAY_FLOAT32_PRECISION",
+            _mode,
+            "ieee",
+            "precision mode of float32 products where none is set; 1 (torch's flag) stands for tf32",
+            aliases=("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",),
+        ),
         Setting(
             "CUASSAY_HANG_SECONDS", _seconds, 0.0, "abort a test that runs longer, printing every stack; 0 never aborts"
         ),

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import threading
-import warnings
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -18,7 +17,6 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core import settings
 from cuassay.core.precision import current_precision
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import guarded
@@ -82,13 +80,6 @@ _handles = _Handles()
 
 @cache
 def _library() -> Any:
-    if settings.get("CUASSAY_BLAS_PREFER_CUBLASLT"):
-        warnings.warn(
-            "CUASSAY_BLAS_PREFER_CUBLASLT (or TORCH_BLAS_PREFER_CUBLASLT) is set, but matrix products here use cuBLAS; "
-            "unset it, or do without cuBLASLt",
-            RuntimeWarning,
-            stacklevel=2,
-        )
     with guarded("cublas"):
         from cuda import pathfinder
 

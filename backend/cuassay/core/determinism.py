@@ -1,0 +1,80 @@
+"""Whether ops that may give other bits at the next run are refused. Names follow ``torch``.
+
+An op says in its schema whether it is deterministic; `cuassay.ops.dispatch` asks `alert` before one that is not.
+Matrix products are: each call has a workspace of its own, so ``CUBLAS_WORKSPACE_CONFIG`` need not be set for that.
+"""
+
+from __future__ import annotations
+
+import warnings
+
+from cuassay.errors import ArgumentError, CapabilityError
+
+__all__ = [
+    "alert",
+    "are_deterministic_algorithms_enabled",
+    "get_deterministic_debug_mode",
+    "is_deterministic_algorithms_warn_only_enabled",
+    "set_deterministic_debug_mode",
+    "use_deterministic_algorithms",
+]
+
+_MODES = ("default", "warn", "error")
+
+_mode = 0
+
+
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
+    """From here an op that is not deterministic raises `CapabilityError`, or warns; for the whole process."""
+    set_deterministic_debug_mode((1 if warn_only else 2) if mode else 0)
+
+
+def are_deterministic_algorithms_enabled() -> bool:
+    """Whether such ops raise or warn."""
+    return _mode > 0
+
+
+def is_deterministic_algorithms_warn_only_enabled() -> bool:
+    """Whether they only warn."""
+    return _mode == 1
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """0 or ``"default"``: nothing; 1 or ``"warn"``; 2 or ``"error"``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of these.
+    """
+    global _mode  # noqa: PLW0603  one mode a process
+    if isinstance(debug_mode, str) and debug_mode in _MODES:
+        _mode = _MODES.index(debug_mode)
+    elif isinstance(debug_mode, int) and debug_mode in range(len(_MODES)):
+        _mode = debug_mode
+    else:
+        raise ArgumentError(f"{debug_mode!r} is no mode of determinism; give 0, 1, 2 or one of {', '.join(_MODES)}")
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2: see `set_deterministic_debug_mode`."""
+    return _mode
+
+
+def alert(op: str) -> None:
+    """`op`, which is not deterministic, is about to run: raise or warn as the process asked.
+
+    Raises
+    ------
+    CapabilityError
+        In mode "error".
+    """
+    if not _mode:
+        return
+    text = (
+        f"{op} does not have a deterministic implementation, but use_deterministic_algorithms(True) was called; "
+        "use another op, or allow it with use_deterministic_algorithms(True, warn_only=True)"
+    )
+    if _mode == 2:
+        raise CapabilityError(text)
+    warnings.warn(text, UserWarning, stacklevel=2)
