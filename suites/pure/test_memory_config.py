@@ -22,6 +22,15 @@ MIB = 2**20
         ("roundup_power2_divisions:[256:1, >:8]", "roundup_power2_divisions", ((256 * MIB, 1), (None, 8))),
         ("large_segment_size_mb:64,", "large_segment_size", 64 * MIB),
         ("per_process_memory_fraction:1", "per_process_memory_fraction", 1.0),
+        ("backend:cudaMallocAsync", "backend", "cudaMallocAsync"),
+        ("expandable_segments:False", "expandable_segments", False),
+        ("expandable_segments_reserve:0.5", "expandable_segments_reserve", 0.5),
+        ("expandable_segments_reserve:40G", "expandable_segments_reserve", 40 * 2**30),
+        ("expandable_segments_reserve:4194304", "expandable_segments_reserve", 4 * MIB),
+        ("expandable_segments_reserve_by_class:[compute:0.5]", "expandable_segments_reserve_by_class", "[compute:0.5]"),
+        ("release_lock_on_hipmalloc:False", "release_lock_on_cudamalloc", False),
+        ("throw_on_cudamalloc_oom:True", "throw_on_cudamalloc_oom", True),
+        ("graph_capture_record_stream_reuse:True", "graph_capture_record_stream_reuse", True),
         ("", "max_split_size", None),
     ],
 )
@@ -53,6 +62,11 @@ def test_keys_that_are_not_mentioned_keep_their_value() -> None:
         "roundup_power2_divisions:[]",
         "large_segment_size_mb:-1",
         "per_process_memory_fraction:1.01",
+        "backend:jemalloc",
+        "expandable_segments:true",
+        "expandable_segments_reserve:0",
+        "expandable_segments_reserve:-1G",
+        "expandable_segments_reserve:much",
     ],
 )
 def test_a_bad_value_is_named_with_its_rule(text: str) -> None:
@@ -60,9 +74,9 @@ def test_a_bad_value_is_named_with_its_rule(text: str) -> None:
         parse_config(text)
 
 
-@pytest.mark.parametrize("text", ["max_split_size:128", "expandable_segments:True", ":1"])
+@pytest.mark.parametrize("text", ["max_split_size:128", "expandable_segment:True", ":1"])
 def test_an_unknown_key_lists_those_there_are(text: str) -> None:
-    with pytest.raises(SettingError, match="options: max_split_size_mb, "):
+    with pytest.raises(SettingError, match="options: backend, "):
         parse_config(text)
 
 
@@ -70,6 +84,15 @@ def test_an_unknown_key_lists_those_there_are(text: str) -> None:
 def test_what_is_no_pair_is_shown(text: str) -> None:
     with pytest.raises(SettingError, match="is no option; write key:value"):
         parse_config(text)
+
+
+def test_the_backend_is_fixed_once_there_is_an_allocator() -> None:
+    allocator = CachingAllocator(IntegerSource())
+
+    with pytest.raises(SettingError, match="before the first allocation"):
+        allocator.configure("backend:cudaMallocAsync,large_segment_size_mb:64")
+
+    assert str(allocator.config) == ""
 
 
 def test_a_bad_string_changes_nothing() -> None:

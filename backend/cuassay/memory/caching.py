@@ -14,7 +14,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from cuassay.core.protocols import MemorySource
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory.blocks import Block
 from cuassay.memory.config import least_segment, parse_config
 from cuassay.memory.lane import Lane, Pool, free
@@ -323,7 +323,13 @@ class CachingAllocator(Store):
 
     def configure(self, text: str) -> None:
         """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
-        self.config = parse_config(text, self.config)
+        config = parse_config(text, self.config)
+        if config.backend != self.config.backend:
+            raise SettingError(
+                f"backend is {self.config.backend!r} from the allocator's beginning; got {config.backend!r}; set it in "
+                "CUASSAY_ALLOC_CONF before the first allocation"
+            )
+        self.config = config
 
     @contextmanager
     def capturing(self) -> Iterator[None]:

@@ -14,7 +14,17 @@ from typing import Any
 
 from cuassay.errors import SettingError
 
-__all__ = ["MIB", "MIN_BLOCK", "OPTIONS", "SMALL_REQUEST", "SMALL_SEGMENT", "AllocatorConfig", "Option", "parse_config"]
+__all__ = [
+    "BACKENDS",
+    "MIB",
+    "MIN_BLOCK",
+    "OPTIONS",
+    "SMALL_REQUEST",
+    "SMALL_SEGMENT",
+    "AllocatorConfig",
+    "Option",
+    "parse_config",
+]
 
 MIB = 2**20
 
@@ -37,12 +47,33 @@ Divisions = tuple[tuple[int | None, int], ...]
 _PLAIN: Divisions = ((None, 0),)
 
 
+#: Pages that can be shown at several addresses, where the driver has them; ``cudaMalloc``; the driver's own pool.
+BACKENDS = ("native", "cudaMalloc", "cudaMallocAsync")
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorConfig:
     """One allocator's configuration.
 
     Attributes
     ----------
+    backend : str
+        Where an allocator's memory comes from: one of `BACKENDS`. It is read when the allocator is made.
+    backend : str
+        ``"native"``, or ``"cudaMallocAsync"``: the driver's own pool. Fixed when the allocator is made.
+    expandable_segments : bool
+        Whether memory is taken in pages, which grow ranges and are stitched, where the source has pages. On, unlike
+        torch's; off, it is taken in segments.
+    expandable_segments_reserve : float, int or None
+        Addresses set aside for one stream at a time: a share of the device's memory, or bytes. None: 9/8 of it.
+    expandable_segments_reserve_by_class : str
+        Kept, without effect: our streams are in no classes.
+    release_lock_on_cudamalloc : bool
+        Kept, without effect: the driver is never called with the lock held.
+    throw_on_cudamalloc_oom : bool
+        Kept, without effect: what is above the limit is always refused before the driver is asked.
+    graph_capture_record_stream_reuse : bool
+        Kept, without effect: what other streams used is held until the capture ends, which is always safe.
     max_split_size : int or None
         Bytes; larger blocks are neither split nor given to smaller requests. None: every block may be split.
     max_non_split_rounding : int
@@ -73,6 +104,14 @@ class AllocatorConfig:
         Whether an error of the driver when pinned memory goes back is dropped.
     """
 
+    backend: str = "native"
+    backend: str = "native"
+    expandable_segments: bool = True
+    expandable_segments_reserve: float | int | None = None
+    expandable_segments_reserve_by_class: str = ""
+    release_lock_on_cudamalloc: bool = True
+    throw_on_cudamalloc_oom: bool = True
+    graph_capture_record_stream_reuse: bool = False
     max_split_size: int | None = None
     max_non_split_rounding: int = 20 * MIB
     garbage_collection_threshold: float = 0.0
@@ -157,8 +196,26 @@ def _mebibytes(least: int) -> Callable[[str], int]:
     return parse
 
 
+def _backend(text: str) -> str:
+    if text not in BACKENDS:
+        raise ValueError(text)
+    return text
+
+
 def _flag(text: str) -> bool:
     return {"True": True, "False": False}[text]
+
+
+def _backend(text: str) -> str:
+    return {name: name for name in ("native", "cudaMallocAsync")}[text]
+
+
+def _reserve(text: str) -> float | int:
+    unit = {"K": 2**10, "M": 2**20, "G": 2**30, "T": 2**40}.get(text[-1:].upper())
+    value = float(text[:-1]) * unit if unit else float(text)
+    if not 0 < value < 2**60:
+        raise ValueError(text)
+    return int(value) if unit or value > _MOST_SHARE else value
 
 
 def _threads(text: str) -> int:
@@ -207,8 +264,18 @@ def _show_divisions(value: Divisions) -> str:
     return "[" + ",".join(f"{'>' if bound is None else bound // MIB}:{steps}" for bound, steps in value) + "]"
 
 
-#: The keys of the string. A key of torch's that is not here would change nothing: it is refused like any other.
+#: The keys of the string: torch's, all of them, and `pinned_ahead_mb`.
 OPTIONS: dict[str, Option] = {
+    "backend": Option("backend", _backend, str, "native or cudaMallocAsync"),
+    "expandable_segments": Option("expandable_segments", _flag, str, "True or False"),
+    "expandable_segments_reserve": Option(
+        "expandable_segments_reserve", _reserve, str, "a share such as 0.5, or bytes such as 40G, 512M or 42949672960"
+    ),
+    "expandable_segments_reserve_by_class": Option("expandable_segments_reserve_by_class", str, str, "any text"),
+    "release_lock_on_cudamalloc": Option("release_lock_on_cudamalloc", _flag, str, "True or False"),
+    "throw_on_cudamalloc_oom": Option("throw_on_cudamalloc_oom", _flag, str, "True or False"),
+    "graph_capture_record_stream_reuse": Option("graph_capture_record_stream_reuse", _flag, str, "True or False"),
+    "backend": Option("backend", _backend, str, f"one of {', '.join(BACKENDS)}"),
     "max_split_size_mb": Option("max_split_size", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"),
     "max_non_split_rounding_mb": Option(
         "max_non_split_rounding", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"
@@ -244,6 +311,12 @@ OPTIONS: dict[str, Option] = {
     "pinned_free_catch_all": Option("pinned_free_catch_all", _flag, str, "True or False"),
 }
 
+#: Larger numbers for `expandable_segments_reserve` are bytes.
+_MOST_SHARE = 9 / 8
+
+#: Other spellings of torch's.
+_ALIASES = {"release_lock_on_hipmalloc": "release_lock_on_cudamalloc"}
+
 #: A key, a colon, and a value: a list in brackets, or anything up to the next comma.
 _ENTRY = re.compile(r"\s*(?P<key>[^:,]*?)\s*:\s*(?P<value>\[[^]]*\]|[^,]*?)\s*(?:,|$)")
 
@@ -272,6 +345,6 @@ def parse_config(text: str, base: AllocatorConfig | None = None) -> AllocatorCon
 
 def _option(key: str) -> Option:
     try:
-        return OPTIONS[key]
+        return OPTIONS[_ALIASES.get(key, key)]
     except KeyError:
         raise SettingError(f"there is no option {key!r}; options: {', '.join(OPTIONS)}") from None
