@@ -8,6 +8,7 @@ from __future__ import annotations
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import AllocatorConfig, parse_config
+from cuassay.memory.host import HostAllocator
 from cuassay.memory.lane import Lane, Pool
 from cuassay.memory.source import IntegerSource
 from cuassay.memory.statistics import MemoryStatistics, PoolStat, Stat
@@ -16,6 +17,7 @@ __all__ = [
     "AllocatorConfig",
     "Block",
     "CachingAllocator",
+    "HostAllocator",
     "IntegerSource",
     "Lane",
     "MemoryStatistics",

@@ -1,0 +1,332 @@
+"""Pinned host memory for reuse: the caching allocator's policy where the one who uses a block is the host.
+
+Sizes are not rounded to powers of two: blocks are split and merged as device blocks are. A freed block that copies may
+still use returns when the events of every stream that used it are reached; the host does not wait for them, it takes
+other memory. Memory can be pinned ahead of the demand by whoever calls `HostAllocator.tend`, a thread for instance.
+"""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+from time import perf_counter_ns
+from typing import Any
+
+from cuassay.core import settings
+from cuassay.core.protocols import MemorySource
+from cuassay.memory.blocks import Block, Segment
+from cuassay.memory.caching import CachingAllocator
+from cuassay.memory.config import MIB, AllocatorConfig, parse_config
+from cuassay.memory.lane import Lane
+from cuassay.memory.statistics import Stat
+
+__all__ = ["HOST", "Duration", "HostAllocator", "HostStatistics"]
+
+#: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
+HOST = -1
+
+#: What is pinned at a time when memory is pinned ahead, bytes: large enough to be at the full rate, small enough to
+#: be spread over threads.
+_SLAB = 256 * MIB
+
+#: Fields of the configuration that host memory follows; those of device memory are left at their defaults.
+_FIELDS = tuple(name for name in AllocatorConfig.__slots__ if name.startswith("pinned_"))
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Rules(AllocatorConfig):
+    """The configuration as host memory follows it."""
+
+    def round_size(self, nbytes: int) -> int:
+        if MIB <= nbytes <= self.pinned_max_round_threshold:
+            return 1 << (nbytes - 1).bit_length()
+        # Not super(): a dataclass with slots is made anew, and the zero-argument form still means the old class.
+        return AllocatorConfig.round_size(self, nbytes)
+
+
+def _rules(config: AllocatorConfig) -> _Rules:
+    return _Rules(**{name: getattr(config, name) for name in _FIELDS})
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Times of one kind of call: microseconds, and how many calls."""
+
+    total: int = 0
+    max: int = 0
+    min: int = 0
+    count: int = 0
+
+    @property
+    def avg(self) -> int:
+        """The mean, whole microseconds."""
+        return self.total // max(self.count, 1)
+
+    def plus(self, spent: int) -> Duration:
+        """With one more call, of `spent` microseconds."""
+        least = spent if not self.count else min(self.min, spent)
+        return Duration(self.total + spent, max(self.max, spent), least, self.count + 1)
+
+    def plain(self) -> dict[str, int]:
+        """By torch's names."""
+        return {"total": self.total, "max": self.max, "min": self.min, "count": self.count, "avg": self.avg}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatistics:
+    """Everything that ``torch.cuda.host_memory_stats`` tells, under its names.
+
+    Attributes
+    ----------
+    allocations, allocated_bytes : Stat
+        What was pinned: pieces and bytes, in use or free.
+    active_requests, active_bytes : Stat
+        Blocks in use, by the host or by copies that still run.
+    num_host_alloc, num_host_free : int
+        Calls that pinned and unpinned.
+    host_alloc_time, host_free_time : Duration
+        How long they took.
+    bucket_allocation : tuple of int
+        Calls that pinned, by the logarithm to base 2 of the bytes, rounded up.
+    """
+
+    allocations: Stat
+    allocated_bytes: Stat
+    active_requests: Stat
+    active_bytes: Stat
+    num_host_alloc: int
+    num_host_free: int
+    host_alloc_time: Duration
+    host_free_time: Duration
+    bucket_allocation: tuple[int, ...]
+
+    def nested(self) -> dict[str, Any]:
+        """As nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+    def flat(self) -> dict[str, Any]:
+        """With keys such as ``allocated_bytes.peak``, sorted, like ``torch.cuda.host_memory_stats``."""
+        return dict(sorted(_flat(self.nested())))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Duration):
+        return value.plain()
+    if isinstance(value, Stat):
+        return {name: getattr(value, name) for name in value.__slots__}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _flat(nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in nested.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", number) for key, number in value.items())
+        else:
+            yield name, value
+
+
+@dataclass(slots=True)
+class _Clocked:
+    """A source whose reserves and releases are timed."""
+
+    source: MemorySource
+    reserving: Duration = field(default_factory=Duration)
+    releasing: Duration = field(default_factory=Duration)
+    buckets: Counter[int] = field(default_factory=Counter)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.source, name)
+
+    def reserve(self, nbytes: int, stream: int) -> int:
+        begin = perf_counter_ns()
+        address = self.source.reserve(nbytes, stream)
+        spent = (perf_counter_ns() - begin) // 1000
+        with self._lock:
+            self.reserving = self.reserving.plus(spent)
+            self.buckets[(nbytes - 1).bit_length()] += 1
+        return address
+
+    def release(self, address: int) -> None:
+        begin = perf_counter_ns()
+        self.source.release(address)
+        spent = (perf_counter_ns() - begin) // 1000
+        with self._lock:
+            self.releasing = self.releasing.plus(spent)
+
+    def reset(self) -> None:
+        with self._lock:
+            self.reserving, self.releasing, self.buckets = Duration(), Duration(), Counter()
+
+
+class HostAllocator(CachingAllocator):
+    """Pinned host memory, kept for reuse; one for all devices.
+
+    Parameters
+    ----------
+    source : MemorySource
+        Pins and unpins; its ``wait`` makes the host wait, and is called when memory is out.
+    config : AllocatorConfig or str, optional
+        Its ``pinned_*`` keys are followed; None reads ``CUASSAY_ALLOC_CONF``.
+    name : str
+        For messages.
+
+    Examples
+    --------
+    >>> from cuassay.memory import IntegerSource
+    >>> allocator = HostAllocator(IntegerSource())
+    >>> block = allocator.malloc(1000)
+    >>> allocator.record_stream(block, 7)
+    >>> allocator.free(block)
+    >>> allocator.host_statistics().flat()["active_bytes.peak"]
+    1024
+    """
+
+    def __init__(
+        self, source: MemorySource, *, config: AllocatorConfig | str | None = None, name: str = "pinned host memory"
+    ) -> None:
+        self._clocked = _Clocked(source)
+        self._index: tuple[tuple[int, ...], tuple[Segment, ...]] | None = None
+        self._is_growing = self._is_begun = False
+        #: Called after a request that needed new memory: a thread that tends can be woken by it.
+        self.on_growth: Callable[[], object] | None = None
+        text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
+        parsed = parse_config(text) if isinstance(text, str) else text
+        super().__init__(self._clocked, config=_rules(parsed), name=name)
+
+    # ------------------------------------------------------------------------------------------------ take and free
+
+    def malloc(self, nbytes: int, stream: int = HOST) -> Block:
+        """A block of at least `nbytes`; see `CachingAllocator.malloc`. ``lane(HOST).malloc`` is the same, faster."""
+        return self.lane(stream).malloc(nbytes)
+
+    def block_at(self, address: int) -> Block | None:
+        """The live block that `address` lies in, at its beginning or inside."""
+        with self._lock:
+            starts, segments = self._indexed()
+            position = bisect_right(starts, address) - 1
+            for block in segments[position] if position >= 0 else ():
+                if block.address <= address < block.address + block.nbytes:
+                    return block if block.is_live else None
+        return None
+
+    def _indexed(self) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+        if self._index is None:
+            ordered = sorted(self._segments.items())
+            self._index = tuple(start for start, _ in ordered), tuple(segment for _, segment in ordered)
+        return self._index
+
+    def _moved(self, segment: Segment, sign: int) -> None:
+        self._index = None
+        super()._moved(segment, sign)
+
+    # ------------------------------------------------------------------------------------------------------- misses
+
+    def _miss(self, lane: Lane, nbytes: int) -> Block:
+        if not self._is_begun:
+            self._is_begun = True
+            self.reserve(self.config.pinned_reserve_segment_size)
+        self._trim()
+        return super()._miss(lane, nbytes)
+
+    def _grown_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+        self._is_growing = True
+        block = super()._grown_by(lane, whole, size, nbytes)
+        if self.on_growth is not None:
+            self.on_growth()
+        return block
+
+    def _await(self, lane: Lane, size: int) -> bool:
+        """Never: the stream is the host, and pinning other memory is mostly sooner done than a queue of copies."""
+        return False
+
+    def _await_all(self) -> None:
+        if not self._captures:
+            self._poll(self.lane(HOST))
+
+    def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        """As for device memory; in the end the host does wait for copies."""
+        return super()._relieved(lane, size, nbytes) or self._after_waiting(lane, size, nbytes)
+
+    def _after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        if self._captures or not lane.deferred.queue:
+            return None
+        super()._await_all()
+        return self._after_all(lane, size, nbytes)
+
+    # ------------------------------------------------------------------------------------------ ahead of the demand
+
+    def reserve(self, nbytes: int, run: Callable[..., Iterable[None]] = map) -> None:
+        """Pin `nbytes` now, in slabs; `run` maps a function over them, and may do so in several threads."""
+        slabs = [min(_SLAB, nbytes - low) for low in range(0, nbytes, _SLAB)]
+        for _ in run(self._add, slabs):
+            pass
+
+    def _add(self, nbytes: int) -> None:
+        whole, lane = self.config.segment_size(max(nbytes, _SLAB // 16)), self.lane(HOST)
+        address = lane.pool.source.reserve(whole, HOST)
+        with self._lock:
+            segment = self._segments[address] = Segment(address, whole, lane, is_small=False)
+            self._moved(segment, 1)
+            lane.large.add(segment.first)
+
+    def tend(self) -> None:
+        """What can be done between requests: take back what copies are done with, trim, and pin ahead of growth."""
+        if self._captures:
+            return
+        self._poll(self.lane(HOST))
+        self._trim()
+        if self._is_growing:
+            self._is_growing = False
+            ahead = self._ahead()
+            if self._spare() < ahead:
+                self.reserve(ahead)
+
+    def _ahead(self) -> int:
+        """What to keep pinned ahead, bytes: no more than would be kept when it is free."""
+        limit = self.config.pinned_max_cached_size
+        return self.config.pinned_ahead if limit is None else min(limit, self.config.pinned_ahead)
+
+    def _spare(self) -> int:
+        with self._lock:
+            return sum(block.nbytes for block in self.lane(HOST).large)
+
+    def _trim(self) -> None:
+        """Give back free segments above ``pinned_max_cached_size_mb``."""
+        limit = self.config.pinned_max_cached_size
+        if limit is None:
+            return
+        with self._lock:
+            blocks = [block for block in self._whole_free() if block.nbytes > limit]
+        for block in blocks:
+            self._release(block)
+
+    # ------------------------------------------------------------------------------------------------------ figures
+
+    def host_statistics(self) -> HostStatistics:
+        """Every figure as of now, as a frozen record."""
+        found, clocked = self.statistics(), self._clocked
+        last = max(clocked.buckets, default=-1)
+        return HostStatistics(
+            allocations=found.segment.all,
+            allocated_bytes=found.reserved_bytes.all,
+            active_requests=found.active.all,
+            active_bytes=found.active_bytes.all,
+            num_host_alloc=found.num_device_alloc,
+            num_host_free=found.num_device_free,
+            host_alloc_time=clocked.reserving,
+            host_free_time=clocked.releasing,
+            bucket_allocation=tuple(clocked.buckets[bucket] for bucket in range(last + 1)),
+        )
+
+    def reset_accumulated_stats(self) -> None:
+        """From here ``allocated``, ``freed``, the counters and the times are new ones."""
+        super().reset_accumulated_stats()
+        self._clocked.reset()
+
+    def configure(self, text: str) -> None:
+        """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
+        self.config = _rules(parse_config(text, self.config))
