@@ -14,17 +14,7 @@ from typing import Any
 
 from cuassay.errors import SettingError
 
-__all__ = [
-    "BACKENDS",
-    "MIB",
-    "MIN_BLOCK",
-    "OPTIONS",
-    "SMALL_REQUEST",
-    "SMALL_SEGMENT",
-    "AllocatorConfig",
-    "Option",
-    "parse_config",
-]
+__all__ = ["MIB", "MIN_BLOCK", "OPTIONS", "SMALL_REQUEST", "SMALL_SEGMENT", "AllocatorConfig", "Option", "parse_config"]
 
 MIB = 2**20
 
@@ -47,18 +37,12 @@ Divisions = tuple[tuple[int | None, int], ...]
 _PLAIN: Divisions = ((None, 0),)
 
 
-#: Pages that can be shown at several addresses, where the driver has them; ``cudaMalloc``; the driver's own pool.
-BACKENDS = ("native", "cudaMalloc", "cudaMallocAsync")
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AllocatorConfig:
     """One allocator's configuration.
 
     Attributes
     ----------
-    backend : str
-        Where an allocator's memory comes from: one of `BACKENDS`. It is read when the allocator is made.
     backend : str
         ``"native"``, or ``"cudaMallocAsync"``: the driver's own pool. Fixed when the allocator is made.
     expandable_segments : bool
@@ -104,7 +88,6 @@ class AllocatorConfig:
         Whether an error of the driver when pinned memory goes back is dropped.
     """
 
-    backend: str = "native"
     backend: str = "native"
     expandable_segments: bool = True
     expandable_segments_reserve: float | int | None = None
@@ -196,12 +179,6 @@ def _mebibytes(least: int) -> Callable[[str], int]:
     return parse
 
 
-def _backend(text: str) -> str:
-    if text not in BACKENDS:
-        raise ValueError(text)
-    return text
-
-
 def _flag(text: str) -> bool:
     return {"True": True, "False": False}[text]
 
@@ -275,7 +252,6 @@ OPTIONS: dict[str, Option] = {
     "release_lock_on_cudamalloc": Option("release_lock_on_cudamalloc", _flag, str, "True or False"),
     "throw_on_cudamalloc_oom": Option("throw_on_cudamalloc_oom", _flag, str, "True or False"),
     "graph_capture_record_stream_reuse": Option("graph_capture_record_stream_reuse", _flag, str, "True or False"),
-    "backend": Option("backend", _backend, str, f"one of {', '.join(BACKENDS)}"),
     "max_split_size_mb": Option("max_split_size", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"),
     "max_non_split_rounding_mb": Option(
         "max_non_split_rounding", _mebibytes(20), _show_mebibytes, "whole mebibytes, 20 or more"
