@@ -147,3 +147,24 @@ def test_broadcasting_has_numpys_shape(left: list[int], right: list[int]) -> Non
 
 def test_a_numpy_axis_is_an_axis() -> None:
     assert ops.sum.meta(((4, 5), "float32"), axis=np.int64(1)).shape == (4,)
+
+
+def test_a_question_mark_says_that_an_array_may_be_missing() -> None:
+    name, params, outputs = parse_signature("scale_(a!: arrays, b?: arrays, found!?, *, by=2) ->")
+
+    assert (name, outputs) == ("scale_", ())
+    assert [(p.name, p.form, p.access, p.required) for p in params] == [
+        ("a", "arrays", "both", True),
+        ("b", "arrays", "read", False),
+        ("found", "array", "both", False),
+        ("by", "scalar", "read", False),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("value", "names"), [(None, []), (2.5, []), ([Meta((1,), F32)] * 2, ["b[0]", "b[1]"]), (Meta((), F32), ["b"])]
+)
+def test_what_may_be_missing_has_no_arrays_when_it_is(value: object, names: list[str]) -> None:
+    _, (_, param), _ = parse_signature("scale_(a!: arrays, b?: arrays) ->")
+
+    assert [name for name, _ in param.members(value)] == names

@@ -10,7 +10,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Protocol
 
@@ -140,7 +140,7 @@ class Op:
         bound = self.schema.bind(args, scalars)
         described = {param.name: _described(bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
-        inferred = self.schema.infer(bound, self.schema.registry_dtype(_operands(self.schema, bound)))
+        inferred = self.schema.infer(bound, self.schema.registry_dtype(_deciding(self.schema, bound)))
         if not inferred:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
         return inferred[0]
@@ -163,7 +163,8 @@ class Op:
         custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
         with route.backend.activate(device.index):
             run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
-        return Plan(self, device, dtype_name(route.dtype), partial(_on, route.backend, device.index, run), out)
+        execute = partial(_on, route.backend, device.index, run)
+        return Plan(self, device, dtype_name(route.dtype), execute, out, bound, getattr(run, "rebind", None))
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,11 +176,25 @@ class Plan:
     dtype: str
     execute: Callable[[], Any]
     out: Any
+    bound: Mapping[str, Any] = field(default_factory=dict)
+    renew: Callable[[Mapping[str, Any]], Callable[[], Any] | None] | None = None
 
     def run(self) -> Any:
         """Compute; gives the output array (None where the op makes none)."""
         self.execute()
         return self.out
+
+    def rebind(self, **changed: Any) -> Plan:
+        """A plan of the same call with these arguments changed; this one may no longer be run.
+
+        What an implementation has made ready and can keep, it keeps: of a fused optimizer a new learning rate costs
+        microseconds, new gradients of the same shapes their addresses. Everything is checked as `Op.prepare` does.
+        """
+        run = None if self.renew is None else self.renew(changed)
+        if run is None:
+            return self.op.prepare(**{**self.bound, **changed}, out=self.out)
+        execute = partial(_on, registry.backend(self.device.kind), self.device.index, run)
+        return replace(self, execute=execute, bound={**self.bound, **changed})
 
     def __repr__(self) -> str:
         return f"Plan({self.op.name}, {self.dtype}, {self.device})"
@@ -242,11 +257,24 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     operands = _operands(op.schema, bound)
     route = _route(op, bound, operands)
     device_of = route.backend.device_of
-    devices = [device_of(operands[place]) for place in route.places]
+    if op.schema.has_lists:
+        _check_owner(op, bound, operands, route.backend)
+    devices = [device_of(operands[place]) for place in _places(op, route, operands)]
     device = devices[0]
     if devices.count(device) < len(devices):
         _place(op, bound)  # raises, naming two that differ
     return route, device, device if op.schema.place is None else op.schema.place(bound, out, device)
+
+
+def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], backend: Backend) -> None:
+    """A route is kept by what decides the dtype: the arrays of the other lists may still be of another kind."""
+    if not all(map(backend.owns, set(map(type, operands)))):
+        _place(op, bound)  # raises where one is no array
+
+
+def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
+    """Which operands are arrays; lists hold nothing else, and are of another length at each call."""
+    return range(len(operands)) if op.schema.has_lists else route.places
 
 
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
@@ -258,11 +286,21 @@ def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
 
 def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     routes = registry.routes
-    key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
+    if op.schema.has_lists:
+        operands = _deciding(op.schema, bound)
+        key = (op, *dict.fromkeys((type(operand), getattr(operand, "dtype", None)) for operand in operands))
+    else:
+        key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
     found: _Route | None = routes.get(key)
     if found is None:
         found = routes[key] = _find_route(op, bound, operands)
     return found
+
+
+def _deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
+    """The operands whose promotion is the registry dtype."""
+    wanted = schema.decides or schema.array_names
+    return [array for param in schema.arrays if param.name in wanted for _, array in param.members(bound[param.name])]
 
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
@@ -315,11 +353,8 @@ def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target
 
 def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
     for param in schema.params:
-        if param.form == "array":
-            yield param.name, bound[param.name]
-        elif param.form == "arrays":
-            for position, array in enumerate(bound[param.name]):
-                yield f"{param.name}[{position}]", array
+        if param.form != "scalar":
+            yield from param.members(bound[param.name])
 
 
 def _is_number(value: Any) -> bool:
@@ -332,7 +367,7 @@ def _place(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     place: tuple[Backend, Device] | None = None
     first = ""
     for name, value in _arrays(op.schema, bound):
-        if _is_number(value) and op.schema.elementwise:
+        if _is_number(value) and op.schema.elementwise and not op.schema.has_lists:
             continue
         backend = _backend(op, name, value)
         device = backend.device_of(value)
@@ -364,6 +399,7 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     if route.result is None:
         if out is not None:
             raise ArgumentError(f"{op.name} makes no array; it writes its parameters; leave out= away")
+        op.schema.shape(bound)
         return None
     shape = op.schema.shape(bound)
     if out is None:
@@ -388,7 +424,7 @@ def _check_out(
             f"cast after, not in, the op"
         )
     operands, elementwise = _operands(op.schema, bound), op.schema.elementwise
-    for place in route.places:
+    for place in _places(op, route, operands):
         if elementwise and operands[place] is out:
             continue
         overlap = backend.overlap(operands[place], out)
@@ -405,7 +441,7 @@ def _is_same(a: Device, b: Device) -> bool:
 
 
 def _described(value: Any) -> Any:
-    if isinstance(value, Meta) or _is_number(value):
+    if value is None or isinstance(value, Meta) or _is_number(value):
         return value
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
         return Meta(value[0], as_dtype(value[1]))

@@ -4,7 +4,8 @@ A schema is written as one line, the *signature*::
 
     "add(a, b) -> out"                       two arrays read, one array made
     "softmax(a, *, axis=-1) -> out"          after the star: scalars, with defaults
-    "fused_adam_(params!: arrays, grads: arrays, *, lr) -> "   lists of arrays; ``!`` is read and written
+    "foreach_lerp_(a!: arrays, b: arrays, *, weight) -> "   lists of arrays; ``!`` is read and written
+    "foreach_mul_(a!: arrays, b?: arrays, lr?) -> "   ``?``: may be missing (None), or a Python number
 
 From it follow the functional form ``add(a, b)``, the ``out=`` form, and for elementwise operations the
 in-place form ``add.inplace(a, b)``.
@@ -14,7 +15,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
 from typing import Any, Literal
@@ -76,6 +77,14 @@ class Param:
         """True when the caller must give it."""
         return self.default is _REQUIRED
 
+    def members(self, value: Any) -> Iterator[tuple[str, Any]]:
+        """The arrays in `value`, an argument of this parameter, each by name: none where it may be missing and is."""
+        if self.form == "arrays" and isinstance(value, list | tuple):
+            for position, array in enumerate(value):
+                yield f"{self.name}[{position}]", array
+        elif self.required or hasattr(value, "dtype"):
+            yield self.name, value
+
 
 #: Shapes (or scalars) of the arguments by name to the shape of the output; several outputs, several shapes.
 ShapeRule = Callable[[Mapping[str, Any]], tuple[int, ...]]
@@ -90,7 +99,8 @@ class Schema:
     name, params, outputs
         From the signature.
     shape : callable
-        The shape rule. Gets the arguments by name, arrays as `Meta`; gives the output's shape.
+        The shape rule. Gets the arguments by name, arrays as `Meta`; gives the output's shape. Of an op that makes no
+        array it checks the arguments, and what it gives is not looked at.
     dtypes : tuple of str
         The registry dtypes the operation is defined for at all, whatever the device.
     op_class : str
@@ -101,9 +111,11 @@ class Schema:
         Two runs on the same input give the same bits.
     place : callable, optional
         Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
+    decides : tuple of str
+        The parameters whose promotion is the registry dtype; all unless stated.
     arrays, array_names, scalar_names, pick_arrays, has_lists
         From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
-        whether there is a list.
+        whether there is a list, or an array that may be missing.
     """
 
     name: str
@@ -115,6 +127,7 @@ class Schema:
     result: Callable[[np.dtype[Any]], np.dtype[Any]] = field(default=lambda dtype: dtype)
     deterministic: bool = True
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
+    decides: tuple[str, ...] = ()
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
@@ -132,7 +145,7 @@ class Schema:
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
-            "has_lists": any(param.form == "arrays" for param in self.params),
+            "has_lists": any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }
         for name, value in derived.items():
@@ -190,7 +203,7 @@ class Schema:
     def signature(self) -> str:
         """The schema as it was written."""
         arrays = [
-            p.name + ("!" if p.access == "both" else "") + (": arrays" if p.form == "arrays" else "")
+            p.name + "!" * (p.access == "both") + "?" * (not p.required) + ": arrays" * (p.form == "arrays")
             for p in self.arrays
         ]
         scalars = [p.name if p.required else f"{p.name}={p.default!r}" for p in self.params if p.form == "scalar"]
@@ -264,12 +277,14 @@ def _arrays(inside: str, text: str) -> Iterable[Param]:
 
 def _array(part: str, text: str) -> Param:
     name, _, annotation = (piece.strip() for piece in part.partition(":"))
-    if annotation not in ("", "array", "arrays") or not name.rstrip("!").isidentifier():
+    plain = name.removesuffix("?").removesuffix("!")
+    if annotation not in ("", "array", "arrays") or not plain.isidentifier():
         raise SchemaError(
-            f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written) or 'a: arrays'"
+            f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written), 'a?' (may be missing) "
+            "or 'a: arrays'"
         )
     form: Form = "arrays" if annotation == "arrays" else "array"
-    return Param(name.rstrip("!"), form, "both" if name.endswith("!") else "read")
+    return Param(plain, form, "both" if "!" in name else "read", None if name.endswith("?") else _REQUIRED)
 
 
 def _scalars(inside: str, text: str) -> Iterable[Param]:

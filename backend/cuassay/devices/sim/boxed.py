@@ -47,8 +47,7 @@ def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[Si
     """Each array and whether it is written, as the schema says; `out` is written."""
     found: list[tuple[SimArray, bool]] = []
     for param in op.schema.arrays:
-        value = bound[param.name]
-        some = value if param.form == "arrays" else (value,)
+        some = (array for _, array in param.members(bound[param.name]))
         found += [(array, param.access != "read") for array in some if isinstance(array, SimArray)]
     return found if out is None else [*found, (out, True)]
 
