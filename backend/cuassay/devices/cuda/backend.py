@@ -21,7 +21,9 @@ from cuassay.core.capability import Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import libraries, runtime
-from cuassay.errors import CapabilityError, CaptureError, OutOfMemoryError
+from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.errors import CapabilityError, CaptureError
+from cuassay.memory import CachingAllocator
 
 __all__ = ["CudaBackend"]
 
@@ -96,11 +98,11 @@ class CudaBackend:
         return runtime.poisoned(index)
 
     def memory_info(self, index: int) -> tuple[int, int]:
-        """Free and total memory of the card, what CuPy's pool keeps for reuse counted as free, bytes."""
+        """Free and total memory of the card, what our allocator and CuPy's pool keep counted as free, bytes."""
         with self.activate(index):
             free, total = _cupy().cuda.runtime.memGetInfo()
             pool = _cupy().get_default_memory_pool()
-            return int(free) + int(pool.free_bytes()), int(total)
+            return int(free) + int(pool.free_bytes()) + allocators.cached(index), int(total)
 
     def owns(self, array_type: type) -> bool:
         """`cupy.ndarray`; CuPy is not imported to find out about another type."""
@@ -114,21 +116,16 @@ class CudaBackend:
         """CuPy, its creation functions bound to device `index`."""
         return _cupy() if self.count() == 1 else _Namespace(index)
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> Any:
-        """`cupy.empty` on that device."""
-        cupy = _cupy()
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
+        """A `cupy.ndarray` on our memory, in the order of `stream`: ours, CuPy's, an address, ``__cuda_stream__``."""
         wanted = as_dtype(dtype)
         if wanted.itemsize == 1 and wanted.kind not in "biu":
             raise CapabilityError(f"{_device(index)}: no {dtype}: {_ABSENT['fp8']}; keep it as uint8")
-        try:
-            if index == cupy.cuda.runtime.getDevice():
-                return cupy.empty(shape, wanted)
-            with self.activate(index):
-                return cupy.empty(shape, wanted)
-        except cupy.cuda.memory.OutOfMemoryError as error:
-            raise OutOfMemoryError(
-                f"{_device(index)} has no room for shape {shape}, {dtype}: {error}; free arrays, or use fewer elements"
-            ) from error
+        return _empty()(shape, wanted, index, stream)
+
+    def allocator(self, index: int) -> CachingAllocator:
+        """What `empty` takes memory from on device `index`."""
+        return allocators.allocator(index)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> Any:
         """A copy on that device, ordered on its current stream."""
@@ -218,9 +215,9 @@ class CudaBackend:
             return Capture()
 
     def memory_in_use(self, index: int) -> int:
-        """Bytes of CuPy's default pool that this process has in use on device `index`; its free blocks left out."""
+        """Bytes that this process has in use on device `index`, of our allocator's and of CuPy's default pool."""
         with self.activate(index):
-            return int(_cupy().get_default_memory_pool().used_bytes())
+            return int(_cupy().get_default_memory_pool().used_bytes()) + allocators.live(index)
 
     def flush_cache(self, index: int) -> None:
         """Read twice what the level-2 cache holds, on the current stream.
@@ -246,6 +243,18 @@ def _cupy() -> Any:
 
 
 os.register_at_fork(after_in_child=_cupy.cache_clear)
+
+
+@cache
+def _empty() -> Any:
+    """What makes arrays, once a device may be used."""
+    _cupy()
+    from cuassay.devices.cuda.memory import hook
+
+    return hook.empty
+
+
+os.register_at_fork(after_in_child=_empty.cache_clear)
 
 
 @cache

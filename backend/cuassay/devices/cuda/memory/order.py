@@ -1,0 +1,88 @@
+"""The order of streams of one device, as an allocator needs it: markers, waits and questions, by events used again.
+
+Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the device.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager
+from typing import Any
+
+from cuassay.devices.cuda import forks, runtime
+from cuassay.devices.cuda.check import check, error_of
+
+__all__ = ["Marker", "Order", "at"]
+
+
+def at(index: int) -> AbstractContextManager[Any]:
+    """Make device `index` the current one of this thread inside the block."""
+    from cuassay.devices.cuda import stream  # imports CuPy
+
+    return stream.at(index)
+
+
+class Marker:
+    """What a stream was given so far; its event serves again when the marker is dropped."""
+
+    __slots__ = ("_idle", "event")
+
+    def __init__(self, event: Any, idle: list[Any]) -> None:
+        self.event = event
+        self._idle = idle
+
+    def __del__(self) -> None:
+        self._idle.append(self.event)
+
+
+class Order:
+    """The part of a `cuassay.core.protocols.MemorySource` that is about streams; for device `index`."""
+
+    def __init__(self, index: int) -> None:
+        self.index = index
+        self._idle: list[Any] = []
+
+    def record(self, stream: int) -> Marker | None:
+        """A marker of what `stream` was given so far; None in a forked child, where a dead array may still be freed."""
+        if forks.is_child():
+            return None
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index):
+            marker = Marker(self._event(), self._idle)
+            check(cudart.cudaEventRecord(marker.event, stream), f"recording an event on stream {stream:#x}")
+        return marker
+
+    def _event(self) -> Any:
+        from cuda.bindings import runtime as cudart
+
+        try:
+            return self._idle.pop()
+        except IndexError:
+            return check(cudart.cudaEventCreateWithFlags(cudart.cudaEventDisableTiming), "making an event")
+
+    def wait(self, stream: int, event: Marker | None) -> None:
+        """Later work of `stream` waits for `event`, on the device."""
+        if event is None:
+            return
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index):
+            check(cudart.cudaStreamWaitEvent(stream, event.event, 0), f"letting stream {stream:#x} wait for an event")
+
+    def query(self, event: Marker | None) -> bool:
+        """True when `event` was reached."""
+        if event is None:
+            return True
+        from cuda.bindings import runtime as cudart
+
+        (status,) = cudart.cudaEventQuery(event.event)
+        if status == cudart.cudaError_t.cudaErrorNotReady:
+            return False
+        if status:
+            raise error_of(status, "asking for an event")
+        return True
+
+    def synchronize(self, streams: object) -> None:
+        """Block the host until the device is idle: of `streams`, some may have been destroyed since."""
+        del streams
+        runtime.synchronize(self.index)

@@ -1,0 +1,145 @@
+"""Private pools of a device: by object (`MemPool`) or by id, for this thread's allocations or for those of a capture.
+
+A pool is held by its owners: a `MemPool` while it lives, and whoever is inside `use_mem_pool` or `capturing`. What it
+holds is kept from everybody else until the last owner is gone; arrays in it may outlive it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from cuassay.core.handle import Handle
+from cuassay.core.protocols import MemorySource
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.memory.allocator import allocator
+from cuassay.errors import ArgumentError
+from cuassay.memory import CachingAllocator, Pool
+
+__all__ = ["MemPool", "PoolId", "capturing", "graph_pool_handle", "use_mem_pool"]
+
+#: As torch's: a pair of integers; ``(0, 0)`` is the default pool.
+PoolId = tuple[int, int]
+
+
+class MemPool(Handle):
+    """Memory of the current device apart from the rest, for as long as this object lives.
+
+    Parameters
+    ----------
+    allocator : MemorySource, optional
+        Where its memory comes from, such as a `CUDAPluggableAllocator`'s source; None is where the device's comes from.
+    use_on_oom : bool
+        Whether others may take its free blocks when nothing else is left.
+    no_split : bool
+        Whether each segment serves one request at a time.
+    """
+
+    def __init__(self, allocator: MemorySource | None = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+        self._index = runtime.current_device()
+        self._source = allocator
+        self._owner = _allocator(self._index)
+        self._pool = self._owner.create_pool(source=allocator, use_on_oom=use_on_oom, no_split=no_split)
+        _known[self._index, self._pool.id] = self
+        weakref.finalize(self, _let_go, self._owner, self._pool).atexit = False
+
+    def __repr__(self) -> str:
+        return f"MemPool({self.id[0]}_{self.id[1]} of cuda:{self._index}, {self.use_count()} owners)"
+
+    @property
+    def id(self) -> PoolId:
+        """The pool's id, as `graph_pool_handle` gives one."""
+        return self._pool.id
+
+    @property
+    def allocator(self) -> MemorySource | None:
+        """What was given for its memory to come from."""
+        return self._source
+
+    @property
+    def index(self) -> int:
+        """The index of its device."""
+        return self._index
+
+    def use_count(self) -> int:
+        """Owners: this object, and each block of code that allocates from it now."""
+        return self._pool.use_count
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """Its segments and blocks, as `cuassay.cuda.memory_snapshot` tells them."""
+        segments: list[dict[str, Any]] = self._owner.snapshot()["segments"]
+        return [segment for segment in segments if tuple(segment["segment_pool_id"]) == self.id]
+
+    @contextmanager
+    def routed(self) -> Iterator[MemPool]:
+        """Allocations of this thread on the pool's device come from it inside the block; the inner of two wins."""
+        with self._owner.use_pool(self._pool):
+            yield self
+
+
+def _allocator(index: int) -> CachingAllocator:
+    return allocator(index)
+
+
+def _let_go(owner: CachingAllocator, pool: Pool) -> None:
+    owner.release_pool(pool)
+
+
+#: Pools by device and id, for those who hold an id only.
+_known: weakref.WeakValueDictionary[tuple[int, PoolId], MemPool] = weakref.WeakValueDictionary()
+
+#: Pools that `graph_pool_handle` made: an id has no owner of its own, so they live for the process, as torch's do.
+_handed_out: list[MemPool] = []
+
+
+def graph_pool_handle() -> PoolId:
+    """The id of a new pool of the current device, for captures to share."""
+    pool = MemPool()
+    _handed_out.append(pool)
+    return pool.id
+
+
+def find_pool(pool: MemPool | PoolId, index: int | None = None) -> MemPool:
+    """The pool itself, by its id where only that is known. Raises `ArgumentError`."""
+    if isinstance(pool, MemPool):
+        return pool
+    number = runtime.current_device() if index is None else index
+    found = _known.get((number, tuple(pool)))  # type: ignore[arg-type] # a list is as good
+    if found is None:
+        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or an id of graph_pool_handle()")
+    return found
+
+
+@contextmanager
+def use_mem_pool(pool: MemPool | PoolId, device: int | None = None) -> Iterator[None]:
+    """Allocations of this thread, CuPy's among them, come from `pool` inside the block; the inner of two wins.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no pool of `device` (None: the pool's own).
+    """
+    found = find_pool(pool, device)
+    if device is not None and device != found.index:
+        raise ArgumentError(f"{found!r} is of cuda:{found.index}, not of cuda:{device}; make a pool there")
+    with ExitStack() as stack:
+        stack.enter_context(found.routed())
+        stack.enter_context(_hook().using())
+        yield
+
+
+@contextmanager
+def capturing(pool: MemPool | PoolId) -> Iterator[None]:
+    """Like `use_mem_pool`, and nothing goes back to the driver meanwhile: enter it around a capture of this thread."""
+    found = find_pool(pool)
+    with allocator(found.index).capturing(), use_mem_pool(found):
+        yield
+
+
+def _hook() -> Any:
+    """The module that needs CuPy at import."""
+    from cuassay.devices.cuda.memory import hook
+
+    return hook

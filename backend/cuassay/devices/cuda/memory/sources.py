@@ -1,0 +1,205 @@
+"""Where device memory comes from: ``cudaMalloc``, the driver's own pool, or pages mapped into ranges of addresses.
+
+Each is a `cuassay.core.protocols.MemorySource` of one device. The option ``backend`` of ``CUASSAY_ALLOC_CONF`` chooses:
+``native`` is pages where the driver can map them, else ``cudaMalloc``; so is ``expandable_segments:False``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from itertools import accumulate, groupby
+from typing import Any, NoReturn
+
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.memory.order import Order, at
+from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
+from cuassay.errors import ArgumentError, CapabilityError
+
+__all__ = ["BACKENDS", "AsyncSource", "DeviceSource", "PageSource", "make_source"]
+
+
+class DeviceSource(Order):
+    """Segments by ``cudaMalloc``: one piece each, which another process or a network card can be given."""
+
+    granularity = 0
+
+    def reserve(self, nbytes: int, stream: int) -> int:
+        """`nbytes` in one piece. Raises `OutOfMemoryError`."""
+        del stream  # cudaMalloc knows no order; the policy does
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index), _relaxed():
+            return int(check(cudart.cudaMalloc(nbytes), f"taking {nbytes:,} bytes of cuda:{self.index}"))
+
+    def release(self, address: int) -> None:
+        """Give a segment back; waits for the device."""
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index):
+            check(cudart.cudaFree(address), f"giving back the segment at {address:#x}")
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise CapabilityError(f"{self!r} has no pages; set backend:native in CUASSAY_ALLOC_CONF for ranges of them")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(cuda:{self.index})"
+
+
+class AsyncSource(DeviceSource):
+    """Segments by ``cudaMallocFromPoolAsync``, from a pool of the driver's that is ours and keeps nothing back."""
+
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        with at(index):
+            self._pool, self._stream = _driver_pool(index)
+
+    def reserve(self, nbytes: int, stream: int) -> int:
+        """`nbytes` in one piece. Raises `OutOfMemoryError`."""
+        del stream  # taken on a stream of its own and waited for, so that any may use it: the policy knows the order
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index), _relaxed():
+            taken = cudart.cudaMallocFromPoolAsync(nbytes, self._pool, self._stream)
+            address = int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
+            check(cudart.cudaStreamSynchronize(self._stream), "waiting for memory of the driver's pool")
+        return address
+
+    def release(self, address: int) -> None:
+        """Give a segment back; waits for the device."""
+        from cuda.bindings import runtime as cudart
+
+        self.synchronize(())
+        with at(self.index):
+            check(cudart.cudaFreeAsync(address, self._stream), f"giving back the segment at {address:#x}")
+            check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
+
+
+class PageSource(DeviceSource):
+    """Segments by ``cudaMalloc``, and pages that can be shown at several addresses.
+
+    Attributes
+    ----------
+    granularity : int
+        Bytes that pages are multiples of, 2 MiB on every device so far.
+    """
+
+    def __init__(self, index: int, page_nbytes: int) -> None:
+        super().__init__(index)
+        self.granularity = page_nbytes
+        self._space = AddressSpace(index)
+        self._pages: dict[int, Page] = {}
+        self._ranges: dict[int, int] = {}
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """Addresses without memory; `stream` makes no difference. Raises `OutOfMemoryError`."""
+        del stream
+        address = self._space.reserve(nbytes)
+        self._ranges[address] = nbytes
+        return address
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """New pages of these sizes, side by side from `address` on. Raises `OutOfMemoryError`."""
+        made = self._space.create(pages)
+        with ExitStack() as undo:
+            undo.callback(self._space.destroy, made)
+            self._space.show(address, made)
+            undo.pop_all()
+        self._pages.update(zip(accumulate(pages, initial=address), made, strict=False))
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """Give the pages at these addresses back to the device; the addresses stay."""
+        for run in _runs([(address, self._pages[address][1]) for address in sorted(pages)]):
+            self._space.hide(run[0][0], sum(nbytes for _, nbytes in run))
+            self._space.destroy([self._pages.pop(address) for address, _ in run])
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """A range that shows the pages at these addresses, too. Raises `OutOfMemoryError`."""
+        shown = [self._pages[address] for address in pages]
+        nbytes = sum(size for _, size in shown)
+        with ExitStack() as undo:
+            address = self._space.reserve(nbytes)
+            undo.callback(self._space.forget, address, nbytes)
+            self._space.show(address, shown)
+            undo.pop_all()
+        self._ranges[address] = -nbytes  # negative: something is shown there that `release` hides
+        return address
+
+    def release(self, address: int) -> None:
+        """Give back a segment, an empty span, or an alias."""
+        nbytes = self._ranges.pop(address, 0)
+        if not nbytes:
+            super().release(address)
+            return
+        if nbytes < 0:
+            self._space.hide(address, -nbytes)
+        self._space.forget(address, abs(nbytes))
+
+
+def _runs(pages: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
+    """Pages that lie side by side, together: one call of the driver hides them."""
+    ends = [0, *(address + nbytes for address, nbytes in pages)]
+    breaks = accumulate(address != end for (address, _), end in zip(pages, ends, strict=False))
+    for _, run in groupby(zip(breaks, pages, strict=True), key=lambda pair: pair[0]):
+        yield [page for _, page in run]
+
+
+@contextmanager
+def _relaxed() -> Iterator[None]:
+    """Let this thread take memory while streams are captured: that the call is ours, and no mistake, is known."""
+    from cuda.bindings import runtime as cudart
+
+    modes = cudart.cudaStreamCaptureMode
+    former = check(cudart.cudaThreadExchangeStreamCaptureMode(modes.cudaStreamCaptureModeRelaxed))
+    try:
+        yield
+    finally:
+        check(cudart.cudaThreadExchangeStreamCaptureMode(former))
+
+
+def _driver_pool(index: int) -> tuple[Any, Any]:
+    """A pool of the driver's, and a stream to take from it on."""
+    from cuda.bindings import runtime as cudart
+
+    properties = cudart.cudaMemPoolProps()
+    properties.allocType = cudart.cudaMemAllocationType.cudaMemAllocationTypePinned
+    properties.location.type = cudart.cudaMemLocationType.cudaMemLocationTypeDevice
+    properties.location.id = index
+    stream = check(cudart.cudaStreamCreateWithFlags(cudart.cudaStreamNonBlocking), "making a stream")
+    return check(cudart.cudaMemPoolCreate(properties), f"making a pool of cuda:{index}"), stream
+
+
+def _native(index: int) -> DeviceSource:
+    page_nbytes = granularity(index)
+    return PageSource(index, page_nbytes) if page_nbytes else DeviceSource(index)
+
+
+#: The option ``backend``, and the source it stands for.
+BACKENDS = {"native": _native, "cudaMallocAsync": AsyncSource}
+
+
+def make_source(backend: str, index: int) -> DeviceSource:
+    """The source of device `index` that the option ``backend`` names. Raises `ArgumentError`."""
+    runtime.init()
+    try:
+        make = BACKENDS[backend]
+    except KeyError:
+        raise ArgumentError(f"there is no backend {backend!r}; backends: {', '.join(BACKENDS)}") from None
+    return make(index)
