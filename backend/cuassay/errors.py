@@ -16,6 +16,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── CompileError (RuntimeError)         a kernel did not compile; carries the compiler's log
     ├── CaptureError (RuntimeError)         illegal while a graph is being captured
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
+    ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── ArgumentError (ValueError)          any other argument that is wrong
@@ -50,6 +51,7 @@ __all__ = [
     "SettingError",
     "ShapeError",
     "SpecError",
+    "SynchronizationError",
 ]
 
 
@@ -118,6 +120,10 @@ class CaptureError(CuassayError, RuntimeError):
 
 class RaceError(CuassayError, RuntimeError):
     """Two accesses to the same bytes, at least one a write, are not ordered by any wait."""
+
+
+class SynchronizationError(CuassayError, RuntimeError):
+    """The host would wait for a device while the sync debug mode forbids it."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):

@@ -1,0 +1,91 @@
+"""What happens when the host waits for a device: nothing, a warning, or an error; ``torch.cuda``'s sync debug mode.
+
+The mode is one for the process and for every kind of device. Whoever is about to make the host wait looks at `state`
+first, which costs one comparison in the default mode. A library whose waits happen out of our sight is watched by
+`on_change`.
+"""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cuassay.errors import ArgumentError, SynchronizationError
+
+__all__ = ["MODES", "State", "get_mode", "on_change", "set_mode", "state", "waits"]
+
+#: By torch's numbers.
+MODES = ("default", "warn", "error")
+
+_PACKAGE = str(Path(__file__).parents[1])
+
+
+@dataclass(slots=True)
+class State:
+    """`mode` is a place in `MODES`; 0 is silent."""
+
+    mode: int = 0
+    watchers: list[Callable[[int], None]] = field(default_factory=list)
+
+
+state = State()
+
+
+def set_mode(mode: int | str) -> None:
+    """From here, a host that waits for a device is let be (``"default"``, 0), told (``"warn"``, 1) or stopped.
+
+    Raises
+    ------
+    ArgumentError
+        If `mode` is neither a number nor a name of `MODES`.
+    """
+    names: dict[int | str, int] = {name: number for number, name in enumerate(MODES)}
+    found = names.get(mode) if isinstance(mode, str) else mode
+    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(MODES):
+        raise ArgumentError(
+            f"there is no sync debug mode {mode!r}; modes: {', '.join(f'{n} or {name!r}' for name, n in names.items())}"
+        )
+    state.mode = found
+    for watcher in state.watchers:
+        watcher(found)
+
+
+def get_mode() -> int:
+    """The mode's number: 0 default, 1 warn, 2 error."""
+    return state.mode
+
+
+def on_change(watcher: Callable[[int], None]) -> None:
+    """Tell `watcher` the mode now, and whenever it is set."""
+    state.watchers.append(watcher)
+    watcher(state.mode)
+
+
+def waits(what: str) -> None:
+    """Say, or refuse, that `what` makes the host wait for a device; nothing in the default mode.
+
+    Raises
+    ------
+    SynchronizationError
+        In mode ``"error"``: before anything was waited for.
+    """
+    if not state.mode:
+        return
+    message = (
+        f"the host waits for the device in {what}, in sync debug mode {MODES[state.mode]!r}; order the work by "
+        "streams and events, or set the mode to 'default' around a wait that is meant"
+    )
+    if state.mode == MODES.index("error"):
+        raise SynchronizationError(message)
+    warnings.warn(message, UserWarning, stacklevel=_outside())
+
+
+def _outside() -> int:
+    """The `stacklevel` that names the nearest caller outside this package."""
+    level, frame = 2, sys._getframe(2)
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
+        level, frame = level + 1, frame.f_back
+    return level
