@@ -15,7 +15,18 @@ from cuassay.core.precision import current_precision, precision, set_default_pre
 
 if TYPE_CHECKING:
     from cuassay import ops
-    from cuassay.devices import capabilities, empty, from_host, kinds, namespace, supported_dtypes, to_host
+    from cuassay.devices import (
+        capabilities,
+        empty,
+        empty_like,
+        from_host,
+        full,
+        kinds,
+        namespace,
+        supported_dtypes,
+        to_host,
+        zeros,
+    )
 
 __all__ = [
     "Capabilities",
@@ -23,7 +34,9 @@ __all__ = [
     "capabilities",
     "current_precision",
     "empty",
+    "empty_like",
     "from_host",
+    "full",
     "kinds",
     "namespace",
     "ops",
@@ -32,9 +45,21 @@ __all__ = [
     "set_default_precision",
     "supported_dtypes",
     "to_host",
+    "zeros",
 ]
 
-_FROM_DEVICES = ("capabilities", "empty", "from_host", "kinds", "namespace", "supported_dtypes", "to_host")
+_FROM_DEVICES = (
+    "capabilities",
+    "empty",
+    "empty_like",
+    "from_host",
+    "full",
+    "kinds",
+    "namespace",
+    "supported_dtypes",
+    "to_host",
+    "zeros",
+)
 
 
 def __getattr__(name: str) -> Any:

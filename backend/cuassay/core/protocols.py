@@ -235,8 +235,12 @@ class Backend(Protocol):
     def namespace(self, index: int) -> Any:
         """The array namespace (``xp``): NumPy's names over this kind's arrays, created on device `index`."""
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> Any:
-        """An uninitialised C-contiguous array on device `index`. Raises `OutOfMemoryError`, `CapabilityError`."""
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
+        """An uninitialised C-contiguous array on device `index`, in the order of `stream` (None: the current one).
+
+        A kind outside this package may leave out `stream`: it is given only where the caller named one. Raises
+        `OutOfMemoryError`, `CapabilityError`.
+        """
 
     def from_host(self, array: Any, index: int) -> Any:
         """A copy of a `numpy.ndarray` on device `index`, its strides kept where the kind can."""

@@ -7,6 +7,8 @@ imports a driver.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from contextlib import nullcontext
 from functools import cache
 from importlib import import_module, metadata
 from typing import Any
@@ -24,13 +26,16 @@ __all__ = [
     "backend",
     "capabilities",
     "empty",
+    "empty_like",
     "find",
     "from_host",
+    "full",
     "kinds",
     "namespace",
     "supported_dtypes",
     "to_host",
     "why_unsupported",
+    "zeros",
 ]
 
 ENTRY_POINT_GROUP = "cuassay.devices"
@@ -133,10 +138,58 @@ def namespace(name: str | Device) -> Any:
     return backend(device.kind).namespace(device.index)
 
 
-def empty(shape: tuple[int, ...], dtype: Any, device: str | Device) -> Any:
-    """An uninitialised C-contiguous array on `device`."""
-    found = find(device)
-    return backend(found.kind).empty(shape, dtype, found.index)
+@cache
+def _place(name: str | Device) -> tuple[Backend, int]:
+    """Where that name leads, looked for once: an array is made in less time than its device is found."""
+    device = find(name)
+    return backend(device.kind), device.index
+
+
+def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
+    """An uninitialised C-contiguous array on `device`.
+
+    Parameters
+    ----------
+    shape : int or sequence of int
+        Its extents.
+    dtype : str or numpy.dtype
+        Type of its elements.
+    device : str or Device
+        Where.
+    stream : object, optional
+        In whose order the memory is taken and given back; None is the device's current stream. On kind cuda one of
+        ours, CuPy's, an address, or any object with ``__cuda_stream__``.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If there is no room.
+    CapabilityError
+        If the device has no arrays of `dtype`.
+    """
+    owner, index = _place(device)
+    extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
+    return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
+
+
+def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
+    """A C-contiguous array on `device` with `fill_value` everywhere, filled on `stream`; otherwise as `empty`."""
+    owner, index = _place(device)
+    with owner.activate(index), nullcontext() if stream is None else owner.use_stream(stream):
+        array = empty(shape, dtype, device)
+        array.fill(fill_value)
+    return array
+
+
+def zeros(shape: int | Sequence[int], dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
+    """A C-contiguous array of zeros on `device`, filled on `stream`; otherwise as `empty`."""
+    return full(shape, 0, dtype, device, stream=stream)
+
+
+def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = None, stream: Any = None) -> Any:
+    """An uninitialised C-contiguous array of the shape of `array`, and its dtype and device where none is given."""
+    where = _owner(array).device_of(array) if device is None else device
+    return empty(tuple(array.shape), array.dtype if dtype is None else dtype, where, stream=stream)
 
 
 def from_host(array: Any, device: str | Device) -> Any:
@@ -153,12 +206,16 @@ def to_host(array: Any) -> Any:
     DeviceError
         If no known kind owns the array.
     """
+    return _owner(array).to_host(array)
+
+
+def _owner(array: Any) -> Backend:
     owner = registry.backend_of(type(array))
     if owner is None:
         raise DeviceError(
             f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}"
         )
-    return owner.to_host(array)
+    return owner
 
 
 def _load_for_type(array_type: type) -> bool:

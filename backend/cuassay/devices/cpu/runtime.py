@@ -180,8 +180,8 @@ class CpuBackend:
         """NumPy itself."""
         return np
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> np.ndarray[Any, Any]:
-        """`numpy.empty`, with our out-of-memory error."""
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> np.ndarray[Any, Any]:
+        """`numpy.empty`, with our out-of-memory error; `stream` makes no difference."""
         try:
             return np.empty(shape, as_dtype(dtype))
         except MemoryError as error:

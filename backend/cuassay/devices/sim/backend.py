@@ -134,11 +134,12 @@ class SimBackend:
         """NumPy's names over arrays of device `index`."""
         return Namespace(self._device(index))
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, index: int) -> SimArray:
-        """A poisoned C-contiguous array, in order of the current stream."""
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
+        """A poisoned C-contiguous array, in order of `stream` (None: the current one)."""
         device = self._device(index)
         with device.machine.working():
-            return calls.new_array(tuple(shape), as_dtype(dtype), device, device.machine.current_queue(device))
+            queue = device.machine.current_queue(device) if stream is None else stream.queue
+            return calls.new_array(tuple(shape), as_dtype(dtype), device, queue)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> SimArray:
         """A copy in order of the current stream, the order of the axes in memory kept."""

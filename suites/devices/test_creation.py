@@ -1,0 +1,77 @@
+"""Arrays made on a device: shape, dtype, place, contents, and the stream in whose order they are made."""
+
+from __future__ import annotations
+
+import gc
+
+import numpy as np
+import pytest
+
+import cuassay
+from cuassay import devices
+from cuassay.errors import CapabilityError, DeviceError, OutOfMemoryError
+
+
+@pytest.mark.parametrize("shape", [(3, 4), [3, 4], 12, (), (0, 5)], ids=str)
+def test_an_empty_array_has_the_shape_and_place_asked_for(device, shape):
+    array = cuassay.empty(shape, "float32", device)
+
+    assert tuple(array.shape) == np.empty(shape).shape
+    assert array.dtype == np.float32
+    assert devices.backend(device.kind).device_of(array) == device
+
+
+@pytest.mark.parametrize(("value", "dtype"), [(0, "float32"), (-2.5, "float16"), (7, "int64"), (True, "bool")])
+def test_full_has_the_value_everywhere(device, value, dtype):
+    array = cuassay.full((5, 3), value, dtype, device)
+
+    np.testing.assert_array_equal(cuassay.to_host(array), np.full((5, 3), value, dtype))
+
+
+def test_zeros_overwrite_what_the_memory_held(device):
+    cuassay.full(1000, 3.0, "float32", device)
+
+    assert not cuassay.to_host(cuassay.zeros(1000, "float32", device)).any()
+
+
+def test_empty_like_takes_what_is_not_given_from_the_array(device):
+    like = cuassay.zeros((2, 3), "float16", device)
+
+    same, other = cuassay.empty_like(like), cuassay.empty_like(like, dtype="int32", device="cpu")
+
+    assert (same.shape, same.dtype) == ((2, 3), np.float16)
+    assert devices.backend(device.kind).device_of(same) == device
+    assert type(other) is np.ndarray
+    assert other.dtype == np.int32
+
+
+def test_an_array_is_made_in_the_order_of_the_stream_given(device):
+    backend = devices.backend(device.kind)
+    stream = backend.new_stream(device.index)
+
+    array = cuassay.full(1000, 5, "int32", device, stream=stream)
+    spare = cuassay.empty(10, "int32", device, stream=stream)
+    with backend.use_stream(stream):
+        host = cuassay.to_host(array)
+
+    assert (host == 5).all()
+    assert spare.shape == (10,)
+    del array, spare
+    gc.collect()
+
+
+def test_what_is_no_device_is_refused():
+    with pytest.raises(DeviceError, match="no device kind 'abacus'"):
+        cuassay.empty(3, "float32", "abacus")
+
+
+def test_like_what_is_no_array_is_refused():
+    with pytest.raises(DeviceError, match="no array of a known device kind"):
+        cuassay.empty_like(object())
+
+
+def test_too_much_is_out_of_memory_and_changes_nothing(device):
+    with pytest.raises((OutOfMemoryError, CapabilityError)):
+        cuassay.empty(2**58, "uint8", device)
+
+    assert not cuassay.to_host(cuassay.zeros(10, "uint8", device)).any()
