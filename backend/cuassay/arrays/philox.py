@@ -1,10 +1,11 @@
-"""Philox4x32-10 in NumPy: random words, uniforms and normals as a pure function of seed, subsequence and offset.
+"""Philox4x32-10 in NumPy: random words as a pure function of seed, subsequence and offset.
 
 Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC11
 (2011), section 4.3. The words stand where cuRAND and torch put them: the seed is the key, the upper half of the
-counter is the subsequence, the lower half is the offset divided by four. Our subsequence is the index of an element,
-not of a thread, so numbers do not depend on how a kernel is launched. Which offset is next is decided in
-`cuassay.core.generator`.
+counter is the subsequence, the lower half is the offset divided by four. Our subsequence is an index of elements (of
+one, or of the few neighbours that four words serve), not of a thread, so numbers do not depend on how a kernel is
+launched. Which offset is next is decided in `cuassay.core.drawing`; what becomes of the words, in
+`cuassay.arrays.distributions`. Kernels: devices/cuda/kernels/philox.cuh.
 """
 
 from __future__ import annotations
@@ -15,10 +16,19 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.core.generator import WORDS_PER_CALL, GeneratorState
+from cuassay.core.drawing import State
+from cuassay.core.generator import WORDS_PER_CALL
 from cuassay.errors import DTypeError, ShapeError
 
-__all__ = ["ROUNDS", "normals", "philox4x32", "random_words", "uniform_float32", "uniform_float64"]
+__all__ = [
+    "ROUNDS",
+    "normals",
+    "philox4x32",
+    "random_words",
+    "sine_cosine",
+    "uniform_float32",
+    "uniform_float64",
+]
 
 ROUNDS = 10
 
@@ -70,7 +80,7 @@ def _round(counter: Words, key: Words) -> Words:
     return np.stack([mixed[..., 0], low[..., 1], mixed[..., 1], low[..., 0]], axis=-1)
 
 
-def random_words(state: GeneratorState, n_elements: int, per_element: int = WORDS_PER_CALL, *, first: int = 0) -> Words:
+def random_words(state: State, n_elements: int, per_element: int = WORDS_PER_CALL, *, first: int = 0) -> Words:
     """The words that elements `first` to `first + n_elements` of one call draw from `state`.
 
     Parameters
@@ -137,5 +147,15 @@ def normals(radius: NDArray[Any], angle: NDArray[Any]) -> tuple[NDArray[Any], ND
         Uniform in [0, 1), in turns.
     """
     length = np.sqrt(-2 * np.log(radius))
-    turn = angle * (2 * np.pi)
-    return length * np.sin(turn), length * np.cos(turn)
+    sine, cosine = sine_cosine(angle)
+    return length * sine, length * cosine
+
+
+def sine_cosine(angle: NDArray[Any]) -> tuple[NDArray[Any], NDArray[Any]]:
+    """Sine and cosine of turns in [0, 1], exact to the last bits next to their zeros too."""
+    quarter = np.rint(angle * 4)
+    rest = (angle * 4 - quarter) * angle.dtype.type(np.pi / 2)  # what is left of a quarter is exact
+    sine, cosine = np.sin(rest), np.cos(rest)
+    choices = [(sine, cosine), (cosine, -sine), (-sine, -cosine), (-cosine, sine)]
+    turned = quarter.astype(np.int64) % 4
+    return np.choose(turned, [s for s, _ in choices]), np.choose(turned, [c for _, c in choices])

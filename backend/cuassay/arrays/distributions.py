@@ -1,0 +1,237 @@
+"""What random words become: uniforms, normals, integers, masks, permutations, the same on every device.
+
+Of one call, element ``i`` in C order gets its words from subsequence ``i // k``, where ``k`` elements share four words:
+
+======================================= ======== ==========================================
+distribution, dtype                     k        words of an element
+======================================= ======== ==========================================
+uniform float16, bfloat16               8        half a word, the lower half first
+uniform float32                         4        one
+uniform float64                         2        two, the lower half first
+normal up to float32; float64           4; 2     two of two neighbours; four of two
+integers, range up to 2**32; above      2; 1     two; four; the least significant first
+masks, dropout, bernoulli               4        one, whatever the dtype
+======================================= ======== ==========================================
+
+So every call takes four words of each subsequence it uses: `WORDS_PER_CALL` is what its generator is told. Kernels:
+devices/cuda/kernels/random.cu and philox.cuh, bit for bit but for normals.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import compute_dtype, dtype_name
+from cuassay.arrays.philox import normals, random_words, sine_cosine, uniform_float32, uniform_float64
+from cuassay.core.drawing import State
+from cuassay.errors import ArgumentError
+
+__all__ = [
+    "Bounds",
+    "bounds",
+    "dropped_words",
+    "integers",
+    "kept_scale",
+    "normal",
+    "permutation",
+    "permutation_bits",
+    "uniform",
+    "words_of",
+]
+
+Array = NDArray[Any]
+
+_WORD = 2**32
+_ROUNDS = 24
+_KEY_CALLS = 7
+
+
+def words_of(state: State, n: int) -> NDArray[np.uint32]:
+    """One word for each of `n` elements."""
+    return random_words(state, -(-n // 4)).reshape(-1)[:n]
+
+
+# ------------------------------------------------------------------------------------------------ uniform
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """An interval as it is computed with: numbers of the computing dtype; `last` is the largest result."""
+
+    low: Any
+    scale: Any
+    last: Any
+
+
+@lru_cache(maxsize=256)
+def bounds(low: float, high: float, dtype: np.dtype[Any]) -> Bounds:
+    """The interval ``[low, high)`` for results of `dtype`, its ends rounded to that; of equal ends, the one number.
+
+    Raises
+    ------
+    ArgumentError
+        If the ends are in the wrong order, or they or their difference are not finite.
+    """
+    wide = compute_dtype(dtype).type
+    with np.errstate(over="ignore", invalid="ignore"):
+        ends = np.array([low, high], np.float64).astype(dtype)
+        first, end = (wide(one) for one in ends)
+        scale = wide(end - first)
+    if not (first <= end and np.isfinite([first, end, scale]).all()):
+        raise ArgumentError(
+            f"uniform numbers need low <= high and a finite difference; got low {low!r}, high {high!r} in "
+            f"{dtype_name(dtype)}; give such bounds"
+        )
+    return Bounds(first, scale, wide(_below(ends[1:])[0]) if first < end else first)
+
+
+def _below(values: Array) -> Array:
+    """The next number towards minus infinity of each, which is finite."""
+    bits = values.view(f"i{values.dtype.itemsize}")
+    least = np.iinfo(bits.dtype).min
+    lower = np.where(bits < 0, bits + 1, np.where(bits == 0, least + 1, bits - 1))
+    return lower.astype(bits.dtype).view(values.dtype)
+
+
+def _rounded_down(values: Array, dtype: np.dtype[Any]) -> Array:
+    nearest = values.astype(dtype)
+    return np.where(nearest.astype(values.dtype) > values, _below(nearest), nearest)
+
+
+def uniform(state: State, n: int, within: Bounds, dtype: np.dtype[Any]) -> Array:
+    """`n` numbers of `dtype` in ``[low, last]``: ``low + scale * u``, rounded to nearest, in 16 bits then down."""
+    u = _unit(state, n, dtype)
+    return _rounded_down(np.minimum(within.low + within.scale * u, within.last), dtype)
+
+
+def _unit(state: State, n: int, dtype: np.dtype[Any]) -> Array:
+    """In [0, 1), at distances of 2**-16, 2**-24 or 2**-53."""
+    words = random_words(state, -(-n * dtype.itemsize // 16))
+    if dtype.itemsize == 2:
+        halves = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1)
+        return (halves.reshape(-1)[:n].astype(np.float32)) * np.float32(2.0**-16)
+    return (uniform_float32(words) if dtype.itemsize == 4 else uniform_float64(words)).reshape(-1)[:n]
+
+
+# ------------------------------------------------------------------------------------------------ normal
+
+
+def normal(state: State, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+    """`n` standard normal numbers in float64, made of as many words as one of `dtype` gets; the sine comes first."""
+    if dtype.itemsize == 8:
+        words = random_words(state, -(-n // 2))
+        pairs = normals(uniform_float64(words[:, :2], include_one=True), uniform_float64(words[:, 2:]))
+    else:
+        words = random_words(state, -(-n // 4))
+        sine, cosine = sine_cosine((words[:, 1::2] >> np.uint32(6)).astype(np.float64) * 2.0**-26)
+        pairs = (length := _radius(words[:, ::2])) * sine, length * cosine
+    return np.stack(pairs, axis=-1).reshape(-1)[:n]
+
+
+def _radius(words: NDArray[np.uint32]) -> NDArray[np.float64]:
+    """``sqrt(-2 ln u)``, u = (word + 1/2) / 2**32; whichever of u and 1 - u is smaller is a float32."""
+    near_one = words > 2 * (_WORD // 3)
+    rounded = np.where(near_one, ~words, words).astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)
+    x = rounded.astype(np.float64)
+    return np.asarray(np.sqrt(-2 * np.where(near_one, np.log1p(-x), np.log(x))))
+
+
+# ------------------------------------------------------------------------------------------------ integers
+
+
+def integers(state: State, n: int, low: int, high: int) -> NDArray[np.uint64]:
+    """`n` whole numbers in ``[low, high)``, modulo 2**64: ``low + floor((high - low) * x)``, x of 64 bits, or of 128.
+
+    No value's probability is off by more than 2**-32 of itself.
+    """
+    reach = high - low
+    if reach <= _WORD:
+        pairs = _joined(random_words(state, -(-n // 2))).reshape(-1)[:n]
+        drawn = _product_high(pairs, reach)
+    else:
+        lower, upper = _joined(random_words(state, n)).T
+        drawn = upper if reach == _WORD**2 else _product_high_of_two(upper, lower, reach)
+    return drawn + np.uint64(low % _WORD**2)
+
+
+def _joined(words: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """64 bits of two neighbouring words, the lower half first."""
+    return words[:, 1::2].astype(np.uint64) << np.uint64(32) | words[:, ::2]
+
+
+def _product_high(a: NDArray[np.uint64], b: int) -> NDArray[np.uint64]:
+    """The upper 64 bits of each ``a * b``, b below 2**64."""
+    half, mask = np.uint64(32), np.uint64(_WORD - 1)
+    low_b, high_b = np.uint64(b % _WORD), np.uint64(b // _WORD)
+    low_a, high_a = a & mask, a >> half
+    middle = high_a * low_b + (low_a * low_b >> half)
+    crossed = low_a * high_b + (middle & mask)
+    return np.asarray(high_a * high_b + (middle >> half) + (crossed >> half))
+
+
+def _product_high_of_two(upper: NDArray[np.uint64], lower: NDArray[np.uint64], b: int) -> NDArray[np.uint64]:
+    """The upper 64 of the 192 bits of ``(upper * 2**64 + lower) * b``."""
+    product = upper * np.uint64(b)
+    carries = product + _product_high(lower, b) < product
+    return _product_high(upper, b) + carries.astype(np.uint64)
+
+
+# ------------------------------------------------------------------------------------------------ masks
+
+
+def dropped_words(p: float) -> int:
+    """How many of the 2**32 words drop an element with probability `p`: words below it do."""
+    return round(p * _WORD)
+
+
+def kept_scale(p: float) -> float:
+    """What kept elements are multiplied by, so that their mean stays: ``1 / (1 - p)``, or 0 where none is kept."""
+    return 1 / (1 - p) if p < 1 else 0.0
+
+
+# ------------------------------------------------------------------------------------------------ permutation
+
+
+def permutation_bits(n: int) -> int:
+    """Bits of the network that permutes `n` indices."""
+    return max(n - 1, 0).bit_length()
+
+
+def permutation(state: State, n: int) -> NDArray[np.uint64]:
+    """The numbers below `n` in random order.
+
+    A Feistel network over the next power of two, walked until it is below `n`: J. Black, P. Rogaway, "Ciphers with
+    arbitrary finite domains", CT-RSA 2002, section 4; for shuffling: R. Mitchell et al., arXiv 2106.06161. Each index
+    is computed alone. Of a large `n` not all orders can come, as of any generator with 64 bits of seed.
+    """
+    keys = random_words(state, _KEY_CALLS).reshape(-1)
+    bits = permutation_bits(n)
+    found = _permuted(np.arange(n, dtype=np.uint64), bits, keys)
+    while (outside := found >= n).any():
+        found[outside] = _permuted(found[outside], bits, keys)
+    return found
+
+
+def _permuted(index: NDArray[np.uint64], bits: int, keys: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """A permutation of the numbers of `bits` bits; the last step decides its parity, which the network leaves even."""
+    right_bits = bits // 2
+    left_mask, right_mask = (np.uint32(2**width - 1) for width in (bits - right_bits, right_bits))
+    left, right = (index >> np.uint64(right_bits)).astype(np.uint32), index.astype(np.uint32) & right_mask
+    for even, odd in zip(keys[:_ROUNDS:2], keys[1:_ROUNDS:2], strict=True):
+        left = left ^ _mixed(right, even) & left_mask
+        right = right ^ _mixed(left, odd) & right_mask
+    found = left.astype(np.uint64) << np.uint64(right_bits) | right
+    return np.where(found < 2, found ^ np.uint64(keys[_ROUNDS] & np.uint32(1)), found)
+
+
+def _mixed(values: NDArray[np.uint32], key: np.uint32) -> NDArray[np.uint32]:
+    """The finalizer of MurmurHash3, whose every output bit depends on every input bit."""
+    mixed = values + key
+    mixed = (mixed ^ mixed >> np.uint32(16)) * np.uint32(0x85EBCA6B)
+    mixed = (mixed ^ mixed >> np.uint32(13)) * np.uint32(0xC2B2AE35)
+    return mixed ^ mixed >> np.uint32(16)
