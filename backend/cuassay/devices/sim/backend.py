@@ -12,7 +12,7 @@ import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core import settings
+from cuassay.core import settings, syncdebug
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
 from cuassay.devices.sim import calls
@@ -23,6 +23,7 @@ from cuassay.devices.sim.namespace import Namespace, from_host
 from cuassay.devices.sim.profiles import profile
 from cuassay.devices.sim.stream import SimEvent, SimStream
 from cuassay.errors import CapabilityError, CaptureError, DeviceError
+from cuassay.memory import CachingAllocator
 
 __all__ = ["SimBackend"]
 
@@ -116,9 +117,14 @@ class SimBackend:
             return device.arena.free, device.arena.total
 
     def memory_in_use(self, index: int) -> int:
-        """Bytes of the arena that live arrays hold; asked by `cuassay.testing.guards`."""
+        """Bytes of the arena that live arrays and blocks hold; asked by `cuassay.testing.guards`."""
         free, total = self.memory_info(index)
-        return total - free
+        figures = self.allocator(index).statistics()
+        return total - free - figures.reserved_bytes.all.current + figures.allocated_bytes.all.current
+
+    def allocator(self, index: int) -> CachingAllocator:
+        """Blocks of the arena for those who want no array: `cuassay.memory`'s policy, as on every device."""
+        return self._device(index).allocator
 
     # ---------------------------------------------------------------------------------------------- arrays
 
@@ -171,6 +177,7 @@ class SimBackend:
 
     def synchronize(self, index: int) -> None:
         """The host waits for all streams of the device. Raises an early free found since the last call."""
+        syncdebug.waits("synchronize")
         device = self._device(index)
         with device.machine.working():
             if device.capturing():
@@ -186,20 +193,27 @@ class SimBackend:
         return device.machine.current_stream(index) or SimStream(device, device.default)
 
     def new_stream(self, index: int, priority: int = 0, *, blocking: bool = False) -> SimStream:
-        """A stream of its own; a `blocking` one is ordered with the default stream, as in CUDA."""
+        """A stream of the pool; a `blocking` one is of its own, ordered with the default stream, as in CUDA."""
         self._require(index, "streams", "use the default stream")
         device = self._device(index)
-        return SimStream(device, device.new_queue(blocking=blocking), priority)
+        queue = device.new_queue(blocking=True) if blocking else device.pooled_queue(priority)
+        return SimStream(device, queue, priority)
 
-    @contextmanager
-    def use_stream(self, stream: SimStream) -> Iterator[SimStream]:
-        """Work of this thread goes to `stream`, on its device, inside the block."""
-        machine, index = stream.sim_device.machine, stream.sim_device.index
-        former = machine.set_current(index, stream)
-        try:
-            yield stream
-        finally:
-            machine.set_current(index, former)
+    def use_stream(self, stream: SimStream | None) -> AbstractContextManager[SimStream | None]:
+        """Work of this thread goes to `stream`, on its device, inside the block; None changes nothing."""
+        return nullcontext() if stream is None else stream
+
+    def set_stream(self, stream: SimStream | None) -> None:
+        """Work of this thread goes to `stream` from here, on its device; None changes nothing."""
+        if stream is not None:
+            stream.sim_device.machine.set_current(stream.sim_device.index, stream)
+
+    def spin(self, index: int, cycles: int) -> None:
+        """Keep the current stream of device `index` busy for `cycles` of virtual time, at 2 GHz."""
+        device = self._device(index)
+        with device.machine.working():
+            queue = device.machine.current_queue(device)
+            calls.submit(queue, device, "spin", (), lambda: queue.takes(cycles / 2e9))
 
     def new_event(self, index: int, *, timing: bool = False) -> SimEvent:
         """An event; with `timing` on virtual time."""

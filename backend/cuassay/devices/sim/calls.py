@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from cuassay.core import syncdebug
 from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim.clock import Queue, Span
 from cuassay.devices.sim.machine import SimDevice, refuse_capture
@@ -101,6 +102,8 @@ class _Work:
 
     def run(self, result: Any, *, waits: bool) -> Any:
         """Now, in order of the queue; `result` is there already where it might have been a view."""
+        if waits:
+            syncdebug.waits(f"{self.name}, whose result's shape or value the host needs")
         self.site = self.home.launch(self.queue, self.name, self._accesses(), flops=_flops(self.name, self.found))
         placed = self.place(self.compute() if result is None else result)
         if waits or self.plain:
@@ -226,6 +229,7 @@ def submit(
 
 def to_host(array: arrays.SimArray, what: str) -> np.ndarray[Any, Any]:
     """The host's look at `array`, read in order of the current stream and waited for; copy before giving away."""
+    syncdebug.waits(f"a read of an array by the host ({what})")
     home = array.sim_device
     with home.machine.working():
         queue = home.machine.current_queue(home)

@@ -21,10 +21,13 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
-from cuassay.devices.sim.clock import Access, AccessLog, Host, Queue, Span
+from cuassay.core.rotation import Rotation
+from cuassay.devices.sim.clock import Access, AccessLog, Clock, Host, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
+from cuassay.devices.sim.memory_source import SimSource
 from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, RaceError
+from cuassay.memory import CachingAllocator
 
 __all__ = ["HOST_CALL", "Machine", "SimDevice", "call_site", "refuse_capture"]
 
@@ -70,6 +73,8 @@ class SimDevice:
         self.log = AccessLog(str(self.device), machine.host)
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
+        self._pools: dict[int, Rotation[Queue]] = {}
+        self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
         self._freed: deque[Block] = deque()
         self._late: RaceError | None = None
 
@@ -79,6 +84,11 @@ class SimDevice:
         queue = Queue(number, label or f"stream {number}", self.index, blocking)
         self.queues.append(queue)
         return queue
+
+    def pooled_queue(self, priority: int) -> Queue:
+        """One of the 32 queues of `priority`, in turn; one left in a capture is passed over."""
+        make, free = self.new_queue, lambda queue: queue.capture is None
+        return self._pools.setdefault(priority, Rotation(make, usable=free)).take()
 
     def forget_queue(self, queue: Queue) -> None:
         """Its stream is gone; the queue goes when the host waits for the device."""
@@ -206,6 +216,15 @@ class SimDevice:
         elif queue.blocking:
             queue.waits(self.default.clock, self.default.finished)
 
+    def is_reached(self, clock: Clock, reached: float) -> bool:
+        """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
+        host = self.machine.host
+        host.now += HOST_CALL
+        if host.now < reached:
+            return False
+        host.joins(clock, reached)
+        return True
+
     def wait_all(self) -> None:
         """The host waits for all queues of this device."""
         for queue in self.queues:
@@ -294,12 +313,21 @@ class Machine:
         self._current.streams[index] = stream
         return former
 
+    def enter(self, index: int, stream: Any) -> None:
+        """Make `stream` this thread's current one on device `index` until `leave`; may be nested."""
+        self._current.entered.append((index, self.set_current(index, stream)))
+
+    def leave(self) -> None:
+        """Restore what the last `enter` found."""
+        self.set_current(*self._current.entered.pop())
+
 
 class _Current(threading.local):
-    """Of each thread: device index to stream."""
+    """Of each thread: device index to stream, and what each block that is entered restores."""
 
     def __init__(self) -> None:
         self.streams: dict[int, Any] = {}
+        self.entered: list[tuple[int, Any]] = []
 
 
 def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:

@@ -1,7 +1,8 @@
 """Streams and events of the simulated device. Names and meanings follow ``torch.cuda``.
 
 Waits join clocks (see `clock`); times are virtual. A query costs the host a call's time, so that a loop that
-polls ends. Unlike ``torch``, streams come from no pool of 32: each is its own, so that no ordering is an accident.
+polls ends. Streams come from a pool of 32 for each device and priority, in turn, as on a CUDA device: the 33rd is
+ordered with the first, here as there.
 """
 
 from __future__ import annotations
@@ -9,10 +10,11 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
+from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
-from cuassay.devices.sim.machine import HOST_CALL, SimDevice, refuse_capture
+from cuassay.devices.sim.machine import SimDevice, refuse_capture
 from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
 
 __all__ = ["SimEvent", "SimStream"]
@@ -26,7 +28,7 @@ class SimStream(Handle):
     sim_device : SimDevice
         Where.
     queue : Queue
-        The default queue, or one of its own.
+        The default queue, one of the device's pool, or one of its own.
     priority : int
         Kept and shown; virtual time has no contention to settle.
     """
@@ -35,7 +37,7 @@ class SimStream(Handle):
         self.sim_device = sim_device
         self.queue = queue
         self.priority = priority
-        if queue is not sim_device.default:
+        if queue.blocking:  # the others are the pool's, or the device's
             weakref.finalize(self, sim_device.forget_queue, queue).atexit = False
 
     def __repr__(self) -> str:
@@ -46,6 +48,15 @@ class SimStream(Handle):
 
     def __hash__(self) -> int:
         return hash((SimStream, self.queue.number))
+
+    def __enter__(self) -> SimStream:
+        """Work of this thread goes to it inside the block."""
+        self.sim_device.machine.enter(self.sim_device.index, self)
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Restore the former stream of its device."""
+        self.sim_device.machine.leave()
 
     @property
     def device(self) -> Device:
@@ -61,7 +72,7 @@ class SimStream(Handle):
         """True when everything given to the stream is done in virtual time; then the host has seen it."""
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first")
-            return _seen(self.sim_device, self.queue.clock, self.queue.finished)
+            return self.sim_device.is_reached(self.queue.clock, self.queue.finished)
 
     def synchronize(self) -> None:
         """The host waits for everything given to the stream.
@@ -73,6 +84,7 @@ class SimStream(Handle):
         RaceError
             For an early free that was found since the last call.
         """
+        syncdebug.waits("Stream.synchronize")
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.synchronize", "end the capture first, or order streams by events")
             self.sim_device.raise_late()
@@ -159,10 +171,11 @@ class SimEvent(Handle):
         """True when the recorded work is done in virtual time, or nothing was recorded."""
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
-            return self._clock is None or _seen(self.sim_device, self._clock, self._reached)
+            return self._clock is None or self.sim_device.is_reached(self._clock, self._reached)
 
     def synchronize(self) -> None:
         """The host waits until the recorded work is done."""
+        syncdebug.waits("Event.synchronize")
         with self.sim_device.machine.working():
             self._refuse_captured("Event.synchronize")
             if self._clock is not None:
@@ -191,16 +204,6 @@ class SimEvent(Handle):
     def _refuse_captured(self, what: str) -> None:
         if self._node is not None:
             raise CaptureError(f"{what} is illegal on an event recorded inside a capture; record it again outside")
-
-
-def _seen(sim_device: SimDevice, clock: Clock, reached: float) -> bool:
-    """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
-    host = sim_device.machine.host
-    host.now += HOST_CALL
-    if host.now < reached:
-        return False
-    host.joins(clock, reached)
-    return True
 
 
 def _require_timing(sim_device: SimDevice) -> None:
