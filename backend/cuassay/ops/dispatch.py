@@ -17,10 +17,12 @@ from typing import Any, Protocol
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
 from cuassay.ops import registry
+from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "interpose", "redispatch"]
@@ -160,6 +162,8 @@ class Op:
         if target.kind != device.kind:
             return _plan_across(self, bound, route, out, target)
         out = _output(self, bound, route, target, out)
+        if not self.schema.deterministic:
+            determinism.alert(self.name)
         custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
         with route.backend.activate(device.index):
             run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
@@ -239,7 +243,11 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     if target.kind != device.kind:
         return _across(op, bound, out, route.backend, target)
     out = _output(op, bound, route, target, out)
-    _on(route.backend, device.index, partial(route.serve, bound, out))
+    if is_explaining():
+        with within(described(op.name, bound, device)):
+            _on(route.backend, device.index, partial(route.serve, bound, out))
+    else:
+        _on(route.backend, device.index, partial(route.serve, bound, out))
     return out
 
 
@@ -291,6 +299,8 @@ def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
         key = (op, *dict.fromkeys((type(operand), getattr(operand, "dtype", None)) for operand in operands))
     else:
         key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
+    if op.schema.typed_by:
+        key = *key, str(bound[op.schema.typed_by])
     found: _Route | None = routes.get(key)
     if found is None:
         found = routes[key] = _find_route(op, bound, operands)
@@ -307,8 +317,19 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
     backend, _ = _place(op, bound)
     dtype = op.schema.registry_dtype([one if _is_number(one) else as_dtype(one.dtype) for one in operands])
     places = tuple(place for place, operand in enumerate(operands) if not _is_number(operand))
-    result = as_dtype(op.schema.result(dtype)) if op.schema.outputs else None
-    return _Route(backend, places, dtype, result, _server(op, backend.kind, dtype))
+    result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
+    serve = _server(op, backend.kind, dtype)
+    return _Route(backend, places, dtype, result, serve if op.schema.deterministic else _alerting(op, serve))
+
+
+def _alerting(op: Op, serve: Callable[[dict[str, Any], Any], None]) -> Callable[[dict[str, Any], Any], None]:
+    """`serve` of an op that may give other bits at the next run: refused or warned of, where the process asked."""
+
+    def run(bound: dict[str, Any], out: Any) -> None:
+        determinism.alert(op.name)
+        serve(bound, out)
+
+    return run
 
 
 def _server(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any], Any], None]:

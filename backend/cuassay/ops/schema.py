@@ -113,6 +113,8 @@ class Schema:
         Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
     decides : tuple of str
         The parameters whose promotion is the registry dtype; all unless stated.
+    typed_by : str
+        The scalar that names the output's dtype, such as ``out_dtype``; None, and where there is none, leave it to `result`.
     arrays, array_names, scalar_names, pick_arrays, has_lists
         From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
         whether there is a list, or an array that may be missing.
@@ -128,6 +130,7 @@ class Schema:
     deterministic: bool = True
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
     decides: tuple[str, ...] = ()
+    typed_by: str = ""
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
@@ -235,7 +238,12 @@ class Schema:
         """Shape and dtype of every output, for arguments by name (arrays as `Meta`) and the registry dtype."""
         if not self.outputs:
             return ()
-        return (Meta(self.shape(bound), as_dtype(self.result(dtype))),)
+        return (Meta(self.shape(bound), self.result_dtype(dtype, bound)),)
+
+    def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> np.dtype[Any]:
+        """The output's dtype, for the registry dtype and the arguments. Raises `DTypeError`."""
+        named = bound[self.typed_by] if self.typed_by else None
+        return as_dtype(self.result(dtype) if named is None else named)
 
 
 _SIGNATURE = re.compile(r"(?P<name>\w+)\((?P<params>.*)\)\s*->\s*(?P<outputs>[\w, ]*)")

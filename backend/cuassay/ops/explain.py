@@ -1,0 +1,105 @@
+"""The way of one call, from the op to the library: each step as it was taken, in words.
+
+Dispatch notes the ops, implementations note what they do with them. Where nobody asks, that costs one comparison.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cuassay.arrays.dtypes import dtype_name
+
+if TYPE_CHECKING:
+    from cuassay.ops.dispatch import Call
+
+__all__ = ["Explanation", "Step", "described", "explain", "is_explaining", "note", "within"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step, and how deep below the call it lies."""
+
+    depth: int
+    text: str
+
+
+@dataclass(slots=True)
+class Explanation:
+    """The steps of one call, in order; printed, one line each."""
+
+    steps: list[Step] = field(default_factory=list)
+    result: Any = None
+
+    def __str__(self) -> str:
+        return "\n".join(f"{'  ' * step.depth}{step.text}" for step in self.steps)
+
+    __repr__ = __str__
+
+
+class _Recording(threading.local):
+    explanation: Explanation | None = None
+    depth: int = 0
+
+
+_recording = _Recording()
+
+
+def is_explaining() -> bool:
+    """Whether this thread's call is being explained."""
+    return _recording.explanation is not None
+
+
+def note(text: str) -> None:
+    """Add a step below those that are open."""
+    if _recording.explanation is not None:
+        _recording.explanation.steps.append(Step(_recording.depth, text))
+
+
+@contextmanager
+def within(text: str) -> Iterator[None]:
+    """Add a step; those noted inside the block lie below it."""
+    note(text)
+    _recording.depth += 1
+    try:
+        yield
+    finally:
+        _recording.depth -= 1
+
+
+def described(name: str, bound: Mapping[str, Any], place: object) -> str:
+    """A call in words: ``mm(a (8, 33) bfloat16, b (33, 5) bfloat16) on cuda:0``; scalars that are None are left out."""
+    parts = (f"{key} {_value(value)}" for key, value in bound.items() if value is not None)
+    return f"{name}({', '.join(parts)}) on {place}"
+
+
+def _value(value: Any) -> str:
+    if isinstance(value, list | tuple) and value and hasattr(value[0], "dtype"):
+        return f"of {len(value)} arrays"
+    return f"{tuple(value.shape)} {dtype_name(value.dtype)}" if hasattr(value, "dtype") else repr(value)
+
+
+def explain(call: Call | Callable[[], Any]) -> Explanation:
+    """Run `call` and say which way it took, from the op to the library's call.
+
+    Parameters
+    ----------
+    call : Call or callable
+        A call as an interposer sees it, or anything without arguments: ``lambda: ops.linear(x, weight, bias)``.
+
+    Returns
+    -------
+    Explanation
+        ``print`` it; ``result`` has what the call gave.
+    """
+    former = _recording.explanation, _recording.depth
+    found = _recording.explanation = Explanation()
+    _recording.depth = 0
+    try:
+        found.result = call() if callable(call) else call.op(**call.arguments, out=call.out)
+    finally:
+        _recording.explanation, _recording.depth = former
+    return found
