@@ -1,0 +1,225 @@
+// out[i] = a random number of (seed, offset, i): uniform, normal, integers, masks, dropout; a permutation of indices.
+//
+// Source: philox.cuh; which words an element gets, and what becomes of them, is cuassay/arrays/philox.py, bit for bit but
+// for normals. Permutation: a Feistel network walked until it is below n (J. Black, P. Rogaway, "Ciphers with arbitrary
+// finite domains", CT-RSA 2002, section 4), as R. Mitchell et al., arXiv 2106.06161, shuffle on GPUs.
+// Shapes: n elements, contiguous, `a` as `out`; strided arrays are drawn apart and copied.
+// Launch: 256 threads, full grid; a thread makes one group: 16 bytes of the output, or what one Philox call serves where
+//         that is more, stored in accesses of L elements.
+// Caller: devices/cuda/random.py. OpSpecs: cuassay/testing/specs/random.py.
+
+#include "philox.cuh"
+
+template <typename T> __device__ __forceinline__ T narrow_down(typename Wide<T>::type value) { return value; }
+template <> __device__ __forceinline__ float16 narrow_down<float16>(float value) { return __float2half_rd(value); }
+template <> __device__ __forceinline__ bfloat16 narrow_down<bfloat16>(float value) { return __float2bfloat16_rd(value); }
+
+// Rounded twice, as NumPy does: fused, the last bit would differ from the host's.
+__device__ __forceinline__ float affine(float low, float scale, float u) { return __fadd_rn(low, __fmul_rn(scale, u)); }
+__device__ __forceinline__ double affine(double low, double scale, double u) { return __dadd_rn(low, __dmul_rn(scale, u)); }
+
+// ------------------------------------------------------------------------------------------------ what is drawn
+//
+// Each has: kPerCall, the elements of one Philox call; `make`, those elements from four words.
+
+// In [low, last], `last` being the largest T below the upper bound: 16-bit results are rounded down, never up to the bound.
+template <typename T> struct Uniform {
+    using W = typename Wide<T>::type;
+    static constexpr int kPerCall = 16 / sizeof(T);
+    W low, scale, last;
+    __device__ __forceinline__ T at(W u) const { return narrow_down<T>(min(affine(low, scale, u), last)); }
+    __device__ __forceinline__ void make(uint4 words, T* to) const { fill(words, to); }
+    __device__ __forceinline__ void fill(uint4 words, float* to) const {
+        to[0] = at(unit(words.x)), to[1] = at(unit(words.y)), to[2] = at(unit(words.z)), to[3] = at(unit(words.w));
+    }
+    __device__ __forceinline__ void fill(uint4 words, double* to) const {
+        to[0] = at(unit(words.x, words.y)), to[1] = at(unit(words.z, words.w));
+    }
+    template <typename H> __device__ __forceinline__ void fill(uint4 words, H* to) const {
+        const uint32 each[4] = {words.x, words.y, words.z, words.w};
+#pragma unroll
+        for (int i = 0; i < 4; ++i)
+            to[2 * i] = at(unit_of_half(each[i])), to[2 * i + 1] = at(unit_of_half(each[i] >> 16));
+    }
+};
+
+template <typename T> struct Normal {
+    static constexpr int kPerCall = 4;
+    float mean, std;
+    __device__ __forceinline__ void make(uint4 words, T* to) const {
+        const float4 z = normals(words);
+        to[0] = narrow<T>(fmaf(std, z.x, mean)), to[1] = narrow<T>(fmaf(std, z.y, mean));
+        to[2] = narrow<T>(fmaf(std, z.z, mean)), to[3] = narrow<T>(fmaf(std, z.w, mean));
+    }
+};
+template <> struct Normal<double> {
+    static constexpr int kPerCall = 2;
+    double mean, std;
+    __device__ __forceinline__ void make(uint4 words, double* to) const {
+        const double2 z = wide_normals(words);
+        to[0] = fma(std, z.x, mean), to[1] = fma(std, z.y, mean);
+    }
+};
+
+// low + floor(range * x), x of 64 random bits: no value's probability is off by more than 2^-32 of itself.
+template <typename T> struct Integers {
+    static constexpr int kPerCall = 2;
+    uint64 range, low;
+    __device__ __forceinline__ void make(uint4 words, T* to) const {
+        to[0] = T(low + __umul64hi(uint64(words.y) << 32 | words.x, range));
+        to[1] = T(low + __umul64hi(uint64(words.w) << 32 | words.z, range));
+    }
+};
+
+// The same for ranges above 2^32, of 128 bits; a range of 0 stands for 2^64.
+template <typename T> struct LongIntegers {
+    static constexpr int kPerCall = 1;
+    uint64 range, low;
+    __device__ __forceinline__ void make(uint4 words, T* to) const {
+        const uint64 upper = uint64(words.w) << 32 | words.z, lower = uint64(words.y) << 32 | words.x;
+        const uint64 product = upper * range, carried = product + __umul64hi(lower, range);
+        to[0] = T(low + (range ? __umul64hi(upper, range) + (carried < product) : upper));
+    }
+};
+
+// 1 where the element is kept.
+template <typename T> struct Keep {
+    static constexpr int kPerCall = 4;
+    uint64 dropped;  // how many of the 2^32 words drop
+    __device__ __forceinline__ void make(uint4 words, T* to) const {
+        to[0] = words.x >= dropped, to[1] = words.y >= dropped, to[2] = words.z >= dropped, to[3] = words.w >= dropped;
+    }
+};
+
+// Of an input element and a word.
+template <typename T> struct Dropout {
+    using W = typename Wide<T>::type;
+    uint64 dropped;
+    W scale;
+    __device__ __forceinline__ T of(T a, uint32 word) const {
+        return word >= dropped ? narrow<T>(widen<W>(a) * scale) : narrow<T>(W(0));
+    }
+};
+template <typename T> struct Bernoulli {
+    uint64 unused;  // a structure of no size is no argument
+    __device__ __forceinline__ T of(T p, uint32 word) const {
+        return narrow<T>(typename Wide<T>::type(double(word) < widen<double>(p) * 0x1p32));
+    }
+};
+
+// ------------------------------------------------------------------------------------------------ groups
+
+__host__ __device__ constexpr int at_least(int size, int least) { return size > least ? size : least; }
+
+template <typename T, int L, int G> __device__ __forceinline__ void store_group(T* out, int64 first, int64 n, const T* values) {
+#pragma unroll
+    for (int from = 0; from < G; from += L) {
+        if (first + from + L <= n) {
+            Pack<T, L> pack;
+#pragma unroll
+            for (int i = 0; i < L; ++i) pack.at[i] = values[from + i];
+            store_pack<T, L>(out + first + from, pack);
+        } else {
+#pragma unroll
+            for (int i = 0; i < L; ++i)  // indices the compiler knows: a counted loop would put the values into local memory
+                if (first + from + i < n) out[first + from + i] = values[from + i];
+        }
+    }
+}
+
+template <typename T, int L, int G> __device__ __forceinline__ void load_group(const T* a, int64 first, int64 n, T* values) {
+#pragma unroll
+    for (int from = 0; from < G; from += L) {
+        Pack<T, L> pack = {};
+        if (first + from + L <= n) {
+            pack = load_pack<T, L>(a + first + from);
+        } else {
+#pragma unroll
+            for (int i = 0; i < L; ++i)
+                if (first + from + i < n) pack.at[i] = a[first + from + i];
+        }
+#pragma unroll
+        for (int i = 0; i < L; ++i) values[from + i] = pack.at[i];
+    }
+}
+
+template <typename Draw, typename T, int L, bool IN_CELL>
+__global__ void random_fill(T* out, int64 n, const Drawn drawn, const Draw draw) {
+    constexpr int kGroup = at_least(16 / sizeof(T), Draw::kPerCall), kCalls = kGroup / Draw::kPerCall;
+    const int64 group = int64(blockIdx.x) * blockDim.x + threadIdx.x, first = group * kGroup;
+    if (first >= n) return;
+    const Philox from = begin<IN_CELL>(drawn);
+    T values[kGroup];
+#pragma unroll
+    for (int call = 0; call < kCalls; ++call) draw.make(philox(from, group * kCalls + call), values + call * Draw::kPerCall);
+    store_group<T, L, kGroup>(out, first, n, values);
+}
+
+template <typename Draw, typename T, int L, bool IN_CELL>
+__global__ void random_map(const T* a, T* out, int64 n, const Drawn drawn, const Draw draw) {
+    constexpr int kGroup = at_least(16 / sizeof(T), 4), kCalls = kGroup / 4;
+    const int64 group = int64(blockIdx.x) * blockDim.x + threadIdx.x, first = group * kGroup;
+    if (first >= n) return;
+    const Philox from = begin<IN_CELL>(drawn);
+    T values[kGroup];
+    load_group<T, L, kGroup>(a, first, n, values);
+#pragma unroll
+    for (int call = 0; call < kCalls; ++call) {
+        const uint4 words = philox(from, group * kCalls + call);
+        T* to = values + 4 * call;
+        to[0] = draw.of(to[0], words.x), to[1] = draw.of(to[1], words.y);
+        to[2] = draw.of(to[2], words.z), to[3] = draw.of(to[3], words.w);
+    }
+    store_group<T, L, kGroup>(out, first, n, values);
+}
+
+// ------------------------------------------------------------------------------------------------ permutation
+
+constexpr int kRounds = 24, kKeyCalls = 7;  // the word after the rounds' keys decides the parity
+
+__device__ __forceinline__ uint32 mixed(uint32 value, uint32 key) {  // the finalizer of MurmurHash3
+    value += key;
+    value = (value ^ value >> 16) * 0x85EBCA6Bu;
+    value = (value ^ value >> 13) * 0xC2B2AE35u;
+    return value ^ value >> 16;
+}
+
+// A permutation of 0 .. 2^bits - 1. Feistel networks of two bits and more on each side are even permutations: the last
+// step swaps 0 and 1, or does not.
+__device__ __forceinline__ uint64 permuted(uint64 index, int bits, const uint32* keys) {
+    const int right_bits = bits / 2;
+    const uint32 left_mask = uint32((uint64(1) << (bits - right_bits)) - 1), right_mask = uint32((uint64(1) << right_bits) - 1);
+    uint32 left = uint32(index >> right_bits), right = uint32(index) & right_mask;
+#pragma unroll 4
+    for (int round = 0; round < kRounds; round += 2) {
+        left ^= mixed(right, keys[round]) & left_mask;
+        right ^= mixed(left, keys[round + 1]) & right_mask;
+    }
+    const uint64 found = uint64(left) << right_bits | right;
+    return found < 2 ? found ^ (keys[kRounds] & 1) : found;
+}
+
+template <typename T, int L, bool IN_CELL>
+__global__ void random_permutation(T* out, int64 n, const Drawn drawn, int64 bits) {
+    __shared__ uint4 keys[kKeyCalls];
+    if (threadIdx.x < kKeyCalls) keys[threadIdx.x] = philox(begin<IN_CELL>(drawn), threadIdx.x);
+    __syncthreads();
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * L;
+    if (first >= n) return;
+    T values[L];
+#pragma unroll
+    for (int i = 0; i < L; ++i) {
+        uint64 index = uint64(first + i);
+        if (first + i < n) do index = permuted(index, int(bits), &keys[0].x); while (index >= uint64(n));
+        values[i] = T(index);
+    }
+    store_group<T, L, L>(out, first, n, values);
+}
+
+// ------------------------------------------------------------------------------------------------ captured graphs
+
+// Before a replay: the state that its calls draw from. One thread.
+__global__ void random_renew(const Drawn drawn) {
+    uint64* cell = const_cast<uint64*>(drawn.cell);
+    cell[0] = drawn.seed, cell[1] = drawn.offset;
+}
