@@ -17,6 +17,7 @@ from cuassay.errors import CapabilityError, CapabilityNameError
 __all__ = [
     "DTYPE_NAMES",
     "FEATURES",
+    "NOT_DRAWN",
     "OP_CLASSES",
     "QUANTITIES",
     "Answer",
@@ -70,6 +71,12 @@ DTYPE_NAMES: tuple[str, ...] = (
 
 #: Support for a dtype differs by class of operation: ``"matmul:float16"``.
 OP_CLASSES: tuple[str, ...] = ("storage", "elementwise", "reduction", "matmul", "random")
+
+#: No kind draws random numbers in these, and why.
+NOT_DRAWN: dict[str, str] = {
+    **dict.fromkeys(("float8_e4m3fn", "float8_e5m2"), "no numbers are drawn in 8-bit floats; draw float16 and cast"),
+    **dict.fromkeys(("complex64", "complex128"), "complex numbers are drawn as two real ones"),
+}
 
 _UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _QUANTITY = re.compile(r"(?P<name>\w+)\s*>=\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]iB|B)?")

@@ -10,24 +10,31 @@ import numpy as np
 from cuassay.arrays.dtypes import ALL, BOOL, COMPLEX, FLOATS, FP8, INTEGERS, SIGNED, UNSIGNED, dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.ops import registry, shapes
+from cuassay.ops import drawn, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
 __all__ = [
     "add",
     "amax",
+    "bernoulli",
     "copy",
     "declare",
+    "dropout",
+    "dropout_mask",
     "exp",
     "gelu",
+    "integers",
     "layer_norm",
     "linear",
     "matmul",
     "mul",
+    "normal",
+    "permutation",
     "relu",
     "softmax",
     "sum",
+    "uniform",
 ]
 
 
@@ -156,3 +163,38 @@ linear = declare(
     parts=("matmul", "add"),
     doc="``a @ weight.T + bias``; weight is (N, K), as in torch.",
 )
+
+# ------------------------------------------------------------------------------------------------ random numbers
+#
+# Pure functions of `state`, a (seed, offset): `cuassay.random` calls them with a generator's next one. Of `like` only
+# shape, dtype and device are looked at. Complex numbers are two calls: of the real parts, and of the imaginary ones.
+
+uniform = declare(
+    "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=drawn.uniform, dtypes=FLOATS, op_class="random",
+    doc="Uniform in ``[low, high)``, never `high`, in 16 bits either: those are rounded down.",
+)  # fmt: skip
+normal = declare(
+    "normal(like, *, state, mean=0.0, std=1.0) -> out", shape=drawn.normal, dtypes=FLOATS, op_class="random",
+    doc="Normal: ``mean + std * z``, z by Box and Muller's transform.",
+)  # fmt: skip
+integers = declare(
+    "integers(like, *, state, low, high) -> out", shape=drawn.integers, dtypes=INTEGERS, op_class="random",
+    doc="Whole numbers in ``[low, high)``; no probability is off by more than 2**-32 of itself.",
+)  # fmt: skip
+permutation = declare(
+    "permutation(like, *, state) -> out", shape=drawn.permutation, dtypes=INTEGERS, op_class="random",
+    doc="The numbers below ``like.size`` in random order.",
+)  # fmt: skip
+bernoulli = declare(
+    "bernoulli(p, *, state) -> out", shape=drawn.probabilities, dtypes=FLOATS, op_class="random",
+    doc="1 with the probability that stands there, else 0: above 1 always, below 0 and for NaN never.",
+)  # fmt: skip
+dropout_mask = declare(
+    "dropout_mask(like, *, state, p=0.5) -> out", shape=drawn.mask, dtypes=FLOATS, op_class="random",
+    result=lambda dtype: np.dtype(np.bool_), doc="True where `dropout` of the same state keeps, whatever its dtype.",
+)  # fmt: skip
+dropout = declare(
+    "dropout(a, *, state, p=0.5) -> out", shape=drawn.dropout, dtypes=FLOATS, op_class="random",
+    doc="``a / (1 - p)``, or 0 with probability `p`, even for NaN; the same state gives the same mask, so a gradient "
+    "needs none stored: it is the dropout of the gradient.",
+)  # fmt: skip

@@ -156,8 +156,8 @@ class Schema:
 
     @property
     def elementwise(self) -> bool:
-        """True when each output element depends on one element of each input, so that in place is safe."""
-        return self.op_class == "elementwise"
+        """True when each output element depends on one element of each input at most, so that in place is safe."""
+        return self.op_class in ("elementwise", "random")
 
     def bind(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         """Arguments by parameter name, defaults filled in.

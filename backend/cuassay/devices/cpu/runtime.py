@@ -16,7 +16,7 @@ import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core.capability import Answer, absent, present
+from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.cpu import info
@@ -146,8 +146,8 @@ class CpuBackend:
         """All dtypes, and everything but what `_ABSENT` names."""
         if name in _ABSENT:
             return absent(_ABSENT[name])
-        if name.startswith("random:"):
-            return absent("the cpu kind has no generator on device arrays")
+        if name.startswith("random:") and (dtype := name.partition(":")[2]) in NOT_DRAWN:
+            return absent(NOT_DRAWN[dtype])
         return present({"memory": info.total_memory()[1], "count": 1}.get(name, 0))
 
     def identity(self, index: int) -> Mapping[str, str]:

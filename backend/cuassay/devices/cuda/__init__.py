@@ -14,8 +14,9 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import elementwise, linalg, reduction
+    from cuassay.devices.cuda import elementwise, linalg, random, reduction
 
     elementwise.register()
     reduction.register()
     linalg.register()
+    random.register()

@@ -17,7 +17,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import byte_range
-from cuassay.core.capability import Answer, absent, present
+from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import libraries, runtime
@@ -290,8 +290,8 @@ def _probe_dtype(name: str) -> Answer:
     op_class, _, dtype = name.partition(":")
     if dtype.startswith("float8"):
         return absent(_ABSENT["fp8"])
-    if op_class == "random":
-        return absent("the cuda kind has no generator on device arrays")
+    if op_class == "random" and dtype in NOT_DRAWN:
+        return absent(NOT_DRAWN[dtype])
     return present()
 
 

@@ -7,7 +7,7 @@ rest of the project sees.
 
 from __future__ import annotations
 
-from cuassay.devices.sim import boxed
+from cuassay.devices.sim import boxed, random
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.backend import SimBackend
 from cuassay.devices.sim.capture import SimCapture
@@ -18,3 +18,4 @@ __all__ = ["BACKEND", "PROFILES", "SimArray", "SimBackend", "SimCapture", "SimEv
 
 BACKEND = SimBackend()
 boxed.register()
+random.register()

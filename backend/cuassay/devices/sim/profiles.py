@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from cuassay.core.capability import DTYPE_NAMES, Answer, absent, present
+from cuassay.core.capability import DTYPE_NAMES, NOT_DRAWN, Answer, absent, present
 from cuassay.errors import SettingError
 
 __all__ = ["PROFILES", "Profile", "profile"]
@@ -70,7 +70,7 @@ class Profile:
         op_class, _, dtype = name.rpartition(":")
         if dtype in DTYPE_NAMES:
             if op_class == "random":
-                return "the simulated device has no generator on device arrays"
+                return self.dtypes.get(dtype) or NOT_DRAWN.get(dtype)
             return self.dtypes.get(dtype) or self.dtypes.get(name)
         if name == "compute" and not self.compute:
             return f"the profile {self.name} imitates no CUDA device"
