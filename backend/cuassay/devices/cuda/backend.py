@@ -124,8 +124,15 @@ class CudaBackend:
         return _empty()(shape, wanted, index, stream)
 
     def allocator(self, index: int) -> CachingAllocator:
-        """What `empty` takes memory from on device `index`."""
+        """What `empty` takes memory from on device `index`; it numbers streams by `stream_number`."""
         return allocators.allocator(index)
+
+    def stream_number(self, stream: Any) -> int:
+        """The number of `stream`, ours or another's, for `allocator`: its address."""
+        _cupy()
+        from cuassay.devices.cuda.memory import hook
+
+        return hook.address_of(stream)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> Any:
         """A copy on that device, ordered on its current stream."""

@@ -123,8 +123,12 @@ class SimBackend:
         return total - free - figures.reserved_bytes.all.current + figures.allocated_bytes.all.current
 
     def allocator(self, index: int) -> CachingAllocator:
-        """Blocks of the arena for those who want no array: `cuassay.memory`'s policy, as on every device."""
+        """Blocks of the arena for those who want no array; streams are numbered by `stream_number`."""
         return self._device(index).allocator
+
+    def stream_number(self, stream: SimStream) -> int:
+        """The number of `stream` for `allocator`."""
+        return stream.queue.number
 
     # ---------------------------------------------------------------------------------------------- arrays
 

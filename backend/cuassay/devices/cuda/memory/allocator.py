@@ -1,30 +1,88 @@
 """One caching allocator a device, made at its first use; and which it is now.
 
-``CUASSAY_ALLOC_CONF`` configures those that are made; `change_allocator` puts another in the place of one. Blocks of
-the former stay its own: each is freed by the allocator that made it, and counted until then.
+``CUASSAY_ALLOC_CONF`` and `configure` say how they are made; `change_allocator` puts others in their place. Blocks of a
+former one stay its own: each is freed by the allocator that made it, and counted until then.
 """
 
 from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.memory.direct import Direct
+from cuassay.devices.cuda.memory.order import keep, kept
 from cuassay.devices.cuda.memory.sources import make_source
-from cuassay.memory import CachingAllocator, parse_config
+from cuassay.errors import ArgumentError
+from cuassay.memory import AllocatorConfig, Block, CachingAllocator, Lane, Pool, parse_config
 
-__all__ = ["allocator", "cached", "change_allocator", "every_allocator", "live", "make_allocator", "opened"]
+__all__ = [
+    "DeviceAllocator",
+    "allocator",
+    "cached",
+    "change_allocator",
+    "config",
+    "configure",
+    "enable_caching",
+    "every_allocator",
+    "indices",
+    "is_caching",
+    "is_changed",
+    "live",
+    "malloc",
+    "opened",
+    "serving",
+]
 
 _lock = threading.Lock()
-_current: dict[int, CachingAllocator] = {}
-_former: dict[int, list[CachingAllocator]] = {}
+_current: dict[int, DeviceAllocator] = {}
+_former: dict[int, list[DeviceAllocator]] = {}
+_direct: dict[int, Direct] = {}
+
+#: What serves an allocation on a device, by index: ``malloc(nbytes, stream)``. For `hook` alone, which saves a call.
+serving: dict[int, Callable[[int, int], Block]] = {}
 
 
-def allocator(index: int) -> CachingAllocator:
+class DeviceAllocator(CachingAllocator):
+    """The allocator of one device, which keeps the streams alive that it serves.
+
+    Attributes
+    ----------
+    index : int
+        The device.
+    source : MemorySource
+        Where its memory comes from.
+    """
+
+    def __init__(self, index: int, source: MemorySource, config: AllocatorConfig) -> None:
+        total = runtime.get_device_properties(index).total_memory
+        super().__init__(source, total=total, config=config, name=str(Device("cuda", index)))
+        self.index = index
+        self.source = source
+
+    def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
+        """As `cuassay.memory`'s; asked once a stream, but for private pools."""
+        if stream and stream not in kept:
+            keep(self.index, stream)
+        return super().lane(stream, pool)
+
+
+class _State:
+    """What allocators that are made later are like."""
+
+    source: Callable[[int], MemorySource] | None = None
+    caching = True
+    texts: tuple[str, ...] = ()
+
+
+# ------------------------------------------------------------------------------------------------ which it is
+
+
+def allocator(index: int) -> DeviceAllocator:
     """The allocator of device `index`, made now if there was none.
 
     Raises
@@ -32,56 +90,130 @@ def allocator(index: int) -> CachingAllocator:
     DeviceError
         If there is no such device, or this process was forked from one that used CUDA.
     """
-    return _current.get(index) or _opened(index)
+    found = _current.get(index)
+    if found is None:
+        runtime.init()
+        with _lock:
+            found = _current.get(index) or _current.setdefault(index, _made(index))
+    return found
 
 
-def _opened(index: int) -> CachingAllocator:
+def malloc(index: int) -> Callable[[int, int], Block]:
+    """What serves an allocation on device `index` now: ``malloc(nbytes, stream)``."""
+    found = allocator(index)
     with _lock:
-        return _current.get(index) or _current.setdefault(index, make_allocator(index))
+        if not _State.caching:
+            serving[index] = _direct.setdefault(index, Direct(found.source)).malloc
+        else:
+            serving[index] = found.malloc
+        return serving[index]
 
 
-def make_allocator(index: int, source: MemorySource | None = None) -> CachingAllocator:
-    """An allocator of device `index` over `source`; None is what the option ``backend`` names."""
-    runtime.init()
-    config = parse_config(settings.get("CUASSAY_ALLOC_CONF"))
-    return CachingAllocator(
-        source or make_source(config.backend, index),
-        total=runtime.get_device_properties(index).total_memory,
-        config=config,
-        name=str(Device("cuda", index)),
-    )
+def _made(index: int) -> DeviceAllocator:
+    made = config()
+    source = make_source(made.backend, index) if _State.source is None else _State.source(index)
+    return DeviceAllocator(index, source, made)
 
 
-def opened(index: int) -> CachingAllocator | None:
+def opened(index: int) -> DeviceAllocator | None:
     """The allocator of device `index`, or None where nothing has asked for one."""
     return _current.get(index)
 
 
-def change_allocator(index: int, other: CachingAllocator) -> CachingAllocator | None:
-    """From here `other` serves device `index`; gives the former one, if there was one.
+def indices() -> list[int]:
+    """Devices that something was allocated on."""
+    with _lock:
+        return sorted({*_former, *_current} - {-1})
 
-    What the former holds free goes back to the device; its live blocks stay its own.
+
+def every_allocator(index: int | None = None) -> Iterator[DeviceAllocator]:
+    """Allocators that may hold live blocks, of device `index` or of all: those before, and the one now."""
+    with _lock:
+        wanted = sorted({*_former, *_current} - {-1}) if index is None else [index]
+        found = [one for i in wanted for one in (*_former.get(i, ()), _current.get(i)) if one is not None]
+    yield from found
+
+
+# ------------------------------------------------------------------------------------------------ another one
+
+
+def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
+    """From here the memory of every device comes from ``source(index)``; None is the driver again.
+
+    Blocks that are live stay where they are, and go back where they came from; what is free goes back now.
     """
     with _lock:
-        former = _current.get(index)
-        _current[index] = other
-        if former is not None and former is not other:
+        _State.source = source
+        for index, former in _current.items():
             _former.setdefault(index, []).append(former)
-    if former is not None and former is not other:
+        left = list(_current.values())
+        _current.clear()
+        _direct.clear()
+        serving.clear()
+    for former in left:
         former.empty_cache()
-    return former
 
 
-def every_allocator(index: int) -> Iterator[CachingAllocator]:
-    """The allocators of device `index` that may hold live blocks: the one now, and those before it."""
+def is_changed() -> bool:
+    """Whether memory comes from a user's source."""
+    return _State.source is not None
+
+
+def enable_caching(*, enabled: bool = True) -> None:
+    """Keep freed blocks for reuse; if not, each allocation is one of the driver's. Live blocks stay as they are."""
     with _lock:
-        found = [*_former.get(index, ()), *filter(None, [_current.get(index)])]
-    yield from dict.fromkeys(found)
+        _State.caching = enabled
+        serving.clear()
+
+
+def is_caching() -> bool:
+    """Whether freed blocks are kept for reuse."""
+    return _State.caching
+
+
+# ------------------------------------------------------------------------------------------------ configuration
+
+
+def config() -> AllocatorConfig:
+    """How the next allocator is made: ``CUASSAY_ALLOC_CONF``, and what `configure` changed since."""
+    made = parse_config(settings.get("CUASSAY_ALLOC_CONF"))
+    for text in _State.texts:
+        made = parse_config(text, made)
+    return made
+
+
+def configure(text: str, index: int | None = None) -> None:
+    """Change the options that `text` mentions, of device `index` or of every one now and later.
+
+    Raises
+    ------
+    SettingError
+        If an option does not exist or has a bad value; nothing is changed then.
+    ArgumentError
+        If `backend` would change under an allocator that exists.
+    """
+    with _lock:
+        chosen = [_current[i] for i in _current if index in (None, i)]
+    for found in chosen:
+        if parse_config(text, found.config).backend != found.config.backend:
+            raise ArgumentError(
+                f"the backend of {found.name} is {found.config.backend!r} since its first allocation; "
+                "set backend in CUASSAY_ALLOC_CONF before"
+            )
+    if index is None:
+        parse_config(text, config())
+        _State.texts += (text,)
+    for found in chosen:
+        found.configure(text)
+
+
+# ------------------------------------------------------------------------------------------------ figures
 
 
 def live(index: int) -> int:
     """Bytes of all live blocks of device `index`; 0 where nothing has asked for an allocator."""
-    return sum(found.statistics().allocated_bytes.all.current for found in every_allocator(index))
+    direct = _direct[index].live if index in _direct else 0
+    return direct + sum(found.statistics().allocated_bytes.all.current for found in every_allocator(index))
 
 
 def cached(index: int) -> int:
@@ -94,6 +226,7 @@ def _in_child() -> None:
     """A forked child can use none of it; kept, because blocks that it inherited are still freed into them."""
     _former.setdefault(-1, []).extend(_current.values())
     _current.clear()
+    serving.clear()
     _lock.release()
 
 

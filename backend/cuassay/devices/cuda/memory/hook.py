@@ -6,7 +6,6 @@ finaliser is `cuassay.memory`'s ``free``: one ``list.append``, safe at any momen
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from math import prod
@@ -17,11 +16,13 @@ import cupy
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.devices.cuda.memory.direct import Direct
+from cuassay.devices.cuda.memory.order import kept
 from cuassay.errors import ArgumentError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
 
-__all__ = ["Lease", "allocate", "block_of", "empty", "is_ours", "pointer", "use_with_cupy", "using"]
+__all__ = ["Lease", "allocate", "block_of", "empty", "is_ours", "pointer", "record_stream", "use_with_cupy", "using"]
 
 _ndarray: Any = cupy.ndarray
 _pointer: Any = cupy.cuda.MemoryPointer
@@ -69,10 +70,10 @@ def allocate(nbytes: int) -> Any:
         If there is no room.
     """
     index = _current_device()
-    found = _serving.get(index) or allocators.allocator(index)
+    malloc = _serving.get(index) or allocators.malloc(index)
     if not nbytes:
         return _pointer(_memory(0, 0, None, index), 0)
-    return pointer(found.malloc(nbytes, _current_stream().ptr), nbytes, index)
+    return pointer(malloc(nbytes, _current_stream().ptr), nbytes, index)
 
 
 def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
@@ -83,12 +84,12 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     OutOfMemoryError
         If there is no room.
     """
-    found = _serving.get(index) or allocators.allocator(index)
+    malloc = _serving.get(index) or allocators.malloc(index)
     nbytes = prod(shape) * dtype.itemsize
     if not nbytes:
         return _ndarray(shape, dtype, _pointer(_memory(0, 0, None, index), 0))
     address = _current_stream(index).ptr if stream is None else address_of(stream)
-    return _ndarray(shape, dtype, pointer(found.malloc(nbytes, address), nbytes, index))
+    return _ndarray(shape, dtype, pointer(malloc(nbytes, address), nbytes, index))
 
 
 def address_of(stream: Any) -> int:
@@ -104,14 +105,22 @@ def address_of(stream: Any) -> int:
         raise ArgumentError(
             f"{stream!r} is the per-thread default stream, another one in each thread; give a stream of its own"
         )
-    return 0 if address == _LEGACY else address
+    if address <= _LEGACY:
+        return 0
+    kept.setdefault(address, stream)
+    return address
+
+
+def current_address(index: int, stream: Any = None) -> int:
+    """`address_of`, and of the current stream of device `index` for None."""
+    return int(_current_stream(index).ptr) if stream is None else address_of(stream)
 
 
 #: Addresses that the driver reserves for its two default streams; 0 is the legacy one as well.
 _LEGACY, _PER_THREAD = 1, 2
 
-#: `allocators`' table itself: a look-up less.
-_serving = allocators._current  # noqa: SLF001
+#: Device index to what serves it: `allocators`' table itself, a call less.
+_serving = allocators.serving
 
 
 def block_of(array: Any) -> Block | None:
@@ -132,6 +141,25 @@ def use_with_cupy(*, enabled: bool = True) -> None:
     cupy.cuda.set_allocator(allocate if enabled else cupy.get_default_memory_pool().malloc)
 
 
+def record_stream(array: Any, stream: Any) -> None:
+    """The memory of `array` is not used again before what `stream` was given until the array is dropped.
+
+    Raises
+    ------
+    ArgumentError
+        If the array's memory is not ours.
+    """
+    block = block_of(array)
+    if block is None:
+        raise ArgumentError(
+            "record_stream needs an array on our memory, this one's is another's; make it with cuassay.empty, or call "
+            "use_with_cupy() first"
+        )
+    if type(block.home) is Direct:
+        return  # the driver waits for every stream before it takes such a block back
+    allocators.allocator(array.data.device_id).record_stream(block, address_of(stream))
+
+
 def is_ours() -> bool:
     """Whether CuPy allocates from us in this thread."""
     return bool(cupy.cuda.get_allocator() is allocate)
@@ -142,11 +170,3 @@ def using() -> Iterator[None]:
     """CuPy allocates from us inside the block, in this thread."""
     with cupy.cuda.using_allocator(allocate):
         yield
-
-
-def _in_child() -> None:
-    """The parent's hook must not hand out the parent's memory: `allocators` refuses, in words."""
-    _serving.clear()
-
-
-os.register_at_fork(after_in_child=_in_child)

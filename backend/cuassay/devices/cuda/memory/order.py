@@ -11,7 +11,20 @@ from typing import Any
 from cuassay.devices.cuda import forks, runtime
 from cuassay.devices.cuda.check import check, error_of
 
-__all__ = ["Marker", "Order", "at"]
+__all__ = ["Marker", "Order", "at", "keep", "kept"]
+
+#: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
+#: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
+kept: dict[int, Any] = {}
+
+
+def keep(index: int, address: int) -> None:
+    """Keep the current stream of device `index` alive, if `address` is its; others are their owners' to keep."""
+    import cupy
+
+    current = cupy.cuda.get_current_stream(index)
+    if current.ptr == address:
+        kept[address] = current
 
 
 def at(index: int) -> AbstractContextManager[Any]:

@@ -15,6 +15,7 @@ from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory.allocator import allocator
+from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
 from cuassay.errors import ArgumentError
 from cuassay.memory import CachingAllocator, Pool
 
@@ -29,19 +30,25 @@ class MemPool(Handle):
 
     Parameters
     ----------
-    allocator : MemorySource, optional
-        Where its memory comes from, such as a `CUDAPluggableAllocator`'s source; None is where the device's comes from.
+    allocator : CUDAPluggableAllocator or MemorySource, optional
+        Where its memory comes from; None is where the device's comes from.
     use_on_oom : bool
         Whether others may take its free blocks when nothing else is left.
     no_split : bool
         Whether each segment serves one request at a time.
     """
 
-    def __init__(self, allocator: MemorySource | None = None, use_on_oom: bool = False, no_split: bool = False) -> None:
+    def __init__(
+        self,
+        allocator: CUDAPluggableAllocator | MemorySource | None = None,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+    ) -> None:
         self._index = runtime.current_device()
-        self._source = allocator
+        self._given = allocator
         self._owner = _allocator(self._index)
-        self._pool = self._owner.create_pool(source=allocator, use_on_oom=use_on_oom, no_split=no_split)
+        source = allocator.source(self._index) if isinstance(allocator, CUDAPluggableAllocator) else allocator
+        self._pool = self._owner.create_pool(source=source, use_on_oom=use_on_oom, no_split=no_split)
         _known[self._index, self._pool.id] = self
         weakref.finalize(self, _let_go, self._owner, self._pool).atexit = False
 
@@ -54,9 +61,9 @@ class MemPool(Handle):
         return self._pool.id
 
     @property
-    def allocator(self) -> MemorySource | None:
+    def allocator(self) -> CUDAPluggableAllocator | MemorySource | None:
         """What was given for its memory to come from."""
-        return self._source
+        return self._given
 
     @property
     def index(self) -> int:

@@ -1,0 +1,412 @@
+"""Device memory by ``torch.cuda.memory``'s names.
+
+Where we differ from torch: options given to `set_allocator_settings` change those and keep the others; a pluggable
+allocator keeps our statistics, and may come and go at any time; what is asked of the allocator before anything was
+allocated answers with nothing, and makes no context.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from typing import TYPE_CHECKING, Any
+
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
+from cuassay.memory import Block, CachingAllocator
+from cuassay.memory.summary import summary
+
+if TYPE_CHECKING:
+    from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
+    from cuassay.devices.cuda.memory.pools import MemPool
+
+__all__ = [
+    "CUDAPluggableAllocator",
+    "MemPool",
+    "caching_allocator_alloc",
+    "caching_allocator_delete",
+    "caching_allocator_disabled",
+    "caching_allocator_enable",
+    "change_current_allocator",
+    "empty_cache",
+    "get_allocator_backend",
+    "get_allocator_settings",
+    "get_per_process_memory_fraction",
+    "host_memory_stats",
+    "host_memory_stats_as_nested_dict",
+    "max_memory_allocated",
+    "max_memory_cached",
+    "max_memory_reserved",
+    "memory_allocated",
+    "memory_cached",
+    "memory_reserved",
+    "memory_snapshot",
+    "memory_stats",
+    "memory_stats_as_nested_dict",
+    "memory_summary",
+    "record_stream",
+    "reset_accumulated_host_memory_stats",
+    "reset_accumulated_memory_stats",
+    "reset_max_memory_allocated",
+    "reset_max_memory_cached",
+    "reset_peak_host_memory_stats",
+    "reset_peak_memory_stats",
+    "set_allocator_settings",
+    "set_per_process_memory_fraction",
+    "use_mem_pool",
+    "use_with_cupy",
+]
+
+#: How a device may be named; see `cuassay.cuda`.
+DeviceLike = int | str | Device | None
+
+_CLASSES = {"CUDAPluggableAllocator": "pluggable", "MemPool": "pools"}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _CLASSES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    found = globals()[name] = getattr(_module(_CLASSES[name]), name)
+    return found
+
+
+def _module(name: str) -> Any:
+    from importlib import import_module
+
+    return import_module(f"cuassay.devices.cuda.memory.{name}")
+
+
+def _allocators() -> Any:
+    return _module("allocator")
+
+
+def _index(device: DeviceLike) -> int:
+    from cuassay import cuda
+
+    return cuda._index(device)  # noqa: SLF001  one reading of device names for the whole face
+
+
+def _allocator(device: DeviceLike) -> CachingAllocator:
+    found: CachingAllocator = _allocators().allocator(_index(device))
+    return found
+
+
+def _opened(device: DeviceLike) -> CachingAllocator | None:
+    """The allocator of `device`, or None where nothing was allocated yet; then nothing is initialised either."""
+    from cuassay import cuda
+
+    if not cuda.is_initialized():
+        return None
+    found: CachingAllocator | None = _allocators().opened(_index(device))
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ memory by address
+
+#: What `caching_allocator_alloc` gave: an array's block is its own to free.
+_raw: dict[int, Block] = {}
+
+
+def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = None) -> int:
+    """The address of `size` bytes on `device`, in the order of `stream` (None: the device's current one).
+
+    Parameters
+    ----------
+    size : int
+        Bytes.
+    stream : object, optional
+        One of ours, CuPy's, an address, or any object with ``__cuda_stream__``.
+
+    Raises
+    ------
+    ArgumentError
+        If `size` is negative or no int, or `stream` is no stream.
+    OutOfMemoryError
+        If there is no room.
+    """
+    index, hook = _index(device), _module("hook")
+    block: Block = _allocators().malloc(index)(size, hook.current_address(index, stream))
+    _raw[block.address] = block
+    return block.address
+
+
+def caching_allocator_delete(mem_ptr: Any) -> None:
+    """Give back what `caching_allocator_alloc` gave at this address.
+
+    Raises
+    ------
+    ArgumentError
+        If it gave nothing there, or it was given back already; nothing is changed then.
+    """
+    try:
+        block = _raw.pop(mem_ptr)
+    except (KeyError, TypeError):
+        shown = f"{mem_ptr:#x}" if isinstance(mem_ptr, int) else repr(mem_ptr)
+        raise ArgumentError(
+            f"caching_allocator_alloc gave nothing at {shown} that is still to be freed; give an address of its, once"
+        ) from None
+    CachingAllocator.free(block)
+
+
+def caching_allocator_enable(value: bool = True) -> None:
+    """With False, each allocation is one of the driver's own, which tools such as compute-sanitizer can then watch.
+
+    A block freed then goes back to the driver at the next allocation. Blocks made before stay what they are.
+    """
+    _allocators().enable_caching(enabled=bool(value))
+
+
+@contextmanager
+def caching_allocator_disabled() -> Iterator[None]:
+    """`caching_allocator_enable` with False inside the block, and as it was after it."""
+    former = _allocators().is_caching()
+    caching_allocator_enable(False)
+    try:
+        yield
+    finally:
+        caching_allocator_enable(former)
+
+
+def record_stream(array: Any, stream: Any) -> None:
+    """After `array` is dropped, its memory is used again only after what `stream` was given until then.
+
+    torch has it as a method of tensors. Raises `ArgumentError` for an array whose memory is not ours.
+    """
+    _module("hook").record_stream(array, stream)
+
+
+def use_with_cupy(enabled: bool = True) -> None:
+    """Make every allocation of CuPy ours, in every thread; with False CuPy's own pool serves again.
+
+    Arrays made before keep the memory they have.
+    """
+    _module("hook").use_with_cupy(enabled=enabled)
+
+
+# ------------------------------------------------------------------------------------------------ how it behaves
+
+
+def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) -> None:
+    """Let this process reserve at most `fraction` (0 to 1) of the memory of `device`.
+
+    Raises
+    ------
+    TypeError
+        If `fraction` is no float.
+    SettingError
+        If it is not from 0 to 1.
+    """
+    if not isinstance(fraction, float):
+        raise TypeError(f"a memory fraction is a float; got {fraction!r}; write {_as_float(fraction)}")
+    _allocators().configure(f"per_process_memory_fraction:{fraction!r}", _allocator_index(device))
+
+
+def _as_float(value: object) -> str:
+    return f"{float(value)}" if isinstance(value, int) else "0.5, say"
+
+
+def _allocator_index(device: DeviceLike) -> int:
+    """The index of `device`, whose allocator exists after this."""
+    index = _index(device)
+    _allocators().allocator(index)
+    return index
+
+
+def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
+    """The share of the memory of `device` that this process may reserve."""
+    return _allocator(device).config.per_process_memory_fraction
+
+
+def set_allocator_settings(settings: str) -> None:
+    """Change the options that `settings` mentions, on every device, now and for allocators that are made later.
+
+    Parameters
+    ----------
+    settings : str
+        As ``CUASSAY_ALLOC_CONF``, such as ``"max_split_size_mb:128,garbage_collection_threshold:0.8"``. Options that
+        it does not mention keep their value, unlike torch's.
+
+    Raises
+    ------
+    SettingError
+        If an option does not exist or has a bad value; nothing is changed then.
+    ArgumentError
+        If the backend would change after the first allocation.
+    """
+    _allocators().configure(settings)
+
+
+def get_allocator_settings(device: DeviceLike = None) -> str:
+    """The options in force on `device` that are not at their default, as `set_allocator_settings` takes them."""
+    found = _opened(device)
+    return str(_allocators().config() if found is None else found.config)
+
+
+def get_allocator_backend() -> str:
+    """Where memory comes from: ``native``, ``cudaMallocAsync`` or ``pluggable``."""
+    return "pluggable" if _allocators().is_changed() else str(_allocators().config().backend)
+
+
+def change_current_allocator(allocator: CUDAPluggableAllocator | None) -> None:
+    """Take the memory of every device from `allocator`; None takes it from the driver again.
+
+    It may be called at any time, unlike torch's. Arrays made before stay where they are, and their memory goes back to
+    the allocator that made it.
+    """
+    _allocators().change_allocator(None if allocator is None else allocator.source)
+
+
+def empty_cache() -> None:
+    """Give every free segment of every device back to the driver; nothing while a capture runs, or before any use."""
+    for found in _allocators().every_allocator():
+        found.empty_cache()
+
+
+def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager[None]:
+    """Allocations of this thread, CuPy's among them, come from `pool` inside the block; the inner one of two wins.
+
+    Parameters
+    ----------
+    pool : MemPool or tuple of int
+        A pool, or the id of one from `graph_pool_handle`.
+
+    Raises
+    ------
+    ArgumentError
+        If it is no pool of `device`.
+    """
+    entered: AbstractContextManager[None] = _module("pools").use_mem_pool(
+        pool, None if device is None else _index(device)
+    )
+    return entered
+
+
+# ------------------------------------------------------------------------------------------------ figures
+
+
+def memory_stats(device: DeviceLike = None) -> dict[str, int]:
+    """Every figure of the allocator of `device` by its dotted name, such as ``allocated_bytes.all.peak``.
+
+    Empty where nothing was allocated yet, as with torch.
+    """
+    found = _opened(device)
+    return {} if found is None else found.statistics().flat()
+
+
+def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
+    """`memory_stats` as nested dicts."""
+    found = _opened(device)
+    return {} if found is None else found.statistics().nested()
+
+
+def memory_allocated(device: DeviceLike = None) -> int:
+    """Bytes of live blocks on `device`."""
+    return memory_stats(device).get("allocated_bytes.all.current", 0)
+
+
+def max_memory_allocated(device: DeviceLike = None) -> int:
+    """The most that `memory_allocated` was since the start or the last `reset_peak_memory_stats`."""
+    return memory_stats(device).get("allocated_bytes.all.peak", 0)
+
+
+def memory_reserved(device: DeviceLike = None) -> int:
+    """Bytes taken from `device`, in use or kept for reuse."""
+    return memory_stats(device).get("reserved_bytes.all.current", 0)
+
+
+def max_memory_reserved(device: DeviceLike = None) -> int:
+    """The most that `memory_reserved` was since the start or the last `reset_peak_memory_stats`."""
+    return memory_stats(device).get("reserved_bytes.all.peak", 0)
+
+
+def reset_peak_memory_stats(device: DeviceLike = None) -> None:
+    """From here every peak is a new one."""
+    found = _opened(device)
+    if found is not None:
+        found.reset_peak_stats()
+
+
+def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
+    """From here ``allocated``, ``freed`` and the counters are new ones."""
+    found = _opened(device)
+    if found is not None:
+        found.reset_accumulated_stats()
+
+
+def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
+    """The figures of `device` as a table; `abbreviated` leaves out what each of the two pools has."""
+    found = _allocator(device)
+    return summary(found.statistics(), found.name, abbreviated=abbreviated)
+
+
+def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
+    """Every segment of every device with its blocks, as plain data; of one pool where its id is given."""
+    segments: list[dict[str, Any]] = []
+    for index in _allocators().indices():
+        for found in _allocators().every_allocator(index):
+            segments += [{**segment, "device": index} for segment in found.snapshot()["segments"]]
+    return [s for s in segments if mempool_id is None or tuple(s["segment_pool_id"]) == tuple(mempool_id)]
+
+
+# ------------------------------------------------------------------------------------------------ pinned host memory
+
+
+def _host(name: str) -> Callable[[], Any]:
+    from importlib import import_module
+
+    found: Callable[[], Any] = getattr(import_module("cuassay.devices.cuda.pinned"), name)
+    return found
+
+
+def host_memory_stats() -> dict[str, int]:
+    """Every figure of pinned host memory by its dotted name; empty where none was pinned yet."""
+    flat: dict[str, int] = _host("host_memory_stats")()
+    return flat
+
+
+def host_memory_stats_as_nested_dict() -> dict[str, Any]:
+    """`host_memory_stats` as nested dicts."""
+    nested: dict[str, Any] = _host("host_memory_stats_as_nested_dict")()
+    return nested
+
+
+def reset_accumulated_host_memory_stats() -> None:
+    """From here the totals of pinned memory are new ones."""
+    _host("reset_accumulated_host_memory_stats")()
+
+
+def reset_peak_host_memory_stats() -> None:
+    """From here the peaks of pinned memory are new ones."""
+    _host("reset_peak_host_memory_stats")()
+
+
+# ------------------------------------------------------------------------------------------------ torch's old names
+
+
+def _renamed(old: str, new: str) -> None:
+    warnings.warn(f"{old} is torch's former name of {new}; call that", FutureWarning, stacklevel=3)
+
+
+def memory_cached(device: DeviceLike = None) -> int:
+    """`memory_reserved` by its former name."""
+    _renamed("memory_cached", "memory_reserved")
+    return memory_reserved(device)
+
+
+def max_memory_cached(device: DeviceLike = None) -> int:
+    """`max_memory_reserved` by its former name."""
+    _renamed("max_memory_cached", "max_memory_reserved")
+    return max_memory_reserved(device)
+
+
+def reset_max_memory_allocated(device: DeviceLike = None) -> None:
+    """`reset_peak_memory_stats` by a former name."""
+    _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)
+
+
+def reset_max_memory_cached(device: DeviceLike = None) -> None:
+    """`reset_peak_memory_stats` by a former name."""
+    _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
+    reset_peak_memory_stats(device)

@@ -1,0 +1,54 @@
+"""No cache: each block is a segment of its own, for tools that watch single allocations, such as compute-sanitizer.
+
+A freed block goes back to the driver at the next allocation rather than at once: a finaliser may run at any moment,
+and giving back waits for the device.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from cuassay.core.protocols import MemorySource
+from cuassay.memory import Block, Lane, Pool, Segment
+
+__all__ = ["Direct"]
+
+
+class Direct:
+    """Blocks of exactly the bytes asked for, from `source`.
+
+    Attributes
+    ----------
+    live : int
+        Bytes in use.
+    """
+
+    def __init__(self, source: MemorySource) -> None:
+        self._source = source
+        self._pool = Pool(0, source)
+        self._freed: deque[Block] = deque()
+        self.live = 0
+
+    def malloc(self, nbytes: int, stream: int = 0) -> Block:
+        """A block of `nbytes`; what was freed before goes back first. Raises `OutOfMemoryError`."""
+        self.settle()
+        address = self._source.reserve(nbytes, stream)
+        lane = Lane(self._pool, stream, _no_miss, bool)
+        block = Block(address, nbytes, lane, Segment(address, nbytes, lane, is_small=False))
+        block.requested, block.home = nbytes, self
+        self.live += nbytes
+        return block
+
+    def append(self, block: Block) -> None:
+        """Take a freed block: what a `cuassay.memory.blocks.Home` does."""
+        self._freed.append(block)
+        self.live -= block.nbytes
+
+    def settle(self) -> None:
+        """Give back what was freed."""
+        while self._freed:
+            self._source.release(self._freed.popleft().address)
+
+
+def _no_miss(lane: Lane, nbytes: int) -> Block:
+    raise NotImplementedError(f"{lane!r} holds no blocks to serve {nbytes:,} bytes")
