@@ -12,7 +12,7 @@ from typing import Any, Protocol, runtime_checkable
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 
-__all__ = ["Backend", "Capture", "Communicator", "Event", "MemorySource", "Stream"]
+__all__ = ["Backend", "Capture", "Communicator", "Event", "MemorySource", "PinnedMemory", "Stream"]
 
 
 @runtime_checkable
@@ -193,6 +193,20 @@ class Communicator(Protocol):
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
+
+
+@runtime_checkable
+class PinnedMemory(Protocol):
+    """What a `Backend` also offers where host memory can be page-locked (capability ``pinned_memory``)."""
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> Any:
+        """An uninitialised C-contiguous host array that device `index` copies to and from without the host."""
+
+    def is_pinned(self, array: Any) -> bool:
+        """Whether `array` is in such memory."""
+
+    def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
+        """Copy between host and device in order of the device's current stream; waits unless `non_blocking`."""
 
 
 @runtime_checkable

@@ -15,8 +15,8 @@ from typing import Any
 
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
-from cuassay.core.protocols import Backend
-from cuassay.errors import DeviceError
+from cuassay.core.protocols import Backend, PinnedMemory
+from cuassay.errors import CapabilityError, DeviceError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 
@@ -216,6 +216,80 @@ def _owner(array: Any) -> Backend:
             f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}"
         )
     return owner
+
+
+def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device) -> Any:
+    """An uninitialised C-contiguous host array that `device` copies to and from while the host does other things.
+
+    On CUDA it is a `numpy.ndarray`; on the simulated device an array that finds out who reads it too early.
+
+    Raises
+    ------
+    CapabilityError
+        If host memory cannot be pinned for this device.
+    OutOfMemoryError
+        If there is no host memory left.
+    """
+    found = find(device)
+    capabilities(found).require(["pinned_memory"])
+    return _pinning(found).empty_pinned((shape,) if isinstance(shape, int) else shape, dtype, found.index)
+
+
+def is_pinned(array: Any) -> bool:
+    """Whether `array` is in pinned host memory of any kind of device loaded so far."""
+    return any(isinstance(one, PinnedMemory) and one.is_pinned(array) for one in registry.backends())
+
+
+def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
+    """Copy `src` into `dst`, of one shape and dtype, in order of the current stream of the device that is in it.
+
+    Between host and device it is ``dst.copy_(src, non_blocking=True)`` of torch: with pinned host memory the call
+    returns at once, and neither array may be written, nor `dst` read, by anybody who has not waited for the copy (its
+    stream, or an event recorded after it). Dropping them is safe: memory is not used again before. From or to pageable
+    host memory the host waits, silently, as in torch.
+
+    Parameters
+    ----------
+    src, dst : array
+        Of the host, or of a device; two devices must be of one kind.
+    non_blocking : bool
+        Do not wait, where host memory is pinned.
+
+    Returns
+    -------
+    array
+        `dst`.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes or dtypes differ.
+    CapabilityError
+        If the kinds cannot copy to each other in stream order.
+    CaptureError
+        If the host would have to wait while the stream is being captured.
+    """
+    sides = [found for found in map(_device_side, (src, dst)) if found is not None]
+    if len(sides) == 2:
+        return registry.op("copy")(src, out=dst)
+    if not sides:
+        dst[...] = src
+        return dst
+    _pinning(sides[0]).transfer(src, dst, non_blocking=non_blocking)
+    return dst
+
+
+def _device_side(array: Any) -> Device | None:
+    """Where `array` is, or None on the host."""
+    owner = registry.backend_of(type(array))
+    return None if owner is None or owner.kind == "cpu" else owner.device_of(array)
+
+
+def _pinning(device: Device) -> PinnedMemory:
+    found = backend(device.kind)
+    if not isinstance(found, PinnedMemory):
+        raise CapabilityError(f"{device}: copies in stream order are not offered; use cuassay.ops.copy, which waits")
+    return found
 
 
 def _load_for_type(array_type: type) -> bool:

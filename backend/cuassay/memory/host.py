@@ -10,20 +10,21 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any
+from typing import Any, NoReturn
 
 from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
+from cuassay.errors import CapabilityError
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
 from cuassay.memory.lane import Lane
 from cuassay.memory.statistics import Stat
 
-__all__ = ["HOST", "Duration", "HostAllocator", "HostStatistics"]
+__all__ = ["HOST", "Duration", "HostAllocator", "HostSource", "HostStatistics"]
 
 #: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
 HOST = -1
@@ -126,6 +127,34 @@ def _flat(nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
             yield from ((f"{name}.{key}", number) for key, number in value.items())
         else:
             yield name, value
+
+
+class HostSource:
+    """What a source of host memory leaves out: it gives segments only, and the host's stream holds no work."""
+
+    granularity = 0
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def synchronize(self, streams: Sequence[int]) -> None:
+        """Nothing is given to the host's stream."""
+
+    def _refuse(self) -> NoReturn:
+        raise CapabilityError(f"{self!r} has no pages: host memory is pinned in one piece; reserve segments")
 
 
 @dataclass(slots=True)

@@ -7,6 +7,7 @@ can do, is asked of `runtime`, which leaves no context behind.
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from functools import cache
@@ -156,6 +157,26 @@ class CudaBackend:
                         "nothing has been computed; read it after the replay"
                     ) from error
                 raise
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> np.ndarray[Any, Any]:
+        """A `numpy.ndarray` in pinned memory, which all devices share."""
+        from cuassay.devices.cuda import pinned
+
+        return pinned.empty(shape, dtype)
+
+    def is_pinned(self, array: Any) -> bool:
+        """Whether a `numpy.ndarray` is in pinned memory; brings neither CuPy nor the driver up."""
+        if not isinstance(array, np.ndarray) or "cupy" not in sys.modules:
+            return False
+        from cuassay.devices.cuda import pinned
+
+        return pinned.is_pinned(array)
+
+    def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
+        """In order of the device's current stream; see `cuassay.devices.cuda.transfer`."""
+        from cuassay.devices.cuda import transfer
+
+        transfer.transfer(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: Any, b: Any) -> str:
         """By byte range: the device's memory cannot be walked from here, so interleaved arrays count as overlapping."""

@@ -15,7 +15,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings, syncdebug
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
-from cuassay.devices.sim import calls
+from cuassay.devices.sim import calls, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.machine import Machine, SimDevice
@@ -158,6 +158,19 @@ class SimBackend:
     def to_host(self, array: SimArray) -> np.ndarray[Any, Any]:
         """A copy; read in order of the current stream, which the host waits for."""
         return array.get()
+
+    def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> pinned.SimPinned:
+        """A poisoned array in pinned memory, which the machine's devices share."""
+        self._require(index, "pinned_memory", "use numpy.empty")
+        return pinned.empty(shape, dtype, self.machine)
+
+    def is_pinned(self, array: Any) -> bool:
+        """True for what `empty_pinned` gave, and its views."""
+        return isinstance(array, pinned.SimPinned)
+
+    def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
+        """In order of the device's current stream; see `pinned`."""
+        pinned.transfer(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: SimArray, b: SimArray) -> str:
         """By device and address, then element by element within bounds."""

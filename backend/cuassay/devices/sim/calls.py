@@ -258,7 +258,7 @@ def _collect(name: str, value: Any, found: list[arrays.SimArray]) -> None:
             if value is one:
                 return
         found.append(value)
-    elif isinstance(value, np.ndarray):
+    elif isinstance(value, np.ndarray) or hasattr(type(value), "is_host_memory"):
         if value.ndim:
             raise _mixed(name, value)
     elif isinstance(value, (tuple, list)):

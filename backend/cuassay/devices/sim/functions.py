@@ -15,7 +15,7 @@ import numpy as np
 from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
 
-__all__ = ["attribute", "call_function", "call_ufunc", "get_item", "set_item"]
+__all__ = ["attribute", "call_function", "call_ufunc", "get_item", "set_item", "written"]
 
 #: Functions that look at shapes and dtypes only; they run on the array itself and give plain values.
 _FACTS = frozenset(
@@ -75,14 +75,15 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
         function,
         args,
         kwargs,
-        writes=_written(name, args, kwargs),
+        writes=written(name, args, kwargs),
         reads=name not in _LIKE,
         views=name in _VIEWS,
         waits=name in _WAITS,
     )
 
 
-def _written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """The arguments that NumPy's function, or method, of that name writes."""
     out = kwargs.get("out")
     writes = [one for one in (out if isinstance(out, tuple) else (out,)) if one is not None]
     position, parameter = _WRITES.get(name, (0, "x"))
@@ -104,7 +105,7 @@ def attribute(array: arrays.SimArray, name: str) -> Any:
 
 
 def _method(array: arrays.SimArray, name: str, *args: Any, **kwargs: Any) -> Any:
-    writes = _written(name, args, kwargs)
+    writes = written(name, args, kwargs)
     if name in _WRITING_METHODS:
         writes = [array]
     work = partial(_run_method, name)

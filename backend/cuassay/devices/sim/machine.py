@@ -259,6 +259,7 @@ class Machine:
         self._refused: dict[np.dtype[Any], str | None] = {}
         self._current = _Current()
         self.memory = memory
+        self.pinned: Any = None  # its pinned host memory: see `pinned`
         self.devices = [SimDevice(self, index, memory) for index in range(devices)]
 
     def next_number(self) -> int:

@@ -18,7 +18,6 @@ __all__ = ["PROFILES", "Profile", "profile"]
 #: What no profile has, because this simulation has no such thing.
 _NEVER: dict[str, str] = {
     "conditional_graphs": "captured work is replayed as a list; it has no if and while nodes",
-    "pinned_memory": "the simulated device reads any host memory; nothing is page-locked",
     "vmm": "the simulated arena is one flat range; pages are not mapped",
     "ipc": "the simulated memory belongs to one process",
     "complex_half": "NumPy has no complex dtype of two float16",

@@ -1,0 +1,366 @@
+"""Pinned host memory of the simulated machine: what copies read and write there is ordered by the same clocks.
+
+A pinned array holds a NumPy array, as a device array does, and lets NumPy's functions, operators and methods through;
+each looks at the log of copies first. So the classic mistakes are found, whenever they are made: the host reads what a
+copy is still to bring, or writes what one is still to take. The host's own accesses need no entry: every launch comes
+after those that were made before it.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from math import prod
+from typing import Any, SupportsIndex
+
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+from cuassay.arrays import layout
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.array import SimArray
+from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
+from cuassay.devices.sim.functions import written
+from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture
+from cuassay.devices.sim.memory import poison
+from cuassay.errors import ArgumentError, RaceError
+from cuassay.memory.blocks import Block
+from cuassay.memory.host import HOST, HostAllocator, HostSource
+
+__all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
+
+#: Virtual bytes per second between host and device: what was measured on an H200, pinned, both ways.
+_LINK = 55e9
+
+_FACTS = frozenset("shape dtype ndim size itemsize nbytes strides flags".split())
+#: Attributes that would show the memory to code that looks at no log.
+_HIDDEN = frozenset("base ctypes data tofile dump setflags resize".split())
+
+
+class HostMemory:
+    """The pinned memory of one machine: its allocator, and the log of what copies do to it."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.log = AccessLog("pinned host memory", machine.host)
+        self.source = _Source(machine)
+        self.allocator = HostAllocator(self.source, name="pinned host memory of the simulated machine")
+
+
+def host_memory(machine: Machine) -> HostMemory:
+    """The pinned memory of `machine`, made at the first use."""
+    with machine.working():
+        machine.pinned = machine.pinned or HostMemory(machine)
+        found: HostMemory = machine.pinned
+        return found
+
+
+class _Source(HostSource):
+    """Host arrays by their address; events are points of virtual time."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = weakref.proxy(machine)
+        self._arrays: dict[int, np.ndarray[Any, Any]] = {}
+        self._queues: dict[int, Queue] = {}
+
+    def __repr__(self) -> str:
+        return f"the simulated host ({len(self._arrays)} pieces)"
+
+    def reserve(self, nbytes: int, stream: int) -> int:
+        del stream
+        array = np.empty(nbytes + 4096, np.uint8)
+        address = -(-_address(array) // 4096) * 4096
+        self._arrays[address] = array[address - _address(array) :][:nbytes]
+        return address
+
+    def release(self, address: int) -> None:
+        del self._arrays[address]
+
+    def bytes_of(self, block: Block) -> np.ndarray[Any, Any]:
+        """The memory of `block`."""
+        start = block.address - block.segment.address
+        return self._arrays[block.segment.address][start : start + block.nbytes]
+
+    def know(self, queue: Queue) -> int:
+        """The number that stands for `queue` in `record`."""
+        self._queues[queue.number] = queue
+        return queue.number
+
+    def record(self, stream: int) -> tuple[Clock, float]:
+        queue = self._queues[stream]
+        return dict(queue.clock), queue.finished
+
+    def query(self, event: tuple[Clock, float]) -> bool:
+        host = self._machine.host
+        host.now += HOST_CALL
+        if host.now < event[1]:
+            return False
+        host.joins(*event)
+        return True
+
+    def wait(self, stream: int, event: tuple[Clock, float]) -> None:
+        self._machine.host.joins(*event)
+
+
+class _Memory:
+    """One block in use; given back when the last array on it is gone."""
+
+    __slots__ = ("block", "home")
+
+    def __init__(self, home: HostMemory, nbytes: int) -> None:
+        self.home = home
+        self.block = home.allocator.malloc(nbytes, HOST)
+
+    def used_by(self, queue: Queue) -> None:
+        """The memory is not given out again before what `queue` was given until the free is done."""
+        self.home.allocator.record_stream(self.block, self.home.source.know(queue))
+
+    def __del__(self) -> None:
+        if hasattr(self, "block"):
+            self.home.allocator.free(self.block)
+
+
+class SimPinned(NDArrayOperatorsMixin):
+    """An array in pinned host memory of the simulated machine; made by `empty`, never directly."""
+
+    __slots__ = ("__weakref__", "block", "raw", "sim_device")
+
+    __hash__ = None  # type: ignore[assignment]
+
+    #: Refused beside arrays of a device.
+    is_host_memory = True
+
+    def __init__(self, raw: np.ndarray[Any, Any], home: HostMemory, memory: _Memory) -> None:
+        self.raw: np.ndarray[tuple[int, ...], np.dtype[Any]] = raw
+        self.sim_device = home
+        self.block = memory
+
+    @property
+    def span(self) -> Span:
+        """The bytes it occupies, by address."""
+        if not self.raw.size:
+            return Span(0, 0, dense=True)
+        low, high = np.lib.array_utils.byte_bounds(self.raw)
+        return Span(low, high, dense=high - low == self.raw.nbytes)
+
+    def __repr__(self) -> str:
+        return f"SimPinned(shape={self.raw.shape}, dtype={self.raw.dtype})"
+
+    def __len__(self) -> int:
+        return len(self.raw)
+
+    # ---------------------------------------------------------------------------------------------- the host looks
+
+    def touch(self, name: str, *, write: bool = False) -> np.ndarray[Any, Any]:
+        """The memory, to be read, or written, by the host now.
+
+        Raises
+        ------
+        RaceError
+            If a copy that the host did not wait for writes it, or, where it is to be written, reads it.
+        """
+        machine = self.sim_device.machine
+        with machine.working():
+            machine.host.now += HOST_CALL
+            span = self.span
+            for old in self.sim_device.log.users(span) if self.raw.size else ():
+                if (write or old.write) and layout.overlap(self.raw, old.array):
+                    site, verb = call_site(), "write" if write else "read"
+                    machine.wait_all()  # reported once, as other races are
+                    raise RaceError(
+                        f"pinned host memory: {verb} by the host ({name}) of a {self.raw.dtype} array of shape "
+                        f"{self.raw.shape} at {site[0]}:{site[1]} is not ordered after the {old}; call "
+                        f"{old.queue.variable}.synchronize(), or synchronize an event recorded after the copy, first"
+                    )
+        return self.raw
+
+    def _wrapped(self, result: Any) -> Any:
+        """`result`, as one of these where it shows this memory."""
+        if isinstance(result, np.ndarray) and result.size and np.may_share_memory(result, self.raw):
+            return self if result is self.raw else SimPinned(result, self.sim_device, self.block)
+        if isinstance(result, (tuple, list)):
+            return type(result)(map(self._wrapped, result))
+        return result
+
+    def _run(self, name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], writes: list[Any]) -> Any:
+        if calls.has_arrays((tuple(args), dict(kwargs))):
+            raise TypeError(
+                f"{name} got an array of a simulated device beside one in host memory; move one with devices.copy"
+            )
+        marked = [one for one in writes if isinstance(one, SimPinned)]
+        for array in marked:
+            array.touch(name, write=True)
+        ways = [_raw(one) for one in (args, kwargs)]
+        result = self._wrapped(function(*ways[0], **ways[1]))
+        if marked or not _shows(result):  # a view has read nothing
+            for array in _arrays((args, kwargs)):
+                array.touch(name)
+        return result
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        outs = [inputs[0]] if method == "at" else [one for one in kwargs.get("out", ()) if one is not None]
+        return self._run(ufunc.__name__, getattr(ufunc, method), inputs, kwargs, outs)
+
+    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        del types
+        return self._run(function.__name__, function, args, kwargs, written(function.__name__, args, kwargs))
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
+        """A copy that cannot be written: later looks at the memory itself would be looked at by nobody."""
+        if copy is False:
+            raise ValueError(f"{self!r} is copied to become a numpy.ndarray; leave copy=False away")
+        found = self.touch("asarray").astype(dtype or self.raw.dtype, copy=True)
+        found.setflags(write=False)
+        return found
+
+    def __getitem__(self, index: Any) -> Any:
+        part = self._part(index)
+        if part is not None and part.raw.ndim == 0:
+            return part.touch("getitem")[()]
+        if part is not None:
+            return part
+        return self._run("getitem", lambda array, at: array[at], (self, index), {}, [])
+
+    def __setitem__(self, index: Any, value: Any) -> None:
+        part = self._part(index)
+        if part is None:
+            self._run("setitem", _set_item, (self, index, value), {}, [self])
+        else:
+            part._run("setitem", _set_item, (part, ..., value), {}, [part])  # noqa: SLF001  one of ours
+
+    def _part(self, index: Any) -> SimPinned | None:
+        """The elements at `index` where NumPy shows them without a copy, so that only they are looked at."""
+        parts = index if isinstance(index, tuple) else (index,)
+        if not all(one is None or one is Ellipsis or isinstance(one, (int, np.integer, slice)) for one in parts):
+            return None
+        return SimPinned(self.raw[(*parts, ...)] if Ellipsis not in parts else self.raw[index], *self._place)
+
+    @property
+    def _place(self) -> tuple[HostMemory, _Memory]:
+        return self.sim_device, self.block
+
+    def __iter__(self) -> Iterator[Any]:
+        return (self[position] for position in range(len(self)))
+
+    def __getattr__(self, name: str) -> Any:
+        if name in _FACTS:
+            return getattr(self.raw, name)
+        if name.startswith("_") or name in _HIDDEN or not hasattr(np.ndarray, name):
+            raise AttributeError(f"a pinned array has no {name!r}: it would show memory that copies use; copy it first")
+        if not callable(getattr(np.ndarray, name)):
+            return self._run(name, getattr, (self, name), {}, [])
+
+        def method(*args: Any, **kwargs: Any) -> Any:
+            writes = [self] if name in ("fill", "sort", "put", "partition", "itemset") else written(name, args, kwargs)
+            return self._run(name, getattr(np.ndarray, name), (self, *args), kwargs, writes)
+
+        return method
+
+    def __bool__(self) -> bool:
+        return bool(self.touch("bool"))
+
+    def __int__(self) -> int:
+        return int(self.touch("int").item())
+
+    def __float__(self) -> float:
+        return float(self.touch("float").item())
+
+    def __str__(self) -> str:
+        return str(self.touch("str"))
+
+    def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
+        raise TypeError(f"{self!r} cannot be pickled: copies may be at work on it; pickle a copy of it")
+
+
+def _shows(result: Any) -> bool:
+    return all(map(_shows, result)) if isinstance(result, (tuple, list)) else isinstance(result, SimPinned)
+
+
+def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
+    array[index] = value
+
+
+def _raw(value: Any) -> Any:
+    if isinstance(value, SimPinned):
+        return value.raw
+    if isinstance(value, (tuple, list)):
+        return type(value)(map(_raw, value))
+    return {key: _raw(one) for key, one in value.items()} if isinstance(value, dict) else value
+
+
+def _arrays(value: Any) -> Iterator[SimPinned]:
+    if isinstance(value, SimPinned):
+        yield value
+    elif isinstance(value, (tuple, list)):
+        for one in value:
+            yield from _arrays(one)
+    elif isinstance(value, dict):
+        yield from _arrays(tuple(value.values()))
+
+
+def _address(array: np.ndarray[Any, Any]) -> int:
+    return int(array.__array_interface__["data"][0])
+
+
+# ------------------------------------------------------------------------------------------------ made and copied
+
+
+def empty(shape: tuple[int, ...], dtype: Any, machine: Machine) -> SimPinned:
+    """A poisoned C-contiguous array in pinned memory."""
+    home, wanted = host_memory(machine), as_dtype(dtype)
+    nbytes = prod(shape) * wanted.itemsize
+    memory = _Memory(home, nbytes)
+    raw = home.source.bytes_of(memory.block)[:nbytes]
+    SimPinned(raw, home, memory).touch("empty", write=True).fill(poison(wanted))
+    if nbytes:
+        low = memory.block.address
+        home.log.forget(Span(low, low + memory.block.nbytes, dense=True))
+    return SimPinned(raw.view(wanted).reshape(shape) if nbytes else np.empty(shape, wanted), home, memory)
+
+
+def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
+    """Copy between host and device in order of the device's current stream, as `cuassay.devices.copy` has it.
+
+    Raises
+    ------
+    ArgumentError
+        If shapes or dtypes differ.
+    RaceError
+        If another stream's copy, or work, on either is not ordered before.
+    CaptureError
+        If the host would have to wait while the stream is being captured.
+    """
+    host, array = (dst, src) if isinstance(src, SimArray) else (src, dst)
+    if src.shape != dst.shape or src.dtype != dst.dtype:
+        raise ArgumentError(
+            f"copy takes two arrays of one shape and dtype; got {src.shape}, {dtype_name(src.dtype)} and {dst.shape}, "
+            f"{dtype_name(dst.dtype)}; cast or reshape on the device"
+        )
+    device = array.sim_device
+    machine, is_left = device.machine, non_blocking and isinstance(host, SimPinned)
+    with machine.working():
+        queue = machine.current_queue(device)
+        if not is_left:
+            refuse_capture(queue, "a copy that the host waits for", "use pinned memory and non_blocking=True")
+        if isinstance(host, SimPinned):
+            host.block.used_by(queue)
+        known: list[Any] = [one for one in (src, dst) if isinstance(one, (SimArray, SimPinned))]
+        accesses = [(one, one is dst) for one in known]
+        target, origin = _inside(dst), _inside(src)
+        seconds = src.nbytes / _LINK
+        calls.submit(
+            queue,
+            device,
+            "copy",
+            accesses,
+            lambda: np.copyto(target, origin),
+            flops=seconds * machine.profile.throughput,
+        )
+        if not is_left:
+            machine.host.joins(queue.clock, queue.finished)
+
+
+def _inside(array: Any) -> np.ndarray[Any, Any]:
+    raw: np.ndarray[Any, Any] = array.raw if isinstance(array, (SimArray, SimPinned)) else array
+    return raw
