@@ -228,10 +228,11 @@ class CachingAllocator(Store):
         """Hold it (``with``) to keep any memory from going back to the device."""
         return self._releasing
 
-    def empty_cache(self) -> int:
-        """Give every free segment back to the source, after waiting for other streams on the device.
+    def empty_cache(self, pool: Pool | None = None) -> int:
+        """Give every free segment (of `pool` alone, where one is named) back to the source.
 
-        Segments of private pools stay while the pool has owners; during a capture nothing is given back.
+        Other streams are waited for on the device. Segments of private pools stay while the pool has owners; during a
+        capture nothing is given back.
 
         Returns
         -------
@@ -240,7 +241,7 @@ class CachingAllocator(Store):
         """
         self._await_all()
         with self._lock:
-            blocks = self._whole_free()
+            blocks = [block for block in self._whole_free() if pool in (None, block.lane.pool)]
         return sum(map(self._release, blocks))
 
     # ------------------------------------------------------------------------------------------------ out of memory

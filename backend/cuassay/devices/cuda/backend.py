@@ -35,7 +35,6 @@ _NEEDS_COMPUTE: dict[str, float] = {"tf32": 8.0}
 _ABSENT: dict[str, str] = {
     "complex_half": "NumPy and CuPy have no complex dtype of two float16",
     "fp8": "CuPy has no fp8 dtype",
-    "conditional_graphs": "not offered by the cuda kind yet",
     "race_detection": "the driver does not order-check accesses; use kind sim, or compute-sanitizer",
 }
 
@@ -61,6 +60,8 @@ class CudaBackend:
             return absent(_ABSENT[name])
         if ":" in name:
             return _probe_dtype(name)
+        if name == "conditional_graphs" and _version() < (12, 4):
+            return absent(f"they need CUDA 12.4; this driver serves {runtime.driver_version()}")
         properties = runtime.get_device_properties(index)
         compute = float(f"{properties.major}.{properties.minor}")
         if compute < _NEEDS_COMPUTE.get(name, 0.0):
@@ -235,12 +236,12 @@ class CudaBackend:
         with self.activate(index):
             return Event(timing=timing)
 
-    def new_capture(self, index: int) -> Any:
-        """A capture for device `index`."""
-        from cuassay.devices.cuda.capture import Capture
+    def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
+        """A graph of device `index`."""
+        from cuassay.devices.cuda.capture import CUDAGraph
 
         with self.activate(index):
-            return Capture()
+            return CUDAGraph(keep_graph)
 
     def memory_in_use(self, index: int) -> int:
         """Bytes that this process has in use on device `index`, of our allocator's and of CuPy's default pool."""
@@ -293,6 +294,11 @@ def _is_array(array_type: type) -> bool:
 @cache
 def _device(index: int) -> Device:
     return Device("cuda", index)
+
+
+def _version() -> tuple[int, ...]:
+    """The newest CUDA version the driver serves."""
+    return tuple(map(int, runtime.driver_version().split(".")))
 
 
 @cache

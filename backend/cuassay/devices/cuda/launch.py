@@ -19,7 +19,10 @@ from cuassay.devices.cuda.check import check, error_of
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["Kernel", "Launch", "kernel", "stream_address"]
+__all__ = ["OWN", "Kernel", "Launch", "kernel", "stream_address"]
+
+#: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
+OWN: set[int] = set()
 
 #: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
 _SHARED_BY_DEFAULT = 48 * 1024
@@ -77,6 +80,7 @@ class _Loaded:
         lowered = compiled.names[name].encode()
         self.kernel = check(driver.cuLibraryGetKernel(self.library, lowered), doing)
         self.handle = int(self.kernel)  # a CUkernel launches in whichever context is current
+        OWN.add(self.handle)
         self.sizes = _parameter_sizes(self.kernel)
         self.idle: dict[tuple[type, ...], list[Launch]] = {}
         self.shared: dict[int, int] = {}

@@ -236,10 +236,10 @@ class SimBackend:
         """An event; with `timing` on virtual time."""
         return SimEvent(self._device(index), timing=timing)
 
-    def new_capture(self, index: int) -> SimCapture:
-        """A capture. Raises `CapabilityError` where the profile has no graphs."""
+    def new_capture(self, index: int, *, keep_graph: bool = False) -> SimCapture:
+        """A graph. Raises `CapabilityError` where the profile has none."""
         self._require(index, "graphs", "call the work each time")
-        return SimCapture(self._device(index))
+        return SimCapture(self._device(index), keep_graph=keep_graph)
 
     def flush_cache(self, index: int) -> None:
         """There is no cache; a launch of no work, so that it has its place in the order."""

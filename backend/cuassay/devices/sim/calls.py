@@ -15,7 +15,7 @@ import numpy as np
 from cuassay.core import syncdebug
 from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim.clock import Queue, Span
-from cuassay.devices.sim.machine import SimDevice, refuse_capture
+from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import Block
 from cuassay.errors import CaptureError, DeviceError
 
@@ -234,6 +234,7 @@ def to_host(array: arrays.SimArray, what: str) -> np.ndarray[Any, Any]:
     with home.machine.working():
         queue = home.machine.current_queue(home)
         refuse_capture(queue, f"reading an array on the host ({what})", "read it after the replay")
+        refuse_wait(f"reading an array on the host ({what})")
         home.launch(queue, what, [(array, False)])
         home.machine.host.joins(queue.clock, queue.finished)
         return _read_only(array.raw)

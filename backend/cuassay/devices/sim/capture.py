@@ -1,23 +1,33 @@
-"""Captures of the simulated device: work given to a stream is recorded, and replayed as one piece.
+"""Graphs of the simulated device: work given to a stream is recorded, and replayed as one piece.
 
 While a stream is captured nothing runs; its outputs stay poisoned. A stream joins the capture by waiting for an
 event recorded inside it, and must be waited for in turn before the end. A replay gives the recorded launches
-to the current stream and to a queue of the capture's own for each stream that joined, with the recorded waits, so
+to the current stream and to a queue of the graph's own for each stream that joined, with the recorded waits, so
 that a missing one is a race as it is outside.
+
+Arrays made inside are of the graph's pool (`private`). What was made outside must be kept by its owner: a replay that
+would touch memory given back since is refused, where a real device would compute on somebody else's numbers.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import threading
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
-from cuassay.core.device import Device
-from cuassay.core.handle import Handle
-from cuassay.devices.sim.clock import Clock, Queue, join
-from cuassay.devices.sim.machine import SimDevice, call_site
+import numpy as np
+
+from cuassay.core.graphs import Graph, GraphStatistics, PoolId, graph_pool_handle
+from cuassay.devices.sim import private
+from cuassay.devices.sim.clock import Clock, Queue, Span, join
+from cuassay.devices.sim.machine import OPEN, SimDevice, call_site
+from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream
-from cuassay.errors import CaptureError
+from cuassay.errors import CapabilityError, CaptureError
 
 __all__ = ["SimCapture"]
 
@@ -32,10 +42,30 @@ class _Marker:
 
 
 @dataclass(frozen=True, slots=True)
+class _Touched:
+    """An array as a launch saw it, not kept alive; `block` is None where it is the pool's, or has no elements."""
+
+    raw: np.ndarray[Any, Any]
+    span: Span
+    sim_device: SimDevice
+    block: weakref.ref[Block] | None
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.raw.size
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.raw.nbytes
+
+
+@dataclass(frozen=True, slots=True)
 class _Launch:
     lane: int
     name: str
-    accesses: Sequence[tuple[Any, bool]]
+    accesses: Sequence[tuple[_Touched, bool]]
     work: Callable[[], object]
     site: tuple[str, int]
 
@@ -52,106 +82,96 @@ class _Wait:
     marker: _Marker
 
 
-class SimCapture(Handle):
-    """Records the work given to a stream; see `cuassay.core.protocols.Capture`.
+@dataclass(frozen=True, slots=True)
+class _Branch:
+    """A conditional node: `nodes` run once, or again and again, where what `test` reads is true."""
 
-    It keeps the arrays it touches alive until `reset`.
-    """
+    lane: int
+    kind: str
+    test: _Launch
+    predicate: np.ndarray[Any, Any]
+    nodes: list[_Node]
 
-    def __init__(self, sim_device: SimDevice) -> None:
+
+_Node = _Launch | _Record | _Wait | _Branch
+
+
+class SimCapture(Graph):
+    """Work captured on a simulated device; see `cuassay.core.graphs.Graph`."""
+
+    def __init__(self, sim_device: SimDevice, *, keep_graph: bool = False) -> None:
+        super().__init__(sim_device.device, keep_graph=keep_graph)
         self.sim_device = sim_device
-        self._nodes: list[_Launch | _Record | _Wait] = []
+        self.mode = "global"
+        self._thread = 0
+        self._nodes: list[_Node] = []
+        self._recording = self._nodes
         self._captured: list[Queue] = []  # lane number to queue, while capturing
         self._clocks: list[Clock] = []  # lane number to what it waits for, by lane
         self._lanes: list[Queue] = []  # lane number (less one) to the queue of replays
-        self._ready = False
+        self._pool: private.Pool | None = None
+        self._former: tuple[Any] | None = None
         self._last: tuple[Clock, float] = {}, 0.0
 
     def __repr__(self) -> str:
-        state = "capturing" if self._captured else "ready" if self._ready else "empty"
         launches = sum(isinstance(node, _Launch) for node in self._nodes)
-        return f"SimCapture({self.device}, {state}, {launches} launches)"
+        return f"SimCapture({self.device}, {self._state}, {launches} launches)"
+
+    def forbids(self) -> bool:
+        """Whether this thread may not wait for the device meanwhile, also not for other streams."""
+        return self.mode == "global" or (self.mode == "thread_local" and self._thread == threading.get_ident())
 
     @property
-    def device(self) -> Device:
-        """Where it replays."""
-        return self.sim_device.device
+    def label(self) -> str:
+        """The stream it began on."""
+        return self._captured[0].label
 
-    # ---------------------------------------------------------------------------------------------- life
+    # -------------------------------------------------------------------------------------------- begin and end
 
-    def begin(self, stream: SimStream | None = None) -> None:
-        """From here, work given to `stream` (None: the current one) is recorded.
-
-        Raises
-        ------
-        CaptureError
-            If the stream is the default one, is being captured already, or this capture holds work.
-        """
+    def _open(self, stream: SimStream | None, pool: PoolId | None, mode: str) -> None:
         machine = self.sim_device.machine
         with machine.working():
             queue = machine.current_queue(self.sim_device) if stream is None else stream.queue
-            if self._captured or self._ready:
-                raise CaptureError(f"{self!r} holds work already; call reset() first, or make another capture")
             if queue is self.sim_device.default:
                 raise CaptureError("the default stream cannot be captured, as in CUDA; use one from new_stream")
             if queue.capture is not None:
                 raise CaptureError(f"{queue.label} is being captured already; end that capture first")
+            self.mode, self._thread = mode, threading.get_ident()
+            self._pool = private.pool(self.sim_device, pool or graph_pool_handle())
+            self._pool.tidy()
+            self._nodes = self._recording = []
+            self._clocks = []
             self._enter(queue)
+            OPEN.add(self)
+            if stream is not None:
+                self._former = (machine.set_current(self.sim_device.index, stream),)
 
-    def end(self) -> None:
-        """Stop recording; the work can be replayed.
-
-        Raises
-        ------
-        CaptureError
-            If nothing was begun, or a stream that joined was not waited for; the work is then dropped.
-        """
+    def _close(self) -> None:
         with self.sim_device.machine.working():
-            if not self._captured:
-                raise CaptureError(f"{self!r} is not capturing; call begin() first")
             unjoined = [queue.label for lane, queue in enumerate(self._captured) if not self._joined(lane)]
-            origin = self._captured[0].label
+            origin = self.label
             self._leave()
             if unjoined:
-                self._nodes.clear()
                 raise CaptureError(
                     f"the capture on {origin} ended with work of {', '.join(unjoined)} that it does not wait for; "
                     f"let {origin} wait for {'them' if len(unjoined) > 1 else 'it'} before end()"
                 )
-            self._ready = True
             branches = range(1, len(self._clocks))
             self._lanes = [self.sim_device.new_queue(f"{origin}.branch{lane}") for lane in branches]
 
-    def replay(self) -> None:
-        """Give the recorded work to the current stream; replays of one capture follow each other.
-
-        Raises
-        ------
-        CaptureError
-            If nothing was captured, or the current stream is itself being captured.
-        RaceError
-            If the work races with other work, or inside itself.
-        """
-        machine = self.sim_device.machine
-        with machine.working():
-            queue = machine.current_queue(self.sim_device)
-            if not self._ready:
-                raise CaptureError(f"{self!r} has nothing to replay; call begin(), the work, end() first")
-            if queue.capture is not None:
-                raise CaptureError(f"{queue.label} is being captured; a captured graph cannot be replayed into another")
-            self._run([queue, *self._lanes])
-
-    def reset(self) -> None:
-        """Forget the recorded work and free what it held; twice is allowed."""
+    def _abandon(self) -> None:
         with self.sim_device.machine.working():
             self._leave()
-            self._nodes.clear()
+
+    def _discard(self) -> None:
+        with self.sim_device.machine.working():
+            self._nodes = self._recording = []
             for queue in self._lanes:
                 self.sim_device.forget_queue(queue)
-            self._lanes, self._clocks, self._ready = [], [], False
+            self._lanes, self._clocks, self._pool = [], [], None
 
     def _enter(self, queue: Queue) -> None:
-        queue.capture = self
+        queue.capture = weakref.proxy(self)  # a capture that is dropped while it is open ends
         self._captured.append(queue)
         self._clocks.append({})
 
@@ -159,23 +179,52 @@ class SimCapture(Handle):
         for queue in self._captured:
             queue.capture = None
         self._captured = []
+        OPEN.discard(self)
+        if self._former is not None:
+            (stream,), self._former = self._former, None
+            self.sim_device.machine.set_current(self.sim_device.index, stream)
 
     def _joined(self, lane: int) -> bool:
         return self._clocks[0].get(lane, 0) >= self._clocks[lane].get(lane, 0)
 
-    # ---------------------------------------------------------------------------------------------- recording
+    # -------------------------------------------------------------------------------------------- recording
+
+    def allocate(self, nbytes: int, queue: Queue) -> Block:
+        """Memory for an array that captured work of `queue` makes."""
+        if self._pool is None:  # a queue has a capture only while that has a pool
+            raise CaptureError(f"{self!r} is not capturing; begin first")
+        return self._pool.take(nbytes, queue, self)
+
+    def clock_of(self, queue: Queue) -> Clock:
+        """What later work of `queue` waits for within the capture; nothing where it has no part in it."""
+        return dict(self._clocks[self._captured.index(queue)]) if queue in self._captured else {}
+
+    def comes_after(self, queue: Queue, clock: Clock) -> bool:
+        """Whether later work of `queue` waits for `clock`."""
+        own = self._clocks[self._captured.index(queue)]
+        return all(own.get(lane, 0) >= epoch for lane, epoch in clock.items())
 
     def add(self, queue: Queue, name: str, accesses: Sequence[tuple[Any, bool]], work: Callable[[], object]) -> None:
         """Record one launch of `queue`, with the arrays it touches and whether it writes each."""
+        self._recording.append(self._launch_node(queue, name, accesses, work))
+
+    def _launch_node(
+        self, queue: Queue, name: str, accesses: Sequence[tuple[Any, bool]], work: Callable[[], object]
+    ) -> _Launch:
         lane = self._captured.index(queue)
         self._clocks[lane][lane] = self._clocks[lane].get(lane, 0) + 1
-        self._nodes.append(_Launch(lane, name, accesses, work, call_site()))
+        touched = [(self._touched(array), write) for array, write in accesses]
+        return _Launch(lane, name, touched, work, call_site())
+
+    def _touched(self, array: Any) -> _Touched:
+        own = array.block is None or (self._pool is not None and self._pool.owns(array.block))
+        return _Touched(array.raw, array.span, array.sim_device, None if own else weakref.ref(array.block))
 
     def record(self, queue: Queue) -> _Marker:
         """An event is recorded on `queue`; gives what waiting for it needs."""
         lane = self._captured.index(queue)
         marker = _Marker(self, lane, dict(self._clocks[lane]))
-        self._nodes.append(_Record(lane, marker))
+        self._recording.append(_Record(lane, marker))
         return marker
 
     def fork(self, queue: Queue, marker: _Marker) -> None:
@@ -190,30 +239,126 @@ class SimCapture(Handle):
             raise CaptureError(f"{queue.label} cannot wait for an event of a capture that has ended; record it again")
         if queue.capture is None:
             self._enter(queue)
-        elif queue.capture is not self:
+        elif queue not in self._captured:
             raise CaptureError(f"{queue.label} is part of another capture; two captures cannot wait for each other")
         lane = self._captured.index(queue)
         join(self._clocks[lane], marker.clock)
-        self._nodes.append(_Wait(lane, marker))
+        self._recording.append(_Wait(lane, marker))
 
-    # ---------------------------------------------------------------------------------------------- replay
+    @contextmanager
+    def _body(self, kind: str, predicate: Any) -> Iterator[None]:
+        machine = self.sim_device.machine
+        answer = machine.profile.answer("conditional_graphs", memory=machine.memory, devices=len(machine.devices))
+        if not answer:
+            raise CapabilityError(f"{self.device}: no conditional_graphs: {answer.reason}; call both branches")
+        queue = machine.current_queue(self.sim_device)
+        with machine.working():
+            test = self._launch_node(queue, f"{kind}_node", [(predicate, False)], lambda: None)
+            branch = _Branch(test.lane, kind, test, predicate.raw, [])
+            self._recording.append(branch)
+        outer, self._recording = self._recording, branch.nodes
+        try:
+            yield
+        finally:
+            self._recording = outer
 
-    def _run(self, lanes: Sequence[Queue]) -> None:
-        reached: dict[int, tuple[Clock, float]] = {}
-        lanes[0].waits(*self._last)
-        for node in self._nodes:
+    # -------------------------------------------------------------------------------------------- replaying
+
+    def _make_executable(self) -> None:
+        """The list is what runs."""
+
+    def _launch(self) -> None:
+        machine = self.sim_device.machine
+        with machine.working():
+            queue = machine.current_queue(self.sim_device)
+            if queue.capture is not None:
+                raise CaptureError(
+                    f"{self!r} cannot be replayed into a capture ({queue.label} is being captured); "
+                    "replay it outside, or capture its work again"
+                )
+            lanes = [queue, *self._lanes]
+            queue.waits(*self._last)
+            self._run(self._nodes, lanes, {})
+            if self._pool is not None:
+                self._pool.used_by(lanes)
+            self._last = dict(queue.clock), queue.finished
+
+    def _run(self, nodes: Sequence[_Node], lanes: Sequence[Queue], reached: dict[int, tuple[Clock, float]]) -> None:
+        for node in nodes:
             queue = lanes[node.lane]
             if isinstance(node, _Launch):
-                self._launch(node, queue)
+                self._run_launch(node, queue)
             elif isinstance(node, _Record):
                 reached[id(node.marker)] = dict(queue.clock), queue.finished
-            else:
+            elif isinstance(node, _Wait):
                 queue.waits(*reached[id(node.marker)])
-        self._last = dict(lanes[0].clock), lanes[0].finished
+            else:
+                self._run_branch(node, lanes, reached)
 
-    def _launch(self, node: _Launch, queue: Queue) -> None:
-        for array, _ in node.accesses:
-            if array.block is not None:  # the driver, too, frees a graph's memory after its last replay
-                array.block.used_by(queue)
+    def _run_branch(self, branch: _Branch, lanes: Sequence[Queue], reached: dict[int, tuple[Clock, float]]) -> None:
+        self._run_launch(branch.test, lanes[branch.lane])
+        while branch.predicate.any():
+            self._run(branch.nodes, lanes, reached)
+            if branch.kind == "if":
+                return
+            self._run_launch(branch.test, lanes[branch.lane])
+
+    def _run_launch(self, node: _Launch, queue: Queue) -> None:
+        for array, write in node.accesses:
+            if array.block is None:
+                continue
+            block = array.block()
+            if block is None:
+                verb, (file, line) = "writes" if write else "reads", node.site
+                raise CaptureError(
+                    f"{node.name}, captured at {file}:{line}, {verb} an array of {array.raw.shape} {array.raw.dtype} "
+                    "that was dropped since; keep the arrays that a graph uses for as long as it is replayed"
+                )
+            block.used_by(queue)  # the driver, too, frees a graph's memory after its last replay
         self.sim_device.launch(queue, node.name, node.accesses, site=node.site)
         node.work()
+
+    def _take_over(self, other: SimCapture) -> bool:
+        same = _shape(self._nodes) == _shape(other._nodes)
+        for queue in self._lanes:
+            self.sim_device.forget_queue(queue)
+        self._nodes, self._lanes, self._clocks, self._pool = other._nodes, other._lanes, other._clocks, other._pool
+        other._nodes, other._lanes, other._clocks, other._pool = [], [], [], None
+        other._recording = other._nodes
+        return same
+
+    # -------------------------------------------------------------------------------------------- looks
+
+    def pool(self) -> PoolId:
+        """The token of its memory, for another graph to share. Raises `CaptureError` before a capture."""
+        if self._pool is None:
+            raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
+        return self._pool.id
+
+    def statistics(self) -> GraphStatistics:
+        """What it holds now; records and waits are no nodes, as they are none in CUDA."""
+        nodes = sum(isinstance(node, (_Launch, _Branch)) for node in self._nodes)
+        return GraphStatistics(self._state, nodes, 0 if self._pool is None else self._pool.nbytes)
+
+    def _dump(self, path: Path) -> None:
+        lines = [f'  n{place} [label="{_label(node)}"];' for place, node in enumerate(self._nodes)]
+        last: dict[int, int] = {}
+        for place, node in enumerate(self._nodes):
+            if node.lane in last:
+                lines.append(f"  n{last[node.lane]} -> n{place};")
+            last[node.lane] = place
+        path.write_text("\n".join(["digraph capture {", *lines, "}", ""]), encoding="utf-8")
+
+
+def _label(node: _Node) -> str:
+    if isinstance(node, _Launch):
+        return f"{node.name} (lane {node.lane})"
+    return f"{type(node).__name__.strip('_').lower()} (lane {node.lane})"
+
+
+def _shape(nodes: Sequence[_Node]) -> list[Any]:
+    """What an update in place must leave as it is: kinds, names and lanes, in order."""
+    return [
+        (type(node), node.lane, getattr(node, "name", None), _shape(node.nodes) if isinstance(node, _Branch) else None)
+        for node in nodes
+    ]

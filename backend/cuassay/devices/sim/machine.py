@@ -29,7 +29,10 @@ from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, RaceError
 from cuassay.memory import CachingAllocator
 
-__all__ = ["HOST_CALL", "Machine", "SimDevice", "call_site", "refuse_capture"]
+__all__ = ["HOST_CALL", "OPEN", "Machine", "SimDevice", "call_site", "refuse_capture", "refuse_wait"]
+
+#: Every capture that is open in this process: what one forbids, it may forbid to all streams.
+OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
 
 #: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
 HOST_CALL = 2e-6
@@ -75,6 +78,7 @@ class SimDevice:
         self.default = self.new_queue("stream 0")
         self._pools: dict[int, Rotation[Queue]] = {}
         self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
+        self.graph_pools: weakref.WeakValueDictionary[tuple[int, int], Any] = weakref.WeakValueDictionary()
         self._freed: deque[Block] = deque()
         self._late: RaceError | None = None
 
@@ -102,10 +106,14 @@ class SimDevice:
         """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
         self.machine.require_storage(self.device, dtype)
         nbytes = math.prod(shape) * dtype.itemsize
+        block = self.reserve(nbytes, queue) if queue.capture is None else queue.capture.allocate(nbytes, queue)
+        self.arena.buffer[block.low : block.low + nbytes].fill(poison(dtype))
+        return np.ndarray(shape, dtype, self.arena.buffer, block.low), block
+
+    def reserve(self, nbytes: int, queue: Queue) -> Block:
+        """A range of the arena in the order of `queue`."""
         low = self._take(nbytes, queue)
-        block = Block(low, low + aligned(nbytes), queue, self.release)
-        self.arena.buffer[low : low + nbytes].fill(poison(dtype))
-        return np.ndarray(shape, dtype, self.arena.buffer, low), block
+        return Block(low, low + aligned(nbytes), queue, self.release)
 
     def _take(self, nbytes: int, queue: Queue) -> int:
         self.raise_late()
@@ -339,3 +347,13 @@ def refuse_capture(queue: Queue, what: str, instead: str) -> None:
     """Raise `CaptureError` when `queue` is being captured."""
     if queue.capture is not None:
         raise CaptureError(f"{what} is illegal while {queue.label} is being captured: nothing has run yet; {instead}")
+
+
+def refuse_wait(what: str) -> None:
+    """Raise `CaptureError` when an open capture forbids this thread to ask or wait for the device."""
+    for capture in tuple(OPEN):
+        if capture.forbids():
+            raise CaptureError(
+                f"{what} is illegal while {capture.label} is captured in mode {capture.mode!r}, for other streams too; "
+                "do it before or after, or capture with capture_error_mode='relaxed'"
+            )

@@ -36,7 +36,7 @@ def poison(dtype: np.dtype[Any]) -> int:
     return 0x01 if name == "bool" else 0xAA if "int" in name else _FREED
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Block:
     """Memory in use; gives itself back when the last array on it is gone.
 

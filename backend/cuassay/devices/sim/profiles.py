@@ -17,7 +17,6 @@ __all__ = ["PROFILES", "Profile", "profile"]
 
 #: What no profile has, because this simulation has no such thing.
 _NEVER: dict[str, str] = {
-    "conditional_graphs": "captured work is replayed as a list; it has no if and while nodes",
     "vmm": "the simulated arena is one flat range; pages are not mapped",
     "ipc": "the simulated memory belongs to one process",
     "complex_half": "NumPy has no complex dtype of two float16",
@@ -86,6 +85,7 @@ _METAL_DTYPES = {
 }
 _METAL_FEATURES = {
     "graphs": "Metal command buffers run once; work cannot be captured for replay",
+    "conditional_graphs": "Metal has no graphs",
     "peer_access": "Metal devices do not read each other's memory",
     "tf32": "Metal has no TF32",
     "fp8": "Metal has no 8-bit floating point",
@@ -114,6 +114,7 @@ PROFILES: dict[str, Profile] = {
                 "streams": "the profile minimal has one stream",
                 "timing": "the profile minimal has no device clock",
                 "graphs": "the profile minimal captures nothing",
+                "conditional_graphs": "the profile minimal captures nothing",
                 "peer_access": "the profile minimal has no link between devices",
                 "tf32": "the profile minimal computes float32 as it is",
                 "fp8": "the profile minimal has float32 and integers only",

@@ -14,7 +14,7 @@ from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
-from cuassay.devices.sim.machine import SimDevice, refuse_capture
+from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
 from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
 
 __all__ = ["SimEvent", "SimStream"]
@@ -72,6 +72,7 @@ class SimStream(Handle):
         """True when everything given to the stream is done in virtual time; then the host has seen it."""
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first")
+            refuse_wait("Stream.query")
             return self.sim_device.is_reached(self.queue.clock, self.queue.finished)
 
     def synchronize(self) -> None:
@@ -87,6 +88,7 @@ class SimStream(Handle):
         syncdebug.waits("Stream.synchronize")
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.synchronize", "end the capture first, or order streams by events")
+            refuse_wait("Stream.synchronize")
             self.sim_device.raise_late()
             self.sim_device.machine.host.joins(self.queue.clock, self.queue.finished)
 
@@ -171,6 +173,7 @@ class SimEvent(Handle):
         """True when the recorded work is done in virtual time, or nothing was recorded."""
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
+            refuse_wait("Event.query")
             return self._clock is None or self.sim_device.is_reached(self._clock, self._reached)
 
     def synchronize(self) -> None:
@@ -178,6 +181,7 @@ class SimEvent(Handle):
         syncdebug.waits("Event.synchronize")
         with self.sim_device.machine.working():
             self._refuse_captured("Event.synchronize")
+            refuse_wait("Event.synchronize")
             if self._clock is not None:
                 self.sim_device.machine.host.joins(self._clock, self._reached)
 

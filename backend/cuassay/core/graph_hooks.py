@@ -1,0 +1,95 @@
+"""Who is told of what happens to any graph: hooks by event, each with a handle that removes it.
+
+A replay that is made ready knows of no hooks, so that it costs nothing more: when hooks change, every graph is told.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Protocol, Self
+
+from cuassay.core.handle import Handle
+from cuassay.errors import ArgumentError
+
+__all__ = ["EVENTS", "Hook", "HookHandle", "has_replay_hooks", "register_hook", "tell", "watch"]
+
+#: What hooks may be registered for.
+EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
+
+Hook = Callable[[Any], object]
+
+
+class Armed(Protocol):
+    """A graph whose replay may be made ready."""
+
+    def disarm(self) -> None:
+        """Hooks changed."""
+
+
+_HOOKS: dict[str, dict[int, Hook]] = {event: {} for event in EVENTS}
+_graphs: weakref.WeakSet[Armed] = weakref.WeakSet()
+_numbers = count(1)
+
+
+class HookHandle(Handle):
+    """A registered hook: `remove` it, or use it as a context."""
+
+    def __init__(self, event: str, number: int) -> None:
+        self.event = event
+        self._number = number
+
+    def remove(self) -> None:
+        """From here the hook is not called; twice is allowed."""
+        _HOOKS[self.event].pop(self._number, None)
+        _changed()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.remove()
+
+    def __repr__(self) -> str:
+        state = "registered" if self._number in _HOOKS[self.event] else "removed"
+        return f"HookHandle({self.event}, {state})"
+
+
+def register_hook(event: str, hook: Hook) -> HookHandle:
+    """``hook(graph)`` is called at each `event` of every graph, in the order of registration.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such event, or `hook` cannot be called.
+    """
+    if event not in EVENTS:
+        raise ArgumentError(f"graphs have no event {event!r}; choose one of {', '.join(EVENTS)}")
+    if not callable(hook):
+        raise ArgumentError(f"a hook is called with the graph; got {hook!r}; give a function of one argument")
+    number = next(_numbers)
+    _HOOKS[event][number] = hook
+    _changed()
+    return HookHandle(event, number)
+
+
+def tell(event: str, graph: Any) -> None:
+    """Call the hooks of `event`."""
+    for hook in tuple(_HOOKS[event].values()):
+        hook(graph)
+
+
+def has_replay_hooks() -> bool:
+    """Whether any hook wants to know of replays."""
+    return bool(_HOOKS["replay_start"] or _HOOKS["replay_end"])
+
+
+def watch(graph: Armed) -> None:
+    """`graph` is told when hooks change, while it lives."""
+    _graphs.add(graph)
+
+
+def _changed() -> None:
+    for graph in tuple(_graphs):
+        graph.disarm()
