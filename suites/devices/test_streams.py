@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.core import syncdebug
 from cuassay.core.protocols import Backend, Capture, Event, Stream
-from cuassay.errors import ArgumentError, CaptureError
+from cuassay.core.rotation import STREAMS_PER_PRIORITY
+from cuassay.errors import ArgumentError, CaptureError, DeviceError, RaceError, SynchronizationError
+from cuassay.testing import devices as on
 from cuassay.testing import requires
 
 
@@ -123,6 +127,264 @@ def test_use_stream_restores_the_former_after_an_error(device: Device, backend: 
     assert backend.current_stream(device.index) == before
 
 
+@on("sim", "cuda")
+@requires("streams")
+def test_a_stream_is_entered_as_it_is(device: Device, backend: Backend, side: Any) -> None:
+    before = backend.current_stream(device.index)
+
+    with side as entered, backend.new_stream(device.index) as inner:
+        assert entered is side
+        assert backend.current_stream(device.index) == inner
+        with side:
+            assert backend.current_stream(device.index) == side
+        assert backend.current_stream(device.index) == inner
+
+    assert backend.current_stream(device.index) == before
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_to_use_no_stream_changes_nothing(device: Device, backend: Backend, side: Any) -> None:
+    with side, backend.use_stream(None):
+        assert backend.current_stream(device.index) == side
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_a_stream_that_is_set_stays_and_comes_back_after_a_block(device: Device, backend: Backend, side: Any) -> None:
+    seen: list[Any] = []
+
+    def work() -> None:  # in a thread of its own, whose current stream is nobody else's
+        backend.set_stream(side)
+        seen.append(backend.current_stream(device.index))
+        backend.set_stream(None)
+        with backend.new_stream(device.index):
+            pass
+        seen.append(backend.current_stream(device.index))
+        other = backend.new_stream(device.index)
+        backend.set_stream(other)
+        seen.append(backend.current_stream(device.index) == other)
+
+    in_threads(work)
+
+    assert seen == [side, side, True]
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_a_stream_set_inside_a_block_ends_with_it(device: Device, backend: Backend, side: Any) -> None:
+    before = backend.current_stream(device.index)
+
+    with side:
+        other = backend.new_stream(device.index)
+        backend.set_stream(other)
+        assert backend.current_stream(device.index) == other
+
+    assert backend.current_stream(device.index) == before
+
+
+def in_threads(*works: Callable[[], None]) -> None:
+    """Run each in a thread of its own; raise what the first that failed raised."""
+    failures: list[BaseException] = []
+
+    def guarded(work: Callable[[], None]) -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  it is raised below, in the test's thread
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(work,)) for work in works]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+@requires("streams")
+def test_each_thread_has_its_own_current_stream(device: Device, backend: Backend, side: Any) -> None:
+    inside: list[Any] = []
+
+    with backend.use_stream(side):
+        in_threads(lambda: inside.append(backend.current_stream(device.index)))
+
+    assert inside[0] != side
+
+
+@on("sim", "cuda")
+@requires("count>=2")
+def test_entering_a_stream_of_another_device_switches_it_and_back(device: Device, backend: Backend) -> None:
+    near, far = backend.new_stream(device.index), backend.new_stream(1 - device.index)
+    before = backend.current_stream(device.index), backend.current_stream(1 - device.index)
+
+    with near, far:
+        assert backend.is_current(1 - device.index)
+        assert backend.current_stream(device.index) == near
+        assert backend.current_stream(1 - device.index) == far
+
+    assert (backend.current_stream(device.index), backend.current_stream(1 - device.index)) == before
+    assert near != far
+
+
+@on("sim", "cuda")
+@requires("count>=2")
+def test_an_event_belongs_to_one_device_and_streams_of_others_may_wait_for_it(device: Device, backend: Backend) -> None:
+    near, far = backend.new_stream(device.index), backend.new_stream(1 - device.index)
+    event = near.record_event()
+
+    far.wait_event(event)
+    far.wait_stream(near)
+
+    with pytest.raises(DeviceError, match=r"cannot be recorded on .*make one there"):
+        event.record(far)
+
+
+# ------------------------------------------------------------------------------------------------ the pool
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_streams_of_one_priority_are_32_in_turn(device: Device, backend: Backend) -> None:
+    streams = [backend.new_stream(device.index) for _ in range(2 * STREAMS_PER_PRIORITY)]
+
+    assert len(set(streams)) == STREAMS_PER_PRIORITY
+    assert streams[STREAMS_PER_PRIORITY:] == streams[:STREAMS_PER_PRIORITY]
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_streams_of_two_priorities_are_never_the_same(device: Device, backend: Backend) -> None:
+    plain = {backend.new_stream(device.index) for _ in range(STREAMS_PER_PRIORITY)}
+    urgent = {backend.new_stream(device.index, -1) for _ in range(STREAMS_PER_PRIORITY)}
+
+    assert not plain & urgent
+    assert {stream.priority for stream in urgent} == {-1}
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_a_new_event_knows_nothing_of_its_forerunner_that_is_pending(
+    device: Device, backend: Backend, side: Any
+) -> None:
+    with side:
+        backend.spin(device.index, LONG)
+    pending = side.record_event()
+    assert pending.query() is False
+    del pending
+    gc.collect()
+
+    fresh = backend.new_event(device.index)
+
+    assert fresh.query() is True
+    assert "not recorded" in repr(fresh)
+
+
+# ------------------------------------------------------------------------------------------------ right and wrong
+
+#: Cycles of `spin`: some 20 ms of an H200, longer than the host needs for what follows.
+LONG = 40_000_000
+
+STALE, FRESH = 1.0, 3.0
+
+
+def consumed(backend: Backend, device: Device, ones: Any, *, waits: bool) -> float:
+    """One stream produces, slowly, another consumes, and waits for it or does not."""
+    main = backend.current_stream(device.index)
+    data, zeros = ops.add(ones, 0.0), ops.mul(ones, 0.0)
+    producer, consumer = backend.new_stream(device.index), backend.new_stream(device.index)
+    for stream in (producer, consumer):
+        stream.wait_stream(main)
+    try:
+        with backend.use_stream(producer):
+            backend.spin(device.index, LONG)
+            ops.add(ones, 2.0, out=data)
+        if waits:
+            consumer.wait_stream(producer)
+        with backend.use_stream(consumer):
+            seen = ops.add(data, zeros)
+            return float(to_host(seen)[0])
+    finally:
+        for stream in (producer, consumer):
+            stream.synchronize()
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_a_consumer_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:
+    consumed(backend, device, ones, waits=True)  # compiles what must not take longer than the spin
+
+    if backend.probe(device.index, "race_detection"):
+        with pytest.raises(RaceError, match=r"insert stream\d+\.wait_stream\(stream\d+\)"):
+            consumed(backend, device, ones, waits=False)
+    else:
+        assert consumed(backend, device, ones, waits=False) == STALE
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_a_consumer_that_waits_reads_what_was_produced(device: Device, backend: Backend, ones: Any) -> None:
+    assert consumed(backend, device, ones, waits=True) == FRESH
+
+
+# ------------------------------------------------------------------------------------------------ sync debug mode
+
+WAITS: dict[str, Callable[[Any, Any, Any, int], Any]] = {
+    "to_host": lambda backend, stream, array, index: to_host(array),
+    "stream": lambda backend, stream, array, index: stream.synchronize(),
+    "event": lambda backend, stream, array, index: stream.record_event().synchronize(),
+    "device": lambda backend, stream, array, index: backend.synchronize(index),
+    "get": lambda backend, stream, array, index: array.get(),
+    "item": lambda backend, stream, array, index: array[0].item(),
+    "bool": lambda backend, stream, array, index: bool(array[0] > 0),
+}
+
+
+@pytest.fixture
+def debugged() -> Iterator[Callable[[str], None]]:
+    """Sets the mode; the former comes back."""
+    before = syncdebug.get_mode()
+    yield syncdebug.set_mode
+    syncdebug.set_mode(before)
+
+
+@on("sim", "cuda")
+@requires("streams")
+@pytest.mark.parametrize("wait", WAITS)
+def test_a_wait_of_the_host_is_an_error_a_warning_or_nothing(
+    device: Device, backend: Backend, side: Any, ones: Any, debugged: Callable[[str], None], wait: str
+) -> None:
+    backend.synchronize(device.index)
+
+    debugged("error")
+    with pytest.raises(SynchronizationError, match="the host waits for the device"):
+        WAITS[wait](backend, side, ones, device.index)
+    debugged("warn")
+    with pytest.warns(UserWarning, match="the host waits for the device"):
+        WAITS[wait](backend, side, ones, device.index)
+    debugged("default")
+    WAITS[wait](backend, side, ones, device.index)
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_work_that_makes_nobody_wait_is_let_be(
+    device: Device, backend: Backend, side: Any, ones: Any, debugged: Callable[[str], None]
+) -> None:
+    debugged("error")
+
+    side.wait_stream(backend.current_stream(device.index))
+    with side:
+        twice = ops.add(ones, ones)
+    event = side.record_event()
+    event.wait()
+    event.query()
+    side.query()
+
+    debugged("default")
+    assert (to_host(twice) == 2).all()
+
+
 # ------------------------------------------------------------------------------------------------ time
 
 
@@ -178,6 +440,29 @@ def test_handles_may_be_dropped_while_their_work_is_under_way(device: Device, ba
     gc.collect()
 
     assert (to_host(ops.add(twice, ones)) == 3).all()
+
+
+@on("sim", "cuda")
+@requires("streams")
+def test_streams_and_events_serve_several_threads_at_once(device: Device, backend: Backend, ones: Any) -> None:
+    backend.synchronize(device.index)
+    totals: list[float] = []
+
+    def work() -> None:
+        first, second = backend.new_stream(device.index), backend.new_stream(device.index)
+        with first:
+            total = ops.add(ones, 0.0)
+        for here, there in [(first, second), (second, first)] * 20:
+            there.wait_event(here.record_event())
+            with there:
+                ops.add(total, ones, out=total)
+            here.wait_stream(there)
+        with first:
+            totals.append(float(to_host(total)[0]))
+
+    in_threads(*[work] * 4)
+
+    assert totals == [41.0] * 4
 
 
 def test_memory_in_use_follows_the_arrays_that_live(device: Device, backend: Backend) -> None:

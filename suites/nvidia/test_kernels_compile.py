@@ -44,6 +44,7 @@ BUDGETS = (
     Budget("layer_norm.cu", "layer_norm_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
     Budget("layer_norm.cu", "layer_norm_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
     Budget("layer_norm.cu", "layer_norm_long<float64, 2, false>", 64, "1,024 threads a block leave no more"),
+    Budget("spin.cu", "spin", 16, "reads a clock"),
 )
 FILES = sorted({budget.file for budget in BUDGETS})
 

@@ -176,7 +176,7 @@ SETTINGS: dict[str, Setting] = {
             "CUASSAY_LAUNCH_BLOCKING",
             _flag,
             False,
-            "wait after every kernel launch, to find which one fails",
+            "wait after every launch of our kernels, but in captures, to find which one fails",
             aliases=("CUDA_LAUNCH_BLOCKING",),
         ),
         Setting(

@@ -17,8 +17,19 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
-    from cuassay.core.protocols import Stream as StreamLike
-    from cuassay.cuda.streams import Event, ExternalStream, Stream
+    from cuassay.cuda.streams import (
+        Event,
+        ExternalStream,
+        Stream,
+        current_stream,
+        default_stream,
+        get_stream_from_external,
+        get_sync_debug_mode,
+        set_stream,
+        set_sync_debug_mode,
+        spin,
+        stream,
+    )
     from cuassay.devices.cuda.runtime import Properties
     from cuassay.devices.cuda.userkernel import UserKernel
 
@@ -31,6 +42,7 @@ __all__ = [
     "cudart",
     "current_device",
     "current_stream",
+    "default_stream",
     "device",
     "device_count",
     "driver_version",
@@ -38,6 +50,8 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_stream_from_external",
+    "get_sync_debug_mode",
     "init",
     "is_available",
     "is_bf16_supported",
@@ -46,13 +60,28 @@ __all__ = [
     "libraries",
     "mem_get_info",
     "set_device",
+    "set_stream",
+    "set_sync_debug_mode",
+    "spin",
     "stream",
     "synchronize",
 ]
 
 #: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
 _LAZY: dict[str, tuple[str, ...]] = {
-    "streams": ("Event", "ExternalStream", "Stream"),
+    "streams": (
+        "Event",
+        "ExternalStream",
+        "Stream",
+        "current_stream",
+        "default_stream",
+        "get_stream_from_external",
+        "get_sync_debug_mode",
+        "set_stream",
+        "set_sync_debug_mode",
+        "spin",
+        "stream",
+    ),
 }
 _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
@@ -123,21 +152,6 @@ def driver_version() -> str:
 def current_device() -> int:
     """The index of this thread's device."""
     return int(_runtime().current_device())
-
-
-def current_stream(device: DeviceLike = None) -> StreamLike:
-    """The stream that work of this thread goes to on `device` (None: the current one)."""
-    from cuassay import devices
-
-    found: StreamLike = devices.backend("cuda").current_stream(_index(device))
-    return found
-
-
-def stream(stream: Any) -> AbstractContextManager[Any]:
-    """Work of this thread goes to `stream` inside the block: ours, CuPy's, an address, a ``__cuda_stream__`` object."""
-    from cuassay import devices
-
-    return devices.backend("cuda").use_stream(stream)
 
 
 def set_device(device: DeviceLike) -> None:

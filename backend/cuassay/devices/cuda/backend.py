@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
 from typing import Any
@@ -108,7 +108,7 @@ class CudaBackend:
 
     def owns(self, array_type: type) -> bool:
         """`cupy.ndarray`; CuPy is not imported to find out about another type."""
-        return _is_array(array_type)
+        return _is_cupy_array(array_type)
 
     def device_of(self, array: Any) -> Device:
         """Where `array` lives."""
@@ -208,33 +208,31 @@ class CudaBackend:
 
     def current_stream(self, index: int) -> Any:
         """CuPy's current stream of this thread and device, as one of ours."""
-        from cuassay.devices.cuda.stream import ExternalStream, adopt
-
-        current = _cupy().cuda.get_current_stream(index)
-        return ExternalStream(current.ptr, index) if current.device_id < 0 else adopt(current)
+        return _streams().current_stream(index)
 
     def new_stream(self, index: int, priority: int = 0) -> Any:
-        """A non-blocking stream."""
-        from cuassay.devices.cuda.stream import Stream
+        """A non-blocking stream of the pool: the 33rd of one priority is the first again, as with torch."""
+        return _streams().Stream(index, priority)
 
-        with self.activate(index):
-            return Stream(priority)
-
-    @contextmanager
-    def use_stream(self, stream: Any) -> Iterator[Any]:
+    def use_stream(self, stream: Any) -> AbstractContextManager[Any]:
         """Work of this thread goes to `stream`: ours, CuPy's, an address, or any ``__cuda_stream__`` object."""
-        from cuassay.devices.cuda.stream import adopt
+        entered: AbstractContextManager[Any] = _streams().use(stream)
+        return entered
 
-        adopted = adopt(stream)
-        with self.activate(adopted.device_id), adopted:
-            yield adopted
+    def set_stream(self, stream: Any) -> None:
+        """Work of this thread goes to `stream` from here; None changes nothing."""
+        _streams().set_stream(stream)
 
     def new_event(self, index: int, *, timing: bool = False) -> Any:
         """An event of device `index`."""
-        from cuassay.devices.cuda.stream import Event
+        return _streams().Event.of_device(index, enable_timing=timing)
+
+    def spin(self, index: int, cycles: int) -> None:
+        """Keep the current stream of device `index` busy for `cycles` of its clock, without touching memory."""
+        from cuassay.devices.cuda.launch import kernel
 
         with self.activate(index):
-            return Event(timing=timing)
+            kernel("spin.cu", "spin")(1, 1, (cycles,))
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
         """A graph of device `index`."""
@@ -287,8 +285,20 @@ os.register_at_fork(after_in_child=_empty.cache_clear)
 
 
 @cache
-def _is_array(array_type: type) -> bool:
+def _is_cupy_array(array_type: type) -> bool:
     return array_type.__module__.partition(".")[0] == "cupy" and issubclass(array_type, _cupy().ndarray)
+
+
+@cache
+def _streams() -> Any:
+    """The module of streams, once a device may be used."""
+    _cupy()
+    from cuassay.devices.cuda import stream
+
+    return stream
+
+
+os.register_at_fork(after_in_child=_streams.cache_clear)
 
 
 @cache

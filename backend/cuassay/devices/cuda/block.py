@@ -131,7 +131,7 @@ def argument_nbytes(kind: type) -> int:
     """
     if kind is bool:
         return 1
-    if kind in (int, float) or _is_array(kind):
+    if kind in (int, float) or _has_address(kind):
         return 8
     if issubclass(kind, np.generic):
         return int(np.dtype(kind).itemsize)
@@ -144,7 +144,7 @@ def argument_nbytes(kind: type) -> int:
     )
 
 
-def _is_array(kind: type) -> bool:
+def _has_address(kind: type) -> bool:
     return hasattr(kind, "__cuda_array_interface__")
 
 
@@ -154,7 +154,7 @@ def _writer(kind: type, size: int) -> Callable[[memoryview, int, Any], None] | N
         return _store_double
     if kind in (int, bool):
         return _store_int
-    if _is_array(kind):
+    if _has_address(kind):
         return None if kind.__module__.partition(".")[0] == "cupy" else _store_address
     return _store_scalar if issubclass(kind, np.generic) and size <= 8 else _store_bytes
 

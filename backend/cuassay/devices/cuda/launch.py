@@ -242,7 +242,8 @@ class Kernel(Handle):
             doing = f"launching {self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes"
             raise error_of(driver.CUresult(status), doing)
         doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
-        check(driver.cuStreamSynchronize(stream), doing)
+        if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and a wait would break it
+            check(driver.cuStreamSynchronize(stream), doing)
 
 
 def _current_device() -> int:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+from cuassay.core import syncdebug
 from cuassay.devices.cuda import forks, visible
 from cuassay.devices.cuda.check import check, error_of, guarded, is_sticky
 from cuassay.errors import DeviceError, DeviceLostError
@@ -276,9 +277,12 @@ def synchronize(index: int | None = None) -> None:
     ------
     DeviceLostError
         If the context is found dead.
+    SynchronizationError
+        If the sync debug mode forbids it.
     """
     from cuda.bindings import runtime
 
+    syncdebug.waits("synchronize")
     with device(_index(index)):
         check(runtime.cudaDeviceSynchronize(), f"waiting for cuda:{_index(index)}")
 

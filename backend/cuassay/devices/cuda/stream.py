@@ -1,149 +1,274 @@
-"""Streams and events: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
+"""Streams: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
 
 Ours are subclasses of CuPy's, so that CuPy's current stream follows and ``with stream`` costs what CuPy's does.
-New streams are non-blocking, as torch's are: nothing is implicitly ordered with the legacy default stream.
+They come from a pool of 32 for each device and priority, in turn, and live as long as the process: the driver keeps
+half a MiB of device memory for each, also after its end. They are non-blocking, as torch's are: nothing is implicitly
+ordered with the legacy default stream.
 """
 
 from __future__ import annotations
 
+import os
+import sys
+import threading
 from contextlib import AbstractContextManager, nullcontext
+from functools import cache
 from typing import Any
 
 import cupy
 
+from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.rotation import Rotation
+from cuassay.devices.cuda import forks, hostwaits, runtime
+from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.context import NOT_READY, CUDARuntimeError, at, explained, index_of, refusal, refused_in_child
+from cuassay.devices.cuda.event import Event, give_back, handle_of, take
 from cuassay.errors import ArgumentError
 
-__all__ = ["Event", "ExternalStream", "Stream", "adopt", "at"]
+__all__ = [
+    "OURS",
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "adopt",
+    "at",
+    "current_stream",
+    "default_stream",
+    "priority_range",
+    "set_stream",
+    "use",
+]
+
+get_current_stream = cupy.cuda.get_current_stream
+_query = cupy.cuda.runtime.streamQuery
+_record = cupy.cuda.runtime.eventRecord
+_synchronize = cupy.cuda.runtime.streamSynchronize
+_wait = cupy.cuda.runtime.streamWaitEvent
+_EXTERNAL = 1  # cudaEventWaitExternal
+
+#: What is common to CuPy's own kinds of stream.
+_Base: Any = cupy.cuda.Stream.__base__
 
 
-def at(index: int) -> AbstractContextManager[Any]:
-    """Make device `index` current where it is not: address 0 means the default stream of the current device."""
-    if index < 0 or cupy.cuda.runtime.getDevice() == index:
-        return nullcontext()
-    device: AbstractContextManager[Any] = cupy.cuda.Device(index)
-    return device
+class Ordering(Handle):
+    """What ours add to CuPy's streams.
 
-
-class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no types
-    """A point in a stream's order, on the device that was current when it was made."""
-
-    def __init__(self, *, timing: bool = False, blocking: bool = False) -> None:
-        super().__init__(block=blocking, disable_timing=not timing)
-        self._timing = timing
-        self._recorded = False
-        self._device = Device("cuda", cupy.cuda.runtime.getDevice())
-
-    def __repr__(self) -> str:
-        state = "not recorded" if not self._recorded else "done" if self.query() else "pending"
-        return f"Event({self._device}, {state})"
-
-    @property
-    def device(self) -> Device:
-        """The device it belongs to."""
-        return self._device
-
-    def record(self, stream: Any = None) -> None:
-        """Mark the end of what `stream` (None: the current one) has been given so far."""
-        with at(self._device.index):
-            super().record(cupy.cuda.get_current_stream() if stream is None else adopt(stream))
-        self._recorded = True
-
-    def wait(self, stream: Any = None) -> None:
-        """Hold `stream` (None: the current one) until the recorded point; the host does not wait."""
-        if stream is None:
-            with at(self._device.index):
-                cupy.cuda.runtime.streamWaitEvent(cupy.cuda.get_current_stream().ptr, self.ptr)
-        else:
-            adopt(stream).wait_event(self)
-
-    def query(self) -> bool:
-        """True when the recorded work is done, or nothing was recorded."""
-        return bool(self.done)
-
-    def elapsed_time(self, end: Event) -> float:
-        """Milliseconds of device time from this event to `end`; waits for neither.
-
-        Raises
-        ------
-        ArgumentError
-            If either was made without timing, was not recorded, or is not done.
-        """
-        self.check_timed("start")
-        end.check_timed("end")
-        return float(cupy.cuda.get_elapsed_time(self, end))
-
-    def check_timed(self, which: str) -> None:
-        """Raise `ArgumentError` when no time can be read from this event."""
-        if not self._timing:
-            raise ArgumentError(f"elapsed_time's {which} event was made without timing; make it with timing=True")
-        if not self._recorded:
-            raise ArgumentError(f"elapsed_time's {which} event was never recorded; record it on a stream first")
-        if not self.query():
-            raise ArgumentError(f"elapsed_time's {which} event is not done yet; synchronize it first")
-
-
-class _Ordering(Handle):
-    """What both kinds of stream add to CuPy's."""
+    Attributes
+    ----------
+    own_ptr : int
+        The driver's handle; absent on a default stream, whose handle 0 means that of the current device.
+    join_ptr : int
+        The event that waits for this stream use, again and again: a later record holds all that an earlier one does.
+        Absent before the first.
+    """
 
     ptr: int
     device_id: int
+    own_ptr: int
+    join_ptr: int
+
+    def __init__(self, ptr: int, device_id: int) -> None:
+        _Base.__init__(self, ptr, device_id)
+        self._foreign_stream_ref = None
+        if ptr:
+            self.own_ptr = ptr
+
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        """The stream lives on: it is the pool's, or somebody else's."""
+        if "join_ptr" in self.__dict__ and not is_finalizing() and not forks.is_child():
+            give_back(self.device_id, self.join_ptr)
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.device}, {self.ptr:#x})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Base) or other.ptr != self.ptr:
+            return False
+        return self.ptr != 0 or self.device_id == _device_id(other)
+
+    def __hash__(self) -> int:
+        return hash(self.ptr)  # CuPy's, to which one of ours may be equal, hash so
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version and handle, by the protocol that CUDA libraries exchange streams with."""
+        return 0, self.ptr
 
     @property
     def device(self) -> Device:
         """The device it queues work on."""
         return Device("cuda", self.device_id)
 
+    @property
+    def cuda_stream(self) -> int:
+        """The handle, by torch's name."""
+        return self.ptr
+
     def query(self) -> bool:
         """True when everything given to the stream is done."""
-        with at(self.device_id):
-            return bool(self.done)  # type: ignore[attr-defined]
+        if self.ptr:
+            status = _query(self.ptr)
+        else:
+            with at(self.device_id):
+                status = _query(0)
+        if status not in (0, NOT_READY):
+            raise refusal(status, f"asking whether {self!r} is done")
+        return bool(status == 0)
+
+    @property
+    def done(self) -> bool:
+        """`query`, by CuPy's name."""
+        return self.query()
 
     def synchronize(self) -> None:
-        """Block the host until everything given to the stream is done."""
-        with at(self.device_id):
-            super().synchronize()  # type: ignore[misc]
+        """Block the host until everything given to the stream is done; other threads go on."""
+        if syncdebug.state.mode:
+            syncdebug.waits("Stream.synchronize")
+        with at(self.device_id), explained(f"waiting for {self!r}"):
+            _synchronize(self.ptr)
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Record `event`, or a new one, here; gives the event."""
+        """Record `event`, or a new one without timing, here; gives the event."""
         if event is None:
-            with at(self.device_id):  # an event belongs to the device that was current when it was made
-                event = Event()
+            event = Event()
+            event.admit(self.device_id)
         event.record(self)
         return event
 
     def wait_event(self, event: Any) -> None:
-        """Later work of this stream waits for `event`."""
-        with at(self.device_id):
-            cupy.cuda.runtime.streamWaitEvent(self.ptr, event.ptr)
+        """Later work of this stream waits for `event`: ours, CuPy's, torch's or cuda.core's; not recorded: no wait."""
+        try:
+            _wait(self.own_ptr, event.recorded_ptr)
+        except (AttributeError, CUDARuntimeError):
+            self._wait_carefully(event)
+
+    def _wait_carefully(self, event: Any) -> None:
+        """Default streams, events never recorded, external or of others, and waits that fail."""
+        handle = handle_of(event)
+        if not handle:
+            return
+        flags = _EXTERNAL if isinstance(event, Event) and event.is_node(self) else 0
+        with at(self.device_id), explained(f"letting {self!r} wait for {event!r}"):
+            _wait(self.ptr, handle, flags)
 
     def wait_stream(self, stream: Any) -> None:
         """Later work of this stream waits for everything given to `stream` so far."""
-        self.wait_event(adopt(stream).record_event())
+        try:
+            handle = stream.join_ptr
+            _record(handle, stream.own_ptr)
+            _wait(self.own_ptr, handle)
+        except (AttributeError, CUDARuntimeError):
+            self._join_carefully(adopt(stream))
+
+    def _join_carefully(self, stream: Ordering) -> None:
+        """The first wait for a stream, default streams, and waits that fail."""
+        if "join_ptr" not in stream.__dict__:
+            stream.join_ptr = take(stream.device_id)
+        with at(stream.device_id), explained(f"recording an event on {stream!r}"):
+            _record(stream.join_ptr, stream.ptr)
+        with at(self.device_id), explained(f"letting {self!r} wait for {stream!r}"):
+            _wait(self.ptr, stream.join_ptr)
 
 
-class Stream(_Ordering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
-    """A new non-blocking stream on the current device; a lower `priority` goes first."""
-
-    def __init__(self, priority: int = 0) -> None:
-        super().__init__(non_blocking=True, priority=priority)
+_entered = threading.local()
 
 
-#: CuPy's `ExternalStream` is deprecated, and its successor `Stream.from_external` destroys the foreign stream when the
-#: wrapper dies (CuPy 14.2); their common base does neither.
-_Base: Any = cupy.cuda.Stream.__base__
+class _Switching:
+    """``with stream`` where there are several devices: the stream's becomes current, and both are restored."""
+
+    device_id: int
+
+    def __enter__(self) -> Any:
+        devices = _entered.__dict__.setdefault("devices", [])
+        devices.append(cupy.cuda.runtime.getDevice())
+        cupy.cuda.runtime.setDevice(self.device_id)
+        return super().__enter__()  # type: ignore[misc] # CuPy's
+
+    def __exit__(self, *error: object) -> None:
+        cupy.cuda.runtime.setDevice(self.device_id)
+        super().__exit__(*error)  # type: ignore[misc] # CuPy's
+        cupy.cuda.runtime.setDevice(_entered.devices.pop())
 
 
-class ExternalStream(_Ordering, _Base):  # type: ignore[misc] # cupy ships no types
-    """Somebody else's stream, by its address; `owner` is kept alive, and the stream is never destroyed here."""
+class _Staying:
+    """With one device there is nothing to switch, and CuPy's own methods serve: Python's cost half as much again."""
 
-    def __init__(self, ptr: int, device_id: int, owner: Any = None) -> None:
-        super().__init__(ptr, device_id)
+
+_Entered: Any = _Switching if runtime.device_count() > 1 else _Staying
+
+
+class Stream(Ordering, _Entered, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+    """A stream of the pool of `device` (None: the current one); the 33rd of one priority is the first again.
+
+    Parameters
+    ----------
+    device : int, str or Device, optional
+        Where its work runs.
+    priority : int
+        Lower goes first; brought into `priority_range`.
+    """
+
+    def __init__(self, device: int | str | Device | None = None, priority: int = 0) -> None:
+        runtime.init()
+        index = index_of(device)
+        super().__init__(_pool(index, _clamped(index, priority)).take(), index)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority, such as (0, -5)."""
+        return priority_range(index_of(None))
+
+
+class ExternalStream(Ordering, _Entered, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+    """Somebody else's stream, by its address, on `device` (None: the current one).
+
+    `owner` is kept alive; the stream is never destroyed here.
+    """
+
+    def __init__(self, ptr: int, device: int | str | Device | None = None, owner: Any = None) -> None:
+        super().__init__(ptr, index_of(device))
         self._owner = owner
+
+
+class _Lasting(ExternalStream):
+    """What `set_stream` leaves at the bottom of a thread's stack of current streams."""
+
+
+#: Types of what needs no `adopt`.
+OURS = frozenset((Stream, ExternalStream, _Lasting))
+
+
+# ------------------------------------------------------------------------------------------------ the pool
+
+
+@cache
+def _pool(index: int, priority: int) -> Rotation[int]:
+    def make() -> int:
+        with at(index), explained(f"making a stream on cuda:{index}"):
+            return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
+
+    return Rotation(make)
+
+
+@cache
+def priority_range(index: int) -> tuple[int, int]:
+    """The least and the greatest stream priority of device `index`; lower numbers go first."""
+    from cuda.bindings import runtime as cudart
+
+    with at(index):
+        least, greatest = check(cudart.cudaDeviceGetStreamPriorityRange(), f"asking cuda:{index} for priorities")
+    return int(least), int(greatest)
+
+
+def _clamped(index: int, priority: int) -> int:
+    if not priority:
+        return 0
+    least, greatest = priority_range(index)
+    return max(greatest, min(least, priority))
+
+
+# ------------------------------------------------------------------------------------------------ others' streams
 
 
 def adopt(stream: Any) -> Any:
@@ -154,18 +279,102 @@ def adopt(stream: Any) -> Any:
     ArgumentError
         If it is none of these.
     """
-    if isinstance(stream, _Ordering):
+    if isinstance(stream, Ordering):
         return stream
-    device_id = getattr(stream, "device_id", -1)
-    device_id = cupy.cuda.runtime.getDevice() if device_id is None or device_id < 0 else device_id
     if isinstance(stream, _Base):
-        return ExternalStream(stream.ptr, device_id, stream)
+        return ExternalStream(stream.ptr, _device_id(stream), stream)
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
         _, address = described() if callable(described) else described
-        return ExternalStream(int(address), device_id, stream)
+        return ExternalStream(int(address), _where(int(address)), stream)
     if isinstance(stream, int) and not isinstance(stream, bool):
-        return ExternalStream(stream, device_id)
+        return ExternalStream(stream, _where(stream))
     raise ArgumentError(
         f"{stream!r} is no CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
     )
+
+
+def _device_id(stream: Any) -> int:
+    """CuPy's default stream has -1: it is that of the current device."""
+    known = stream.device_id
+    return index_of(None) if known is None or known < 0 else int(known)
+
+
+def _where(address: int) -> int:
+    """The device of a stream of which only the address is known; the driver tells since CUDA 12.8."""
+    from cuda.bindings import runtime as cudart
+
+    ask = getattr(cudart, "cudaStreamGetDevice", None)
+    if runtime.device_count() == 1 or address == 0 or ask is None:
+        return index_of(None)
+    return int(check(ask(address), f"asking for the device of the stream at {address:#x}"))
+
+
+# ------------------------------------------------------------------------------------------------ the current one
+
+
+def current_stream(index: int = -1) -> Any:
+    """CuPy's current stream of this thread on device `index` (-1: the current one), as one of ours."""
+    found = get_current_stream(index)
+    return found if found.__class__ in OURS else ours_for(found, index)
+
+
+def ours_for(found: Any, index: int) -> Any:
+    """One of ours for a stream of CuPy's that is current on device `index` (-1: the current one)."""
+    return adopt(found) if found.ptr else default_stream(index_of(None) if index < 0 else index)
+
+
+@cache
+def default_stream(index: int) -> ExternalStream:
+    """The legacy default stream of device `index`, which waits for every blocking stream, and they for it."""
+    return ExternalStream(0, index)
+
+
+def cupy_default() -> Any:
+    """CuPy's own object for the default stream, current in every thread that has chosen none."""
+    return cupy.cuda.Stream.null
+
+
+def use(stream: Any) -> AbstractContextManager[Any]:
+    """Work of this thread goes to `stream` inside the block, its device current; None changes nothing."""
+    if stream is None:
+        return nullcontext()
+    adopted: AbstractContextManager[Any] = adopt(stream)
+    return adopted
+
+
+def set_stream(stream: Any) -> None:
+    """Work of this thread goes to `stream` from here, and again after each ``with stream`` block; None: no change.
+
+    Inside such a block it holds until the block's end.
+    """
+    if stream is None:
+        return
+    adopted = adopt(stream)
+    index = adopted.device_id
+    with at(index):
+        with default_stream(index):  # leaving a block uncovers what lies below it: the bottom, or an outer block's
+            pass
+        below = get_current_stream()
+        if getattr(_entered, "devices", None) or not (isinstance(below, _Lasting) or below is cupy.cuda.Stream.null):
+            adopted.use()
+            return
+        if isinstance(below, _Lasting):
+            _Base.__exit__(below)
+        _Base.__enter__(_Lasting(adopted.ptr, index, adopted))
+
+
+# ------------------------------------------------------------------------------------------------ forks
+
+
+def _in_child() -> None:
+    _pool.cache_clear()
+    if forks.is_child():
+        Ordering.__enter__ = lambda self: index_of(None)  # type: ignore[attr-defined] # CuPy's, until now; it refuses
+
+
+os.register_at_fork(after_in_child=_in_child)
+refused_in_child(globals(), "_query", "_record", "_synchronize", "_wait", "get_current_stream")
+
+
+syncdebug.on_change(hostwaits.watch)
