@@ -8,7 +8,7 @@ ordered with the first, here as there.
 from __future__ import annotations
 
 import weakref
-from typing import Any
+from typing import Any, Self
 
 from cuassay.core import syncdebug
 from cuassay.core.device import Device
@@ -49,7 +49,7 @@ class SimStream(Handle):
     def __hash__(self) -> int:
         return hash((SimStream, self.queue.number))
 
-    def __enter__(self) -> SimStream:
+    def __enter__(self) -> Self:
         """Work of this thread goes to it inside the block."""
         self.sim_device.machine.enter(self.sim_device.index, self)
         return self
