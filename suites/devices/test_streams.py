@@ -327,6 +327,41 @@ def test_a_consumer_that_waits_reads_what_was_produced(device: Device, backend: 
     assert consumed(backend, device, ones, waits=True) == FRESH
 
 
+def read_back(backend: Backend, device: Device, ones: Any, *, waits: bool) -> float:
+    """The host reads what a stream copies to it, slowly, and waits for it or does not."""
+    host = devices.empty_pinned(ones.shape, ones.dtype, device)
+    host[...] = STALE
+    thrice, stream = ops.add(ones, 2.0), backend.new_stream(device.index)
+    stream.wait_stream(backend.current_stream(device.index))
+    try:
+        with backend.use_stream(stream):
+            backend.spin(device.index, LONG)
+            devices.copy(thrice, host, non_blocking=True)
+        if waits:
+            stream.record_event().synchronize()
+        return float(host[0])
+    finally:
+        stream.synchronize()
+
+
+@on("sim", "cuda")
+@requires("streams", "pinned_memory")
+def test_a_host_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:
+    read_back(backend, device, ones, waits=True)  # compiles what must not take longer than the spin
+
+    if backend.probe(device.index, "race_detection"):
+        with pytest.raises(RaceError):
+            read_back(backend, device, ones, waits=False)
+    else:
+        assert read_back(backend, device, ones, waits=False) == STALE
+
+
+@on("sim", "cuda")
+@requires("streams", "pinned_memory")
+def test_a_host_that_waits_reads_what_was_copied(device: Device, backend: Backend, ones: Any) -> None:
+    assert read_back(backend, device, ones, waits=True) == FRESH
+
+
 # ------------------------------------------------------------------------------------------------ sync debug mode
 
 WAITS: dict[str, Callable[[Any, Any, Any, int], Any]] = {
