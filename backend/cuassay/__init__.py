@@ -14,7 +14,7 @@ from cuassay.core.device import Device
 from cuassay.core.precision import current_precision, precision, set_default_precision
 
 if TYPE_CHECKING:
-    from cuassay import ops
+    from cuassay import ops, random
     from cuassay.devices import (
         capabilities,
         empty,
@@ -42,6 +42,7 @@ __all__ = [
     "ops",
     "parse_requirement",
     "precision",
+    "random",
     "set_default_precision",
     "supported_dtypes",
     "to_host",
@@ -63,7 +64,7 @@ _FROM_DEVICES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("devices", "ops"):
+    if name in ("devices", "ops", "random"):
         return import_module(f"cuassay.{name}")
     if name not in _FROM_DEVICES:
         raise AttributeError(f"module 'cuassay' has no attribute {name!r}; it has {', '.join(__all__)}")

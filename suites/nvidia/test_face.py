@@ -18,6 +18,10 @@ NAMES = {
         get_arch_list get_device_capability get_device_name get_device_properties init is_available is_bf16_supported
         is_initialized is_tf32_supported libraries mem_get_info set_device synchronize
     """,
+    "random": """
+        get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state
+        set_rng_state_all
+    """,
     "streams": """
         Event ExternalStream Stream current_stream default_stream get_stream_from_external get_sync_debug_mode
         set_stream set_sync_debug_mode spin stream
@@ -33,7 +37,7 @@ def test_the_public_names_are_fixed():
 STREAM_FUNCTIONS = [name for name in NAMES["streams"].split() if name.islower()]
 
 
-@pytest.mark.parametrize("name", [*NAMES[""].split(), *STREAM_FUNCTIONS])
+@pytest.mark.parametrize("name", [*NAMES[""].split(), *NAMES["random"].split(), *STREAM_FUNCTIONS])
 def test_every_public_function_is_annotated_and_documented(name):
     function = getattr(cuassay.cuda, name)
 

@@ -17,6 +17,17 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
+    from cuassay.cuda.random import (
+        get_rng_state,
+        get_rng_state_all,
+        initial_seed,
+        manual_seed,
+        manual_seed_all,
+        seed,
+        seed_all,
+        set_rng_state,
+        set_rng_state_all,
+    )
     from cuassay.cuda.streams import (
         Event,
         ExternalStream,
@@ -50,16 +61,25 @@ __all__ = [
     "get_device_capability",
     "get_device_name",
     "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
     "get_stream_from_external",
     "get_sync_debug_mode",
     "init",
+    "initial_seed",
     "is_available",
     "is_bf16_supported",
     "is_initialized",
     "is_tf32_supported",
     "libraries",
+    "manual_seed",
+    "manual_seed_all",
     "mem_get_info",
+    "seed",
+    "seed_all",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "set_stream",
     "set_sync_debug_mode",
     "spin",
@@ -69,6 +89,17 @@ __all__ = [
 
 #: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
 _LAZY: dict[str, tuple[str, ...]] = {
+    "random": (
+        "get_rng_state",
+        "get_rng_state_all",
+        "initial_seed",
+        "manual_seed",
+        "manual_seed_all",
+        "seed",
+        "seed_all",
+        "set_rng_state",
+        "set_rng_state_all",
+    ),
     "streams": (
         "Event",
         "ExternalStream",

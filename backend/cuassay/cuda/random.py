@@ -1,0 +1,84 @@
+"""The default generators of CUDA devices, by ``torch.cuda.random``'s names; nothing here initialises CUDA.
+
+Where we differ from torch: states are `bytes`, of the same layout; seeding before CUDA is initialised takes effect at
+once; `seed` and `seed_all` give the seed that was drawn. Numbers are drawn by `cuassay.random`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterable
+
+from cuassay import cuda
+from cuassay.core.device import Device
+from cuassay.core.drawing import Generator, default_generator, seed_default_generators
+
+__all__ = [
+    "Generator",
+    "get_rng_state",
+    "get_rng_state_all",
+    "initial_seed",
+    "manual_seed",
+    "manual_seed_all",
+    "seed",
+    "seed_all",
+    "set_rng_state",
+    "set_rng_state_all",
+]
+
+DeviceLike = int | str | Device | None
+
+
+def _generator(device: DeviceLike) -> Generator:
+    """The default generator of `device`; the current device is 0 until CUDA is initialised."""
+    if device in (None, "cuda"):
+        return default_generator(Device("cuda", cuda.current_device() if cuda.is_initialized() else 0))
+    return default_generator(Device("cuda", cuda._index(device)))  # noqa: SLF001  the face's own reading of a device
+
+
+def get_rng_state(device: DeviceLike = "cuda") -> bytes:
+    """Seed and offset of `device` (``"cuda"``: the current one), 16 bytes; see `Generator.get_state`."""
+    return _generator(device).get_state()
+
+
+def get_rng_state_all() -> list[bytes]:
+    """The states of all devices."""
+    return [get_rng_state(index) for index in range(cuda.device_count())]
+
+
+def set_rng_state(new_state: bytes | bytearray | memoryview, device: DeviceLike = "cuda") -> None:
+    """Go on from `new_state` on `device` (``"cuda"``: the current one); see `Generator.set_state`."""
+    _generator(device).set_state(new_state)
+
+
+def set_rng_state_all(new_states: Iterable[bytes | bytearray | memoryview]) -> None:
+    """Go on from these states, one a device."""
+    for index, state in enumerate(new_states):
+        set_rng_state(state, index)
+
+
+def manual_seed(seed: int) -> None:
+    """Start the current device's default generator anew from `seed`; see `Generator.manual_seed`."""
+    _generator(None).manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """Start the default generators of all devices anew from `seed`. Raises as `manual_seed`, then changing none."""
+    seed_default_generators("cuda", seed)
+
+
+def seed() -> int:
+    """Start the current device's default generator anew from a seed that the operating system draws; gives the seed."""
+    return _generator(None).seed()
+
+
+def seed_all() -> int:
+    """Start the default generators of all devices anew from one drawn seed; gives the seed."""
+    drawn = secrets.randbits(64)
+    manual_seed_all(drawn)
+    return drawn
+
+
+def initial_seed() -> int:
+    """The seed of the current device's default generator."""
+    return _generator(None).initial_seed()

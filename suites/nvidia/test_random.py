@@ -1,0 +1,137 @@
+"""Generators of CUDA devices by torch's names, and what random numbers are on a GPU alone."""
+
+from __future__ import annotations
+
+import pytest
+
+import cuassay.cuda
+from cuassay import from_host, ops, random, to_host
+from cuassay.core import drawing
+from cuassay.core.generator import DEFAULT_SEED, GeneratorState
+from cuassay.cuda import random as face
+from cuassay.devices.cuda import runtime
+from cuassay.errors import ArgumentError
+
+
+@pytest.fixture(autouse=True)
+def no_defaults(monkeypatch):
+    """Default generators of this test alone, of two devices that nobody asks for."""
+    monkeypatch.setattr(drawing, "_DEFAULTS", {})
+    monkeypatch.setattr(drawing, "_SEEDS", {})
+
+
+@pytest.fixture
+def two_devices(monkeypatch):
+    monkeypatch.setattr(runtime, "device_count", lambda: 2)
+    monkeypatch.setattr(runtime, "is_initialized", lambda: False)
+
+
+def test_an_unseeded_device_starts_from_torchs_seed(two_devices):
+    assert face.initial_seed() == DEFAULT_SEED
+    assert face.get_rng_state() == GeneratorState().to_bytes()
+
+
+def test_manual_seed_is_for_the_current_device_and_manual_seed_all_for_every_one(two_devices):
+    face.manual_seed(3)
+    assert [state[0] for state in face.get_rng_state_all()] == [3, DEFAULT_SEED % 256]
+
+    face.manual_seed_all(4)
+    assert [state[0] for state in face.get_rng_state_all()] == [4, 4]
+
+
+def test_seeding_every_kind_reaches_cuda(two_devices):
+    random.manual_seed(17)
+
+    assert [state[0] for state in face.get_rng_state_all()] == [17, 17]
+
+
+def test_states_are_set_one_a_device(two_devices):
+    states = [GeneratorState(seed, 8).to_bytes() for seed in (1, 2)]
+
+    face.set_rng_state_all(states)
+
+    assert face.get_rng_state_all() == states
+    assert face.get_rng_state("cuda:1") == face.get_rng_state(1) == states[1]
+
+
+def test_a_drawn_seed_is_given_back_and_differs(two_devices):
+    first = face.seed()
+    assert face.initial_seed() == first
+
+    second = face.seed_all()
+    assert second != first
+    assert face.get_rng_state_all() == [GeneratorState(second).to_bytes()] * 2
+
+
+def test_no_state_of_another_length_is_taken(two_devices):
+    with pytest.raises(ArgumentError, match="16 bytes"):
+        face.set_rng_state(bytes(17))
+
+
+# ------------------------------------------------------------------------------------------------ on a device
+
+
+@pytest.fixture
+def cupy():
+    if not cuassay.cuda.is_available():
+        pytest.skip("no CUDA device")
+    return pytest.importorskip("cupy")
+
+
+@pytest.mark.parametrize("shift", [1, 2, 3])
+def test_numbers_do_not_depend_on_an_arrays_alignment(cupy, shift):
+    state, base = GeneratorState(5), cupy.zeros(1003, cupy.float32)
+    aligned = ops.uniform(base[: 1000 - shift].copy(), state=state)
+
+    ops.uniform(base[shift:1000], state=state, out=base[shift:1000])
+
+    assert bool((base[shift:1000] == aligned).all())
+    assert float(base[:shift].sum() + base[1000:].sum()) == 0
+
+
+def test_the_default_generators_cells_return_when_graphs_are_gone(cupy):
+    from cuassay import devices
+    from cuassay.devices.cuda import random as on_cuda
+
+    backend, generator = devices.backend("cuda"), random.Generator("cuda")
+    out = cupy.zeros(8, cupy.float32)
+    stream = backend.new_stream(0)
+    slabs = []
+    for _ in range(3 * on_cuda._Cells.SLAB):
+        graph = backend.new_capture(0)
+        with backend.use_stream(stream):
+            graph.begin()
+            random.uniform(out=out, generator=generator)
+            graph.end()
+            graph.replay()
+        slabs.append(id(on_cuda._CELLS._free[generator.device]))
+        graph.reset()
+        if len(slabs) % 100 == 0:
+            stream.synchronize()
+
+    free = on_cuda._CELLS._free[generator.device]
+    assert len({id(cell.memory) for cell in free}) <= 2
+
+
+def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy):
+    from cuassay import devices
+
+    backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
+    out = cupy.zeros(2**22, cupy.float32)
+    streams = [backend.new_stream(0) for _ in range(2)]
+    graph = backend.new_capture(0)
+    with backend.use_stream(streams[0]):
+        random.uniform(out=out, generator=generator)
+        streams[0].synchronize()
+        graph.begin()
+        random.uniform(out=out, generator=generator)
+        graph.end()
+
+    for replay in range(20):
+        with backend.use_stream(streams[replay % 2]):
+            graph.replay()
+    backend.synchronize(0)
+
+    wanted = ops.uniform(from_host(to_host(out), "cuda"), state=GeneratorState(6, 4 + 4 * 19))
+    assert bool((out == wanted).all())
+    graph.reset()
