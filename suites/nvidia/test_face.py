@@ -22,6 +22,11 @@ NAMES = {
         get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state
         set_rng_state_all
     """,
+    "graphs": """
+        CUDAGraph GraphedCallable graph graph_pool_handle is_current_stream_capturing make_graphed_callables
+        register_graph_capture_end_hook register_graph_capture_start_hook register_graph_destroy_hook
+        register_graph_instantiate_hook register_graph_replay_end_hook register_graph_replay_start_hook
+    """,
     "streams": """
         Event ExternalStream Stream current_stream default_stream get_stream_from_external get_sync_debug_mode
         set_stream set_sync_debug_mode spin stream

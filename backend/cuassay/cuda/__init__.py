@@ -17,6 +17,20 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
+    from cuassay.cuda.graphs import (
+        CUDAGraph,
+        GraphedCallable,
+        graph,
+        graph_pool_handle,
+        is_current_stream_capturing,
+        make_graphed_callables,
+        register_graph_capture_end_hook,
+        register_graph_capture_start_hook,
+        register_graph_destroy_hook,
+        register_graph_instantiate_hook,
+        register_graph_replay_end_hook,
+        register_graph_replay_start_hook,
+    )
     from cuassay.cuda.random import (
         get_rng_state,
         get_rng_state_all,
@@ -45,8 +59,10 @@ if TYPE_CHECKING:
     from cuassay.devices.cuda.userkernel import UserKernel
 
 __all__ = [
+    "CUDAGraph",
     "Event",
     "ExternalStream",
+    "GraphedCallable",
     "Stream",
     "can_device_access_peer",
     "compile_kernel",
@@ -65,16 +81,26 @@ __all__ = [
     "get_rng_state_all",
     "get_stream_from_external",
     "get_sync_debug_mode",
+    "graph",
+    "graph_pool_handle",
     "init",
     "initial_seed",
     "is_available",
     "is_bf16_supported",
+    "is_current_stream_capturing",
     "is_initialized",
     "is_tf32_supported",
     "libraries",
+    "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
     "mem_get_info",
+    "register_graph_capture_end_hook",
+    "register_graph_capture_start_hook",
+    "register_graph_destroy_hook",
+    "register_graph_instantiate_hook",
+    "register_graph_replay_end_hook",
+    "register_graph_replay_start_hook",
     "seed",
     "seed_all",
     "set_device",
@@ -89,6 +115,20 @@ __all__ = [
 
 #: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
 _LAZY: dict[str, tuple[str, ...]] = {
+    "graphs": (
+        "CUDAGraph",
+        "GraphedCallable",
+        "graph",
+        "graph_pool_handle",
+        "is_current_stream_capturing",
+        "make_graphed_callables",
+        "register_graph_capture_end_hook",
+        "register_graph_capture_start_hook",
+        "register_graph_destroy_hook",
+        "register_graph_instantiate_hook",
+        "register_graph_replay_end_hook",
+        "register_graph_replay_start_hook",
+    ),
     "random": (
         "get_rng_state",
         "get_rng_state_all",

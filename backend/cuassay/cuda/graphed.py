@@ -1,0 +1,320 @@
+"""Functions over arrays, captured once and called by replay.
+
+The arrays that a function was captured with are its *static* inputs. A call copies what it is given into them, unless
+it is them; a replay with other inputs points the graph's kernels at those, where the kind of device can, and copies
+only what it cannot re-point. Results are the arrays of the capture: the next call overwrites them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, overload
+
+from cuassay import devices, ops
+from cuassay.core.graphs import Graph, graph_pool_handle
+from cuassay.core.handle import Handle
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops import registry
+
+if TYPE_CHECKING:
+    from cuassay.core.graphs import PoolId
+
+__all__ = ["GraphedCallable", "make_graphed_callables"]
+
+Function = Callable[..., Any]
+
+
+class _Input:
+    """One static input: the array, where it is read, and what stands there now."""
+
+    __slots__ = ("array", "current", "name", "point", "signature")
+
+    def __init__(self, array: Any, name: str, point: Callable[[Any], bool] | None) -> None:
+        self.array = array
+        self.name = name
+        self.point = point
+        self.current = array
+        self.signature = (array.shape, array.dtype, array.strides)
+
+    def check(self, given: Any) -> None:
+        """Raise unless `given` is an array like the one of the capture."""
+        shape, dtype, _ = self.signature
+        if type(given) is not type(self.array):
+            raise ArgumentError(f"{self.name} was captured as {type(self.array).__qualname__}; got {given!r}; give one")
+        if given.dtype != dtype:
+            raise DTypeError(f"{self.name} was captured with dtype {dtype}; got {given.dtype}; cast, or capture anew")
+        if given.shape != shape:
+            raise ShapeError(f"{self.name} was captured with shape {shape}; got {given.shape}; capture that one too")
+
+    def copy(self, given: Any) -> None:
+        """The graph reads the static array, which now holds what `given` does."""
+        if given is self.current:
+            return
+        self.check(given)
+        self._return()
+        if given is not self.array:
+            ops.copy(given, out=self.array)
+
+    def use(self, given: Any) -> None:
+        """The graph reads `given` itself, where it can."""
+        if given is self.current:
+            return
+        self.check(given)
+        if given is self.array:
+            self._return()
+        elif self.point is not None and given.strides == self.signature[2] and self.point(given):
+            self.current = given
+        else:
+            self._return()
+            ops.copy(given, out=self.array)
+
+    def _return(self) -> None:
+        if self.current is not self.array and self.point is not None:
+            self.point(self.array)
+        self.current = self.array
+
+
+class GraphedCallable(Handle):
+    """A function as a graph; made by `make_graphed_callables`.
+
+    Attributes
+    ----------
+    graph : Graph
+        What is replayed.
+    outputs : object
+        What the function returned while it was captured: its arrays hold the results of the last replay.
+    """
+
+    def __init__(self, function: Function, graph: Graph, arguments: tuple[Any, ...], outputs: Any) -> None:
+        self.graph = graph
+        self.outputs = outputs
+        self._function = function
+        self._arguments = arguments
+        arrays = list(_arrays(arguments))
+        aliased = [*arrays, *_arrays(outputs)]
+        self._inputs = [
+            _Input(array, name, None if _is_aliased(array, aliased) else graph.input_pointer(array))
+            for name, array in zip(_names(arguments), arrays, strict=True)
+        ]
+
+    def __repr__(self) -> str:
+        name = getattr(self._function, "__qualname__", repr(self._function))
+        return f"GraphedCallable({name}, {len(self._inputs)} inputs, {self.graph!r})"
+
+    @property
+    def repointable(self) -> tuple[bool, ...]:
+        """Of each input, in order: whether `replay` can use another array without a copy, if it is aligned alike."""
+        return tuple(found.point is not None for found in self._inputs)
+
+    def __call__(self, *args: Any) -> Any:
+        """Call the function by replay: what is no static input is copied into its place first.
+
+        Parameters
+        ----------
+        *args
+            As at the capture: nests alike, arrays of the same shapes and dtypes.
+
+        Returns
+        -------
+        object
+            `outputs`.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If an argument is not like the one of the capture.
+        """
+        for place, given in zip(self._inputs, self._given(args), strict=True):
+            place.copy(given)
+        self.graph.replay()
+        return self.outputs
+
+    def replay(self, inputs: Sequence[Any] | None = None) -> Any:
+        """Replay on `inputs` themselves, which must stay as they are until it is done; None: those of the last time.
+
+        Kernels of ours are pointed at them. An input that anything else reads, or whose address is not aligned as the
+        static one's, is copied.
+
+        Parameters
+        ----------
+        inputs : sequence, optional
+            As for a call.
+
+        Returns
+        -------
+        object
+            `outputs`.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If an input is not like the one of the capture.
+        """
+        if inputs is not None:
+            for place, given in zip(self._inputs, self._given(tuple(inputs)), strict=True):
+                place.use(given)
+        self.graph.replay()
+        return self.outputs
+
+    def _given(self, args: tuple[Any, ...]) -> list[Any]:
+        if len(args) == len(self._inputs) == len(self._arguments) and not any(map(_is_nest, args)):
+            return list(args)
+        given = list(_arrays(args))
+        if _shape(args) != _shape(self._arguments):
+            raise ArgumentError(
+                f"{self!r} was captured with {_shape(self._arguments)}; got {_shape(args)}; give arguments nested alike"
+            )
+        return given
+
+    def reset(self) -> None:
+        """Forget the graph and free its memory; the results stay as they are."""
+        self.graph.reset()
+
+
+@overload
+def make_graphed_callables(
+    callables: Function,
+    sample_args: Sequence[Any],
+    num_warmup_iters: int = 3,
+    pool: PoolId | None = None,
+    capture_error_mode: str = "global",
+) -> GraphedCallable: ...
+
+
+@overload
+def make_graphed_callables(
+    callables: Sequence[Function],
+    sample_args: Sequence[Sequence[Any]],
+    num_warmup_iters: int = 3,
+    pool: PoolId | None = None,
+    capture_error_mode: str = "global",
+) -> tuple[GraphedCallable, ...]: ...
+
+
+def make_graphed_callables(
+    callables: Function | Sequence[Function],
+    sample_args: Sequence[Any],
+    num_warmup_iters: int = 3,
+    pool: PoolId | None = None,
+    capture_error_mode: str = "global",
+) -> GraphedCallable | tuple[GraphedCallable, ...]:
+    """Capture functions over arrays; several share memory, so replay them one after the other.
+
+    Parameters
+    ----------
+    callables : function or sequence of function
+        Each takes arrays, or lists, tuples and dicts of them, and does the same work at every call.
+    sample_args : sequence
+        Arguments of the function, of each where there are several: they become the static inputs.
+    num_warmup_iters : int
+        Calls before the capture: what a first call compiles, loads and tunes.
+    pool : tuple of int, optional
+        Memory to share with other graphs; see `graph_pool_handle`.
+    capture_error_mode : str
+        See `cuassay.core.graphs.CAPTURE_ERROR_MODES`.
+
+    Raises
+    ------
+    ArgumentError
+        If an argument is no array, or arrays are on several devices.
+    CaptureError
+        If the work cannot be captured; names the call.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cuassay import cuda, from_host, ops, to_host
+    >>> a, b = (from_host(np.full(3, n, np.float32), "sim") for n in (1, 2))
+    >>> twice = cuda.make_graphed_callables(lambda a: ops.add(a, a), (a,))
+    >>> to_host(twice(b)).tolist()
+    [4.0, 4.0, 4.0]
+    """
+    if callable(callables):
+        return _graphed((callables,), (sample_args,), num_warmup_iters, pool, capture_error_mode)[0]
+    if len(callables) != len(sample_args):
+        raise ArgumentError(
+            f"{len(callables)} callables need as many tuples of arguments; got {len(sample_args)}; give one for each"
+        )
+    return _graphed(tuple(callables), sample_args, num_warmup_iters, pool, capture_error_mode)
+
+
+def _graphed(
+    functions: Sequence[Function], samples: Sequence[Sequence[Any]], warmups: int, pool: PoolId | None, mode: str
+) -> tuple[GraphedCallable, ...]:
+    pool = graph_pool_handle() if pool is None else pool
+    nbytes = [sum(array.nbytes for array in _arrays(tuple(sample))) for sample in samples]
+    made: dict[int, GraphedCallable] = {}
+    # The largest first: what it leaves behind is room for the others.
+    for place in sorted(range(len(functions)), key=lambda place: -nbytes[place]):
+        made[place] = _capture(functions[place], tuple(samples[place]), warmups, pool, mode)
+    return tuple(made[place] for place in range(len(functions)))
+
+
+def _capture(function: Function, arguments: tuple[Any, ...], warmups: int, pool: PoolId, mode: str) -> GraphedCallable:
+    from cuassay.cuda.graphs import graph, side_stream
+
+    backend, index = _home(arguments)
+    made = backend.new_capture(index)
+    stream = side_stream(made.device)
+    with backend.use_stream(stream):
+        backend.synchronize(index)
+        for _ in range(warmups):
+            function(*arguments)
+    with graph(made, pool=pool, stream=stream, capture_error_mode=mode), made.observed():
+        outputs = function(*arguments)
+    return GraphedCallable(function, made, arguments, outputs)
+
+
+def _home(arguments: tuple[Any, ...]) -> tuple[Any, int]:
+    found = {devices.backend(owner.kind).device_of(array) for array in _arrays(arguments) if (owner := _owner(array))}
+    if len(found) != 1:
+        names = ", ".join(sorted(map(str, found))) or "none"
+        raise ArgumentError(f"a function is captured on one device; its arguments are on {names}; give arrays of one")
+    (device,) = found
+    return devices.backend(device.kind), device.index
+
+
+def _owner(array: Any) -> Any:
+    return registry.backend_of(type(array))
+
+
+def _is_nest(value: Any) -> bool:
+    return isinstance(value, (list, tuple, dict))
+
+
+def _arrays(value: Any, name: str = "argument") -> Iterator[Any]:
+    """The arrays in a nest of lists, tuples and dicts. Raises `ArgumentError` at anything else but None."""
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, (list, tuple)):
+        for one in value:
+            yield from _arrays(one, name)
+    elif value is not None:
+        if _owner(value) is None:
+            raise ArgumentError(
+                f"a graphed function takes and gives arrays, in lists, tuples and dicts; got {value!r}; "
+                "bind other values with functools.partial"
+            )
+        yield value
+
+
+def _names(arguments: tuple[Any, ...]) -> Iterator[str]:
+    """Of each array, which argument it is in."""
+    for place, argument in enumerate(arguments):
+        for _ in _arrays(argument):
+            yield f"argument {place}"
+
+
+def _shape(value: Any) -> Any:
+    """The nest without its arrays."""
+    if isinstance(value, dict):
+        return {key: _shape(one) for key, one in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_shape(one) for one in value]
+    return "array" if value is not None else None
+
+
+def _is_aliased(array: Any, others: list[Any]) -> bool:
+    """Whether `array` shares memory with another input or a result: these would still mean the static array."""
+    backend = devices.backend(_owner(array).kind)
+    return sum(backend.overlap(array, other) != "none" for other in others) > 1

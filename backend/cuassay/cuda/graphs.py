@@ -1,0 +1,206 @@
+"""Graphs of captured work by ``torch.cuda.graphs``' names; CuPy is imported at the first use of `CUDAGraph`.
+
+`graph` and `make_graphed_callables` serve every kind of device that captures, `sim` too. Where we differ from torch: a
+capture that breaks names the call that broke it; the garbage collector rests during a capture instead of running before
+it; `GraphedCallable.replay` takes other inputs without copying them; memory goes back when a pool's last graph is gone.
+"""
+
+from __future__ import annotations
+
+import gc
+import linecache
+import sysconfig
+import warnings
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+from cuassay import devices
+from cuassay.core.device import Device
+from cuassay.core.graph_hooks import Hook, HookHandle, register_hook
+from cuassay.core.graphs import Graph, graph_pool_handle
+from cuassay.cuda.graphed import GraphedCallable, make_graphed_callables
+from cuassay.errors import CaptureError, CuassayError
+
+if TYPE_CHECKING:
+    from cuassay.core.graphs import PoolId
+    from cuassay.devices.cuda.capture import CUDAGraph
+
+__all__ = [
+    "CUDAGraph",
+    "GraphedCallable",
+    "graph",
+    "graph_pool_handle",
+    "is_current_stream_capturing",
+    "make_graphed_callables",
+    "register_graph_capture_end_hook",
+    "register_graph_capture_start_hook",
+    "register_graph_destroy_hook",
+    "register_graph_instantiate_hook",
+    "register_graph_replay_end_hook",
+    "register_graph_replay_start_hook",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name != "CUDAGraph":
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
+    from cuassay.devices.cuda import runtime
+
+    runtime.init()
+    from cuassay.devices.cuda import capture
+
+    found = globals()[name] = capture.CUDAGraph
+    return found
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work given to the current CUDA stream is recorded; makes no context."""
+    from cuassay.devices.cuda import runtime
+
+    if not runtime.is_initialized():
+        return False
+    from cuassay.devices.cuda import capture
+
+    return capture.is_current_stream_capturing()
+
+
+class graph:  # noqa: N801  torch's name
+    """Work given to a side stream inside the block is captured into `cuda_graph`.
+
+    The device is waited for first. Where the block raises, or a call in it breaks the capture, the graph is left empty
+    and the stream and the thread are free again.
+
+    Parameters
+    ----------
+    cuda_graph : CUDAGraph or another kind's graph
+        What to capture into.
+    pool : tuple of int, optional
+        See `cuassay.core.graphs.Graph.begin`.
+    stream : Stream, optional
+        The stream to capture on; None is one that all such blocks of the device share.
+    capture_error_mode : str
+        ``global``, ``thread_local`` or ``relaxed``.
+
+    Raises
+    ------
+    CaptureError
+        If the work cannot be captured; names the call.
+    """
+
+    def __init__(
+        self,
+        cuda_graph: Graph,
+        pool: PoolId | None = None,
+        stream: Any = None,
+        capture_error_mode: str = "global",
+    ) -> None:
+        self._graph = cuda_graph
+        self._pool = pool
+        self._mode = capture_error_mode
+        self._backend = devices.backend(cuda_graph.device.kind)
+        self._stream = side_stream(cuda_graph.device) if stream is None else stream
+        self._entered: Any = None
+        self._collects = False
+
+    def __enter__(self) -> None:
+        self._backend.synchronize(self._graph.device.index)
+        self._entered = self._backend.use_stream(self._stream)
+        self._entered.__enter__()
+        # A finaliser that ran now could call the driver, which breaks a capture; torch collects before instead, which
+        # takes 85 ms in a process that has torch loaded, and does not help against garbage that the block itself makes.
+        self._collects = gc.isenabled()
+        gc.disable()
+        try:
+            self._graph.begin(pool=self._pool, capture_error_mode=self._mode)
+        except BaseException:
+            self._leave()
+            raise
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        try:
+            if error is None:
+                self._graph.end()
+            else:
+                self._fail(error)
+        finally:
+            self._leave()
+        if error is None and not self._graph.statistics().nodes:
+            warnings.warn(f"{self._graph!r} holds no work: was it given to another stream?", stacklevel=2)
+
+    def _leave(self) -> None:
+        if self._collects:
+            gc.enable()
+        self._entered.__exit__(None, None, None)
+
+    def _fail(self, error: BaseException) -> None:
+        """Name the call that broke the capture; any other error goes on as it is."""
+        is_broken = self._graph.is_broken
+        self._graph.reset()
+        if isinstance(error, CuassayError) or not isinstance(error, RuntimeError):
+            return
+        if is_broken or "captur" in str(error):
+            raise CaptureError(
+                f"{_call_of(error)} cannot be captured: {error}; do it before the capture, or after the replay"
+            ) from error
+
+
+def _call_of(error: BaseException) -> str:
+    """File, line and text of the innermost call in the caller's own code that led to `error`."""
+    found, link = "a call", error.__traceback__
+    while link is not None:
+        name, line = link.tb_frame.f_code.co_filename, link.tb_lineno
+        if not name.startswith(_LIBRARIES):
+            found = f"`{linecache.getline(name, line).strip()}` at {name}:{line}"
+        link = link.tb_next
+    return found
+
+
+#: Where code that is no caller's own lies.
+_LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_paths()[name] for name in ("purelib", "stdlib")))
+
+_side_streams: dict[Device, Any] = {}
+
+
+def side_stream(device: Device) -> Any:
+    """The stream that captures of `device` use: one, because freed memory is used again on the stream it was for."""
+    if device.kind == "sim":  # a test may have put another machine there
+        return devices.backend("sim").new_stream(device.index)
+    if device not in _side_streams:
+        _side_streams[device] = devices.backend(device.kind).new_stream(device.index)
+    return _side_streams[device]
+
+
+# ------------------------------------------------------------------------------------------------ hooks
+
+
+def register_graph_capture_start_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` when a capture has begun: what it gives to the stream is captured too."""
+    return register_hook("capture_start", hook)
+
+
+def register_graph_capture_end_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` when a capture has ended, before the graph is made executable."""
+    return register_hook("capture_end", hook)
+
+
+def register_graph_instantiate_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` when a graph was made executable."""
+    return register_hook("instantiate", hook)
+
+
+def register_graph_replay_start_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` before each replay of any graph; while none is registered, replays cost nothing more."""
+    return register_hook("replay_start", hook)
+
+
+def register_graph_replay_end_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` when a replay was given to its stream, also where that raised."""
+    return register_hook("replay_end", hook)
+
+
+def register_graph_destroy_hook(hook: Hook) -> HookHandle:
+    """``hook(graph)`` before a graph that holds work is reset or collected."""
+    return register_hook("destroy", hook)
