@@ -27,6 +27,16 @@ NAMES = {
         register_graph_capture_end_hook register_graph_capture_start_hook register_graph_destroy_hook
         register_graph_instantiate_hook register_graph_replay_end_hook register_graph_replay_start_hook
     """,
+    "memory": """
+        CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete
+        caching_allocator_disabled caching_allocator_enable change_current_allocator empty_cache
+        get_allocator_backend get_allocator_settings get_per_process_memory_fraction host_memory_stats
+        host_memory_stats_as_nested_dict max_memory_allocated max_memory_cached max_memory_reserved
+        memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict
+        memory_summary record_stream reset_accumulated_host_memory_stats reset_accumulated_memory_stats
+        reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats reset_peak_memory_stats
+        set_allocator_settings set_per_process_memory_fraction use_mem_pool use_with_cupy
+    """,
     "streams": """
         Event ExternalStream Stream current_stream default_stream get_stream_from_external get_sync_debug_mode
         set_stream set_sync_debug_mode spin stream

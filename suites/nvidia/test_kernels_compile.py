@@ -45,6 +45,8 @@ BUDGETS = (
     Budget("layer_norm.cu", "layer_norm_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
     Budget("layer_norm.cu", "layer_norm_long<float64, 2, false>", 64, "1,024 threads a block leave no more"),
     Budget("spin.cu", "spin", 16, "reads a clock"),
+    Budget("tags.cu", "write_tag", 16, "one store"),
+    Budget("tags.cu", "check_tag", 24, "one load, and a count"),
 )
 FILES = sorted({budget.file for budget in BUDGETS})
 

@@ -8,7 +8,7 @@ allocated answers with nothing, and makes no context.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +20,7 @@ from cuassay.memory.summary import summary
 if TYPE_CHECKING:
     from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
     from cuassay.devices.cuda.memory.pools import MemPool
+    from cuassay.memory.host import HostAllocator
 
 __all__ = [
     "CUDAPluggableAllocator",
@@ -126,7 +127,7 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
         If there is no room.
     """
     index, hook = _index(device), _module("hook")
-    block: Block = _allocators().malloc(index)(size, hook.current_address(index, stream))
+    block: Block = _allocators().server(index, hook.current_address(index, stream))(size)
     _raw[block.address] = block
     return block.address
 
@@ -269,7 +270,7 @@ def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager
     Parameters
     ----------
     pool : MemPool or tuple of int
-        A pool, or the id of one from `graph_pool_handle`.
+        A pool, or the id of one.
 
     Raises
     ------
@@ -352,33 +353,41 @@ def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str,
 # ------------------------------------------------------------------------------------------------ pinned host memory
 
 
-def _host(name: str) -> Callable[[], Any]:
-    from importlib import import_module
+def _pinned() -> HostAllocator | None:
+    """The allocator of pinned memory, or None where none was pinned yet; then nothing is initialised either."""
+    from cuassay import cuda
 
-    found: Callable[[], Any] = getattr(import_module("cuassay.devices.cuda.pinned"), name)
-    return found
+    if not cuda.is_initialized():
+        return None
+    from cuassay.devices.cuda import pinned
+
+    return pinned.opened()
 
 
-def host_memory_stats() -> dict[str, int]:
+def host_memory_stats() -> dict[str, Any]:
     """Every figure of pinned host memory by its dotted name; empty where none was pinned yet."""
-    flat: dict[str, int] = _host("host_memory_stats")()
-    return flat
+    found = _pinned()
+    return {} if found is None else found.host_statistics().flat()
 
 
 def host_memory_stats_as_nested_dict() -> dict[str, Any]:
     """`host_memory_stats` as nested dicts."""
-    nested: dict[str, Any] = _host("host_memory_stats_as_nested_dict")()
-    return nested
+    found = _pinned()
+    return {} if found is None else found.host_statistics().nested()
 
 
 def reset_accumulated_host_memory_stats() -> None:
     """From here the totals of pinned memory are new ones."""
-    _host("reset_accumulated_host_memory_stats")()
+    found = _pinned()
+    if found is not None:
+        found.reset_accumulated_stats()
 
 
 def reset_peak_host_memory_stats() -> None:
     """From here the peaks of pinned memory are new ones."""
-    _host("reset_peak_host_memory_stats")()
+    found = _pinned()
+    if found is not None:
+        found.reset_peak_stats()
 
 
 # ------------------------------------------------------------------------------------------------ torch's old names

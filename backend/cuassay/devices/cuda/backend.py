@@ -21,10 +21,13 @@ from cuassay.arrays.layout import byte_range
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import libraries, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import CapabilityError, CaptureError
 from cuassay.memory import CachingAllocator
+from cuassay.memory.trace import Tagger
 
 __all__ = ["CudaBackend"]
 
@@ -128,6 +131,14 @@ class CudaBackend:
     def allocator(self, index: int) -> CachingAllocator:
         """What `empty` takes memory from on device `index`; it numbers streams by `stream_number`."""
         return allocators.allocator(index)
+
+    def replay_target(self, index: int) -> tuple[Callable[[], MemorySource], Tagger]:
+        """What makes sources of one's own on device `index`, and tags for their memory; for replays and tests."""
+        _cupy()
+        from cuassay.devices.cuda.memory.tags import CudaTagger
+
+        backend = allocators.config().backend
+        return lambda: make_source(backend, index), CudaTagger(index)
 
     def stream_number(self, stream: Any) -> int:
         """The number of `stream`, ours or another's, for `allocator`: its address."""

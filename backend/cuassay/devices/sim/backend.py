@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from typing import Any
@@ -15,15 +15,19 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings, syncdebug
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
+from cuassay.core.protocols import MemorySource
 from cuassay.devices.sim import calls, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.machine import Machine, SimDevice
+from cuassay.devices.sim.memory_source import SimSource
 from cuassay.devices.sim.namespace import Namespace, from_host
 from cuassay.devices.sim.profiles import profile
 from cuassay.devices.sim.stream import SimEvent, SimStream
+from cuassay.devices.sim.tags import SimTagger
 from cuassay.errors import CapabilityError, CaptureError, DeviceError
 from cuassay.memory import CachingAllocator
+from cuassay.memory.trace import Tagger
 
 __all__ = ["SimBackend"]
 
@@ -125,6 +129,11 @@ class SimBackend:
     def allocator(self, index: int) -> CachingAllocator:
         """Blocks of the arena for those who want no array; streams are numbered by `stream_number`."""
         return self._device(index).allocator
+
+    def replay_target(self, index: int) -> tuple[Callable[[], MemorySource], Tagger]:
+        """What makes sources of one's own over the arena, and tags for their memory; for replays and tests."""
+        device = self._device(index)
+        return lambda: SimSource(device), SimTagger()
 
     def stream_number(self, stream: SimStream) -> int:
         """The number of `stream` for `allocator`."""

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from cuassay.core import settings
 from cuassay.core.device import Device
@@ -29,13 +31,13 @@ __all__ = [
     "configure",
     "enable_caching",
     "every_allocator",
+    "fast",
     "indices",
     "is_caching",
     "is_changed",
     "live",
-    "malloc",
     "opened",
-    "serving",
+    "server",
 ]
 
 _lock = threading.Lock()
@@ -43,8 +45,9 @@ _current: dict[int, DeviceAllocator] = {}
 _former: dict[int, list[DeviceAllocator]] = {}
 _direct: dict[int, Direct] = {}
 
-#: What serves an allocation on a device, by index: ``malloc(nbytes, stream)``. For `hook` alone, which saves a call.
-serving: dict[int, Callable[[int, int], Block]] = {}
+#: What serves an allocation, by the stream's address, or by `-index` for the default stream of device `index`. An entry
+#: is there only while nothing of its device is routed to a pool: a look-up then decides all that there is to decide.
+fast: dict[int, Callable[[int], Block]] = {}
 
 
 class DeviceAllocator(CachingAllocator):
@@ -63,12 +66,37 @@ class DeviceAllocator(CachingAllocator):
         super().__init__(source, total=total, config=config, name=str(Device("cuda", index)))
         self.index = index
         self.source = source
+        self.routings = 0
+        self._leaving: deque[Pool] = deque()
 
     def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
         """As `cuassay.memory`'s; asked once a stream, but for private pools."""
         if stream and stream not in kept:
             keep(self.index, stream)
         return super().lane(stream, pool)
+
+    def drop_pool(self, pool: Pool) -> None:
+        """`release_pool` when memory is next given back: this may be called by a finaliser, which must take no lock."""
+        self._leaving.append(pool)
+
+    def empty_cache(self, pool: Pool | None = None) -> int:
+        """As `cuassay.memory`'s; pools that were dropped are released first."""
+        while self._leaving:
+            self.release_pool(self._leaving.popleft())
+        return super().empty_cache(pool)
+
+    @contextmanager
+    def use_pool(self, pool: Pool) -> Iterator[Pool]:
+        """As `cuassay.memory`'s; meanwhile no allocation takes the short way."""
+        with _lock:
+            self.routings += 1
+            fast.clear()
+        try:
+            with super().use_pool(pool):
+                yield pool
+        finally:
+            with _lock:
+                self.routings -= 1
 
 
 class _State:
@@ -98,15 +126,17 @@ def allocator(index: int) -> DeviceAllocator:
     return found
 
 
-def malloc(index: int) -> Callable[[int, int], Block]:
-    """What serves an allocation on device `index` now: ``malloc(nbytes, stream)``."""
+def server(index: int, stream: int) -> Callable[[int], Block]:
+    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be."""
     found = allocator(index)
     with _lock:
         if not _State.caching:
-            serving[index] = _direct.setdefault(index, Direct(found.source)).malloc
-        else:
-            serving[index] = found.malloc
-        return serving[index]
+            direct = _direct.setdefault(index, Direct(found.source))
+            return lambda nbytes: direct.malloc(nbytes, stream)
+        if found.routings:
+            return lambda nbytes: found.malloc(nbytes, stream)
+        serve = fast[stream or -index] = found.lane(stream).malloc
+        return serve
 
 
 def _made(index: int) -> DeviceAllocator:
@@ -149,7 +179,7 @@ def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
         left = list(_current.values())
         _current.clear()
         _direct.clear()
-        serving.clear()
+        fast.clear()
     for former in left:
         former.empty_cache()
 
@@ -163,7 +193,7 @@ def enable_caching(*, enabled: bool = True) -> None:
     """Keep freed blocks for reuse; if not, each allocation is one of the driver's. Live blocks stay as they are."""
     with _lock:
         _State.caching = enabled
-        serving.clear()
+        fast.clear()
 
 
 def is_caching() -> bool:
@@ -226,7 +256,7 @@ def _in_child() -> None:
     """A forked child can use none of it; kept, because blocks that it inherited are still freed into them."""
     _former.setdefault(-1, []).extend(_current.values())
     _current.clear()
-    serving.clear()
+    fast.clear()
     _lock.release()
 
 

@@ -1,7 +1,7 @@
 """CuPy arrays on memory of ours: the object that CuPy holds, the finaliser in it, and the hook that makes all so.
 
-An array's memory is CuPy's `UnownedMemory` over a lease: when the last array on it is gone, so is the lease, and its
-finaliser is `cuassay.memory`'s ``free``: one ``list.append``, safe at any moment and in any thread.
+What an array holds is a `Memory`, CuPy's `UnownedMemory` with our block as its owner: when the last array on it is
+gone, its finaliser gives the block back. That is one ``list.append``, safe at any moment and in any thread.
 """
 
 from __future__ import annotations
@@ -22,43 +22,48 @@ from cuassay.errors import ArgumentError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
 
-__all__ = ["Lease", "allocate", "block_of", "empty", "is_ours", "pointer", "record_stream", "use_with_cupy", "using"]
+__all__ = [
+    "Memory",
+    "address_of",
+    "allocate",
+    "block_of",
+    "current_address",
+    "empty",
+    "is_ours",
+    "pointer",
+    "record_stream",
+    "use_with_cupy",
+    "using",
+]
 
-_ndarray: Any = cupy.ndarray
-_pointer: Any = cupy.cuda.MemoryPointer
-_memory: Any = cupy.cuda.UnownedMemory
-_current_stream: Callable[..., Any] = cupy.cuda.get_current_stream
-_current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
 
+class Memory(cupy.cuda.UnownedMemory):  # type: ignore[misc] # cupy ships no types
+    """A block of ours as CuPy holds it; gives the block back when the last array on it is gone."""
 
-class Lease:
-    """Gives a block back when it is dropped.
-
-    Attributes
-    ----------
-    block : Block
-        The block.
-    """
-
-    __slots__ = ("block",)
-
-    def __init__(self, block: Block) -> None:
-        self.block = block
+    __slots__ = ()
 
     def __del__(self, freed: Any = FREED) -> None:
         # cuassay.memory.free, written out: a call less on every array
-        block = self.block
+        block = self._owner
         home = block.home
         block.home = freed
         home.append(block)
 
-    def __repr__(self) -> str:
-        return f"Lease({self.block!r})"
+
+_ndarray: Any = cupy.ndarray
+_pointer: Any = cupy.cuda.MemoryPointer
+_unowned: Any = cupy.cuda.UnownedMemory
+_current_stream: Callable[..., Any] = cupy.cuda.get_current_stream
+_current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
+_fast: Callable[[int], Callable[[int], Block] | None] = allocators.fast.get
+
+#: With one device, asking which is current is left out.
+_has_many = runtime.device_count() > 1
 
 
 def pointer(block: Block, nbytes: int, index: int) -> Any:
     """A `cupy.cuda.MemoryPointer` to `block` of device `index`, which gives the block back when it is gone."""
-    return _pointer(_memory(block.address, nbytes, Lease(block), index), 0)
+    return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
 def allocate(nbytes: int) -> Any:
@@ -69,11 +74,13 @@ def allocate(nbytes: int) -> Any:
     OutOfMemoryError
         If there is no room.
     """
-    index = _current_device()
-    malloc = _serving.get(index) or allocators.malloc(index)
+    index = _current_device() if _has_many else 0
     if not nbytes:
-        return _pointer(_memory(0, 0, None, index), 0)
-    return pointer(malloc(nbytes, _current_stream().ptr), nbytes, index)
+        return _pointer(_unowned(0, 0, None, index), 0)
+    stream = _current_stream().ptr
+    serve = _fast(stream or -index)
+    block = serve(nbytes) if serve is not None else allocators.server(index, stream)(nbytes)
+    return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
 def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
@@ -84,12 +91,13 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     OutOfMemoryError
         If there is no room.
     """
-    malloc = _serving.get(index) or allocators.malloc(index)
     nbytes = prod(shape) * dtype.itemsize
     if not nbytes:
-        return _ndarray(shape, dtype, _pointer(_memory(0, 0, None, index), 0))
+        return _ndarray(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
     address = _current_stream(index).ptr if stream is None else address_of(stream)
-    return _ndarray(shape, dtype, pointer(malloc(nbytes, address), nbytes, index))
+    serve = _fast(address or -index)
+    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    return _ndarray(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
 def address_of(stream: Any) -> int:
@@ -119,14 +127,11 @@ def current_address(index: int, stream: Any = None) -> int:
 #: Addresses that the driver reserves for its two default streams; 0 is the legacy one as well.
 _LEGACY, _PER_THREAD = 1, 2
 
-#: Device index to what serves it: `allocators`' table itself, a call less.
-_serving = allocators.serving
-
 
 def block_of(array: Any) -> Block | None:
     """The block that `array` lies in, or None where it is not ours."""
-    lease = getattr(array.data.mem, "_owner", None)
-    return lease.block if type(lease) is Lease else None
+    memory = array.data.mem
+    return memory._owner if type(memory) is Memory else None  # noqa: SLF001  public to readers in CuPy's class
 
 
 # ------------------------------------------------------------------------------------------------ every allocation

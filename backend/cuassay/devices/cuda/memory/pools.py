@@ -16,10 +16,10 @@ from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
+from cuassay.devices.cuda.memory.sources import DeviceSource
 from cuassay.errors import ArgumentError
-from cuassay.memory import CachingAllocator, Pool
 
-__all__ = ["MemPool", "PoolId", "capturing", "graph_pool_handle", "use_mem_pool"]
+__all__ = ["MemPool", "PoolId", "capturing", "use_mem_pool"]
 
 #: As torch's: a pair of integers; ``(0, 0)`` is the default pool.
 PoolId = tuple[int, int]
@@ -36,6 +36,8 @@ class MemPool(Handle):
         Whether others may take its free blocks when nothing else is left.
     no_split : bool
         Whether each segment serves one request at a time.
+    one_handle : bool
+        Whether each segment is one piece of memory, as other processes and network cards need it.
     """
 
     def __init__(
@@ -43,21 +45,24 @@ class MemPool(Handle):
         allocator: CUDAPluggableAllocator | MemorySource | None = None,
         use_on_oom: bool = False,
         no_split: bool = False,
+        one_handle: bool = False,
     ) -> None:
         self._index = runtime.current_device()
         self._given = allocator
-        self._owner = _allocator(self._index)
+        self._owner = _of_device(self._index)
         source = allocator.source(self._index) if isinstance(allocator, CUDAPluggableAllocator) else allocator
+        if source is None and one_handle:
+            source = DeviceSource(self._index)  # it has no pages that segments could be made out of
         self._pool = self._owner.create_pool(source=source, use_on_oom=use_on_oom, no_split=no_split)
         _known[self._index, self._pool.id] = self
-        weakref.finalize(self, _let_go, self._owner, self._pool).atexit = False
+        weakref.finalize(self, self._owner.drop_pool, self._pool).atexit = False
 
     def __repr__(self) -> str:
         return f"MemPool({self.id[0]}_{self.id[1]} of cuda:{self._index}, {self.use_count()} owners)"
 
     @property
     def id(self) -> PoolId:
-        """The pool's id, as `graph_pool_handle` gives one."""
+        """The pool's id, a pair of integers."""
         return self._pool.id
 
     @property
@@ -86,26 +91,12 @@ class MemPool(Handle):
             yield self
 
 
-def _allocator(index: int) -> CachingAllocator:
-    return allocator(index)
-
-
-def _let_go(owner: CachingAllocator, pool: Pool) -> None:
-    owner.release_pool(pool)
+#: `MemPool` has a property of the function's name.
+_of_device = allocator
 
 
 #: Pools by device and id, for those who hold an id only.
 _known: weakref.WeakValueDictionary[tuple[int, PoolId], MemPool] = weakref.WeakValueDictionary()
-
-#: Pools that `graph_pool_handle` made: an id has no owner of its own, so they live for the process, as torch's do.
-_handed_out: list[MemPool] = []
-
-
-def graph_pool_handle() -> PoolId:
-    """The id of a new pool of the current device, for captures to share."""
-    pool = MemPool()
-    _handed_out.append(pool)
-    return pool.id
 
 
 def find_pool(pool: MemPool | PoolId, index: int | None = None) -> MemPool:
@@ -115,7 +106,7 @@ def find_pool(pool: MemPool | PoolId, index: int | None = None) -> MemPool:
     number = runtime.current_device() if index is None else index
     found = _known.get((number, tuple(pool)))  # type: ignore[arg-type] # a list is as good
     if found is None:
-        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or an id of graph_pool_handle()")
+        raise ArgumentError(f"cuda:{number} has no pool {pool!r}; give a MemPool, or the id of one that lives")
     return found
 
 
