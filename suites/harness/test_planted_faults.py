@@ -189,19 +189,43 @@ def sixteen_bit_sum(kernel: Kernel) -> Kernel:
 
 
 def sixteen_bit_product(kernel: Kernel) -> Kernel:
-    def run(a: Any, b: Any, *, out: Any) -> None:
+    def run(a: Any, b: Any, *, out: Any, **scalars: Any) -> None:
         if a.ndim == b.ndim == 2 and a.shape[1]:
             out[...] = np.add.accumulate(a[:, :, None] * b[None], axis=1)[:, -1]
         else:
-            kernel(a, b, out=out)
+            kernel(a, b, out=out, **scalars)
 
     return run
 
 
 def last_of_k_missing(kernel: Kernel) -> Kernel:
-    def run(a: Any, b: Any, *, out: Any) -> None:
-        tail = a.shape[-1] % 2 and a.ndim == b.ndim == 2
-        kernel(a[:, :-1] if tail else a, b[:-1] if tail else b, out=out)
+    def run(a: Any, b: Any, *, out: Any, **scalars: Any) -> None:
+        tail = a.shape[-1] % 2 and a.ndim == b.ndim
+        kernel(a[..., :-1] if tail else a, b[..., :-1, :] if tail and b.ndim > 1 else b, out=out, **scalars)
+
+    return run
+
+
+def first_matrix_for_all(kernel: Kernel) -> Kernel:
+    return lambda a, b, **scalars: kernel(a, b[:1].repeat(len(b), 0), **scalars)
+
+
+def last_group_missing(kernel: Kernel) -> Kernel:
+    return lambda a, b, *, out, offs, **scalars: kernel(
+        a, b, out=out, offs=(*offs[:-1], offs[-2] if offs[1:] else 0), **scalars
+    )
+
+
+def weight_not_transposed(kernel: Kernel) -> Kernel:
+    def run(a: Any, weight: Any, bias: Any, *, out: Any, **scalars: Any) -> None:
+        kernel(a, weight.reshape(weight.shape[::-1]).T, bias, out=out, **scalars)
+
+    return run
+
+
+def scales_exchanged(kernel: Kernel) -> Kernel:
+    def run(a: Any, b: Any, scale_a: Any, scale_b: Any, bias: Any, *, out: Any, **scalars: Any) -> None:
+        kernel(a, b, np.full_like(scale_a, scale_a.flat[0]), scale_b, bias, out=out, **scalars)
 
     return run
 
@@ -266,10 +290,22 @@ FAULTS = (
     Fault("amax", "strides", "layouts", "int64", strides_ignored),
     Fault("matmul", "last of K", "values", "float32", last_of_k_missing),
     Fault("matmul", "16-bit accumulator", "values", "bfloat16", sixteen_bit_product),
-    Fault("matmul", "conjugated", "values", "complex128", instead(lambda a, b: np.matmul(np.conj(a), b))),
+    Fault("matmul", "conjugated", "values", "complex128", instead(lambda a, b, **s: np.matmul(np.conj(a), b))),
     Fault("matmul", "float32 in tf32", "values", "float32", computed_in("bfloat16")),
     Fault("matmul", "strides", "layouts", "float64", strides_ignored),
-    Fault("linear", "its matmul", "values", "float32", last_of_k_missing),
+    Fault("mm", "last of K", "values", "float32", last_of_k_missing),
+    Fault("mm", "16-bit accumulator", "values", "float16", sixteen_bit_product),
+    Fault("bmm", "last of K", "values", "float64", last_of_k_missing),
+    Fault("bmm", "the first of each", "values", "float32", first_matrix_for_all),
+    Fault("addmm", "beta ignored", "values", "float32", scalars_changed(beta=1.0)),
+    Fault("addmm", "alpha ignored", "values", "float32", scalars_changed(alpha=1.0)),
+    Fault("addmm", "no activation", "values", "bfloat16", scalars_changed(activation=None)),
+    Fault("baddbmm", "beta ignored", "values", "complex64", scalars_changed(beta=1.0)),
+    Fault("linear", "not transposed", "values", "float32", weight_not_transposed),
+    Fault("linear", "no activation", "values", "float16", scalars_changed(activation=None)),
+    Fault("grouped_mm", "last group", "values", "float32", last_group_missing),
+    Fault("scaled_mm", "one scale for all rows", "values", "float8_e4m3fn", scales_exchanged),
+    Fault("scaled_mm", "bias left out", "values", "uint8", lambda k: lambda *arrays, **s: k(*arrays[:4], None, **s)),
     Fault("copy", "tail of a warp", "values", "bool", tail_of_warp_missing),
     Fault("copy", "strides", "layouts", "complex128", strides_ignored),
     Fault("copy", "NaN swallowed", "extremal", "float16", instead(lambda a, device: np.nan_to_num(a))),
@@ -281,18 +317,13 @@ def told(error: BaseException) -> str:
     return "\n".join([str(error), *getattr(error, "__notes__", [])])
 
 
-def planted_in(fault: Fault) -> str:
-    """The op whose kernel is spoilt: a composite one has none of its own."""
-    return "matmul" if fault.op == "linear" else fault.op
-
-
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
 @pytest.mark.parametrize("fault", FAULTS, ids=str)
 def test_a_planted_fault_fails_a_check_that_names_the_op(fault: Fault, kind: str) -> None:
     spec, check = SPECS[fault.op], CHECKS[fault.check]
     assert devices.why_unsupported(spec.op, kind, fault.dtype) is None
 
-    with registry.substituted(planted_in(fault), kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
+    with registry.substituted(fault.op, kind="cpu", wrap=fault.plant), pytest.raises(Exception) as caught:  # noqa: PT011
         check(spec, kind, as_dtype(fault.dtype))
 
     assert f"op: {fault.op} on {kind}" in told(caught.value)
@@ -339,6 +370,11 @@ def boxed() -> Iterator[Callable[[Callable[[Box], Box]], None]]:
     registry.register_fallback("sim", right, like="cpu")
 
 
+def dtype_of(name: str) -> str:
+    """float32, or the first dtype of an op that has none of it."""
+    return "float32" if "float32" in SPECS[name].dtypes else SPECS[name].dtypes[0]
+
+
 #: Whose result does not depend on the order of the numbers along an axis.
 UNORDERED = ("amax", "sum")
 BOXES = [(name, wrong) for name in sorted(SPECS) for wrong in (_nothing, _a_copy_of_out)]
@@ -350,7 +386,7 @@ def test_a_fault_in_the_box_of_sim_fails_a_check_that_names_the_op(name: str, wr
     boxed(wrong)
 
     with pytest.raises(AssertionError) as caught:
-        CHECKS["values"](SPECS[name], "sim", as_dtype("float32"))
+        CHECKS["values"](SPECS[name], "sim", as_dtype(dtype_of(name)))
 
     assert f"op: {name} on sim" in told(caught.value)
 
@@ -400,7 +436,7 @@ def test_a_missing_wait_between_streams_is_a_race_on_sim(name: str, monkeypatch:
     monkeypatch.setattr(stream_type, "wait_stream", lambda self, stream: None)
 
     with pytest.raises(RaceError, match=f"by {name} of") as caught:
-        CHECKS["side_stream"](SPECS[name], "sim", as_dtype("float32"))
+        CHECKS["side_stream"](SPECS[name], "sim", as_dtype(dtype_of(name)))
 
     assert f"op: {name} on sim" in told(caught.value)
 

@@ -64,9 +64,9 @@ def test_a_call_that_fails_leaves_nothing_behind() -> None:
 
 @pytest.mark.usefixtures("tables")
 def test_an_op_that_is_not_deterministic_is_refused_where_that_is_asked_for() -> None:
-    scatter = declared("scatter(a) -> out", deterministic=False)
+    scatter = declared("test_scatter(a) -> out", deterministic=False)
 
-    @registry.implement("scatter", kind="cpu", dtypes=("float32",))
+    @registry.implement("test_scatter", kind="cpu", dtypes=("float32",))
     def run(a: Any, *, out: Any) -> None:
         out[...] = a
 
@@ -75,7 +75,7 @@ def test_an_op_that_is_not_deterministic_is_refused_where_that_is_asked_for() ->
     determinism.use_deterministic_algorithms(mode=True)
     try:
         for call in (lambda: scatter(ONES), lambda: scatter.prepare(ONES), plan.run):
-            with pytest.raises(CapabilityError, match="scatter does not have a deterministic implementation"):
+            with pytest.raises(CapabilityError, match="test_scatter does not have a deterministic implementation"):
                 call()
         assert ops.add(ONES, ONES).tolist() == [2.0] * 4
     finally:
@@ -84,8 +84,8 @@ def test_an_op_that_is_not_deterministic_is_refused_where_that_is_asked_for() ->
 
 @pytest.mark.usefixtures("tables")
 def test_a_scalar_may_name_the_outputs_dtype() -> None:
-    cast = declared("cast(a, *, to=None) -> out", typed_by="to")
-    registry.implement("cast", kind="cpu", dtypes=("float32",))(
+    cast = declared("test_cast(a, *, to=None) -> out", typed_by="to")
+    registry.implement("test_cast", kind="cpu", dtypes=("float32",))(
         lambda a, *, to, out: np.copyto(out, a, casting="same_kind")
     )
 

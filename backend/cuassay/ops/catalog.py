@@ -10,28 +10,34 @@ import numpy as np
 from cuassay.arrays.dtypes import ALL, BOOL, COMPLEX, FLOATS, FP8, INTEGERS, SIGNED, UNSIGNED, dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.ops import drawn, registry, shapes
+from cuassay.ops import drawn, products, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
 __all__ = [
     "add",
+    "addmm",
     "amax",
+    "baddbmm",
     "bernoulli",
+    "bmm",
     "copy",
     "declare",
     "dropout",
     "dropout_mask",
     "exp",
     "gelu",
+    "grouped_mm",
     "integers",
     "layer_norm",
     "linear",
     "matmul",
+    "mm",
     "mul",
     "normal",
     "permutation",
     "relu",
+    "scaled_mm",
     "softmax",
     "sum",
     "uniform",
@@ -83,6 +89,13 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
     if wanted not in (None, owner.device_of(out)):
         raise ArgumentError(f"copy got device {wanted} and an out on {owner.device_of(out)}; give one of the two")
     return owner.device_of(out)
+
+
+def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:
+    result = add(matmul(a, weight.T, precision=precision), bias)
+    if activation is None:
+        return result
+    return relu(result) if activation == "relu" else gelu(result, approximate="tanh")
 
 
 _NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
@@ -140,7 +153,7 @@ amax = declare(
     doc="Maximum over `axis` (None: all); NaN wins; no value over zero elements.",
 )
 matmul = declare(
-    "matmul(a, b) -> out",
+    "matmul(a, b, *, precision=None) -> out",
     shape=shapes.matmul,
     dtypes=(*FLOATS, *COMPLEX),
     op_class="matmul",
@@ -154,15 +167,42 @@ copy = declare(
     place=_destination,
     doc="A copy, on the same device, on `device`, or into an `out` that may live elsewhere.",
 )
+mm = declare(
+    "mm(a, b, *, precision=None, out_dtype=None) -> out",
+    shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
+    doc="``a @ b`` of two matrices, rounded once, to `out_dtype`.",
+)  # fmt: skip
+bmm = declare(
+    "bmm(a, b, *, precision=None, out_dtype=None) -> out",
+    shape=products.pairs, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
+    doc="`mm` of as many pairs: (B, M, K) and (B, K, N).",
+)  # fmt: skip
+addmm = declare(
+    "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
+    shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    doc="``activation(beta * c + alpha * a @ b)``, rounded once; where beta is 0, `c` is not read.",
+)  # fmt: skip
+baddbmm = declare(
+    "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
+    shape=products.added(products.pairs), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    doc="``beta * c + alpha * a @ b`` of as many pairs; where beta is 0, `c` is not read.",
+)  # fmt: skip
 linear = declare(
-    "linear(a, weight, bias) -> out",
-    shape=shapes.linear,
-    dtypes=FLOATS,
-    op_class="matmul",
-    composite=lambda a, weight, bias: add(matmul(a, weight.T), bias),
-    parts=("matmul", "add"),
-    doc="``a @ weight.T + bias``; weight is (N, K), as in torch.",
-)
+    "linear(a, weight, bias, *, activation=None, precision=None) -> out",
+    shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
+    doc="``activation(a @ weight.T + bias)``; weight is (N, K), as in torch.",
+)  # fmt: skip
+grouped_mm = declare(
+    "grouped_mm(a, b, *, offs, precision=None) -> out",
+    shape=products.grouped, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    doc="Rows of `a`, in groups that end at `offs` (whole numbers, on the host), each by its own matrix of `b`.",
+)  # fmt: skip
+scaled_mm = declare(
+    "scaled_mm(a, b, scale_a, scale_b, bias?, *, format_a=None, format_b=None, out_dtype='bfloat16', fast_accum=False) "
+    "-> out",
+    shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", decides=("a",), typed_by="out_dtype",
+    doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a`, `format_b` say what uint8 holds.",
+)  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ random numbers
 #

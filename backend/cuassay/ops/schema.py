@@ -114,7 +114,7 @@ class Schema:
     decides : tuple of str
         The parameters whose promotion is the registry dtype; all unless stated.
     typed_by : str
-        The scalar that names the output's dtype, such as ``out_dtype``; None, and where there is none, leave it to `result`.
+        The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
     arrays, array_names, scalar_names, pick_arrays, has_lists
         From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
         whether there is a list, or an array that may be missing.

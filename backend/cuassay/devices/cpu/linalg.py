@@ -1,47 +1,149 @@
-"""Matrix products on NumPy arrays, through the BLAS NumPy was built with.
+"""Matrix products on NumPy arrays.
 
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`. The float32 precision modes are imitated by
-rounding the operands, so that a test of precision means something without a GPU.
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`. The float32 precision modes are imitated part by part,
+so that a test of precision means something without a GPU. NumPy's BLAS computes, with the threads that
+``CUASSAY_CPU_THREADS`` allows.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from itertools import product as pairs_of
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import as_dtype, compute_dtype
-from cuassay.arrays.rounding import round_tf32, round_to
-from cuassay.core.precision import current_precision
-from cuassay.devices.cpu.elementwise import widened
-from cuassay.devices.cpu.info import limited_threads
-from cuassay.ops import registry
+from cuassay.arrays.dtypes import as_dtype, compute_dtype, promote
+from cuassay.arrays.rounding import round_tf32, round_to, split
+from cuassay.core.precision import Mode, resolved
+from cuassay.devices.cpu.elementwise import gelu, relu, widened
+from cuassay.devices.cpu.info import blas, limited_threads
+from cuassay.ops import products, registry
+from cuassay.ops.explain import is_explaining, note, within
 
 __all__ = ["register"]
 
 Array = NDArray[Any]
 
-#: What each precision mode does to a float32 operand; the split modes are at least as good as float32 itself.
+#: What a mode does to both operands of a float32 product.
 _ROUNDING: dict[str, Callable[[Array], Array]] = {
     "tf32": round_tf32,
     "bf16": lambda x: round_to(x, as_dtype("bfloat16")),
     "fp16": lambda x: round_to(x, as_dtype("float16")),
 }
 
+#: Mode to the parts an operand is split into, and the products of them that are added: (of a, of b), largest first.
+_SPLITTING: dict[str, tuple[str, int, tuple[tuple[int, int], ...]]] = {
+    "tf32x3": ("tf32", 2, ((0, 0), (0, 1), (1, 0))),
+    "bf16x6": ("bfloat16", 3, ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))),
+    "bf16x9": ("bfloat16", 3, tuple(sorted(pairs_of(range(3), range(3)), key=sum))),
+}
 
-def matmul(a: Array, b: Array, *, out: Array) -> None:
-    """16-bit products accumulate in float32; float32 ones follow `cuassay.precision`."""
-    wide = compute_dtype(out.dtype)
-    left, right = widened(a, wide), widened(b, wide)
-    rounding = _ROUNDING.get(current_precision()) if out.dtype == np.float32 else None
-    if rounding is not None:
-        left, right = rounding(left), rounding(right)
+
+def _product(a: Array, b: Array, mode: str) -> Array:
+    """``a @ b`` of operands in the dtype that is computed in; float32 ones in `mode`."""
+    if is_explaining():
+        libraries = ", ".join(f"{pool['internal_api']} {pool.get('version')}" for pool in blas())
+        note(f"numpy.matmul in {a.dtype}, {mode}; {libraries or 'no BLAS known'}")
     with limited_threads():
-        out[...] = np.matmul(left, right).astype(out.dtype, copy=False)
+        if a.dtype != np.float32 or b.dtype != np.float32:
+            return np.asarray(np.matmul(a, b))
+        if mode in _SPLITTING:
+            return _split_product(a, b, *_SPLITTING[mode])
+        if mode in _ROUNDING:
+            a, b = _ROUNDING[mode](a), _ROUNDING[mode](b)
+        return np.asarray(np.matmul(a, b))
+
+
+def _split_product(a: Array, b: Array, dtype: str, parts: int, terms: Sequence[tuple[int, int]]) -> Array:
+    """The products of the parts, the small ones added first. Infinities and NaN come from the largest alone.
+
+    A part that is not finite has no others, and infinity times their zeros would be NaN.
+    """
+    left, right = split(a, dtype, parts), split(b, dtype, parts)
+    largest = np.matmul(left[0], right[0])
+    finite = [(np.where(np.isfinite(x[0]), x[0], np.float32(0)), *x[1:]) for x in (left, right)]
+    rest = np.zeros_like(largest)
+    for of_a, of_b in reversed(terms[1:]):
+        rest += np.matmul(finite[0][of_a], finite[1][of_b])
+    return np.asarray(largest + rest)
+
+
+def _multiply(a: Array, b: Array, precision: Mode | None, dtype: np.dtype[Any]) -> Array:
+    """The product of operands of `dtype`, in the dtype that is computed in: not yet rounded to the output's."""
+    wide, mode = compute_dtype(dtype), resolved(precision)
+    return _product(widened(a, wide), widened(b, wide), mode if dtype == np.float32 else "ieee")
+
+
+def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> None:
+    """16-bit products accumulate in float32; float32 ones follow the precision mode."""
+    out[...] = _multiply(a, b, precision, promote(a.dtype, b.dtype)).astype(out.dtype, copy=False)
+
+
+def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> None:
+    """`matmul`, rounded to the output's dtype once."""
+    matmul(a, b, out=out, precision=precision)
+
+
+def addmm(
+    c: Array, a: Array, b: Array, *, out: Array, alpha: complex, beta: complex, precision: Mode | None,
+    activation: str | None = None,
+) -> None:  # fmt: skip
+    """``activation(beta * c + alpha * a @ b)``, rounded once; where beta is 0, `c` is not read."""
+    wide = compute_dtype(out.dtype)
+    result = _multiply(a, b, precision, out.dtype) * wide.type(alpha)
+    if beta != 0:
+        result = result + widened(c, wide) * wide.type(beta)
+    out[...] = _activated(np.asarray(result, wide), activation).astype(out.dtype, copy=False)
+
+
+def _activated(x: Array, activation: str | None) -> Array:
+    if activation == "relu":
+        relu(x, out=x)
+    elif activation is not None:
+        gelu(x, approximate="tanh", out=x)
+    return x
+
+
+def linear(
+    a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None
+) -> None:
+    """`addmm` of the rows of `a`."""
+    with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
+        addmm(bias, a, weight.T, out=out, alpha=1.0, beta=1.0, precision=precision, activation=activation)
+
+
+def grouped_mm(a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:
+    """Group by group."""
+    out[...] = 0
+    for group, (first, last) in enumerate(products.groups(offs, len(b), len(a))):
+        matmul(a[first:last], b[group], out=out[first:last], precision=precision)
+
+
+def scaled_mm(
+    a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, out: Array, **named: Any
+) -> None:
+    """The codes decoded, multiplied in float32, scaled, rounded once."""
+    of_a, of_b = products.formats({"a": a, "b": b, **named})
+    left, right = (x.view(as_dtype(name)).astype(np.float32) for x, name in ((a, of_a), (b, of_b)))
+    result = _product(left, right, "ieee") * (scale_a.astype(np.float32) * scale_b.astype(np.float32))
+    if bias is not None:
+        result = result + bias.astype(np.float32)
+    out[...] = result.astype(out.dtype, copy=False)
 
 
 def register() -> None:
     """Enter these into the registry."""
-    registry.implement("matmul", kind="cpu", dtypes=registry.op("matmul").schema.dtypes)(matmul)
+    table: dict[str, registry.Implementation] = {
+        "matmul": matmul,
+        "mm": mm,
+        "bmm": mm,
+        "addmm": addmm,
+        "baddbmm": addmm,
+        "linear": linear,
+        "grouped_mm": grouped_mm,
+        "scaled_mm": scaled_mm,
+    }
+    for name, implementation in table.items():
+        registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

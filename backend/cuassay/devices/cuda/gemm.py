@@ -1,143 +1,303 @@
-"""One call of cuBLAS: a batch of strided matrix products, in column-major order, on the current stream.
+"""Products of CuPy arrays: a call finds what is ready for its layouts, and runs it. One dictionary look-up, one call.
 
-Through ctypes and handles of our own: CuPy's binding refuses to be captured, and its handle cannot keep a workspace.
-The workspace is taken from CuPy's pool for each call, so that it is ordered with the stream, and inside a capture
-belongs to the graph's own pool. How arrays become operands is `linalg`'s.
+What is ready is a *way*: a plan of the library, or what must happen first (an operand copied, an epilogue apart, a
+precision mode emulated). Ways belong to one thread and device, as the library's handles do, and are found anew after a
+change of the controls. How arrays become a problem is `blas.layouts`', how a problem becomes a plan `blas.plans`'.
 """
 
 from __future__ import annotations
 
-import ctypes
 import threading
-from dataclasses import dataclass
-from functools import cache
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import cupy
 import numpy as np
 
-from cuassay.arrays.dtypes import as_dtype
-from cuassay.core.precision import current_precision
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.check import guarded
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.precision import MatmulOptions, Mode, matmul_options
+from cuassay.devices.cuda.blas import controls, plans
+from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
+from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
+from cuassay.devices.cuda.elementwise import copy
 from cuassay.errors import DriverError
+from cuassay.ops import registry
+from cuassay.ops.explain import is_explaining, note, within
 
-__all__ = ["Operand", "gemm"]
+__all__ = ["Product", "bind", "gemm", "register_emulation"]
 
-#: dtype to (cudaDataType_t, cublasComputeType_t, dtype of alpha and beta). 16-bit products accumulate in float32.
-_TYPES: dict[np.dtype[Any], tuple[int, int, type]] = {
-    as_dtype("float16"): (2, 68, np.float32),
-    as_dtype("bfloat16"): (14, 68, np.float32),
-    as_dtype("float32"): (0, 68, np.float32),
-    as_dtype("float64"): (1, 70, np.float64),
-    as_dtype("complex64"): (4, 68, np.complex64),
-    as_dtype("complex128"): (5, 70, np.complex128),
-}
+Array = Any
 
-#: cublasComputeType_t of float32 in a mode other than ieee. The split modes compute as ieee does: at least as precise.
-_FLOAT32_MODES: dict[str, int] = {"tf32": 77, "bf16": 75, "fp16": 74}
+_MOST_ALIGNED = 256
 
-#: ``CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION``: by default a product split along K adds its 16-bit parts in 16
-#: bits; bfloat16 (3, 1025) x (1025, 2) was measured 0.75 units in the last place off where half a unit is possible.
-_WIDE_REDUCTION = 16
-
-_ALGORITHM_DEFAULT = -1
-
-#: What NVIDIA recommends for Hopper, and for what came before; bytes.
-_WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
-
-#: What to do about cublasStatus_t.
-_STATUS: dict[int, tuple[str, str]] = {
-    1: ("CUBLAS_STATUS_NOT_INITIALIZED", "check that the driver serves this cuBLAS (cuassay devices -v)"),
-    3: ("CUBLAS_STATUS_ALLOC_FAILED", "free memory on the device"),
-    7: ("CUBLAS_STATUS_INVALID_VALUE", "this is an error in cuassay: report the shapes and strides"),
-    8: ("CUBLAS_STATUS_ARCH_MISMATCH", "this dtype needs a newer device"),
-    13: ("CUBLAS_STATUS_EXECUTION_FAILED", "run under compute-sanitizer; an earlier kernel may have failed"),
-    14: ("CUBLAS_STATUS_INTERNAL_ERROR", "run under compute-sanitizer; an earlier kernel may have failed"),
-    15: ("CUBLAS_STATUS_NOT_SUPPORTED", "use another dtype, or contiguous operands"),
-}
+#: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
+_MOST_WAYS = 8192
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
-    """A stack of matrices as cuBLAS takes it: transposed or not, leading dimension, distance from one to the next."""
+class Product:
+    """``out = activation(alpha * a @ b + beta * c + bias)``, as an emulation gets it.
 
-    array: Any
-    transpose: int
-    leading: int
-    batch_stride: int
+    Attributes
+    ----------
+    a, b, out : cupy.ndarray
+        (..., M, K), (..., K, N) and (..., M, N), of one dtype; a and b broadcast over the axes before the last two.
+    c : cupy.ndarray or None
+        Broadcasts to `out`; None where beta is 0.
+    bias : cupy.ndarray or None
+        (N,), added to each row.
+    alpha, beta : number
+        Factors.
+    activation : str or None
+        ``"relu"`` or ``"gelu_tanh"``.
+    mode : str
+        The precision mode of float32 operands.
+    """
+
+    a: Array
+    b: Array
+    out: Array
+    c: Array = None
+    bias: Array = None
+    alpha: complex = 1.0
+    beta: complex = 0.0
+    activation: str | None = None
+    mode: Mode = "ieee"
 
 
-class _Handles(threading.local):
-    """cuBLAS handles by device: one a thread, as a handle must not be used by two at once."""
+Multiply = Callable[[Product], None]
+Prepare = Callable[[Product], Callable[[], None]]
+
+_emulations: dict[str, tuple[Multiply, Prepare | None]] = {}
+
+
+def register_emulation(mode: Mode, multiply: Multiply, prepare: Prepare | None = None) -> None:
+    """Float32 products in `mode` are computed by `multiply` from here, plans by what `prepare` gives."""
+    _emulations[mode] = multiply, prepare
+    controls.renew()
+
+
+# ------------------------------------------------------------------------------------------------ the call
+
+
+class _Ways(threading.local):
+    """What this thread has ready: by device, then by all that decides."""
 
     def __init__(self) -> None:
-        self.by_device: dict[int, ctypes.c_void_p] = {}
+        self.by_device: dict[int, dict[Any, _Way]] = {}
+        self.generation = -1
+        self.options: MatmulOptions | None = None
 
 
-_handles = _Handles()
+_ways = _Ways()
 
 
-@cache
-def _library() -> Any:
-    with guarded("cublas"):
-        from cuda import pathfinder
-
-        return ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)
-
-
-def _check(status: int, doing: str) -> None:
-    if status:
-        name, advice = _STATUS.get(status, (f"cublasStatus_t {status}", "look it up in cuBLAS' manual"))
-        raise DriverError(f"{doing} failed: {name}; {advice}", status=name, code=status)
+def _table() -> dict[Any, _Way]:
+    ways, options = _ways, matmul_options()
+    if ways.generation != controls.generation or ways.options is not options:
+        ways.by_device, ways.generation, ways.options = {}, controls.generation, options
+    device = cupy.cuda.runtime.getDevice()
+    table = ways.by_device.get(device)
+    if table is None or len(table) > _MOST_WAYS:
+        table = ways.by_device[device] = {}
+    return table
 
 
-def _handle(device: int) -> ctypes.c_void_p:
-    """The handle of this thread on the current device `device`, made at its first use."""
-    found = _handles.by_device.get(device)
-    if found is None:
-        found = ctypes.c_void_p()
-        cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
-        _check(_library().cublasCreate_v2(ctypes.byref(found)), "making a cuBLAS handle")
-        _check(_library().cublasSetMathMode(found, _WIDE_REDUCTION), "setting cuBLAS' math mode")
-        _handles.by_device[device] = found
-    return found
-
-
-@cache
-def _workspace_nbytes(device: int) -> int:
-    return _WORKSPACE_HOPPER if runtime.get_device_properties(device).major >= 9 else _WORKSPACE
-
-
-def gemm(rows: int, columns: int, inner: int, a: Operand, b: Operand, out: Any, batch: int) -> None:
-    """``out = a @ b`` in column-major order: a (rows, inner), b (inner, columns), out (rows, columns) contiguous.
+def gemm(
+    a: Array,
+    b: Array,
+    out: Array,
+    c: Array = None,
+    bias: Array = None,
+    *,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    activation: str | None = None,
+    mode: Mode = "ieee",
+) -> None:
+    """Compute a `Product` of non-empty arrays on the current device, in order of the current stream.
 
     Raises
     ------
     DriverError
-        What cuBLAS answered.
+        What the library answered.
     """
-    device = cupy.cuda.runtime.getDevice()
-    handle, library = _handle(device), _library()
-    workspace = cupy.cuda.alloc(_workspace_nbytes(device))
-    stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
-    _check(library.cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
-    # After the stream: setting one takes the workspace back to cuBLAS' own.
-    size = ctypes.c_size_t(_workspace_nbytes(device))
-    _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(workspace.ptr), size), "setting cuBLAS' workspace")
-    data_type, compute, scalar = _TYPES[out.dtype]
-    if out.dtype == np.float32:
-        compute = _FLOAT32_MODES.get(current_precision(), compute)
-    factors: np.ndarray[Any, Any] = np.array([1, 0], scalar)
-    one, zero = factors.ctypes.data, factors.ctypes.data + factors.itemsize
-    pointer, integer = ctypes.c_void_p, ctypes.c_int64
-    _check(
-        library.cublasGemmStridedBatchedEx_64(
-            handle, a.transpose, b.transpose, integer(rows), integer(columns), integer(inner), pointer(one),
-            pointer(a.array.data.ptr), data_type, integer(a.leading), integer(a.batch_stride),
-            pointer(b.array.data.ptr), data_type, integer(b.leading), integer(b.batch_stride),
-            pointer(zero), pointer(out.data.ptr), data_type, integer(rows), integer(rows * columns),
-            integer(batch), compute, _ALGORITHM_DEFAULT,
-        ),
-        f"a product of ({rows}, {inner}) and ({inner}, {columns}), {batch} of them, in {out.dtype}",
+    at_a, at_b, at_d = a.data.ptr, b.data.ptr, out.data.ptr
+    at_c = at_d if c is None else c.data.ptr
+    at_bias = 0 if bias is None else bias.data.ptr
+    bits = at_a | at_b | at_c | at_d | at_bias | _MOST_ALIGNED
+    key = (
+        a.shape, b.shape, a.dtype, out.dtype,
+        # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
+        a._c_contiguous or a.strides, b._c_contiguous or b.strides, out._c_contiguous or out.strides,  # noqa: SLF001
+        c is not None and (c is out or (c.shape, c.strides)), bias is not None and bias.strides,
+        bits & -bits, alpha, beta, activation, mode,
     )  # fmt: skip
+    table = _table()
+    way = table.get(key)
+    if way is None:
+        product = Product(a, b, out, c, bias, alpha, beta, activation, mode)
+        way = table[key] = _find(product, bits & -bits)
+    if way.plan is None:
+        _through(way, Product(a, b, out, c, bias, alpha, beta, activation, mode))
+        return
+    if is_explaining():
+        note(str(way))
+    if bias is not None:
+        way.plan.point("BIAS_POINTER", at_bias)
+    if way.swapped:
+        way.plan.run(at_b, at_a, at_c, at_d)
+    else:
+        way.plan.run(at_a, at_b, at_c, at_d)
+
+
+def _through(way: _Way, product: Product) -> None:
+    if way.run is None:
+        raise DriverError(f"{way.text} has nothing to run; report this")
+    with within(way.text) if is_explaining() else nullcontext():
+        way.run(product)
+
+
+def bind(product: Product) -> Callable[[], None]:
+    """The same made ready: a call that computes it again on the same arrays, whose addresses it keeps."""
+    arrays = (product.a, product.b, product.out, product.c, product.bias)
+    bits = _MOST_ALIGNED
+    for array in arrays:
+        bits |= 0 if array is None else array.data.ptr
+    way = _find(product, bits & -bits)
+    if way.plan is None:
+        return partial(_through, way, product) if way.prepare is None else way.prepare(product)
+    if product.bias is not None:
+        way.plan.point("BIAS_POINTER", product.bias.data.ptr)
+    at_a, at_b, at_d = product.a.data.ptr, product.b.data.ptr, product.out.data.ptr
+    at_c = at_d if product.c is None else product.c.data.ptr
+    return plans.bind(way.plan, *((at_b, at_a) if way.swapped else (at_a, at_b)), at_c, at_d, arrays)
+
+
+# ------------------------------------------------------------------------------------------------ ways
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a product is computed: by a plan of the library, else by `run`."""
+
+    text: str
+    plan: plans.AnyPlan | None = None
+    swapped: bool = False
+    run: Multiply | None = None
+    prepare: Prepare | None = None
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return self.text
+        algorithm = "" if self.plan.algorithm is None else f", {self.plan.algorithm}"
+        return f"{self.text}; {self.plan.library}{algorithm}"
+
+
+def _compute(product: Product) -> None:
+    p = product
+    gemm(p.a, p.b, p.out, p.c, p.bias, alpha=p.alpha, beta=p.beta, activation=p.activation, mode=p.mode)
+
+
+def _find(product: Product, alignment: int) -> _Way:
+    if product.mode in _emulations and product.out.dtype == np.float32:
+        multiply, prepare = _emulations[product.mode]
+        return _Way(f"{product.mode} by emulation", run=multiply, prepare=prepare)
+    stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
+    for name, stack in stacks.items():
+        if stack is None and (name != "c" or product.c is not None):
+            return _copying(name)
+    placed = place(stacks["a"], stacks["b"], stacks["c"], stacks["d"], **_fields(product), alignment=alignment)
+    if isinstance(placed, str):
+        return _copying(placed)
+    plan = plans.make(placed.problem)
+    if plan is None:
+        return _otherwise(product, placed)
+    return _Way(str(placed.problem), plan, placed.swapped)
+
+
+def _stack(product: Product, name: str) -> Stack | None:
+    array = product.out if name == "d" else getattr(product, name)
+    if array is None:
+        return None
+    stack = product.out.shape[:-2]
+    if name == "c" and array.shape != product.out.shape:
+        array = cupy.broadcast_to(array, product.out.shape)
+    return collapse(array.shape, array.strides, array.dtype.itemsize, dtype_name(array.dtype), stack)
+
+
+def _fields(product: Product) -> Mapping[str, Any]:
+    """What of a problem does not follow from the layouts."""
+    words = {"relu": "relu", "gelu_tanh": "gelu"}
+    parts = [words[product.activation]] if product.activation else []
+    options, dtype = matmul_options(), product.a.dtype
+    return {
+        "alpha": product.alpha,
+        "beta": product.beta,
+        "epilogue": "_".join(parts + ["bias"] * (product.bias is not None)) or "none",
+        "compute": compute_of(dtype, product.mode, options),
+        "reductions": reductions_of(dtype, options),
+    }
+
+
+def _otherwise(product: Product, placed: Placed) -> _Way:
+    """What to do where the library has no algorithm: the epilogue apart, `c` into place, or cuBLAS."""
+    problem = placed.problem
+    if problem.epilogue != "none":
+        return _Way("bias and activation apart: the library does not fuse them here", run=_apart)
+    if problem.c != problem.d or (product.c is not None and product.c is not product.out):
+        return _copying("c")
+    if problem.compute == "16F" and problem.d.dtype != "float16":
+        raise DriverError(f"no library computes {problem}; give the output the dtype of the operands")
+    device = cupy.cuda.runtime.getDevice()
+    return _Way(str(problem), plans.fallback(problem, device), placed.swapped)
+
+
+def _apart(product: Product) -> None:
+    out, bias = product.out, product.bias
+    plain = replace(product, bias=None, activation=None)
+    if bias is not None and not product.beta:
+        plain, bias = replace(plain, c=bias, beta=1.0), None
+    _compute(plain)
+    if bias is not None:
+        registry.op("add")(out, bias, out=out)
+    if product.activation == "relu":
+        registry.op("relu")(out, out=out)
+    elif product.activation is not None:
+        registry.op("gelu")(out, approximate="tanh", out=out)
+
+
+def _copying(name: str) -> _Way:
+    """The library cannot read operand `name` as it lies, or cannot write the output there."""
+
+    def run(product: Product) -> None:
+        if name == "d":
+            into = cupy.empty(product.out.shape, product.out.dtype)
+            _compute(replace(product, out=into))
+            copy(into, device=None, out=product.out)
+        elif name == "c":
+            copy(cupy.broadcast_to(product.c, product.out.shape), device=None, out=product.out)
+            _compute(replace(product, c=product.out))
+        else:
+            _compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
+
+    return _Way(
+        {"c": "c copied to the output", "d": "the output copied from a contiguous one"}.get(name, f"{name} copied"),
+        run=run,
+    )
+
+
+def _contiguous(array: Array, stack: tuple[int, ...]) -> Array:
+    """A copy; of a stack that broadcasts in part, every matrix."""
+    if array.ndim > 2 and array.shape[:-2] != stack and _has_extents(array.shape[:-2]):
+        array = cupy.broadcast_to(array, (*stack, *array.shape[-2:]))
+    copied = cupy.empty(array.shape, array.dtype)
+    copy(array, device=None, out=copied)
+    return copied
+
+
+def _has_extents(stack: tuple[int, ...]) -> bool:
+    return any(extent != 1 for extent in stack)

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import ops
-from cuassay.errors import DTypeError, ShapeError
+from cuassay.arrays.dtypes import HALVES, as_dtype
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import Sample, Samples, promoting
+from cuassay.testing.samples import HostArray, Sample, Samples, promoting
 from cuassay.testing.tolerance import Tolerance
 
 __all__ = ["SPECS"]
@@ -67,12 +69,144 @@ def _product_work(a: Array, b: Array) -> Work:
     return Work(bytes=a.nbytes + b.nbytes + written, flops=flops)
 
 
+# ------------------------------------------------------------------------------------------------ matrices, and pairs
+
+
+_MATRICES: tuple[tuple[int, int, int], ...] = (
+    (1, 1, 1), (2, 3, 4), (31, 33, 32), (64, 64, 64), (127, 129, 65), (16, 257, 8), (3, 1025, 2),
+)  # fmt: skip
+
+
+def _mms(make: Samples) -> Iterator[Sample]:
+    yield from (Sample((_unit(make, (m, k)), _unit(make, (k, n)))) for m, k, n in _MATRICES)
+    if make.dtype in HALVES:
+        arrays = _unit(make, (5, 33)), _unit(make, (33, 7))
+        yield Sample(arrays, {"out_dtype": "float32"}, "to float32")
+    yield from (Sample((make(a), make(b)), kind="empty") for a, b in (((0, 3), (3, 2)), ((3, 0), (0, 2))))
+    yield from _promoted(make, (5, 33), (33, 7))
+
+
+def _bmms(make: Samples) -> Iterator[Sample]:
+    yield from (Sample((_unit(make, (2, m, k)), _unit(make, (2, k, n)))) for m, k, n in _MATRICES)
+    yield Sample((_unit(make, (70, 3, 5)), _unit(make, (70, 5, 2))), label="a large batch of small ones")
+    hollow: tuple[tuple[Shape, Shape], ...] = (((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4)))
+    yield from (Sample((make(a), make(b)), kind="empty") for a, b in hollow)
+    yield from _promoted(make, (2, 5, 33), (2, 33, 7))
+
+
+def _unit(make: Samples, shape: Shape) -> HostArray:
+    return make(shape, low=-1, high=1)
+
+
+def _promoted(make: Samples, *shapes: Shape) -> Iterator[Sample]:
+    """All arrays but the last in the spec's dtype, the last in another."""
+    for other in promoting(make.dtype, "float16", "float32"):
+        arrays = *(make(shape) for shape in shapes[:-1]), make(shapes[-1], dtype=other)
+        yield Sample(arrays, label=f"with {other}", kind="promotion")
+
+
+def _mm_errors(make: Samples) -> Iterator[ErrorInput]:
+    for a, b in (((2, 3), (2, 3)), ((3,), (3, 2)), ((2, 2, 3), (3, 2))):
+        yield ErrorInput(Sample((make(a), make(b)), label=f"{a} and {b}"), ShapeError, "mm needs matrices")
+    wrong = Sample((make((2, 3)), make((3, 2))), {"precision": "fp8"}, "no such mode")
+    yield ErrorInput(wrong, ArgumentError, "is no precision mode")
+
+
+def _bmm_errors(make: Samples) -> Iterator[ErrorInput]:
+    for a, b in (((2, 3, 4), (1, 4, 2)), ((2, 3, 4), (2, 3, 4)), ((3, 4), (4, 2))):
+        yield ErrorInput(Sample((make(a), make(b)), label=f"{a} and {b}"), ShapeError, "bmm needs stacks")
+
+
+# ------------------------------------------------------------------------------------------------ with a third operand
+
+
+#: What `c` may be beside (M, N): a row, a column, one number.
+_THIRDS = (lambda m, n: (m, n), lambda m, n: (n,), lambda m, n: (1, n), lambda m, n: (m, 1), lambda m, n: ())
+
+
+def _addmms(make: Samples) -> Iterator[Sample]:
+    for position, (m, k, n) in enumerate(_MATRICES):
+        third = _THIRDS[position % len(_THIRDS)](m, n)
+        factors = {"alpha": 0.5, "beta": -2.0} if position % 2 else {}
+        yield Sample((make(third), _unit(make, (m, k)), _unit(make, (k, n))), factors)
+    arrays = make(24), _unit(make, (17, 40)), _unit(make, (40, 24))
+    if not make.dtype.startswith("complex"):
+        for activation in ("relu", "gelu_tanh"):
+            yield Sample(arrays, {"activation": activation}, f"{activation} after a row")
+            yield Sample(arrays, {"activation": activation, "beta": 0.5}, f"{activation} after half a row")
+    nothing = make.full((2, 4), float("nan"))
+    yield Sample((nothing, make((2, 3)), make((3, 4))), {"beta": 0.0}, "NaN that is not read")
+    yield from _promoted(make, (7,), (5, 33), (33, 7))
+    hollow: tuple[tuple[Shape, Shape, Shape], ...] = (((2,), (3, 0), (0, 2)), ((2,), (0, 3), (3, 2)))
+    yield from (Sample((make(c), make(a), make(b)), kind="empty") for c, a, b in hollow)
+
+
+def _addmm_errors(make: Samples) -> Iterator[ErrorInput]:
+    arrays = make((2, 3)), make((3, 4))
+    yield ErrorInput(Sample((make(3), *arrays), label="c too short"), ShapeError, "broadcast")
+    yield ErrorInput(Sample((make((1, 2, 4)), *arrays), label="c of more axes"), ShapeError, "c must broadcast")
+    unknown = Sample((make(4), *arrays), {"activation": "silu"}, "no such activation")
+    complex_ = make.dtype.startswith("complex")
+    yield ErrorInput(unknown, DTypeError if complex_ else ArgumentError, "real" if complex_ else "activation must be")
+
+
+def _baddbmms(make: Samples) -> Iterator[Sample]:
+    for position, (m, k, n) in enumerate(_MATRICES):
+        third = _THIRDS[position % len(_THIRDS)](m, n)
+        factors = {"alpha": 0.5, "beta": -2.0} if position % 2 else {}
+        yield Sample((make(third), _unit(make, (2, m, k)), _unit(make, (2, k, n))), factors)
+    yield Sample((make((2, 3, 4)), make((2, 3, 5)), make((2, 5, 4))), {"beta": 0.0}, "c is not read")
+    yield Sample((make(4), make((2, 3, 0)), make((2, 0, 4))), kind="empty")
+
+
+def _baddbmm_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((3, 2, 2)), make((2, 2, 2)), make((2, 2, 2)))), ShapeError, "broadcast")
+
+
+def _addmm(
+    c: Array, a: Array, b: Array, *, alpha: float = 1.0, beta: float = 1.0, activation: str | None = None
+) -> Array:
+    result = alpha * np.matmul(a, b) + (beta * c if beta else 0)
+    return _activated(np.asarray(result), activation)
+
+
+def _activated(x: Array, activation: str | None) -> Array:
+    if activation is None:
+        return x
+    if activation == "relu":
+        return np.maximum(x, 0)
+    return np.asarray(x / 2 * (1 + np.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3))))
+
+
+def _addmm_magnitude(
+    c: Array, a: Array, b: Array, *, alpha: float = 1.0, beta: float = 1.0, activation: str | None = None
+) -> Array:
+    return np.asarray(abs(alpha) * np.matmul(np.abs(a), np.abs(b)) + (np.abs(beta * c) if beta else 0))
+
+
+def _addmm_work(c: Array, a: Array, b: Array, **factors: Any) -> Work:
+    product = _product_work(a, b)
+    return Work(bytes=product.bytes + c.nbytes, flops=product.flops)
+
+
+def _biased(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    rows = sizes.batch * sizes.length
+    arrays = make(4 * sizes.width), make((rows, sizes.width)), make((sizes.width, 4 * sizes.width))
+    yield Sample(arrays, {"activation": "gelu_tanh"})
+
+
+# ------------------------------------------------------------------------------------------------ layers
+
+
 def _linears(make: Samples) -> Iterator[Sample]:
     for rows, inner, columns in ((1, 1, 1), (3, 33, 5), (31, 129, 65), (2, 1025, 3)):
-        yield Sample((make((rows, inner), low=-1, high=1), make((columns, inner), low=-1, high=1), make(columns)))
+        yield Sample((_unit(make, (rows, inner)), _unit(make, (columns, inner)), make(columns)))
     yield Sample((make((2, 3, 33)), make((5, 33)), make(5)), label="a stack")
+    for activation in ("relu", "gelu_tanh"):
+        arrays = _unit(make, (16, 64)), _unit(make, (32, 64)), make(32)
+        yield Sample(arrays, {"activation": activation}, activation)
     yield Sample((make(33), make((5, 33)), make(5)), label="a vector", kind="scalar")
-    yield from (Sample((make((rows, 4)), make((3, 4)), make(3)), kind="empty") for rows in (0,))
+    yield from (Sample((make(shape), make((3, shape[1])), make(3)), kind="empty") for shape in ((0, 4), (4, 0)))
 
 
 def _linear_errors(make: Samples) -> Iterator[ErrorInput]:
@@ -84,12 +218,16 @@ def _linear_errors(make: Samples) -> Iterator[ErrorInput]:
     )
 
 
+def _linear(a: Array, weight: Array, bias: Array, *, activation: str | None = None) -> Array:
+    return _activated(np.asarray(a @ weight.T + bias), activation)
+
+
 def _linear_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     rows = sizes.batch * sizes.length
     yield Sample((make((rows, sizes.width)), make((4 * sizes.width, sizes.width)), make(4 * sizes.width)))
 
 
-def _linear_work(a: Array, weight: Array, bias: Array) -> Work:
+def _linear_work(a: Array, weight: Array, bias: Array, *, activation: str | None = None) -> Work:
     rows = a.size // a.shape[-1]
     written = rows * bias.size
     return Work(
@@ -97,16 +235,134 @@ def _linear_work(a: Array, weight: Array, bias: Array) -> Work:
     )
 
 
+# ------------------------------------------------------------------------------------------------ groups, fp8
+
+
+def _grouped(make: Samples) -> Iterator[Sample]:
+    for offs in ((7, 9, 30), (0, 30, 30), (3, 5, 8)):
+        yield Sample((_unit(make, (30, 16)), _unit(make, (3, 16, 8))), {"offs": offs}, f"groups end at {offs}")
+    yield Sample((make((0, 3)), make((1, 3, 2))), {"offs": (0,)}, kind="empty")
+
+
+def _grouped_errors(make: Samples) -> Iterator[ErrorInput]:
+    arrays = make((4, 3)), make((2, 3, 2))
+    for offs in ((4,), (3, 2), (2, 5), (1.0, 4.0)):
+        yield ErrorInput(Sample(arrays, {"offs": offs}, f"offs {offs}"), ArgumentError, "ascending whole numbers")
+    yield ErrorInput(Sample((make((4, 2)), arrays[1]), {"offs": (2, 4)}), ShapeError, "grouped_mm needs")
+
+
+def _grouped_reference(a: Array, b: Array, *, offs: tuple[int, ...]) -> Array:
+    starts, out = (0, *offs), np.zeros((len(a), b.shape[2]), np.result_type(a, b))
+    for group, (first, last) in enumerate(pairwise(starts)):
+        out[first:last] = a[first:last] @ b[group]
+    return out
+
+
+def _scaled(make: Samples) -> Iterator[Sample]:
+    """fp8 operands as they are, or as codes; b as libraries want it (columns contiguous) and not; K of 16 and not."""
+    of_a = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
+    named = {"format_a": of_a, "format_b": "float8_e4m3fn"} if make.dtype == "uint8" else {}
+    of_b = "float8_e4m3fn" if named else make.dtype
+    for m, k, n in ((16, 32, 16), (64, 128, 48), (5, 33, 7), (1, 16, 1)):
+        a, b = (_codes(make, shape, name) for shape, name in (((m, k), of_a), ((n, k), of_b)))
+        one = (make.full(1, 0.5, dtype="float32"), make.full(1, 3.0, dtype="float32"))
+        yield Sample((a, np.ascontiguousarray(b.T), *one, None), named)
+        rows = make((m, 1), low=0.5, high=2, dtype="float32"), make((1, n), low=0.5, high=2, dtype="float32")
+        yield Sample(
+            (a, np.ascontiguousarray(b.T), *rows, None), {**named, "out_dtype": "float32"}, "by row and column"
+        )
+    bias = make(16, dtype="bfloat16")
+    a, b = _codes(make, (16, 64), of_a), _codes(make, (64, 16), of_b)
+    yield Sample((a, b, *one, bias), named, "a bias")
+    yield Sample((a[:0], b, *one, None), named, kind="empty")
+
+
+def _codes(make: Samples, shape: Shape, name: str) -> Array:
+    values = make(shape, low=-2, high=2, dtype="float32").values.astype(as_dtype(name))
+    return values.view(np.uint8) if make.dtype == "uint8" else values
+
+
+def _scaled_reference(
+    a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, format_a: str | None = None,
+    format_b: str | None = None, out_dtype: str = "bfloat16",
+) -> Array:  # fmt: skip
+    product = _decoded(a, format_a) @ _decoded(b, format_b) * (scale_a * scale_b)
+    return np.asarray(product if bias is None else product + bias)
+
+
+def _decoded(codes: Array, name: str | None) -> Array:
+    if name is None:
+        return codes
+    return np.arange(256, dtype=np.uint8).view(as_dtype(name)).astype(np.float64)[codes]
+
+
+def _scaled_magnitude(a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, **named: Any) -> Array:
+    wide = (np.abs(_decoded(x, named.get(f"format_{name}"))) for name, x in (("a", a), ("b", b)))
+    return np.asarray(next(wide) @ next(wide) * (scale_a * scale_b) + (0 if bias is None else np.abs(bias)))
+
+
+def _scaled_errors(make: Samples) -> Iterator[ErrorInput]:
+    name = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
+    named = {"format_a": name, "format_b": name} if make.dtype == "uint8" else {}
+    a, b = _codes(make, (4, 16), name), _codes(make, (16, 8), name)
+    one, two = make.full(1, 1, dtype="float32"), make.full(2, 1, dtype="float32")
+    yield ErrorInput(Sample((a, b, one, two, None), named, "two scales"), ShapeError, "scales must have")
+    yield ErrorInput(Sample((a, b, one, one, make(4, dtype="bfloat16")), named, "bias"), ShapeError, "bias must have")
+    wrong = {"format_a": "float8_e5m3"}
+    yield ErrorInput(Sample((a, b, one, one, None), wrong, "no such format"), DTypeError, "scaled_mm's a is")
+
+
+def _mm(a: Array, b: Array, *, out_dtype: str | None = None) -> Array:
+    return np.asarray(np.matmul(a, b))
+
+
+def _inner(a: Array, b: Array, **named: Any) -> int:
+    return int(a.shape[-1])
+
+
+def _mm_work(a: Array, b: Array, **named: Any) -> Work:
+    return _product_work(a, b)
+
+
+#: The epilogue's tanh, and a second rounding where a library does not fuse it.
+_ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
+
+#: Tensor cores of Hopper keep about 14 bits of a sum of fp8 products: 2**-13 is 1,024 units of float32.
+_TENSOR_CORE_FP8 = Tolerance(ulps=1024)
+
 SPECS = (
     OpSpec(
         op=ops.matmul, samples=_products, reference=np.matmul, error_inputs=_mismatched, bench=_projections,
         terms=lambda a, b: a.shape[-1], magnitude=lambda a, b: np.matmul(np.abs(a), np.abs(b)), work=_product_work,
     ),
     OpSpec(
-        op=ops.linear, samples=_linears, reference=lambda a, weight, bias: a @ weight.T + bias,
-        error_inputs=_linear_errors,
-        terms=lambda a, weight, bias: a.shape[-1], bench=_linear_bench, work=_linear_work,
-        magnitude=lambda a, weight, bias: np.abs(a) @ np.abs(weight).T + np.abs(bias),
-        tolerance=Tolerance(ulps=2, growth="sqrt", roundings=2),  # where it is composed of matmul and add
+        op=ops.mm, samples=_mms, reference=_mm, error_inputs=_mm_errors,
+        terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
+    ),
+    OpSpec(
+        op=ops.bmm, samples=_bmms, reference=_mm, error_inputs=_bmm_errors,
+        terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
+    ),
+    OpSpec(
+        op=ops.addmm, samples=_addmms, reference=_addmm, error_inputs=_addmm_errors, bench=_biased,
+        terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work, tolerance=_ACTIVATED,
+    ),
+    OpSpec(
+        op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors,
+        terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work,
+    ),
+    OpSpec(
+        op=ops.linear, samples=_linears, reference=_linear, error_inputs=_linear_errors,
+        terms=lambda a, weight, bias, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
+        magnitude=lambda a, weight, bias, **named: np.abs(a) @ np.abs(weight).T + np.abs(bias), tolerance=_ACTIVATED,
+    ),
+    OpSpec(
+        op=ops.grouped_mm, samples=_grouped, reference=_grouped_reference, error_inputs=_grouped_errors,
+        terms=lambda a, b, *, offs: a.shape[-1],
+        magnitude=lambda a, b, *, offs: _grouped_reference(np.abs(a), np.abs(b), offs=offs),
+    ),
+    OpSpec(
+        op=ops.scaled_mm, samples=_scaled, reference=_scaled_reference, error_inputs=_scaled_errors,
+        terms=lambda a, *others, **named: a.shape[-1], magnitude=_scaled_magnitude, tolerance=_TENSOR_CORE_FP8,
     ),
 )  # fmt: skip

@@ -1,0 +1,91 @@
+"""Which library multiplies, and how much workspace it may take: for the process, by torch's names.
+
+`generation` counts the changes: what was made ready before one is not used after it.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from importlib.util import find_spec
+
+from cuassay.core import settings
+from cuassay.devices.cuda import runtime
+from cuassay.errors import ArgumentError
+
+__all__ = ["LIBRARIES", "generation", "library", "preferred_blas_library", "renew", "workspace_nbytes"]
+
+LIBRARIES = ("default", "cublas", "cublaslt")
+
+#: What NVIDIA recommends from Hopper on, and for what came before; bytes.
+_WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
+
+_preferred = "default"
+_workspaces: dict[int, int] = {}
+
+#: Changes of the controls so far.
+generation = 0
+
+
+def renew() -> None:
+    """Whatever was made ready so far is out of date."""
+    global generation  # noqa: PLW0603  one count a process
+    generation += 1
+
+
+def preferred_blas_library(backend: str | None = None) -> str:
+    """Prefer a library for matrix products from here; gives the one in force. None only asks.
+
+    Parameters
+    ----------
+    backend : str, optional
+        ``"cublaslt"``, ``"cublas"``, or ``"default"``: that of the setting, where nvmath-python is installed.
+
+    Raises
+    ------
+    ArgumentError
+        If it is another.
+    """
+    global _preferred  # noqa: PLW0603  one preference a process, as torch has it
+    if backend is not None:
+        wanted = str(backend).lower()
+        if wanted not in LIBRARIES:
+            raise ArgumentError(f"{backend!r} is no BLAS library; give one of {', '.join(LIBRARIES)}")
+        _preferred = wanted
+        renew()
+    return _preferred
+
+
+def library() -> str:
+    """The library that multiplies now: ``cublaslt`` or ``cublas``."""
+    if _preferred != "default":
+        return _preferred
+    return "cublaslt" if _has_nvmath() and settings.get("CUASSAY_BLAS_PREFER_CUBLASLT") else "cublas"
+
+
+@cache
+def _has_nvmath() -> bool:
+    return find_spec("nvmath") is not None
+
+
+def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None = None) -> int:
+    """Bytes a product on `device` may take as workspace; `nbytes`, where given, is the limit from here.
+
+    Raises
+    ------
+    ArgumentError
+        If `nbytes` is negative.
+    """
+    if nbytes is not None:
+        if nbytes < 0:
+            raise ArgumentError(f"a workspace cannot have {nbytes} bytes; give 0 or more")
+        _workspaces[device] = nbytes
+        renew()
+    if device in _workspaces:
+        return _workspaces[device]
+    name = "CUASSAY_CUBLASLT_WORKSPACE_SIZE" if library == "cublaslt" else "CUASSAY_CUBLAS_WORKSPACE_CONFIG"
+    return int(settings.get(name)) or _recommended(device)
+
+
+@cache
+def _recommended(device: int) -> int:
+    return _WORKSPACE_HOPPER if runtime.get_device_properties(device).major >= 9 else _WORKSPACE

@@ -1,0 +1,159 @@
+"""Shape rules of matrix products, usable alone; those of stacks, vectors and layers stand in `shapes`.
+
+Each checks what every kind of device must refuse alike: extents, activations, offsets, how fp8 operands are scaled.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from itertools import pairwise
+from typing import Any
+
+from cuassay.arrays.dtypes import FP8, dtype_name, is_complex
+from cuassay.arrays.layout import broadcast_shapes
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops import shapes
+from cuassay.ops.schema import ShapeRule
+
+__all__ = ["ACTIVATIONS", "added", "formats", "grouped", "groups", "layer", "matrices", "pairs", "scaled", "scaling"]
+
+Shape = tuple[int, ...]
+Bound = Mapping[str, Any]
+
+#: What may follow a product in the same pass. GELU is the one by tanh: that is what libraries fuse.
+ACTIVATIONS = (None, "relu", "gelu_tanh")
+
+
+def _shape(value: Any) -> Shape:
+    return tuple(getattr(value, "shape", ()))
+
+
+def matrices(bound: Bound) -> Shape:
+    """(M, K) and (K, N) give (M, N); nothing broadcasts."""
+    a, b = _shape(bound["a"]), _shape(bound["b"])
+    if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
+        raise ShapeError(f"mm needs matrices (M, K) and (K, N); got {a} and {b}; use matmul for vectors and stacks")
+    return a[0], b[1]
+
+
+def pairs(bound: Bound) -> Shape:
+    """(B, M, K) and (B, K, N) give (B, M, N); nothing broadcasts."""
+    a, b = _shape(bound["a"]), _shape(bound["b"])
+    if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
+        raise ShapeError(f"bmm needs stacks (B, M, K) and (B, K, N); got {a} and {b}; use matmul to broadcast them")
+    return a[0], a[1], b[2]
+
+
+def added(rule: ShapeRule) -> ShapeRule:
+    """`rule`, and a `c` that broadcasts to what it gives; the activation, where there is one, exists."""
+
+    def checked(bound: Bound) -> Shape:
+        shape, c = rule(bound), _shape(bound["c"])
+        if len(c) > len(shape) or broadcast_shapes(c, shape) != shape:
+            raise ShapeError(f"c must broadcast to the product's shape {shape}; got {c}; expand or reshape it")
+        _check_activation(bound)
+        return shape
+
+    return checked
+
+
+def layer(bound: Bound) -> Shape:
+    """`shapes.linear`, and an activation that exists."""
+    _check_activation(bound)
+    return shapes.linear(bound)
+
+
+def _check_activation(bound: Bound) -> None:
+    dtypes = (value.dtype for value in bound.values() if hasattr(value, "dtype"))
+    if bound.get("activation") and any(map(is_complex, dtypes)):
+        raise DTypeError("an activation needs real numbers; got complex ones; apply it to parts of the result")
+    if bound.get("activation") not in ACTIVATIONS:
+        names = ", ".join(map(repr, ACTIVATIONS))
+        raise ArgumentError(f"activation must be one of {names}; got {bound['activation']!r}; apply others after")
+
+
+# ------------------------------------------------------------------------------------------------ groups
+
+
+def grouped(bound: Bound) -> Shape:
+    """Rows (T, K), in groups that end at ``offs``, and (G, K, N) give (T, N)."""
+    a, b = _shape(bound["a"]), _shape(bound["b"])
+    if len(a) != 2 or len(b) != 3 or a[1] != b[1]:
+        raise ShapeError(f"grouped_mm needs rows (T, K) and matrices (G, K, N); got {a} and {b}; reshape an operand")
+    groups(bound["offs"], b[0], a[0])
+    return a[0], b[2]
+
+
+def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
+    """First row, and the one past the last, of each of `count` groups that end at `offs`; rows past the last are 0.
+
+    Raises
+    ------
+    ArgumentError
+        If `offs` are not `count` ascending whole numbers up to `rows`.
+    """
+    ends = tuple(offs)
+    ascending = all(first <= second for first, second in pairwise((0, *ends, rows)))
+    if len(ends) != count or not all(isinstance(end, int) for end in ends) or not ascending:
+        raise ArgumentError(
+            f"offs must be {count} ascending whole numbers up to {rows}, the ends of the groups, on the host; "
+            f"got {offs!r}; of an array give tuple(array.tolist())"
+        )
+    return tuple(pairwise((0, *ends)))
+
+
+# ------------------------------------------------------------------------------------------------ fp8
+
+
+def scaled(bound: Bound) -> Shape:
+    """(M, K) and (K, N) of fp8, scaled one by one or by row and column, give (M, N)."""
+    shape = matrices(bound)
+    formats(bound)
+    scaling(bound)
+    bias = bound["bias"]
+    if bias is not None and _shape(bias) != shape[1:]:
+        raise ShapeError(f"scaled_mm's bias must have shape {shape[1:]}; got {_shape(bias)}; give one for each column")
+    return shape
+
+
+def formats(bound: Bound) -> tuple[str, str]:
+    """The fp8 formats of `a` and `b`: of their dtypes, or, of codes held as uint8, those named.
+
+    Raises
+    ------
+    DTypeError
+        If one is named twice, or not at all.
+    """
+    return _format(bound, "a"), _format(bound, "b")
+
+
+def _format(bound: Bound, name: str) -> str:
+    held, named = dtype_name(bound[name].dtype), bound[f"format_{name}"]
+    if held in FP8 and named in (None, held):
+        return held
+    if held == "uint8" and named in FP8:
+        return str(named)
+    raise DTypeError(
+        f"scaled_mm's {name} is {held} with format_{name}={named!r}; give an array of {' or '.join(FP8)}, "
+        f"or its codes as uint8 and format_{name}= one of these"
+    )
+
+
+def scaling(bound: Bound) -> str:
+    """``"tensor"``: one scale each; ``"outer"``: one for each row of `a`, (M, 1), and column of `b`, (1, N).
+
+    Raises
+    ------
+    ShapeError
+        If the scales are neither.
+    """
+    a, b = _shape(bound["scale_a"]), _shape(bound["scale_b"])
+    rows, columns = _shape(bound["a"])[0], _shape(bound["b"])[1]
+    if a in ((), (1,), (1, 1)) and b in ((), (1,), (1, 1)):
+        return "tensor"
+    if (a, b) == ((rows, 1), (1, columns)):
+        return "outer"
+    raise ShapeError(
+        f"scaled_mm's scales must have one element each, or shapes {(rows, 1)} and {(1, columns)}; got {a} and {b}; "
+        "scale by blocks with products of the blocks"
+    )
