@@ -80,6 +80,7 @@ class Graph(Handle, ABC):
         self.keep_graph = keep_graph
         self._device = device
         self._state = "empty"
+        self._token = object()  # stands for this graph where it is told of, so that none of those keeps it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
         graph_hooks.watch(self)
@@ -133,7 +134,7 @@ class Graph(Handle, ABC):
         self._state = "capturing"
         with self._undone():
             for participant in participants(self._device.kind):
-                participant.capture_begin(self, self._device)
+                participant.capture_begin(self._token, self._device)
                 self._told.append(participant)
             graph_hooks.tell("capture_start", self)
 
@@ -151,7 +152,7 @@ class Graph(Handle, ABC):
             self._state = "closing"
             self._close()
             self._state = "captured"
-            ended = [participant.capture_end(self, self._device) for participant in self._told]
+            ended = [participant.capture_end(self._token, self._device) for participant in self._told]
             self._prologues = tuple(prologue for prologue in ended if prologue is not None)
             graph_hooks.tell("capture_end", self)
             if not self.keep_graph:
@@ -281,8 +282,8 @@ class Graph(Handle, ABC):
             )
         in_place = self._take_over(other)
         self._forget()
-        self._told, self._prologues = other._told, other._prologues
-        other._told, other._prologues, other._state = [], (), "empty"
+        self._told, self._prologues, self._token = other._told, other._prologues, other._token
+        other._told, other._prologues, other._token, other._state = [], (), object(), "empty"
         self.disarm()
         return in_place
 
@@ -302,7 +303,7 @@ class Graph(Handle, ABC):
     def _forget(self) -> None:
         told, self._told, self._prologues = self._told, [], ()
         for participant in told:
-            participant.capture_forget(self, self._device)
+            participant.capture_forget(self._token, self._device)
 
     def __del__(self) -> None:
         """A capture left open would keep its stream and thread from other work."""
