@@ -144,7 +144,10 @@ class CachingAllocator(Store):
                 or self._grown(lane, size, nbytes)
                 or self._relieved(lane, size, nbytes)
             )
-        return block or self._give_up(lane, nbytes)
+        block = block or self._give_up(lane, nbytes)
+        if self.history is not None:
+            self.history.allocated(block)
+        return block
 
     # ------------------------------------------------------------------------------------ blocks other streams use
 
@@ -316,6 +319,8 @@ class CachingAllocator(Store):
                 private=sum(figures.reserved_bytes_by_private_pools.values()),
             )
             error = out_of_memory(shortage, self._segments.values())
+        if self.history is not None:
+            self.history.ran_out(nbytes, self.allowed - shortage.reserved, lane)
         for observer in tuple(self.oom_observers):
             observer(error)
         raise error

@@ -14,6 +14,7 @@ from cuassay.memory.blocks import FREED, Block, FreeBlocks
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
+    from cuassay.memory.history import History
 
 __all__ = ["Deferred", "Lane", "Pool", "free"]
 
@@ -63,16 +64,19 @@ class Deferred:
         True while work is captured, not run: then no marker can be recorded, and blocks are held back.
     """
 
-    __slots__ = ("_is_capturing", "_lane", "held", "queue")
+    __slots__ = ("_is_capturing", "_lane", "held", "history", "queue")
 
     def __init__(self, lane: Lane, is_capturing: Callable[[], bool]) -> None:
         self._lane = lane
         self._is_capturing = is_capturing
         self.queue: deque[Block] = deque()
         self.held: deque[Block] = deque()
+        self.history: History | None = None
 
     def append(self, block: Block) -> None:
         """Take a freed block, and mark how far its users are."""
+        if self.history is not None:
+            self.history.freed(block, is_done=False)
         if self._is_capturing():
             self.held.append(block)
             return
@@ -150,6 +154,11 @@ class Lane:
         else:
             del self._cut[block.requested], self._quick[block.requested]
         block.idle, block.users, block.events = None, (), ()
+
+    def tell(self, history: History | None) -> None:
+        """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""
+        self._quick = dict(self._quick) if history is None else history.hide(self._quick)
+        self.deferred.history = history
 
     def take_parked(self) -> list[Block]:
         """Every block out of the quick lists."""

@@ -1,15 +1,32 @@
-"""Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
+"""Every segment, block and event as plain data, in the schema of ``torch.cuda.memory._snapshot``; as files, and back.
+
+JSON is ours by default: it is read anywhere, and by nobody who runs what is in it. The other format is torch's own, a
+pickle of the same data, which its viewers open. In JSON each different stack is written once, and named by its number.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+import gzip
+import io
+import json
+import pickle
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block, Segment
 
-__all__ = ["describe_block", "describe_segment"]
+if TYPE_CHECKING:
+    from cuassay.memory.history import Entry, Frames, History
+
+__all__ = ["FORMATS", "combined", "describe_block", "describe_segment", "describe_traces", "dump", "load"]
+
+#: JSON (gzipped where the name ends in .gz), and the pickle that torch's viewers open.
+FORMATS = ("json", "torch")
 
 
-def describe_segment(segment: Segment) -> dict[str, Any]:
+def describe_segment(segment: Segment, history: History | None = None) -> dict[str, Any]:
     """One entry of ``segments``: its figures, and its blocks by address."""
     blocks = list(segment)
     live = [block for block in blocks if block.is_live]
@@ -25,16 +42,140 @@ def describe_segment(segment: Segment) -> dict[str, Any]:
         "segment_pool_id": segment.lane.pool.id,
         "is_expandable": False,
         "frames": [],
-        "blocks": [describe_block(block) for block in blocks],
+        "blocks": [describe_block(block, history) for block in blocks],
     }
 
 
-def describe_block(block: Block) -> dict[str, Any]:
+def describe_block(block: Block, history: History | None = None) -> dict[str, Any]:
     """One entry of a segment's ``blocks``."""
+    frames: Frames = history.frames_of(block.address) if history is not None and block.is_live else ()
     return {
         "address": block.address,
         "size": block.nbytes,
         "requested_size": 0 if block.state == "inactive" else block.requested,
         "state": block.state,
-        "frames": [],
+        "frames": _frames(frames),
     }
+
+
+def describe_traces(history: History) -> list[dict[str, Any]]:
+    """One device's part of ``device_traces``: its events, the oldest first; equal stacks are one list."""
+    stacks: dict[Frames, list[dict[str, Any]]] = {(): []}
+    return [_event(entry, stacks) for entry in history.entries]
+
+
+def _event(entry: Entry, stacks: dict[Frames, list[dict[str, Any]]]) -> dict[str, Any]:
+    place = "device_free" if entry.action == "oom" else "addr"
+    return {
+        "action": entry.action,
+        place: entry.address,
+        "size": entry.nbytes,
+        "stream": entry.stream,
+        "time_us": entry.time_ns // 1000,
+        "pool_id": entry.pool,
+        "compile_context": "N/A",
+        "user_metadata": "",
+        "frames": stacks.get(entry.frames) or stacks.setdefault(entry.frames, _frames(entry.frames)),
+    }
+
+
+def _frames(frames: Frames) -> list[dict[str, Any]]:
+    return [{"filename": code.co_filename, "line": line, "name": code.co_name} for code, line in frames]
+
+
+def combined(snapshots: Mapping[int, dict[str, Any]]) -> dict[str, Any]:
+    """The snapshots of several devices, by index, as one."""
+    whole: dict[str, Any] = {"segments": [], "device_traces": [], "allocator_settings": {}, "external_annotations": []}
+    for index in range(max(snapshots, default=-1) + 1):
+        found = snapshots.get(index, {})
+        whole["segments"] += [{**segment, "device": index} for segment in found.get("segments", ())]
+        whole["device_traces"].append(next(iter(found.get("device_traces", ())), []))
+        whole["allocator_settings"].update(found.get("allocator_settings", {}))
+    return whole
+
+
+def dump(snapshot: Mapping[str, Any], path: str | Path, format: str = "json") -> None:  # noqa: A002  as torch's name
+    """Write `snapshot` to `path`.
+
+    Parameters
+    ----------
+    snapshot : mapping
+        What ``snapshot()`` of an allocator gave, or `combined`.
+    path : str or Path
+        The file; JSON is compressed where it ends in ``.gz``.
+    format : str
+        ``"json"``, or ``"torch"``: the pickle that ``torch.cuda._memory_viz`` and pytorch.org/memory_viz open.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no such format.
+    """
+    if format not in FORMATS:
+        raise ArgumentError(f"a snapshot's format is one of {', '.join(FORMATS)}; got {format!r}; choose one")
+    data = pickle.dumps(dict(snapshot), protocol=4) if format == "torch" else json.dumps(_packed(snapshot)).encode()
+    path = Path(path)
+    path.write_bytes(gzip.compress(data) if path.suffix == ".gz" else data)
+
+
+def load(path: str | Path) -> dict[str, Any]:
+    """A snapshot that `dump`, or torch, wrote.
+
+    A pickle is read by an unpickler that knows plain data only: nothing in a file from elsewhere is run.
+
+    Raises
+    ------
+    ArgumentError
+        If the file holds no snapshot.
+    """
+    data = Path(path).read_bytes()
+    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    try:
+        found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()
+    except (ValueError, pickle.UnpicklingError, EOFError, IndexError, KeyError, AttributeError) as error:
+        raise ArgumentError(f"{path} holds no snapshot: {error}; write one with dump_snapshot") from error
+    if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
+        raise ArgumentError(f"{path} holds no snapshot: it has no segments; write one with dump_snapshot")
+    return found
+
+
+def _packed(snapshot: Mapping[str, Any]) -> dict[str, Any]:
+    """With numbers in the place of stacks, which are in a list of their own."""
+    numbers: dict[str, int] = {}
+    known: dict[int, int] = {}  # by the list itself: most are shared
+
+    def number(frames: list[dict[str, Any]]) -> int:
+        if id(frames) not in known:
+            known[id(frames)] = numbers.setdefault(json.dumps(frames), len(numbers))
+        return known[id(frames)]
+
+    packed = _with_frames(snapshot, number)
+    return packed | {"stacks": [json.loads(text) for text in numbers]}
+
+
+def _unpacked(found: dict[str, Any]) -> dict[str, Any]:
+    stacks = found.pop("stacks", None)
+    return found if stacks is None else _with_frames(found, stacks.__getitem__)
+
+
+def _with_frames(snapshot: Mapping[str, Any], put: Callable[[Any], Any]) -> dict[str, Any]:
+    segments = [
+        {
+            **segment,
+            "frames": put(segment["frames"]),
+            "blocks": [{**block, "frames": put(block["frames"])} for block in segment["blocks"]],
+        }
+        for segment in snapshot["segments"]
+    ]
+    traces = [[{**event, "frames": put(event["frames"])} for event in trace] for trace in snapshot["device_traces"]]
+    return {**snapshot, "segments": segments, "device_traces": traces}
+
+
+class _Plain(pickle.Unpickler):
+    """Numbers, text, lists, tuples and dictionaries."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+
+    def find_class(self, module: str, name: str) -> Any:
+        raise pickle.UnpicklingError(f"it names {module}.{name}, and a snapshot is plain data")

@@ -17,8 +17,9 @@ from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory.blocks import Block, Segment, merge, split
 from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
+from cuassay.memory.history import History
 from cuassay.memory.lane import Lane, Pool
-from cuassay.memory.snapshot import describe_segment
+from cuassay.memory.snapshot import describe_segment, describe_traces
 from cuassay.memory.statistics import Books, MemoryStatistics
 
 __all__ = ["Store"]
@@ -46,6 +47,7 @@ class Store(ABC):
         self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
         self._lock = threading.Lock()
         self._releasing = threading.RLock()
+        self.history: History | None = None
         self._books = Books()
         self._cut: dict[int, Block] = {}
         self._segments: dict[int, Segment] = {}
@@ -65,6 +67,8 @@ class Store(ABC):
             return pool.lanes[stream]
         except KeyError:
             lane = Lane(pool, stream, self._miss, self._is_capturing)
+            if self.history is not None and self.history.is_on:
+                lane.tell(self.history)
             return pool.lanes.setdefault(stream, lane)
 
     def _route(self) -> Pool:
@@ -123,6 +127,8 @@ class Store(ABC):
         """Make a block that is not live free for any request, and merge it with free neighbours."""
         lane = block.lane
         free_blocks = lane.free_blocks(is_small=block.segment.is_small)
+        if self.history is not None and self.history.is_on:
+            self.history.returned(block)
         self._books.merged(block)
         del self._cut[block.address]
         lane.delist(block)
@@ -163,6 +169,8 @@ class Store(ABC):
             return self._cut_out(segment.first, size, nbytes)
 
     def _moved(self, segment: Segment, sign: int) -> None:
+        if self.history is not None:
+            self.history.moved(segment, sign)
         is_oversize = self.config.is_oversize(segment.nbytes)
         self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=is_oversize)
 
@@ -247,9 +255,46 @@ class Store(ABC):
     def snapshot(self) -> dict[str, Any]:
         """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
         with self._lock:
-            segments = [describe_segment(segment) for _, segment in sorted(self._segments.items())]
+            history = self.history
+            segments = [describe_segment(segment, history) for _, segment in sorted(self._segments.items())]
             settings = {"CUASSAY_ALLOC_CONF": str(self.config)}
-        return {"segments": segments, "device_traces": [], "allocator_settings": settings}
+        return {
+            "segments": segments,
+            "device_traces": [] if history is None else [describe_traces(history)],
+            "allocator_settings": settings,
+            "external_annotations": [],
+        }
+
+    def record_history(self, enabled: str | None = "all", *, clear_history: bool = False, **options: Any) -> None:
+        """Keep what happens from here, with stacks, for `snapshot`; see `cuassay.memory.history.History`.
+
+        Parameters
+        ----------
+        enabled : str or None
+            ``"all"``, ``"state"``, or None to stop: what was kept stays until it is cleared.
+        clear_history : bool
+            Forget what was kept before.
+        **options
+            ``context``, ``stacks``, ``max_entries`` and ``skip_actions`` of `History`.
+
+        Raises
+        ------
+        ArgumentError
+            If a value is not one of those there are; nothing is changed then.
+        """
+        made = None if enabled is None else History(enabled, **options)
+        with self._lock:
+            self._unpark_all()
+            former, self.history = self.history, made
+            if former is not None:
+                former.stop()
+                if not clear_history:
+                    self.history = former if made is None else made
+                    if made is not None:
+                        made.continue_(former)
+            for pool in self._pools.values():
+                for lane in tuple(pool.lanes.values()):
+                    lane.tell(made)
 
     def segments(self) -> tuple[Segment, ...]:
         """The segments held, by address."""

@@ -27,7 +27,7 @@ from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
 from cuassay.memory.host import HostSource
 
-__all__ = ["PinnedSource", "is_registered", "register", "stream_key", "unregister"]
+__all__ = ["DEVICE_SHIFT", "PinnedSource", "is_registered", "register", "stream_key", "unregister"]
 
 #: Pages of x86 and Arm servers where the system has huge ones; also what a thread's share begins at.
 _HUGE = 2**21
@@ -36,12 +36,12 @@ _SHARE = 64 * 2**20
 #: Below this the system is not asked whether it has the memory: it has other ways to find some.
 _CERTAIN = 64 * 2**20
 #: A stream's number in the allocator: its address, and above it the index of its device, for address 0 is every one's.
-_DEVICE_SHIFT = 56
+DEVICE_SHIFT = 56
 
 
 def stream_key(index: int, address: int) -> int:
     """The number of the stream at `address` on device `index`."""
-    return index << _DEVICE_SHIFT | address
+    return index << DEVICE_SHIFT | address
 
 
 def register(address: int, nbytes: int) -> None:
@@ -113,8 +113,8 @@ class PinnedSource(HostSource):
 
     def record(self, stream: int) -> tuple[Order, Marker | None]:
         """A marker of what that stream was given so far."""
-        order = self._order(stream >> _DEVICE_SHIFT)
-        return order, order.record(stream & (1 << _DEVICE_SHIFT) - 1)
+        order = self._order(stream >> DEVICE_SHIFT)
+        return order, order.record(stream & (1 << DEVICE_SHIFT) - 1)
 
     def _order(self, index: int) -> Order:
         try:

@@ -12,6 +12,8 @@ import ctypes
 import os
 import threading
 import weakref
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache
 from math import prod
 from typing import Any
 
@@ -19,17 +21,16 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.device import Device
-from cuassay.core.handle import Handle
 from cuassay.core.participants import join
-from cuassay.devices.cuda import forks, runtime
-from cuassay.devices.cuda.memory.order import at
-from cuassay.devices.cuda.pages import PinnedSource, is_registered, register, stream_key, unregister
+from cuassay.devices.cuda import forks, pins, runtime
+from cuassay.devices.cuda.pages import DEVICE_SHIFT, PinnedSource, is_registered, stream_key
+from cuassay.devices.cuda.pins import Pin
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, HostAllocator
 from cuassay.memory.lane import free
 
-__all__ = ["Pin", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "unpin"]
+__all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
 
 HostArray = np.ndarray[Any, Any]
 
@@ -81,12 +82,13 @@ class _Keeper:
 
 
 class _Tether(weakref.ref[HostArray]):
-    """Follows one array to its end, to give its block back."""
+    """Follows one array to its end, to give its block back; keeps the streams whose work that must follow."""
 
-    __slots__ = ("block", "name")
+    __slots__ = ("block", "name", "streams")
 
     block: Block
     name: int
+    streams: dict[int, Any] | None
 
 
 class _Pool:
@@ -101,22 +103,20 @@ class _Pool:
         self.malloc = self.allocator.lane(HOST).malloc
         self.tethers: dict[int, _Tether] = {}
         self.captured = _Captured(self.allocator)
-        self._buffers: dict[int, Any] = {}
+        self.buffers: dict[int, Any] = {}
         join("cuda", self.captured)
 
-    def buffer(self, block: Block) -> tuple[Any, int]:
-        """What the array of `block` is a view of, and where it begins there."""
-        segment = block.segment
-        start = segment.address
-        buffer = self._buffers.get(start)
-        if buffer is None or len(buffer) != segment.nbytes:
-            buffer = self._buffers[start] = (ctypes.c_char * segment.nbytes).from_address(start)
-        return buffer, block.address - start
+    def buffer(self, start: int, nbytes: int) -> Any:
+        """What the arrays of the segment at `start` are views of."""
+        buffer = self.buffers[start] = (ctypes.c_char * nbytes).from_address(start)
+        return buffer
 
     def give_back(self, tether: _Tether) -> None:
-        """The array is gone; in a forked child, its block is still the parent's."""
+        """The array is gone; in a forked child its block is still the parent's, and at exit nobody needs it."""
         if not self.is_abandoned:
             del self.tethers[tether.name]
+            if tether.streams and self.captured.is_open:
+                self.captured.streams.append(tether.streams)
             free(tether.block)
 
 
@@ -127,6 +127,8 @@ class _Captured:
         self._allocator = of
         self._open: dict[int, Any] = {}
         self._kept: dict[int, list[HostArray]] = {}
+        #: Streams of arrays that were dropped meanwhile: events are recorded on them at the end.
+        self.streams: list[dict[int, Any]] = []
 
     def capture_begin(self, capture: object, device: Device) -> None:
         self._kept[id(capture)] = []
@@ -144,6 +146,8 @@ class _Captured:
         opened = self._open.pop(id(capture), None)
         if opened is not None:
             opened.__exit__(None, None, None)
+        if not self._open:
+            self.streams.clear()
 
     @property
     def is_open(self) -> bool:
@@ -158,7 +162,6 @@ class _Captured:
 
 class _State:
     pool: _Pool | None = None
-    pins: dict[int, Pin] = {}  # noqa: RUF012  # the process's one state
 
 
 _lock = threading.Lock()
@@ -194,8 +197,9 @@ def opened() -> HostAllocator | None:
 
 @atexit.register
 def _stop() -> None:
-    """No thread of ours is in the driver when it is torn down."""
+    """Nothing of ours is in the driver when it is torn down."""
     if _State.pool is not None:
+        _State.pool.is_abandoned = True
         _State.pool.keeper.stop()
 
 
@@ -205,7 +209,7 @@ def _in_child() -> None:
     _lock = threading.Lock()
     if _State.pool is not None:
         _State.pool.is_abandoned = True
-    _State.pool, _State.pins = None, {}
+    _State.pool = None
 
 
 os.register_at_fork(after_in_child=_in_child)
@@ -230,19 +234,34 @@ def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostArray:
         If the host has no memory left to pin.
     """
     pool = _State.pool or _opened_pool()
-    wanted = as_dtype(dtype)
-    extents = shape if isinstance(shape, tuple) else (shape,)
-    block = pool.malloc(prod(extents) * wanted.itemsize)
+    wanted = _dtype(dtype)
+    nbytes = shape * wanted.itemsize if type(shape) is int else prod(shape) * wanted.itemsize  # type: ignore[arg-type]
+    block = pool.malloc(nbytes)
+    segment = block.segment
+    start = segment.address
+    buffer = pool.buffers.get(start)
+    if buffer is None or len(buffer) != segment.nbytes:
+        buffer = pool.buffer(start, segment.nbytes)
     try:
-        buffer, offset = pool.buffer(block)
-        array: HostArray = np.ndarray(extents, wanted, buffer, offset)
+        array: HostArray = np.ndarray(shape, wanted, buffer, block.address - start)
     except BaseException:
         free(block)
         raise
     tether = _Tether(array, pool.give_back)
-    tether.block, tether.name = block, id(array)
-    pool.tethers[id(array)] = tether
+    tether.block, tether.streams = block, None
+    tether.name = name = id(array)
+    pool.tethers[name] = tether
     return array
+
+
+_dtype = cache(as_dtype)
+
+
+def reserve(nbytes: int) -> None:
+    """Pin `nbytes` for arrays made later, several slabs at once."""
+    tended = allocator()
+    with ThreadPoolExecutor(4, "cuassay-pin") as threads:
+        tended.reserve(nbytes, threads.map)
 
 
 def _root(array: HostArray) -> HostArray:
@@ -271,50 +290,12 @@ def is_pinned(array: HostArray) -> bool:
 
     Neither the driver nor a context is brought up to find out.
     """
-    if _block_of(array) is not None or _pin_of(array) is not None:
+    if _block_of(array) is not None or pins.find(array) is not None:
         return True
     return bool(array.size) and not forks.is_child() and forks.driver_is_up() and is_registered(_address(array))
 
 
 # ------------------------------------------------------------------------------------------------ memory that exists
-
-
-class Pin(Handle):
-    """Memory of an array pinned where it is; ``with pin(array):`` unpins it at the end of the block.
-
-    Attributes
-    ----------
-    array : numpy.ndarray
-        The array, which the pin keeps alive.
-    """
-
-    def __init__(self, array: HostArray, address: int) -> None:
-        self.array = array
-        self.address = address
-        self._users: dict[int, int] = {}
-
-    def __repr__(self) -> str:
-        state = "pinned" if _State.pins.get(self.address) is self else "unpinned"
-        return f"Pin({self.array.nbytes:,} bytes at {self.address:#x}, {state})"
-
-    def used_by(self, index: int, address: int) -> None:
-        """A copy on the stream at `address` of device `index` uses it: unpinning waits for that stream."""
-        self._users[stream_key(index, address)] = index
-
-    def unpin(self) -> None:
-        """Make the memory ordinary again, once copies under way are done; a second time changes nothing."""
-        if _State.pins.get(self.address) is not self:
-            return
-        for index in set(self._users.values()):  # of the streams themselves, some may be gone
-            runtime.synchronize(index)
-        del _State.pins[self.address]
-        unregister(self.address)
-
-    def __enter__(self) -> HostArray:
-        return self.array
-
-    def __exit__(self, *error: object) -> None:
-        self.unpin()
 
 
 def pin(array: HostArray) -> Pin:
@@ -328,18 +309,10 @@ def pin(array: HostArray) -> Pin:
         If the system lets no more be pinned.
     """
     runtime.init()
-    if not array.size or not array.flags.writeable or not _is_dense(array):
-        raise ArgumentError(
-            f"pin takes a numpy.ndarray that can be written, with elements side by side; got {_described(array)}; "
-            "pin the array it is a view of, or copy it with pin_memory"
-        )
+    pins.check(array)
     if is_pinned(array):
-        raise ArgumentError(f"{_described(array)} is pinned already; use it as it is")
-    made = Pin(array, min(_address(array), _lowest(array)))
-    with at(runtime.current_device()):
-        register(made.address, array.nbytes)
-    _State.pins[made.address] = made
-    return made
+        raise ArgumentError(f"{pins.described(array)} is pinned already; use it as it is")
+    return Pin(array)
 
 
 def unpin(array: HostArray) -> None:
@@ -350,50 +323,46 @@ def unpin(array: HostArray) -> None:
     ArgumentError
         If `pin` did not pin this memory.
     """
-    found = _pin_of(array)
+    found = pins.find(array)
     if found is None:
-        raise ArgumentError(f"{_described(array)} was not pinned by pin; unpin what pin was given, once")
+        raise ArgumentError(f"{pins.described(array)} was not pinned by pin; unpin what pin was given, once")
     found.unpin()
-
-
-def _pin_of(array: HostArray) -> Pin | None:
-    if not _State.pins:
-        return None
-    low = _lowest(array)
-    for found in tuple(_State.pins.values()):
-        if found.address <= low < found.address + found.array.nbytes:
-            return found
-    return None
-
-
-def _lowest(array: HostArray) -> int:
-    return int(np.lib.array_utils.byte_bounds(array)[0])
-
-
-def _is_dense(array: Any) -> bool:
-    low, high = np.lib.array_utils.byte_bounds(array)
-    return bool(high - low == array.nbytes)
-
-
-def _described(array: Any) -> str:
-    if not isinstance(array, np.ndarray):
-        return f"{type(array).__qualname__}"
-    return f"an array of shape {array.shape}, {array.dtype}, strides {array.strides}"
 
 
 # ------------------------------------------------------------------------------------------------ use
 
 
-def mark(host: HostArray, stream: Any) -> bool:
-    """Note that a copy on `stream` (CuPy's, of the current device) uses the memory; False where it is pageable."""
-    block, index = _block_of(host), runtime.current_device()
-    if block is not None:
-        pool = _pool()
-        pool.allocator.record_stream(block, stream_key(index, stream.ptr))
-        if pool.captured.is_open and stream.is_capturing():
-            pool.captured.keep(host)
+def mark(host: HostArray, index: int, stream: Any) -> bool:
+    """Note that a copy on `stream` (CuPy's, of device `index`) uses the memory; False where it is pageable."""
+    pool = _State.pool
+    tether = pool.tethers.get(id(_root(host))) if pool is not None else None
+    if tether is None or pool is None:
+        return _mark_other(host, index, stream)
+    key = index << DEVICE_SHIFT | stream.ptr
+    if tether.streams is None:
+        tether.streams = {}
+    if key not in tether.streams:
+        tether.streams[key] = stream
+        pool.allocator.record_stream(tether.block, key)
+    if pool.captured.is_open and stream.is_capturing():
+        pool.captured.keep(host)
+    return True
+
+
+def _mark_other(host: HostArray, index: int, stream: Any) -> bool:
+    """The same for memory that is no array of ours: pinned where it is, by others, or reached by its address."""
+    block = _block_of(host)
+    if block is not None and _State.pool is not None:
+        _State.pool.allocator.record_stream(block, stream_key(index, stream.ptr))
         return True
-    found = _pin_of(host)
+    found = pins.find(host)
     if found is not None:
         found.used_by(index, stream.ptr)
     return found is not None or is_registered(_address(host))
+
+
+def address_of(host: HostArray) -> int:
+    """Where the memory of `host` begins."""
+    pool = _State.pool
+    tether = pool.tethers.get(id(host)) if pool is not None else None
+    return tether.block.address if tether is not None else _address(host)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.core import syncdebug
 from cuassay.devices.cuda.memory.order import at
-from cuassay.devices.cuda.pinned import HostArray, empty, mark
+from cuassay.devices.cuda.pinned import HostArray, address_of, empty, mark
 from cuassay.errors import ArgumentError, CaptureError
 
 __all__ = ["transfer"]
+
+_memcpy = cupy.cuda.runtime.memcpyAsync
+_TO_DEVICE = cupy.cuda.runtime.memcpyHostToDevice
+_TO_HOST = cupy.cuda.runtime.memcpyDeviceToHost
 
 
 def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
@@ -45,30 +48,44 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
     if not host.size:
         return
     index = device.data.device_id
-    with at(index):
-        stream = cupy.cuda.get_current_stream(index)
-        if host is src:
-            _to_device(host, device, stream, non_blocking=non_blocking)
-        else:
-            _to_host(device, host, stream, non_blocking=non_blocking)
+    if index == cupy.cuda.runtime.getDevice():
+        _transfer(host, device, index, is_upward=host is src, non_blocking=non_blocking)
+    else:
+        with at(index):
+            _transfer(host, device, index, is_upward=host is src, non_blocking=non_blocking)
 
 
-def _to_device(host: HostArray, device: Any, stream: Any, *, non_blocking: bool) -> None:
-    here = host if _is_alike(host, device) else _packed(host)
-    there = device if _is_alike(here, device) else cupy.empty(device.shape, device.dtype)
-    with _waiting(here, stream, non_blocking=non_blocking):
-        _copy(there.data.ptr, _at(here), here.nbytes, cupy.cuda.runtime.memcpyHostToDevice, stream)
+def _transfer(host: HostArray, device: Any, index: int, *, is_upward: bool, non_blocking: bool) -> None:
+    stream = cupy.cuda.get_current_stream(index)
+    if is_upward:
+        here = host if _is_alike(host, device) else _packed(host)
+        there = device if _is_alike(here, device) else cupy.empty(device.shape, device.dtype)
+    else:
+        there = device if _is_alike(host, device) else cupy.ascontiguousarray(device)
+        here = host if _is_alike(host, there) else empty(host.shape, host.dtype)
+    is_left = mark(here, index, stream) and non_blocking and (is_upward or here is host)
+    if not is_left:
+        _check_wait(stream)
+    if is_upward:
+        _memcpy(there.data.ptr, address_of(here), here.nbytes, _TO_DEVICE, stream.ptr)
         if there is not device:
             cupy.copyto(device, there)
-
-
-def _to_host(device: Any, host: HostArray, stream: Any, *, non_blocking: bool) -> None:
-    there = device if _is_alike(host, device) else cupy.ascontiguousarray(device)
-    here = host if _is_alike(host, there) else empty(host.shape, host.dtype)
-    with _waiting(here, stream, non_blocking=non_blocking and here is host):
-        _copy(_at(here), there.data.ptr, here.nbytes, cupy.cuda.runtime.memcpyDeviceToHost, stream)
-    if here is not host:
+    else:
+        _memcpy(address_of(here), there.data.ptr, here.nbytes, _TO_HOST, stream.ptr)
+    if not is_left:
+        stream.synchronize()
+    if here is not host and not is_upward:
         host[...] = here
+
+
+def _check_wait(stream: Any) -> None:
+    """Raise `CaptureError` where the host must not wait; tell the sync debug mode that it will."""
+    if stream.is_capturing():
+        raise CaptureError(
+            "a copy that the host waits for is illegal while the current stream is being captured; use pinned memory "
+            "and non_blocking=True, or copy before the capture"
+        )
+    syncdebug.waits("a copy between host and device")
 
 
 def _packed(host: HostArray) -> HostArray:
@@ -78,36 +95,8 @@ def _packed(host: HostArray) -> HostArray:
     return packed
 
 
-@contextmanager
-def _waiting(host: HostArray, stream: Any, *, non_blocking: bool) -> Iterator[None]:
-    """The copy of the block is waited for, unless that was asked not to be, and `host` is pinned.
-
-    Raises
-    ------
-    CaptureError
-        If the host would have to wait while the stream is being captured.
-    """
-    is_left = mark(host, stream) and non_blocking
-    if not is_left and stream.is_capturing():
-        raise CaptureError(
-            "a copy that the host waits for is illegal while the current stream is being captured; use pinned memory "
-            "and non_blocking=True, or copy before the capture"
-        )
-    yield
-    if not is_left:
-        stream.synchronize()
-
-
 def _is_alike(host: HostArray, device: Any) -> bool:
     """Whether the elements of both lie side by side and in one order, so that bytes can be copied."""
-    if host.flags.c_contiguous:
-        return bool(device.flags.c_contiguous)
-    return bool(host.flags.f_contiguous and device.flags.f_contiguous)
-
-
-def _copy(to: int, come_from: int, nbytes: int, kind: int, stream: Any) -> None:
-    cupy.cuda.runtime.memcpyAsync(to, come_from, nbytes, kind, stream.ptr)
-
-
-def _at(array: HostArray) -> int:
-    return int(array.ctypes.data)
+    if device._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+        return bool(host.flags.c_contiguous)
+    return bool(device._f_contiguous and host.flags.f_contiguous)  # noqa: SLF001

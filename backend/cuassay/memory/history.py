@@ -1,0 +1,245 @@
+"""What an allocator did, with the stacks of who asked: a ring of events, and the stack of every live block.
+
+It costs nothing while it is off. While it is on, the quick lists are hidden from `Lane.malloc`, so that each request
+takes the way of a miss, which tells; and each list that a freed block goes to tells too. Stacks are kept as code and
+line numbers, each different one once, and are put into words by `cuassay.memory.snapshot`.
+
+Names and meanings follow ``torch.cuda.memory._record_memory_history``.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
+from itertools import count
+from pathlib import Path
+from time import time_ns
+from types import CodeType
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+
+from cuassay.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cuassay.memory.blocks import Block, Segment
+    from cuassay.memory.lane import Lane
+
+__all__ = ["ACTIONS", "Entry", "Frames", "History"]
+
+#: What an entry may tell, in torch's words.
+ACTIONS = (
+    "alloc",
+    "free_requested",
+    "free_completed",
+    "segment_alloc",
+    "segment_free",
+    "segment_map",
+    "segment_unmap",
+    "oom",
+    "snapshot",
+)
+
+#: For which events a stack is kept: those of live blocks only, requests in the trace too, everything.
+_CONTEXTS = (None, "state", "alloc", "all")
+_ENABLED = (None, "state", "all")
+
+#: A stack, innermost first: code and line.
+Frames = tuple[tuple[CodeType, int], ...]
+
+_PACKAGE = str(Path(__file__).parents[1])
+#: Rooms of ours whose code is a caller like any other.
+_CALLERS = (f"{_PACKAGE}/testing", f"{_PACKAGE}/benchmarking")
+
+
+class Entry(NamedTuple):
+    """One event; `time_ns` since the epoch, bytes, `frames` empty where no stack was kept.
+
+    In an ``oom`` `address` is the number of bytes that were free.
+    """
+
+    action: str
+    address: int
+    nbytes: int
+    stream: int
+    pool: tuple[int, int]
+    time_ns: int
+    frames: Frames
+
+
+class History:
+    """The events of one allocator, from the moment it is given to it.
+
+    Parameters
+    ----------
+    enabled : str
+        ``"all"`` keeps events, ``"state"`` only the stacks of live blocks.
+    context : str or None
+        Stacks are kept of: nothing, live blocks (``"state"``), requests too (``"alloc"``), every event (``"all"``).
+    stacks : str
+        ``"python"`` or ``"all"``: both are Python's, for no C++ of ours asks for memory.
+    max_entries : int
+        Events kept; the oldest go.
+    skip_actions : collection of str
+        Actions that are not kept.
+
+    Raises
+    ------
+    ArgumentError
+        If a value is none of these.
+    """
+
+    def __init__(
+        self,
+        enabled: str = "all",
+        context: str | None = "all",
+        stacks: str = "all",
+        max_entries: int = sys.maxsize,
+        skip_actions: Collection[str] = (),
+    ) -> None:
+        _demand("enabled", enabled, _ENABLED[1:])
+        _demand("context", context, _CONTEXTS)
+        _demand("stacks", stacks, ("python", "all"))
+        for action in skip_actions:
+            _demand("skip_actions", action, ACTIONS)
+        if max_entries < 1:
+            raise ArgumentError(f"max_entries is a number of events, 1 or more; got {max_entries!r}; correct it")
+        level = _CONTEXTS.index(context)
+        self._skipped = frozenset(ACTIONS if enabled == "state" else skip_actions)
+        self._of_requests, self._of_trace, self._of_all = level >= 1, level >= 2, level >= 3
+        self._entries: deque[Entry] = deque(maxlen=min(max_entries, sys.maxsize))
+        self._live: dict[int, Frames] = {}
+        self._known: dict[Frames, Frames] = {}
+        self.is_on = True
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def __repr__(self) -> str:
+        return f"History({len(self._entries)} events, {'on' if self.is_on else 'off'})"
+
+    @property
+    def entries(self) -> tuple[Entry, ...]:
+        """The events kept, the oldest first."""
+        return tuple(self._entries)
+
+    def frames_of(self, address: int) -> Frames:
+        """The stack that asked for the live block at `address`, where it was kept."""
+        return self._live.get(address, ())
+
+    def continue_(self, former: History) -> None:
+        """Take over what `former` kept."""
+        self._entries.extend(former._entries)
+        self._live |= former._live
+
+    # ------------------------------------------------------------------------------------------------ what is told
+
+    def allocated(self, block: Block) -> None:
+        """`block` was given out."""
+        frames = self._stack() if self._of_requests else ()
+        self._live[block.address] = frames
+        self._add("alloc", block.address, block.nbytes, block.lane, frames if self._of_trace else ())
+
+    def freed(self, block: Block, *, is_done: bool) -> None:
+        """`block` was freed; `is_done` where no other stream uses it."""
+        self._live.pop(block.address, None)
+        frames = self._stack() if self._of_all else ()
+        self._add("free_requested", block.address, block.nbytes, block.lane, frames)
+        if is_done:
+            self._add("free_completed", block.address, block.nbytes, block.lane, frames)
+
+    def returned(self, block: Block) -> None:
+        """`block` is about to be merged: other streams are done with it, or it was freed unseen."""
+        if block.users:
+            self._add("free_completed", block.address, block.nbytes, block.lane, ())
+        elif not isinstance(block.idle, _Told) or block.idle.history is not self:
+            self.freed(block, is_done=True)
+
+    def moved(self, segment: Segment, sign: int) -> None:
+        """A segment came (`sign` 1) or went (-1)."""
+        self.mapped("segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.lane)
+
+    def mapped(self, action: str, address: int, nbytes: int, lane: Lane) -> None:
+        """A range came, or went."""
+        self._add(action, address, nbytes, lane, self._stack() if self._of_all else ())
+
+    def ran_out(self, nbytes: int, free: int, lane: Lane) -> None:
+        """There was no room for `nbytes`; `free` bytes were left."""
+        self._add("oom", free, nbytes, lane, self._stack() if self._of_trace else ())
+
+    def looked_at(self, lane: Lane) -> None:
+        """A snapshot was taken."""
+        self._add("snapshot", 0, 0, lane, ())
+
+    def _add(self, action: str, address: int, nbytes: int, lane: Lane, frames: Frames) -> None:
+        if self.is_on and action not in self._skipped:
+            self._entries.append(Entry(action, address, nbytes, lane.stream, lane.pool.id, time_ns(), frames))
+
+    def _stack(self) -> Frames:
+        frames = tuple(_frames())
+        return self._known.setdefault(frames, frames)
+
+    def hide(self, lists: dict[int, list[Block]]) -> dict[int, list[Block]]:
+        """`lists` for a lane that tells: no request finds anything there, and what is freed to them is told."""
+        return _Hidden(self, lists)
+
+    def stop(self) -> None:
+        """Nothing more is kept; what was, stays."""
+        self.is_on = False
+
+
+class _Hidden(dict[int, "list[Block]"]):
+    """Quick lists that no request finds, so that each is seen; what is freed goes to lists that tell."""
+
+    def __init__(self, history: History, lists: dict[int, list[Block]]) -> None:
+        super().__init__(lists)
+        self._history = history
+
+    def __getitem__(self, requested: int) -> NoReturn:
+        raise KeyError(requested)
+
+    def setdefault(self, requested: int, default: Any = None) -> list[Block]:
+        found = self.get(requested)
+        if isinstance(found, _Told) and found.history is self._history:
+            return found
+        made = _Told(self._history)
+        if found is not None:  # blocks given out before may still be freed to it, and are looked for in all lists
+            super().__setitem__(-1 - next(_numbers), found)
+        super().__setitem__(requested, made)
+        return made
+
+
+#: Names of lists that serve no size any more: no request is negative.
+_numbers = count()
+
+
+class _Told(list["Block"]):
+    """A quick list that tells of each block that is freed."""
+
+    __slots__ = ("history",)
+
+    def __init__(self, history: History) -> None:
+        super().__init__()
+        self.history = history
+
+    def append(self, block: Block) -> None:
+        if self.history.is_on:
+            self.history.freed(block, is_done=True)
+        super().append(block)
+
+
+def _frames() -> Iterator[tuple[CodeType, int]]:
+    """The stack of whoever called into this package, innermost first."""
+    frame = sys._getframe(2)
+    is_inside = True
+    while frame is not None:
+        filename = frame.f_code.co_filename
+        is_inside = is_inside and filename.startswith(_PACKAGE) and not filename.startswith(_CALLERS)
+        if not is_inside:
+            yield frame.f_code, frame.f_lineno
+        frame = frame.f_back  # type: ignore[assignment]
+
+
+def _demand(name: str, value: object, allowed: Iterable[object]) -> None:
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise ArgumentError(f"{name} is one of {', '.join(map(repr, allowed))}; got {value!r}; choose one")
