@@ -7,12 +7,10 @@ What follows from the operands' types and dtypes alone is found once and kept: a
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 
@@ -20,67 +18,16 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
+from cuassay.errors import ArgumentError, DeviceError, SchemaError
 from cuassay.ops import registry
 from cuassay.ops.explain import described, is_explaining, within
+from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
+from cuassay.ops.outputs import check_out, refuse_out
 from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "interpose", "redispatch"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call as an interposer sees it: the op, its arguments by name, and ``out`` or None."""
-
-    op: Op
-    arguments: Mapping[str, Any]
-    out: Any = None
-
-
-class Interposer(Protocol):
-    """Sees a call before it runs, and decides what becomes of it."""
-
-    def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
-        """Give the call's result: usually that of ``proceed(call)``, with the call as it is or changed."""
-
-
-class _Interposers(threading.local):
-    stack: tuple[Interposer, ...] = ()
-
-
-_interposers = _Interposers()
-
-
-@contextmanager
-def interpose(interposer: Interposer) -> Iterator[None]:
-    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first."""
-    former = _interposers.stack
-    _interposers.stack = (*former, interposer)
-    try:
-        yield
-    finally:
-        _interposers.stack = former
-
-
-def _through(stack: tuple[Interposer, ...], call: Call) -> Any:
-    """Hand `call` to the outermost of `stack`; past the last one it runs, and calls it makes start anew inside."""
-    if not stack:
-        with _only(()):
-            return _run(call.op, dict(call.arguments), call.out)
-    with _only(stack[1:]):
-        return stack[0](call, lambda inner: _through(stack[1:], inner))
-
-
-@contextmanager
-def _only(stack: tuple[Interposer, ...]) -> Iterator[None]:
-    former = _interposers.stack
-    _interposers.stack = stack
-    try:
-        yield
-    finally:
-        _interposers.stack = former
 
 
 class Op:
@@ -127,8 +74,8 @@ class Op:
             If the device kind has no implementation.
         """
         bound = self.schema.bind(args, scalars)
-        if _interposers.stack:
-            return _through(_interposers.stack, Call(self, bound, out))
+        if interposers.stack:
+            return through(interposers.stack, Call(self, bound, out), _run_call)
         return _run(self, bound, out)
 
     def inplace(self, *args: Any, **scalars: Any) -> Any:
@@ -236,6 +183,10 @@ class _Route:
     dtype: np.dtype[Any]
     result: np.dtype[Any] | None
     serve: Callable[[dict[str, Any], Any], None]
+
+
+def _run_call(call: Call) -> Any:
+    return _run(call.op, dict(call.arguments), call.out)
 
 
 def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
@@ -417,48 +368,18 @@ def _backend(op: Op, name: str, value: Any) -> Backend:
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
     """A new output on `device`, or the caller's, checked; None where the op makes none."""
+    schema, backend = op.schema, route.backend
     if route.result is None:
-        if out is not None:
-            raise ArgumentError(f"{op.name} makes no array; it writes its parameters; leave out= away")
-        op.schema.shape(bound)
+        refuse_out(schema, out)
+        schema.shape(bound)
         return None
-    shape = op.schema.shape(bound)
+    shape = schema.shape(bound)
     if out is None:
-        return route.backend.empty(shape, route.result, device.index)
-    _check_out(op, bound, shape, route, device, out)
+        return backend.empty(shape, route.result, device.index)
+    operands = _operands(schema, bound)
+    arrays = [operands[place] for place in _places(op, route, operands)]
+    check_out(schema, bound, arrays, out, backend=backend, device=device, shape=shape, dtype=route.result)
     return out
-
-
-def _check_out(
-    op: Op, bound: Mapping[str, Any], shape: tuple[int, ...], route: _Route, device: Device, out: Any
-) -> None:
-    backend = route.backend
-    if not backend.owns(type(out)) or not _is_same(backend.device_of(out), device):
-        raise DeviceError(f"{op.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there")
-    if tuple(out.shape) != shape:
-        raise ShapeError(
-            f"{op.name}'s out must have shape {shape}; got {tuple(out.shape)}; allocate it with ops.{op.name}.meta(...)"
-        )
-    if out.dtype != route.result:
-        raise DTypeError(
-            f"{op.name}'s out must be {dtype_name(route.result)}; got {dtype_name(out.dtype)}; "
-            f"cast after, not in, the op"
-        )
-    operands, elementwise = _operands(op.schema, bound), op.schema.elementwise
-    for place in _places(op, route, operands):
-        if elementwise and operands[place] is out:
-            continue
-        overlap = backend.overlap(operands[place], out)
-        if overlap == "partial" or (overlap == "same" and not elementwise):
-            name, _ = list(_arrays(op.schema, bound))[place]
-            raise ArgumentError(
-                f"{op.name}'s out shares memory with {name}, and would be read after it is written; "
-                f"give out memory of its own"
-            )
-
-
-def _is_same(a: Device, b: Device) -> bool:
-    return a is b or a == b  # a kind mostly gives the same object, and comparing two costs 0.4 µs
 
 
 def _described(value: Any) -> Any:

@@ -1,0 +1,67 @@
+"""Interposers: what sees a call before it runs, such as autocast, tracing and profiling; each thread has its own."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from cuassay.ops.dispatch import Op
+
+__all__ = ["Call", "Interposer", "interpose", "interposers", "through"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as an interposer sees it: the op, its arguments by name, and ``out`` or None."""
+
+    op: Op
+    arguments: Mapping[str, Any]
+    out: Any = None
+
+
+class Interposer(Protocol):
+    """Sees a call before it runs, and decides what becomes of it."""
+
+    def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
+        """Give the call's result: usually that of ``proceed(call)``, with the call as it is or changed."""
+
+
+class _Interposers(threading.local):
+    stack: tuple[Interposer, ...] = ()
+
+
+interposers = _Interposers()
+
+
+@contextmanager
+def interpose(interposer: Interposer) -> Iterator[None]:
+    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first."""
+    former = interposers.stack
+    interposers.stack = (*former, interposer)
+    try:
+        yield
+    finally:
+        interposers.stack = former
+
+
+def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
+    """Hand `call` to the outermost of `stack`; past the last one `run` does it, and calls made there start anew."""
+    if not stack:
+        with _only(()):
+            return run(call)
+    with _only(stack[1:]):
+        return stack[0](call, lambda inner: through(stack[1:], inner, run))
+
+
+@contextmanager
+def _only(stack: tuple[Interposer, ...]) -> Iterator[None]:
+    former = interposers.stack
+    interposers.stack = stack
+    try:
+        yield
+    finally:
+        interposers.stack = former

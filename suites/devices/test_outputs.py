@@ -1,0 +1,44 @@
+"""What may be given as ``out=``, on every kind present."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host, namespace, ops, to_host
+from cuassay.errors import ArgumentError
+
+
+@pytest.fixture
+def ones(device: Device) -> Any:
+    return from_host(np.ones((3, 4), np.float32), device)
+
+
+def test_an_out_whose_elements_share_memory_is_refused(device: Device, ones: Any) -> None:
+    row = from_host(np.zeros((1, 4), np.float32), device)
+    out = namespace(device).broadcast_to(row, (3, 4))
+
+    with pytest.raises(ArgumentError, match="out has several elements in one place"):
+        ops.add(ones, 1.0, out=out)
+    assert (to_host(row) == 0).all()
+
+
+@pytest.mark.parametrize("view", [np.s_[::2, 1:5], np.s_[::-2, 5:1:-1]], ids=["gaps", "reversed"])
+def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, view: Any) -> None:
+    whole = from_host(np.zeros((6, 8), np.float32), device)
+    expected = np.zeros((6, 8), np.float32)
+    expected[view] = 2
+
+    ops.add(ones, 1.0, out=whole[view])
+
+    assert (to_host(whole) == expected).all()
+
+
+def test_an_out_in_another_order_of_axes_is_written(device: Device, ones: Any) -> None:
+    out = from_host(np.zeros((4, 3), np.float32), device)
+
+    ops.add(ones, 1.0, out=out.T)
+
+    assert (to_host(out) == 2).all()
