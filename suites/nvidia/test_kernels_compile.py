@@ -25,6 +25,7 @@ class Budget:
 # What streams shall leave room for 1,536 threads a multiprocessor (40 registers, 48 for the heavier ones); a warp that
 # keeps its row in registers, and a block that waits for shared memory rather than for registers, may use 64.
 BUDGETS = (
+    Budget("condition.cu", "set_condition", 32, "one load, and a call of the driver's"),
     Budget("elementwise.cu", "dense_unary<Exp, float32, 4>", 40, "streams"),
     Budget("elementwise.cu", "dense_unary<Gelu, bfloat16, 8>", 48, "erff on 8 elements"),
     Budget("elementwise.cu", "dense_binary<Add, bfloat16, 8>", 40, "streams"),

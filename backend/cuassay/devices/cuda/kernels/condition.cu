@@ -1,8 +1,11 @@
-// Tell a conditional node whether its body runs: the value is read when the graph runs, not when it is captured.
+// out: no array; the conditional node of `handle` runs its body where value[0], read when the graph runs, is true
 //
-// Source: CUDA programming guide, conditional graph nodes; cudaGraphSetConditional is resolved by the driver at load.
-// Shapes: value (1,) bool. Launch: one thread.
-// Called by devices/cuda/capture.py, before an if or while node and at the end of a while node's body.
+// Source: CUDA programming guide, conditional graph nodes. No header that NVRTC can take declares the call; the driver
+// resolves it when the kernel is loaded.
+// Shapes: value (1,) bool.
+// Launch: one thread, before an if or while node, and at the end of a while node's body.
+// Caller: devices/cuda/capture.py
+// OpSpecs: cuassay/testing/specs/ has none, this is no op; suites/devices/test_graphs.py tests it.
 
 extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(unsigned long long handle, unsigned int value);
 
