@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import FP8, HALVES, as_dtype, largest
-from cuassay.arrays.rounding import round_tf32, round_to, split
+from cuassay.arrays.rounding import narrowed, round_tf32, round_to, split
 from cuassay.errors import ArgumentError, DTypeError
 
 NARROW = (*HALVES, *FP8)
@@ -171,3 +171,19 @@ def test_integers_are_no_format_to_round_to() -> None:
 def test_only_whole_parts_of_two_formats(dtype: str, parts: int) -> None:
     with pytest.raises(ArgumentError, match="give one or more of 'bfloat16' or 'tf32'"):
         split(np.ones(2, np.float32), dtype, parts)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
+def test_a_float64_is_narrowed_by_one_rounding(dtype):
+    exact = np.arange(256, dtype=np.uint8) if dtype.startswith("float8") else np.arange(2**16, dtype=np.uint16)
+    with np.errstate(invalid="ignore"):  # signalling NaN
+        held = finite(exact.view(as_dtype(dtype)).astype(np.float64))
+    low, high = held[:-1], held[1:]
+    middle = low + (high - low) / 2
+
+    for side, wanted in ((np.nextafter(middle, -np.inf), low), (np.nextafter(middle, np.inf), high)):
+        assert np.array_equal(narrowed(side, dtype).astype(np.float64), wanted)
+
+
+def finite(values):
+    return np.unique(values[np.isfinite(values)])

@@ -7,10 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import ALL, BOOL, COMPLEX, FLOATS, FP8, INTEGERS, SIGNED, UNSIGNED, dtype_name
+from cuassay.arrays.dtypes import (
+    ALL,
+    BOOL,
+    COMPLEX,
+    FLOATS,
+    FP8,
+    INTEGERS,
+    SIGNED,
+    UNSIGNED,
+    compute_dtype,
+    dtype_name,
+)
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.ops import drawn, products, registry, shapes
+from cuassay.ops import drawn, lists, products, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
@@ -21,12 +32,22 @@ __all__ = [
     "baddbmm",
     "bernoulli",
     "bmm",
+    "cast",
     "copy",
     "declare",
     "dropout",
     "dropout_mask",
     "exp",
+    "foreach_add_",
+    "foreach_copy_",
+    "foreach_lerp_",
+    "foreach_mul_",
+    "foreach_norm",
+    "foreach_unscale_",
+    "foreach_zero_",
+    "fused_adam_",
     "gelu",
+    "global_norm_",
     "grouped_mm",
     "integers",
     "layer_norm",
@@ -167,6 +188,14 @@ copy = declare(
     place=_destination,
     doc="A copy, on the same device, on `device`, or into an `out` that may live elsewhere.",
 )
+cast = declare(
+    "cast(a, *, dtype) -> out",
+    shape=shapes.cast,
+    dtypes=FLOATS,
+    op_class="storage",
+    typed_by="dtype",
+    doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
+)
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
@@ -202,6 +231,55 @@ scaled_mm = declare(
     "-> out",
     shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", decides=("a",), typed_by="out_dtype",
     doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a`, `format_b` say what uint8 holds.",
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------ over lists of arrays
+
+foreach_add_ = declare(
+    "foreach_add_(a!: arrays, b?: arrays, *, alpha=1) ->",
+    shape=lists.beside("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    doc="``a += alpha * b``, in place; b: a list, a number, or an array of one element.",
+)  # fmt: skip
+foreach_mul_ = declare(
+    "foreach_mul_(a!: arrays, b?: arrays) ->",
+    shape=lists.beside("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    doc="``a *= b``, in place; b: a list, a number, or an array of one element.",
+)  # fmt: skip
+foreach_lerp_ = declare(
+    "foreach_lerp_(a!: arrays, b: arrays, weight?) ->",
+    shape=lists.beside("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    doc="``a += weight * (b - a)``, in place; weight: a number, or an array of one element.",
+)  # fmt: skip
+foreach_copy_ = declare(
+    "foreach_copy_(a!: arrays, b: arrays) ->",
+    shape=lists.beside("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", decides=("a",),
+    doc="``a = b``, cast to the dtype of a, rounded to nearest.",
+)  # fmt: skip
+foreach_zero_ = declare(
+    "foreach_zero_(a!: arrays) ->",
+    shape=lists.beside("a"), dtypes=FLOATS, op_class="storage", doc="``a = 0``.",
+)  # fmt: skip
+foreach_norm = declare(
+    "foreach_norm(a: arrays, *, ord=2) -> out",
+    shape=lists.norms, dtypes=FLOATS, op_class="reduction", result=compute_dtype,
+    doc="The 2-norm, or the largest magnitude (ord=inf), of each array, (n,); squares are added in float64.",
+)  # fmt: skip
+global_norm_ = declare(
+    "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",
+    shape=lists.global_norm, dtypes=FLOATS, op_class="reduction", decides=("grads",),
+    doc="norm = the 2-norm of all of grads / grad_scale; found_inf = 1 where an element is not finite, else 0.",
+)  # fmt: skip
+foreach_unscale_ = declare(
+    "foreach_unscale_(grads!: arrays, found_inf!, inv_scale) ->",
+    shape=lists.unscaled, dtypes=FLOATS, op_class="elementwise", decides=("grads",),
+    doc="``grads *= inv_scale``; found_inf becomes 1 where an element was not finite, and stays as it is elsewhere.",
+)  # fmt: skip
+fused_adam_ = declare(
+    "fused_adam_(params!: arrays, grads!: arrays, exp_avgs!: arrays, exp_avg_sqs!: arrays, max_exp_avg_sqs!: arrays, "
+    "masters!: arrays, steps!, lr?, grad_scale?, found_inf?, norm?, *, beta1=0.9, beta2=0.999, eps=1e-08, "
+    "weight_decay=0.0, decoupled=False, maximize=False, max_norm=None, zero_grads=False, seed=None) ->",
+    shape=lists.adam, dtypes=FLOATS, op_class="elementwise", decides=("params",),
+    doc="One step of Adam or AdamW (decoupled) on every parameter; arXiv 1412.6980, 1711.05101, amsgrad 1904.09237.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ random numbers

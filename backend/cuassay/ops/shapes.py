@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
 from cuassay.arrays.layout import broadcast_shapes, normalize_axis
-from cuassay.errors import ShapeError
+from cuassay.errors import DTypeError, ShapeError
 from cuassay.ops.schema import ShapeRule
 
-__all__ = ["broadcast", "matmul", "normalized", "reduced", "same"]
+__all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same"]
 
 Shape = tuple[int, ...]
 
@@ -37,6 +38,14 @@ def same(name: str) -> ShapeRule:
         return shape
 
     return rule
+
+
+def cast(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``; `dtype` must be a floating one."""
+    wanted = as_dtype(bound["dtype"])
+    if not is_float(wanted) or dtype_name(wanted) in FP8:
+        raise DTypeError(f"cast goes between {', '.join(FLOATS)}; got {dtype_name(wanted)}; use the array's astype")
+    return _shape(bound["a"])
 
 
 def reduced(bound: Mapping[str, Any]) -> Shape:

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import COMPLEX, as_dtype, dtype_name
+from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
 from cuassay.devices import to_host
 from cuassay.ops import registry
@@ -178,7 +179,7 @@ def _wide(array: NDArray[Any]) -> NDArray[Any]:
 
 def _rounded(values: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
     """As `dtype` can hold them; not for integers, where a cast would widen a bound to the next one."""
-    return values if dtype.kind in "biu" else values.astype(dtype)
+    return values if dtype.kind in "biu" else narrowed(values, dtype)
 
 
 def _absolute(want: NDArray[Any], dtype: np.dtype[Any], rtol: float | None, atol: float | None) -> Any:

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import ALL, compute_dtype
+from cuassay.arrays.rounding import narrowed
 from cuassay.arrays.special import erf
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
@@ -66,6 +67,12 @@ def copy(a: Array, *, device: object, out: Array) -> None:
     out[...] = a
 
 
+def cast(a: Array, *, dtype: object, out: Array) -> None:
+    """Element by element, rounded once."""
+    with np.errstate(over="ignore"):
+        out[...] = narrowed(a, out.dtype)
+
+
 def register() -> None:
     """Enter these into the registry."""
     table: dict[str, registry.Implementation] = {
@@ -78,3 +85,4 @@ def register() -> None:
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)
     registry.implement("copy", kind="cpu", dtypes=ALL)(copy)
+    registry.implement("cast", kind="cpu", dtypes=registry.op("cast").schema.dtypes)(cast)

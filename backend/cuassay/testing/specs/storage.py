@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+
+import numpy as np
 
 from cuassay import ops
-from cuassay.errors import ArgumentError, DeviceError
-from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec
-from cuassay.testing.samples import Sample, Samples
+from cuassay.arrays.dtypes import FLOATS, as_dtype
+from cuassay.errors import ArgumentError, DeviceError, DTypeError
+from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
+from cuassay.testing.samples import Sample, Samples, unary
 
 __all__ = ["SPECS"]
 
@@ -21,4 +25,31 @@ def _copies(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make((sizes.batch, sizes.length, sizes.width)),))
 
 
-SPECS = (OpSpec(op=ops.copy, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),)
+def _cast_samples(make: Samples) -> Iterator[Sample]:
+    """Ties and what lies beside them too: a number rounded twice is found there."""
+    near_ties = [
+        1 + sign * (2.0**-at + side * 2.0**-52) for at in (8, 9, 11, 12, 24) for sign in (1, -1) for side in (-1, 0, 1)
+    ]
+    for dtype in FLOATS:
+        yield from (replace(one, kwargs={"dtype": dtype}, label=f"{one.label} to {dtype}") for one in unary(make))
+        yield Sample((np.array(near_ties).astype(make.dtype),), {"dtype": dtype}, f"near ties to {dtype}")
+
+
+def _cast_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make(3),), {"dtype": "int32"}, "to integers"), DTypeError, "cast goes between bfloat16")
+    yield ErrorInput(Sample((make(3, dtype="bool"),), {"dtype": "float32"}, "from bool"), DTypeError, "not defined for")
+    yield ErrorInput(Sample((make(3),), label="no dtype"), ArgumentError, "needs 'dtype'")
+
+
+def _casts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    shape = sizes.batch, sizes.length, 4 * sizes.width
+    yield from (Sample((make(shape),), {"dtype": dtype}) for dtype in ("float32", "bfloat16"))
+
+
+SPECS = (
+    OpSpec(op=ops.copy, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),
+    OpSpec(
+        op=ops.cast, reference=lambda a, **scalars: a, samples=_cast_samples, error_inputs=_cast_errors, bench=_casts,
+        work=lambda a, **scalars: Work(bytes=a.size * (a.dtype.itemsize + as_dtype(scalars["dtype"]).itemsize)),
+    ),
+)  # fmt: skip

@@ -45,6 +45,8 @@ template <> __device__ __forceinline__ double widen<double, bfloat16>(bfloat16 v
 template <typename T, typename W> __device__ __forceinline__ T narrow(W value) { return static_cast<T>(value); }
 template <> __device__ __forceinline__ float16 narrow<float16, float>(float value) { return __float2half_rn(value); }
 template <> __device__ __forceinline__ bfloat16 narrow<bfloat16, float>(float value) { return __float2bfloat16_rn(value); }
+template <> __device__ __forceinline__ float16 narrow<float16, double>(double value) { return __double2half(value); }
+template <> __device__ __forceinline__ bfloat16 narrow<bfloat16, double>(double value) { return __double2bfloat16(value); }
 
 // N elements that one instruction loads or stores; N * sizeof(T) is at most 16 bytes.
 template <typename T, int N> struct alignas(sizeof(T) * N) Pack { T at[N]; };

@@ -1,4 +1,4 @@
-// out[i] = operation(a[i], b[i]) for arrays of any strides; add, mul, exp, relu, gelu.
+// out[i] = operation(a[i], b[i]) for arrays of any strides; add, mul, exp, relu, gelu; casts.
 //
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
@@ -76,6 +76,20 @@ __global__ void dense_scalar(const T* a, typename Wide<T>::type b, T* out, int64
     store<T, N>(out, first, n, [&](int i) { return Operation::of(widen<W>(left.at[i]), b); });
 }
 
+// Between two types, rounded once: widen is exact, narrow rounds to nearest.
+template <typename T, typename A> struct Middle { using type = typename Wide<T>::type; };
+template <> struct Middle<float16, float64> { using type = double; };
+template <> struct Middle<bfloat16, float64> { using type = double; };
+
+template <typename T, typename A, int N>
+__global__ void dense_cast(const A* a, T* out, int64 n) {
+    using W = typename Middle<T, A>::type;
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+    if (first >= n) return;
+    const Pack<A, N> from = load<A, N>(a, first, n);
+    store<T, N>(out, first, n, [&](int i) { return widen<W>(from.at[i]); });
+}
+
 constexpr int kMaxAxes = 8;
 
 // Extents from the innermost axis outwards, and each array's strides along them, in elements.
@@ -114,6 +128,14 @@ __global__ void strided_unary(const T* a, T* out, const __grid_constant__ Layout
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
     out[at.out] = narrow<T>(Operation::of(widen<typename Wide<T>::type>(a[at.a])));
+}
+
+template <typename T, typename A>
+__global__ void strided_cast(const A* a, T* out, const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    out[at.out] = narrow<T>(widen<typename Middle<T, A>::type>(a[at.a]));
 }
 
 template <typename Operation, typename T, typename A, typename B>
