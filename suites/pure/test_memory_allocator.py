@@ -16,7 +16,7 @@ KIB, MIB = 2**10, 2**20
 
 @pytest.fixture
 def source() -> IntegerSource:
-    return IntegerSource(1024 * MIB, is_lazy=True)
+    return IntegerSource(1024 * MIB, is_lazy=True, granularity=0)
 
 
 @pytest.fixture
@@ -262,7 +262,7 @@ class TestPrivatePools:
         assert lane.malloc(512).segment is not lane.malloc(512).segment
 
     def test_its_memory_comes_from_its_own_source(self, allocator: CachingAllocator, source: IntegerSource) -> None:
-        own = IntegerSource()
+        own = IntegerSource(granularity=0)
         pool = allocator.create_pool(source=own)
 
         allocator.free(allocator.lane(0, pool).malloc(4096))

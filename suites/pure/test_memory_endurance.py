@@ -9,6 +9,7 @@ import gc
 import random
 import sys
 from collections.abc import Iterator
+from itertools import product
 
 import pytest
 
@@ -28,9 +29,9 @@ CONFIGS = (
 class Program:
     """One random program; the same seed gives the same one."""
 
-    def __init__(self, config: str, seed: int) -> None:
+    def __init__(self, config: str, seed: int, granularity: int) -> None:
         self.chance = random.Random(seed)  # noqa: S311  # a program, no secret
-        self.source = IntegerSource(TOTAL, is_lazy=True)
+        self.source = IntegerSource(TOTAL, is_lazy=True, granularity=granularity)
         self.allocator = CachingAllocator(self.source, total=TOTAL, config=config)
         self.shadow = ShadowModel(self.source)
         self.live: list[Block] = []
@@ -95,11 +96,12 @@ def quick_collections() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("quick_collections")
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
 @pytest.mark.parametrize("config", CONFIGS, ids=["plain", "unsplit", "rounded"])
-def test_tens_of_thousands_of_operations_leave_no_fault(config: str) -> None:
-    program = Program(config, seed=2026)
+def test_tens_of_thousands_of_operations_leave_no_fault(config: str, granularity: int) -> None:
+    program = Program(config, 2026, granularity)
 
-    program.run(34_000)
+    program.run(17_000)
 
     assert program.failures > 0
     for _ in range(len(program.live)):
@@ -113,12 +115,15 @@ def test_tens_of_thousands_of_operations_leave_no_fault(config: str) -> None:
 def main(operations: int) -> None:
     """Run every configuration for its share of `operations`."""
     gc.freeze()
-    for seed, config in enumerate(CONFIGS):
-        program = Program(config, seed)
-        program.run(operations // len(CONFIGS))
+    share = operations // (2 * len(CONFIGS))
+    for seed, (config, granularity) in enumerate(product(CONFIGS, (0, 2 * MIB))):
+        program = Program(config, seed, granularity)
+        program.run(share)
         sys.stdout.write(
-            f"{config or 'plain'}: {operations // len(CONFIGS):,} operations, {program.failures:,} refused\n"
+            f"{config or 'plain'}, {'pages' if granularity else 'segments'}: {share:,} operations, "
+            f"{program.failures:,} refused, {program.source.aliased:,} ranges stitched\n"
         )
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -34,9 +34,13 @@ CONFIGS = (
 class Programs(RuleBasedStateMachine):
     """Several streams, private pools, other streams' use, exhaustion, captures and resets, in any order."""
 
-    @initialize(config=st.sampled_from(CONFIGS), total=st.sampled_from([64 * MIB, 200 * MIB]))
-    def start(self, config: str, total: int) -> None:
-        self.source = IntegerSource(total, is_lazy=True)
+    @initialize(
+        config=st.sampled_from(CONFIGS),
+        total=st.sampled_from([64 * MIB, 200 * MIB]),
+        granularity=st.sampled_from([0, 2 * MIB]),
+    )
+    def start(self, config: str, total: int, granularity: int) -> None:
+        self.source = IntegerSource(total, is_lazy=True, granularity=granularity)
         self.allocator = CachingAllocator(self.source, total=total, config=config)
         self.shadow = ShadowModel(self.source)
         self.live: list[Block] = []
@@ -59,8 +63,9 @@ class Programs(RuleBasedStateMachine):
 
     def _demand_ordered(self, block: Block) -> None:
         """Work of other streams on these bytes is done, or this stream was told to wait for it."""
+        ranges = self.source.physical(block.address, block.nbytes)
         for low, high, stream, events in self.unsafe:
-            if low < block.address + block.nbytes and block.address < high:
+            if any(low < end and begin < high for begin, end in ranges):
                 waited = {event for waiter, event in self.source.waits if waiter == stream}
                 assert all(self.source.query(event) or event in waited for event in events)
 
@@ -84,7 +89,8 @@ class Programs(RuleBasedStateMachine):
         self.shadow.gave(block)
         self.allocator.free(block)
         if block.events:
-            self.unsafe.append((block.address, block.address + block.nbytes, block.stream, block.events))
+            ranges = self.source.physical(block.address, block.nbytes)
+            self.unsafe += [(low, high, block.stream, block.events) for low, high in ranges]
 
     @precondition(lambda self: self.live)
     @rule(data=st.data(), stream=STREAMS)
@@ -101,8 +107,9 @@ class Programs(RuleBasedStateMachine):
         self.allocator.empty_cache()
 
         assert not any(
-            segment.first.is_whole and segment.first.state == "inactive" and not segment.lane.pool.is_private
+            segment.held and segment.first.is_whole and segment.first.state == "inactive"
             for segment in self.allocator.segments()
+            if not segment.lane.pool.is_private
         )
 
     @rule(use_on_oom=st.booleans(), no_split=st.booleans())

@@ -16,7 +16,7 @@ TOTAL = 64 * MIB
 
 @pytest.fixture
 def source() -> IntegerSource:
-    return IntegerSource(TOTAL, is_lazy=True)
+    return IntegerSource(TOTAL, is_lazy=True, granularity=0)
 
 
 @pytest.fixture

@@ -23,7 +23,7 @@ SCALARS = (
 
 @pytest.fixture
 def allocator() -> CachingAllocator:
-    return CachingAllocator(IntegerSource())
+    return CachingAllocator(IntegerSource(granularity=0))
 
 
 def figure(allocator: CachingAllocator, key: str) -> int:
@@ -115,7 +115,7 @@ def test_free_parts_of_split_segments_are_inactive_splits(allocator: CachingAllo
 
 
 def test_oversize_blocks_and_segments_are_counted() -> None:
-    allocator = CachingAllocator(IntegerSource(), config="max_split_size_mb:20")
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
     blocks = [allocator.malloc(nbytes * MIB) for nbytes in (12, 20, 30)]
     allocator.free(blocks[2])
 
@@ -126,7 +126,7 @@ def test_oversize_blocks_and_segments_are_counted() -> None:
 
 
 def test_the_peak_of_oversize_blocks_is_their_own() -> None:
-    allocator = CachingAllocator(IntegerSource(), config="max_split_size_mb:20")
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
     small = [allocator.malloc(17 * MIB) for _ in range(3)]
     for block in small:
         allocator.free(block)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from pathlib import Path
+from statistics import geometric_mean
 
 import pytest
 
@@ -14,17 +15,8 @@ from cuassay.memory.trace import Event, Replay, ShadowModel, load_trace, replay
 FOLDER = Path(__file__).parents[1] / "data" / "traces"
 TRACES = {path.name.removesuffix(".csv.gz"): path for path in sorted(FOLDER.glob("*.gz"))}
 
-#: Reserved over live under torch's default policy: what ours may not exceed. The simulation is exact.
-CEILINGS = {
-    "gpt_varlen": 1.21,
-    "hta_v100_training": 1.10,
-    "mosaic_output": 1.28,
-    "resnet_multires": 1.83,
-    "wedsonlin_medium_1024_training": 1.04,
-    "wedsonlin_medium_128_training": 1.03,
-    "wedsonlin_medium_512_inference": 1.05,
-    "wedsonlin_medium_512_training": 1.03,
-}
+#: Reserved over live: the goals, for each and for their geometric mean. The simulation is exact.
+WORST, MEAN = 1.06, 1.02
 
 
 @pytest.fixture(scope="module")
@@ -68,16 +60,22 @@ def test_the_peak_is_the_traces_own(name: str, replays: dict[str, Replay]) -> No
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_no_more_is_reserved_than_by_the_peers_policy(name: str, replays: dict[str, Replay]) -> None:
+def test_little_more_is_reserved_than_is_live(name: str, replays: dict[str, Replay]) -> None:
     ratio = replays[name].ratio
 
     print(f"{name}: reserved / live = {ratio:.4f}")  # noqa: T201  # shown by -rP
-    assert 1.0 <= ratio <= CEILINGS[name]
+    assert 1.0 <= ratio <= WORST
+
+
+def test_next_to_nothing_is_wasted_on_average(replays: dict[str, Replay]) -> None:
+    assert geometric_mean(found.ratio for found in replays.values()) <= MEAN
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_repeated_step_takes_next_to_nothing_more_from_the_device(name: str, replays: dict[str, Replay]) -> None:
-    assert replays[name].driver_calls <= 1
+def test_a_repeated_step_asks_the_driver_for_next_to_nothing(name: str, replays: dict[str, Replay]) -> None:
+    events = len(load_trace(TRACES[name]))
+
+    assert replays[name].driver_calls <= max(events // 100, 16)
 
 
 class TestLoading:

@@ -16,7 +16,7 @@ from cuassay.errors import ArgumentError
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["FREED", "Block", "FreeBlocks", "Home", "Segment", "merge", "split"]
+__all__ = ["FREED", "HOLE", "LENT", "Block", "FreeBlocks", "Home", "Segment", "merge", "split", "withhold"]
 
 #: Orders free blocks by size, then by address, as one integer: C compares it, and `bisect` stays in C.
 _ADDRESS_BITS = 64
@@ -36,7 +36,30 @@ class _Freed:
         raise ArgumentError(f"{block!r} is freed twice; free what `malloc` gave once, and forget it then")
 
 
+class _Withheld:
+    """The home of a range that nobody asked for, and that no request may have."""
+
+    def __init__(self, why: str) -> None:
+        self._why = why
+
+    def append(self, block: Block, /) -> NoReturn:
+        block.home = self
+        raise ArgumentError(f"{block!r} is {self._why}; free what `malloc` gave")
+
+    def __repr__(self) -> str:
+        return self._why
+
+
 FREED = _Freed()
+
+#: Its memory is shown elsewhere: it is the ground of a segment made out of it, or about to be.
+LENT = _Withheld("lent to another segment")
+
+#: Addresses without memory.
+HOLE = _Withheld("without memory")
+
+#: What `Block.idle` is for ranges that are not free, and cut out for no request either.
+_NOWHERE: list[Block] = []
 
 
 class Block:
@@ -107,7 +130,8 @@ class Block:
     @property
     def is_live(self) -> bool:
         """True between `malloc` and `free`."""
-        return self.home is not FREED
+        home = self.home
+        return home is self.idle or home is self.lane.deferred
 
     @property
     def is_pending(self) -> bool:
@@ -132,10 +156,12 @@ class Block:
 
 
 class Segment:
-    """What a source gave in one piece.
+    """A range that blocks cover: what a source gave in one piece, or what stitching made (`cuassay.memory.stitching`).
 
     Attributes
     ----------
+    held : int
+        Bytes of the device that are its own.
     first : Block
         Its lowest block; the others follow by `Block.after`.
     is_small : bool
@@ -150,6 +176,11 @@ class Segment:
         self.lane = lane
         self.is_small = is_small
         self.first = Block(address, nbytes, lane, self)
+
+    @property
+    def held(self) -> int:
+        """Bytes of the device that are its own."""
+        return self.nbytes
 
     def __iter__(self) -> Iterator[Block]:
         """Its blocks, by address."""
@@ -178,6 +209,10 @@ class FreeBlocks:
         """From the smallest to the largest."""
         return iter(self._blocks)
 
+    def __reversed__(self) -> Iterator[Block]:
+        """From the largest to the smallest."""
+        return reversed(self._blocks)
+
     def add(self, block: Block) -> None:
         """Put a free block in its place."""
         key = block.nbytes << _ADDRESS_BITS | block.address
@@ -190,6 +225,11 @@ class FreeBlocks:
         position = bisect_left(self._keys, block.nbytes << _ADDRESS_BITS | block.address)
         del self._keys[position]
         del self._blocks[position]
+
+    def candidates(self, nbytes: int, count: int) -> list[Block]:
+        """The smallest blocks of at least `nbytes`, so many."""
+        position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
+        return self._blocks[position : position + count]
 
     def take_best(self, nbytes: int, may_serve: Callable[[int, int], bool]) -> Block | None:
         """Take out the smallest block of at least `nbytes`, the lowest among equals, if it may serve so few."""
@@ -209,6 +249,11 @@ def split(block: Block, nbytes: int) -> Block:
     block.after = rest
     block.nbytes = nbytes
     return rest
+
+
+def withhold(block: Block, why: _Withheld) -> None:
+    """Let no request have `block`, which is in no list: it is `LENT`, or a `HOLE`."""
+    block.home, block.idle = why, _NOWHERE
 
 
 def merge(low: Block, high: Block) -> None:

@@ -18,8 +18,8 @@ from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory.blocks import Block
 from cuassay.memory.config import least_segment, parse_config
 from cuassay.memory.lane import Lane, Pool, free
+from cuassay.memory.paging import PagedStore
 from cuassay.memory.pressure import Shortage, out_of_memory
-from cuassay.memory.store import Store
 
 __all__ = ["CachingAllocator"]
 
@@ -27,7 +27,7 @@ __all__ = ["CachingAllocator"]
 _ABSURD = 2**60
 
 
-class CachingAllocator(Store):
+class CachingAllocator(PagedStore):
     """Memory of one device, kept for reuse by stream.
 
     Parameters
@@ -95,10 +95,21 @@ class CachingAllocator(Store):
     # ------------------------------------------------------------------------------------------------ private pools
 
     def create_pool(
-        self, *, source: MemorySource | None = None, use_on_oom: bool = False, no_split: bool = False
+        self,
+        *,
+        source: MemorySource | None = None,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+        one_handle: bool = False,
     ) -> Pool:
         """A pool of its own, with one owner; its memory comes from `source` (None: the allocator's)."""
-        pool = Pool(next(self._numbers), source or self._default.source, use_on_oom=use_on_oom, no_split=no_split)
+        pool = Pool(
+            next(self._numbers),
+            source or self._default.source,
+            use_on_oom=use_on_oom,
+            no_split=no_split,
+            one_handle=one_handle,
+        )
         with self._lock:
             self._pools[pool.id] = pool
         return pool
@@ -151,7 +162,7 @@ class CachingAllocator(Store):
 
     # ------------------------------------------------------------------------------------ blocks other streams use
 
-    def _settled(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _settled(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used: one they are done with, or else one its stream will wait for."""
         if not lane.deferred.queue or self._captures:
             return None
@@ -160,6 +171,14 @@ class CachingAllocator(Store):
         if found is None and self._await(lane, size):
             found = self._find(lane, size, nbytes)
         return found
+
+    def _await_lane(self, lane: Lane) -> bool:
+        """Let the stream wait, on the device, for the users of all its freed blocks."""
+        if self._captures or not lane.deferred.queue:
+            return False
+        while (block := self._popped(lane)) is not None:
+            self._wait(block)
+        return True
 
     def _poll(self, lane: Lane) -> None:
         """Return the blocks whose users are done, up to the first that is not."""
@@ -202,30 +221,44 @@ class CachingAllocator(Store):
         self._books.count("num_sync_all_streams")
         for pool in tuple(self._pools.values()):
             for lane in tuple(pool.lanes.values()):
-                while (block := self._popped(lane)) is not None:
-                    self._wait(block)
+                self._await_lane(lane)
 
     # ---------------------------------------------------------------------------------------------- more and less
 
     def _grown(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """A block of a new segment, or None when there is no room for one."""
-        whole = self.config.segment_size(size)
+        whole, territory = self.config.segment_size(size), self._territory(lane)
         if self.config.garbage_collection_threshold:
             self._collect_old(whole)
+        if territory is not None:
+            return self._paged(lane, territory, size, nbytes)
         return self._grown_by(lane, whole, size, nbytes)
 
     def _collect_old(self, coming: int) -> None:
         """Release free segments of at least average age until `coming` stays below the threshold."""
         target = int(self.config.garbage_collection_threshold * self.allowed)
-        excess = self._books.reserved + coming - target
-        while excess > 0:
+        while (excess := self._books.reserved + coming - target) > 0:
             with self._lock:
                 ages = {block: self._clock - block.stamp for block in self._whole_free() if not block.segment.is_small}
             mean = sum(ages.values()) / max(len(ages), 1)
-            released = sum(self._release(block) for block, age in ages.items() if age >= mean)
-            if not released:
-                return
-            excess -= released
+            if not sum(self._release(block) for block, age in ages.items() if age >= mean):
+                break
+        if excess > 0:
+            self._collect_old_pages()
+
+    def _collect_old_pages(self) -> None:
+        """Release free pages of at least average age."""
+        lanes = self._shrinkable()
+        with self._lock:
+            stamps = [block.stamp for lane in lanes if lane.territory is not None for block in lane.large]
+        mean = sum(stamps) // max(len(stamps), 1)
+        for lane in lanes:
+            self._release_pages(lane, before=mean)
+
+    def _shrinkable(self) -> list[Lane]:
+        """Lanes whose free memory may go."""
+        with self._lock:
+            return [lane for pool in self._pools.values() if pool.may_shrink for lane in tuple(pool.lanes.values())]
 
     def free_lock(self) -> threading.RLock:
         """Hold it (``with``) to keep any memory from going back to the device."""
@@ -245,7 +278,9 @@ class CachingAllocator(Store):
         self._await_all()
         with self._lock:
             blocks = [block for block in self._whole_free() if pool in (None, block.lane.pool)]
-        return sum(map(self._release, blocks))
+            pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
+            lanes = [lane for one in pools for lane in one.lanes.values()]
+        return sum(map(self._release, blocks)) + sum(map(self._release_pages, lanes))
 
     # ------------------------------------------------------------------------------------------------ out of memory
 
@@ -298,7 +333,7 @@ class CachingAllocator(Store):
         """Everything free went back; the new segment may be just large enough."""
         self.empty_cache()
         self._books.count("num_alloc_retries")
-        found = self._find(lane, size, nbytes) or self._grown_by(lane, self.config.segment_size(size), size, nbytes)
+        found = self._find(lane, size, nbytes) or self._grown(lane, size, nbytes)
         return found or self._grown_by(lane, least_segment(size), size, nbytes)
 
     def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
@@ -318,7 +353,7 @@ class CachingAllocator(Store):
                 largest_free=largest,
                 private=sum(figures.reserved_bytes_by_private_pools.values()),
             )
-            error = out_of_memory(shortage, self._segments.values())
+            error = out_of_memory(shortage, self._every_segment())
         if self.history is not None:
             self.history.ran_out(nbytes, self.allowed - shortage.reserved, lane)
         for observer in tuple(self.oom_observers):

@@ -15,6 +15,7 @@ from cuassay.memory.blocks import FREED, Block, FreeBlocks
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
     from cuassay.memory.history import History
+    from cuassay.memory.stitching import Territory
 
 __all__ = ["Deferred", "Lane", "Pool", "free"]
 
@@ -30,17 +31,29 @@ class Pool:
         Whether others may take its free blocks when nothing else is left.
     no_split : bool
         Whether each segment serves one request at a time.
+    one_handle : bool
+        Whether each segment is what the source gave in one piece, as interprocess handles and NCCL's registration need
+        it; it neither grows nor is stitched.
     use_count : int
         Owners; at 0 its free segments go back with the next `empty_cache`.
     """
 
-    __slots__ = ("id", "lanes", "no_split", "source", "use_count", "use_on_oom")
+    __slots__ = ("id", "lanes", "no_split", "one_handle", "source", "use_count", "use_on_oom")
 
-    def __init__(self, number: int, source: MemorySource, *, use_on_oom: bool = False, no_split: bool = False) -> None:
+    def __init__(
+        self,
+        number: int,
+        source: MemorySource,
+        *,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+        one_handle: bool = False,
+    ) -> None:
         self.id = (0, number)
         self.source = source
         self.use_on_oom = use_on_oom
         self.no_split = no_split
+        self.one_handle = one_handle
         self.use_count = 1
         self.lanes: dict[int, Lane] = {}
 
@@ -48,6 +61,11 @@ class Pool:
     def is_private(self) -> bool:
         """False for the default pool."""
         return self.id != (0, 0)
+
+    @property
+    def may_shrink(self) -> bool:
+        """Whether its free memory may go back to the device: a private pool's stays while it has owners."""
+        return self.use_count == 0 or not self.is_private
 
     def __repr__(self) -> str:
         return f"Pool({self.id[0]}_{self.id[1]}, {self.use_count} owners)"
@@ -113,7 +131,7 @@ class Lane:
         Gives a block of at least so many bytes when no quick list has one.
     """
 
-    __slots__ = ("_cut", "_miss", "_quick", "deferred", "large", "pool", "small", "stream")
+    __slots__ = ("_cut", "_miss", "_quick", "deferred", "large", "pool", "small", "stream", "territory")
 
     def __init__(
         self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
@@ -122,6 +140,7 @@ class Lane:
         self.stream = stream
         self.small = FreeBlocks()
         self.large = FreeBlocks()
+        self.territory: Territory | None = None
         self.deferred = Deferred(self, is_capturing)
         self._miss = miss
         self._quick: dict[int, list[Block]] = {}

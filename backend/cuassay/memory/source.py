@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
 
@@ -56,6 +57,8 @@ class IntegerSource:
         self._is_lazy = is_lazy
         self._used = 0
         self._held: dict[int, int] = {}
+        self._starts: list[int] = []
+        self._sorted: list[int] = []
         self._next = _GAP
         self._event = 0
         self._open: dict[int, int] = {}
@@ -90,6 +93,7 @@ class IntegerSource:
         address = self._next
         self._next += -(-nbytes // _GAP) * _GAP + _GAP
         self.ranges[address] = nbytes
+        self._starts.append(address)
         return address
 
     def span(self, nbytes: int, stream: int) -> int:
@@ -105,6 +109,7 @@ class IntegerSource:
             raise ArgumentError(f"pages are at {address:#x} already; unmap them first")
         self._take(sum(pages), 0)
         self.pages |= placed
+        self._sorted = sorted(self.pages)
         self.maps += 1
 
     def unmap(self, pages: Sequence[int]) -> None:
@@ -114,6 +119,7 @@ class IntegerSource:
             if page not in self.pages or page in shown:
                 raise ArgumentError(f"{page:#x} is no page, or is in an alias; release the alias first")
         self._used -= sum(map(self.pages.pop, pages))
+        self._sorted = sorted(self.pages)
         self.unmaps += 1
 
     def alias(self, pages: Sequence[int]) -> int:
@@ -134,6 +140,7 @@ class IntegerSource:
         if address not in self.ranges:
             raise ArgumentError(f"{address:#x} is not in use here; release what `reserve` gave, once")
         del self.ranges[address]
+        self._starts.remove(address)
         self.aliases.pop(address, None)
         self._used -= self._held.pop(address, 0)
         self.releases += 1
@@ -145,6 +152,36 @@ class IntegerSource:
         reached |= {event for stream, event in self.waits if stream in streams}
         for event in reached:
             self._open.pop(event, None)
+
+    def physical(self, address: int, nbytes: int) -> list[tuple[int, int]]:
+        """Where ``[address, address + nbytes)`` is in segments and spans, whatever alias shows it: ranges, in order.
+
+        Raises `ArgumentError` for what lies in no range, or in a span without a page.
+        """
+        position = bisect_right(self._starts, address) - 1
+        start = self._starts[position] if position >= 0 else -1
+        if start < 0 or address + nbytes > start + self.ranges[start]:
+            raise ArgumentError(f"{nbytes:,} bytes at {address:#x} are in no range; give what is in use")
+        if start in self._held:
+            return [(address, address + nbytes)]
+        return self._through_pages(self.aliases.get(start), start, address, address + nbytes)
+
+    def _through_pages(self, shown: Sequence[int] | None, start: int, low: int, high: int) -> list[tuple[int, int]]:
+        found: list[tuple[int, int]] = []
+        at = start
+        for page in shown if shown is not None else self._pages_of(low, high):
+            at = page if shown is None else at
+            begin, end = max(at, low) - at + page, min(at + self.pages[page], high) - at + page
+            at += self.pages[page]
+            if begin < end:
+                joins = bool(found) and found[-1][1] == begin
+                found[-1:] = [(found[-1][0], end)] if joins else [*found[-1:], (begin, end)]
+        if sum(end - begin for begin, end in found) != high - low:
+            raise ArgumentError(f"{low:#x} to {high:#x} has memory in part only; map pages first")
+        return found
+
+    def _pages_of(self, low: int, high: int) -> list[int]:
+        return self._sorted[max(bisect_right(self._sorted, low) - 1, 0) : bisect_left(self._sorted, high)]
 
     def record(self, stream: int) -> int:
         """A new event."""

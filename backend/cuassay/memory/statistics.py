@@ -299,6 +299,25 @@ class Books:
             self._meters["reserved_bytes"][pool].move(sign * nbytes)
         self.count("num_device_alloc" if sign > 0 else "num_device_free")
 
+    def move_pages(self, nbytes: int) -> None:
+        """Pages came (more than 0 bytes) or went."""
+        for pool in ("all", "large_pool"):
+            self._meters["reserved_bytes"][pool].move(nbytes)
+        self.count("num_device_alloc" if nbytes > 0 else "num_device_free")
+
+    def move_span(self, sign: int) -> None:
+        """A span of addresses came (1) or went (-1): a segment that grows."""
+        for pool in ("all", "large_pool"):
+            self._meters["segment"][pool].move(sign)
+
+    def move_to_small(self, nbytes: int) -> None:
+        """Memory became a segment of the small pool (more than 0 bytes), or went back to the large one."""
+        sign = 1 if nbytes > 0 else -1
+        for pool in ("all", "small_pool"):
+            self._meters["segment"][pool].move(sign)
+        self._meters["reserved_bytes"]["small_pool"].move(nbytes)
+        self._meters["reserved_bytes"]["large_pool"].move(-nbytes)
+
     def statistics(
         self,
         cut: Iterable[Block],

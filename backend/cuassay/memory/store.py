@@ -15,12 +15,13 @@ from typing import Any
 from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
-from cuassay.memory.blocks import Block, Segment, merge, split
+from cuassay.memory.blocks import FREED, LENT, Block, Segment, merge, split, withhold
 from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
 from cuassay.memory.history import History
 from cuassay.memory.lane import Lane, Pool
 from cuassay.memory.snapshot import describe_segment, describe_traces
 from cuassay.memory.statistics import Books, MemoryStatistics
+from cuassay.memory.stitching import Arena
 
 __all__ = ["Store"]
 
@@ -80,24 +81,29 @@ class Store(ABC):
         """Bytes that may be reserved."""
         return _UNLIMITED if self.total is None else int(self.total * self.config.per_process_memory_fraction)
 
-    def _find(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Best fit among free blocks; the quick lists are emptied first, so that neighbours have merged."""
+    def _find(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+        """Best fit among free blocks; when none fits, the quick lists are emptied, so that neighbours merge."""
         with self._lock:
-            self._unpark(lane)
-            return self._taken(lane, size, nbytes)
+            return self._taken(lane, size, nbytes) or (self._unpark(lane) and self._taken(lane, size, nbytes)) or None
 
-    def _taken(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        free_blocks = lane.free_blocks(is_small=size <= SMALL_REQUEST)
-        block = free_blocks.take_best(size, self.config.may_serve)
+    def _taken(self, lane: Lane, size: int, nbytes: int | None, *, anywhere: bool = False) -> Block | None:
+        is_small = size <= SMALL_REQUEST
+        if lane.territory is not None and not is_small:
+            block = lane.territory.take(size, anywhere=anywhere)
+        else:
+            block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
         return None if block is None else self._cut_out(block, size, nbytes)
 
-    def _cut_out(self, block: Block, size: int, nbytes: int) -> Block:
-        """Make `block`, which is in no list, live; what it does not need becomes free."""
+    def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
+        """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
         lane = block.lane
         if self._should_split(block, size):
             rest = split(block, size)
             rest.stamp = block.stamp
             lane.free_blocks(is_small=block.segment.is_small).add(rest)
+        if nbytes is None:
+            withhold(block, LENT)
+            return block
         block.is_oversize = self.config.is_oversize(block.nbytes)
         lane.enlist(block, nbytes)
         self._cut[block.address] = block
@@ -110,13 +116,15 @@ class Store(ABC):
         rest = block.nbytes - size
         if block.lane.pool.no_split:
             return False
-        if block.segment.is_small:
+        if block.segment.is_small or block.lane.territory is not None:
             return rest >= MIN_BLOCK
         return rest > SMALL_REQUEST and not self.config.is_oversize(size)
 
-    def _unpark(self, lane: Lane) -> None:
-        for block in lane.take_parked():
+    def _unpark(self, lane: Lane) -> bool:
+        blocks = lane.take_parked()
+        for block in blocks:
             self._return(block)
+        return bool(blocks)
 
     def _unpark_all(self) -> None:
         for pool in self._pools.values():
@@ -124,14 +132,18 @@ class Store(ABC):
                 self._unpark(lane)
 
     def _return(self, block: Block) -> None:
-        """Make a block that is not live free for any request, and merge it with free neighbours."""
-        lane = block.lane
-        free_blocks = lane.free_blocks(is_small=block.segment.is_small)
+        """Make a block that is not live free for any request."""
         if self.history is not None and self.history.is_on:
             self.history.returned(block)
         self._books.merged(block)
         del self._cut[block.address]
-        lane.delist(block)
+        block.lane.delist(block)
+        self._set_free(block)
+
+    def _set_free(self, block: Block) -> None:
+        """Let any request have `block`, which is in no list; it is merged with free neighbours."""
+        free_blocks = block.lane.free_blocks(is_small=block.segment.is_small)
+        block.home, block.idle = FREED, None
         low, high = block.before, block.after
         if high is not None and high.idle is None:
             free_blocks.remove(high)
@@ -182,21 +194,23 @@ class Store(ABC):
             for segment in self._segments.values()
             if segment.first.idle is None
             and segment.first.is_whole
-            and (segment.lane.pool.use_count == 0 or not segment.lane.pool.is_private)
+            and not isinstance(segment, Arena)
+            and segment.lane.pool.may_shrink
         ]
 
     def _release(self, block: Block) -> int:
         """Give the segment of `block` back, if it is still free as a whole; its bytes, or 0."""
         segment = block.segment
-        with self._lock:
-            if self._captures or block.idle is not None or not block.is_whole or segment.address not in self._segments:
-                return 0
-            segment.lane.free_blocks(is_small=segment.is_small).remove(block)
-            del self._segments[segment.address]
-            self._moved(segment, -1)
-            self._forget(segment.lane.pool)
         with self._releasing:
-            self.driver_calls += 1
+            with self._lock:
+                if self._captures or block.idle is not None or not block.is_whole:
+                    return 0
+                if self._segments.pop(segment.address, None) is None:
+                    return 0
+                segment.lane.free_blocks(is_small=segment.is_small).remove(block)
+                self._moved(segment, -1)
+                self._forget(segment.lane.pool)
+                self.driver_calls += 1
             segment.lane.pool.source.release(segment.address)
         return segment.nbytes
 
@@ -232,8 +246,9 @@ class Store(ABC):
         private: dict[tuple[int, int], int] = {pool.id: 0 for pool in self._pools.values() if pool.is_private}
         for segment in self._segments.values():
             if segment.lane.pool.is_private:
-                private[segment.lane.pool.id] += segment.nbytes
-        split_blocks = (b for s in self._segments.values() if not s.first.is_whole for b in s)
+                private[segment.lane.pool.id] += segment.held
+        plain = (s for s in self._every_segment() if not isinstance(s, Arena))  # as torch: what grows is not split
+        split_blocks = (b for s in plain if not s.first.is_whole for b in s)
         return self._books.statistics(
             tuple(self._cut.values()),
             (block for block in split_blocks if block.state == "inactive"),
@@ -256,7 +271,7 @@ class Store(ABC):
         """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
         with self._lock:
             history = self.history
-            segments = [describe_segment(segment, history) for _, segment in sorted(self._segments.items())]
+            segments = [describe_segment(segment, history) for segment in self._every_segment()]
             settings = {"CUASSAY_ALLOC_CONF": str(self.config)}
         return {
             "segments": segments,
@@ -299,4 +314,9 @@ class Store(ABC):
     def segments(self) -> tuple[Segment, ...]:
         """The segments held, by address."""
         with self._lock:
-            return tuple(segment for _, segment in sorted(self._segments.items()))
+            return tuple(self._every_segment())
+
+    def _every_segment(self) -> list[Segment]:
+        lanes = (lane for pool in self._pools.values() for lane in pool.lanes.values())
+        over = (segment for lane in lanes if lane.territory is not None for segment in lane.territory.segments())
+        return sorted((*self._segments.values(), *over), key=lambda segment: segment.address)

@@ -183,8 +183,10 @@ class ShadowModel:
 
     def __init__(self, source: IntegerSource) -> None:
         self._source = source
+        #: Where live memory begins, whatever address it has; and where each such range ends.
         self._starts: list[int] = []
-        self._live: dict[int, tuple[int, int, int]] = {}
+        self._ends: dict[int, int] = {}
+        self._live: dict[int, tuple[int, int, list[tuple[int, int]]]] = {}
         self.requested = 0
         self.peak = 0
         self.given = 0
@@ -196,26 +198,29 @@ class ShadowModel:
         )
         _demand(block.address % MIN_BLOCK == 0 and block.nbytes % MIN_BLOCK == 0, "{!r} is not aligned", block)
         _demand(block.stream == stream, "{!r} was given to stream {}", block, stream)
-        start, size = block.segment.address, self._source.ranges.get(block.segment.address, 0)
-        _demand(start <= block.address and block.address + block.nbytes <= start + size, "{!r} is out of range", block)
-        self._demand_apart(block)
-        self._starts.insert(bisect_left(self._starts, block.address), block.address)
-        self._live[block.address] = (block.nbytes, nbytes, stream)
+        ranges = self._source.physical(block.address, block.nbytes)
+        for low, high in ranges:
+            self._demand_apart(block, low, high)
+            self._starts.insert(bisect_left(self._starts, low), low)
+            self._ends[low] = high
+        self._live[block.address] = (block.nbytes, nbytes, ranges)
         self.given += 1
         self.requested += nbytes
         self.peak = max(self.peak, self.requested)
 
-    def _demand_apart(self, block: Block) -> None:
-        position = bisect_left(self._starts, block.address)
+    def _demand_apart(self, block: Block, low: int, high: int) -> None:
+        position = bisect_left(self._starts, low)
         for start in self._starts[max(position - 1, 0) : position + 1]:
-            end = start + self._live[start][0]
-            _demand(end <= block.address or block.address + block.nbytes <= start, "{!r} overlaps {:#x}", block, start)
+            _demand(self._ends[start] <= low or high <= start, "{!r} overlaps {:#x}", block, start)
 
     def gave(self, block: Block) -> None:
-        """`block` is about to be freed, and is as it was given."""
-        nbytes, requested, _ = self._live.pop(block.address)
-        del self._starts[bisect_left(self._starts, block.address)]
+        """`block` is about to be freed, and is as it was given; its memory was not moved."""
+        nbytes, requested, ranges = self._live.pop(block.address)
         _demand(block.nbytes == nbytes and block.requested == requested, "{!r} changed while it was live", block)
+        _demand(self._source.physical(block.address, nbytes) == ranges, "{!r} shows other memory", block)
+        for low, _ in ranges:
+            del self._starts[bisect_left(self._starts, low)]
+            del self._ends[low]
         self.requested -= requested
 
     def check(self, allocator: CachingAllocator) -> None:
@@ -229,7 +234,7 @@ class ShadowModel:
             _demand(position == segment.address + segment.nbytes, "{!r} is not covered", segment)
         live = {block.address: block.nbytes for segment in segments for block in segment if block.is_live}
         _demand(live == {start: row[0] for start, row in self._live.items()}, "other blocks are live than were given")
-        held = sum(segment.nbytes for segment in segments)
+        held = sum(segment.held for segment in segments)
         _demand(figures.reserved_bytes.all.current == held, "reserved bytes are not those of the segments")
         _demand(
             figures.allocated_bytes.all.current == sum(live.values()), "allocated bytes are not those that are live"

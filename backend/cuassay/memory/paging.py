@@ -1,0 +1,247 @@
+"""Growth and release in pages: what `cuassay.memory.stitching` plans, done with the source's calls.
+
+The source is called without the lock. What a plan uses is lent meanwhile, so that nobody else takes it, and
+goes back if a call fails.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable
+
+from cuassay.errors import OutOfMemoryError
+from cuassay.memory.blocks import Block, merge
+from cuassay.memory.config import SMALL_REQUEST, SMALL_SEGMENT
+from cuassay.memory.lane import Lane
+from cuassay.memory.stitching import Arena, Nested, Plan, Territory, View
+from cuassay.memory.store import Store
+
+__all__ = ["PagedStore"]
+
+#: The smallest part of a page that becomes a segment of the small pool, bytes.
+_LEAST_GROUND = 2**16
+
+#: Addresses set aside for a stream, as a share of the device's memory; torch's default.
+_SPAN_SHARE = 9 / 8
+
+#: The same where the device's size is not known, bytes.
+_SPAN = 2**40
+
+
+class PagedStore(Store):
+    """A store that takes pages where the source has them."""
+
+    def _territory(self, lane: Lane) -> Territory | None:
+        """Where `lane` keeps pages, or None where it takes segments."""
+        pool, granularity = lane.pool, lane.pool.source.granularity
+        if not granularity or pool.no_split or pool.one_handle or not self.config.expandable_segments:
+            return None
+        if lane.territory is None:
+            lane.territory = Territory(granularity, lane.large)
+        return lane.territory
+
+    def _paged(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+        """A block out of pages, or None when there is no room."""
+        if size > SMALL_REQUEST:
+            return self._stitched(lane, territory, size, nbytes)
+        with self._lock:
+            self._unpark(lane)
+            block = self._taken(lane, size, nbytes)
+            if block is not None:
+                return block
+            ground = territory.lend_ground(max(size, _LEAST_GROUND))
+        ground = ground or self._find(lane, SMALL_SEGMENT, None) or self._stitched(lane, territory, SMALL_SEGMENT, None)
+        if ground is None:
+            return None
+        with self._lock:
+            segment = Nested(ground)
+            territory.nested[segment.address] = segment
+            self._books.move_to_small(segment.nbytes)
+            return self._cut_out(segment.first, size, nbytes)
+
+    def _stitched(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+        """A block of at least `size` out of what is free and, where that is not enough, new pages."""
+        with self._lock:
+            block = self._repacked(lane, territory, size, nbytes)
+            is_short = block is None and territory.shortage(size) > 0
+        if block is None and is_short and self._await_lane(lane):
+            with self._lock:
+                block = self._repacked(lane, territory, size, nbytes)
+        if block is not None:
+            return block
+        self._make_room(lane, territory, size)
+        with self._lock:
+            block = self._taken(lane, size, nbytes, anywhere=True) if territory.shortage(size) else None
+            plan = None if block is not None else territory.plan(size)
+        if plan is None:
+            return block
+        return self._carried_out(plan, lane, territory, size, nbytes)
+
+    def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+        """A block when everything free has merged at home, or a view that was made before."""
+        self._go_home(lane, territory)
+        block = self._taken(lane, size, nbytes)
+        if block is None and (part := territory.wake(size)) is not None:
+            block = self._viewed(part, size, nbytes)
+        return block
+
+    def _viewed(self, part: Block, size: int, nbytes: int | None) -> Block:
+        """A part of a view is cut out."""
+        view = part.segment
+        if isinstance(view, View):
+            view.stamp = self._clock
+        return self._cut_out(part, size, nbytes)
+
+    def _go_home(self, lane: Lane, territory: Territory) -> None:
+        """Everything free merges, where it is at home."""
+        self._unpark(lane)
+        nested, given = territory.go_home()
+        for segment in nested:
+            self._books.move_to_small(-segment.nbytes)
+        for block in given:
+            self._set_free(block)
+
+    def _make_room(self, lane: Lane, territory: Territory, nbytes: int) -> None:
+        """Set addresses aside until there is a hole for `nbytes`."""
+        while True:
+            with self._lock:
+                if territory.has_room(nbytes):
+                    return
+            span = max(self._span(territory), territory.whole(nbytes))
+            self.driver_calls += 1
+            arena = Arena(lane.pool.source.span(span, lane.stream), span, lane)
+            with self._lock:
+                territory.arenas.append(arena)
+                self._segments[arena.address] = arena
+                self._books.move_span(1)
+
+    def _span(self, territory: Territory) -> int:
+        wanted = self.config.expandable_segments_reserve
+        if isinstance(wanted, int):
+            return territory.whole(wanted)
+        if self.total is None:
+            return _SPAN
+        return territory.whole(int(self.total * (_SPAN_SHARE if wanted is None else wanted)))
+
+    def _carried_out(self, plan: Plan, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+        """The block of a plan, or None, and everything as before, where there is no room."""
+        try:
+            self._fill(plan, lane)
+            address = 0 if plan.is_contiguous else self._shown(plan, lane)
+        except BaseException as error:
+            with self._lock:
+                self._undo(plan)
+            if isinstance(error, OutOfMemoryError):
+                return None
+            raise
+        with self._lock:
+            if not plan.is_contiguous:
+                view = View(address, plan.pages(), plan.pieces)
+                territory.views.append(view)
+                return self._viewed(view.first, size, nbytes)
+            block, *others = plan.pieces
+            for other in others:
+                merge(block, other)
+            return self._cut_out(block, size, nbytes)
+
+    def _fill(self, plan: Plan, lane: Lane) -> None:
+        """Give the growth its pages. Raises `OutOfMemoryError`."""
+        if plan.growth is None:
+            return
+        with self._lock:
+            if self._books.reserved + self._coming + plan.missing > self.allowed:
+                self._books.count("num_oom_rejections")
+                raise OutOfMemoryError("above what is allowed")
+            self._coming += plan.missing
+        try:
+            self.driver_calls += 1
+            lane.pool.source.map(plan.growth.address, plan.sizes)
+        finally:
+            with self._lock:
+                self._coming -= plan.missing
+        with self._lock:
+            self._books.move_pages(plan.missing)
+            rest = plan.settle()
+            if rest is not None:
+                self._set_free(rest)
+
+    def _shown(self, plan: Plan, lane: Lane) -> int:
+        """The address of a view of the pages. Raises `OutOfMemoryError`."""
+        self._forget_views(lane, room_for=len(plan.pages()))
+        self.driver_calls += 1
+        return lane.pool.source.alias(plan.pages())
+
+    def _undo(self, plan: Plan) -> None:
+        """What was lent is free again, or a hole."""
+        if plan.growth is not None:
+            Territory.close(plan.growth)
+        for block in plan.pieces:
+            self._set_free(block)
+
+    # ------------------------------------------------------------------------------------------------- giving back
+
+    def _forget_views(self, lane: Lane, *, room_for: int) -> None:
+        """Give up the views that have slept longest, where all of them would show too many pages."""
+        territory = lane.territory
+        if territory is None or self._captures or (lane.pool.is_private and lane.pool.use_count):
+            return
+        with self._lock:
+            views = territory.take_crowded(room_for)
+        if views:
+            self._release_views(lane, views)
+
+    def _release_views(self, lane: Lane, views: Iterable[View]) -> None:
+        source = lane.pool.source
+        source.synchronize((lane.stream,))
+        for view in views:
+            self.driver_calls += 1
+            source.release(view.alias)
+
+    def _release_pages(self, lane: Lane, *, before: int | None = None) -> int:
+        """Give the free pages of `lane` (those free since that time) back to the device; their bytes.
+
+        Views that sleep go first: they show these pages; pages that a view in use shows stay. The host waits for the
+        stream.
+        """
+        territory = lane.territory
+        if territory is None:
+            return 0
+        with self._releasing:
+            with self._lock:
+                if self._captures:
+                    return 0
+                self._go_home(lane, territory)
+                lent = territory.lend_free_pages(before=before)
+                views = territory.take_asleep() if lent else []
+            if not lent:
+                return 0
+            return self._unmapped(lane, territory, lent, views)
+
+    def _unmapped(
+        self, lane: Lane, territory: Territory, lent: list[tuple[Block, list[int]]], views: list[View]
+    ) -> int:
+        try:
+            self._release_views(lane, views)
+            self.driver_calls += 1
+            lane.pool.source.unmap([page for _, pages in lent for page in pages])
+        except BaseException:
+            with self._lock:
+                for block, _ in lent:
+                    self._set_free(block)
+            raise
+        with self._lock:
+            released = sum(territory.empty(block, pages) for block, pages in lent)
+            self._books.move_pages(-released)
+            spans = territory.take_empty_arenas()
+            for arena in spans:
+                del self._segments[arena.address]
+                self._books.move_span(-1)
+            self._forget(lane.pool)
+        for arena in spans:
+            self.driver_calls += 1
+            lane.pool.source.release(arena.address)
+        return released
+
+    @abstractmethod
+    def _await_lane(self, lane: Lane) -> bool:
+        """Let the stream wait for the users of all its freed blocks; False when there is nothing to wait for."""
