@@ -1,0 +1,220 @@
+"""What ops over lists of arrays ask of their arguments: one list beside another, one dtype a list, hyperparameters.
+
+Rules as `cuassay.ops.shapes` has them; those of ops that make no array only check. They run when a call is made
+or a plan prepared, not when a plan runs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from numbers import Real
+from typing import Any
+
+from cuassay.arrays.dtypes import FLOATS, HALVES, compute_dtype, dtype_name
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops.schema import ShapeRule
+
+__all__ = ["adam", "beside", "global_norm", "norms", "unscaled"]
+
+Bound = Mapping[str, Any]
+Arrays = Sequence[Any]
+
+
+def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
+    """Lists of equal length whose arrays have equal shapes, place by place, and are contiguous.
+
+    Parameters
+    ----------
+    *names : str
+        All but the first may be a number, or an array of one element.
+    one_dtype : bool
+        All arrays of all lists have the same dtype; otherwise all of each list.
+    scalar : str
+        A parameter that is no list, but such a number.
+    """
+
+    def rule(bound: Bound) -> tuple[int, ...]:
+        lists = {name: bound[name] for name in names if not _is_scalar(bound[name])}
+        _check_beside(lists)
+        dtypes = {name: _dtype_of(name, arrays) for name, arrays in lists.items() if arrays}
+        if one_dtype and len(set(dtypes.values())) > 1:
+            told = ", ".join(f"{name} {dtype_name(dtype)}" for name, dtype in dtypes.items())
+            raise DTypeError(f"the lists must have one dtype; got {told}; cast one with foreach_copy_")
+        for name in (*names[1:], *([scalar] if scalar else [])):
+            if name not in lists:
+                _check_scalar(name, bound[name], dtypes[names[0]])
+        return ()
+
+    return rule
+
+
+def _is_scalar(value: Any) -> bool:
+    return not isinstance(value, list | tuple)
+
+
+def _check_scalar(name: str, value: Any, dtype: Any) -> None:
+    """A Python number, or one number on the device, in the dtype that the lists are computed in."""
+    if value is None or isinstance(value, str):
+        raise ArgumentError(f"{name} is {value!r}; give a list of arrays, a number, or an array of one element")
+    if hasattr(value, "dtype"):
+        check_one(name, value, dtype_name(compute_dtype(dtype)))
+
+
+def check_one(name: str, array: Any, *dtypes: str) -> None:
+    """`array` holds one element, of one of `dtypes`. Raises `ShapeError`, `DTypeError`."""
+    if math.prod(array.shape) != 1:
+        raise ShapeError(f"{name} must have one element; got shape {tuple(array.shape)}; give a 0-d array")
+    if dtype_name(array.dtype) not in dtypes:
+        raise DTypeError(f"{name} must be {' or '.join(dtypes)}; got {dtype_name(array.dtype)}; cast it")
+
+
+def _check_beside(lists: Mapping[str, Arrays]) -> None:
+    (first, arrays), *others = lists.items()
+    for name, other in others:
+        if len(other) != len(arrays):
+            raise ArgumentError(f"{first} has {len(arrays)} arrays and {name} {len(other)}; give as many in each")
+        for place, (left, right) in enumerate(zip(arrays, other, strict=True)):
+            if left.shape != right.shape:
+                raise ShapeError(
+                    f"{name}[{place}] must have the shape of {first}[{place}], {tuple(left.shape)}; "
+                    f"got {tuple(right.shape)}; reshape one, or see whether the lists are in the same order"
+                )
+    for name, some in lists.items():
+        _check_contiguous(name, some)
+
+
+def _check_contiguous(name: str, arrays: Arrays) -> None:
+    """A kernel over lists walks bytes, not axes."""
+    for place, array in enumerate(arrays):
+        flags = getattr(array, "flags", None)  # a Meta has none
+        if flags is not None and not flags.c_contiguous:
+            raise ArgumentError(
+                f"{name}[{place}] is not C-contiguous: shape {tuple(array.shape)}, strides {tuple(array.strides)}; "
+                "give a contiguous array, or its transpose if that is one"
+            )
+
+
+def _dtype_of(name: str, arrays: Arrays) -> Any:
+    dtype = arrays[0].dtype
+    for place, array in enumerate(arrays):
+        if array.dtype != dtype:
+            raise DTypeError(
+                f"{name} must have one dtype; {name}[0] is {dtype_name(dtype)}, {name}[{place}] "
+                f"{dtype_name(array.dtype)}; put the arrays of each dtype into a list (a parameter group) of their own"
+            )
+    return dtype
+
+
+def norms(bound: Bound) -> tuple[int, ...]:
+    """One number an array, and at least one array."""
+    _check_beside({"a": bound["a"]})
+    _dtype_of("a", bound["a"])
+    if bound["ord"] not in (2, math.inf):
+        raise ArgumentError(f"ord must be 2 or infinity; got {bound['ord']!r}")
+    return (len(bound["a"]),)
+
+
+def global_norm(bound: Bound) -> tuple[int, ...]:
+    """Gradients of one dtype; one float32 element in each of the others."""
+    _check_beside({"grads": bound["grads"]})
+    _dtype_of("grads", bound["grads"])
+    check_ones(bound, "norm", "found_inf", "grad_scale")
+    return ()
+
+
+def unscaled(bound: Bound) -> tuple[int, ...]:
+    """As `global_norm`, without a norm."""
+    _check_beside({"grads": bound["grads"]})
+    _dtype_of("grads", bound["grads"])
+    check_ones(bound, "found_inf", "inv_scale")
+    return ()
+
+
+def check_ones(bound: Bound, *names: str) -> None:
+    for name in names:
+        if hasattr(bound[name], "dtype"):
+            check_one(name, bound[name], "float32")
+        elif bound[name] is not None:
+            raise ArgumentError(f"{name} must be an array of the device; got {bound[name]!r}; give a float32 array")
+
+
+# ------------------------------------------------------------------------------------------------ Adam
+
+
+def adam(bound: Bound) -> tuple[int, ...]:
+    """Parameters with gradients and states that fit, and hyperparameters that are numbers Adam is defined for."""
+    lists = {name: bound[name] for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")}
+    lists |= {name: bound[name] for name in ("max_exp_avg_sqs", "masters") if bound[name]}
+    _check_beside(lists)
+    _check_adam_dtypes({name: dtype_name(_dtype_of(name, arrays)) for name, arrays in lists.items()})
+    steps, count = bound["steps"], len(bound["params"])
+    if tuple(steps.shape) != (count,) or dtype_name(steps.dtype) != "float32":
+        raise ArgumentError(
+            f"steps must be ({count},) float32, one number a parameter; got {tuple(steps.shape)} "
+            f"{dtype_name(steps.dtype)}; make it with zeros({count}, 'float32')"
+        )
+    check_ones(bound, "grad_scale", "found_inf", "norm")
+    check_hyperparameters(bound)
+    _check_stochastic(bound)
+    return ()
+
+
+#: What the two moments may be kept in, by the dtype of the parameters.
+_STATES: dict[str, tuple[str, ...]] = {
+    "float64": ("float64",),
+    "float32": ("float32", "bfloat16"),
+    "bfloat16": ("bfloat16", "float32"),
+    "float16": ("float16", "float32"),
+}
+
+
+def _check_adam_dtypes(dtypes: Mapping[str, str]) -> None:
+    params = dtypes["params"]
+    if params not in FLOATS:
+        raise DTypeError(f"params must be one of {', '.join(FLOATS)}; got {params}; cast them")
+    allowed = {"grads": (params, "float32") if params in HALVES else (params,), "exp_avgs": _STATES[params]}
+    allowed["exp_avg_sqs"] = allowed["max_exp_avg_sqs"] = (dtypes["exp_avgs"],)
+    allowed["masters"] = ("float32",) if params in HALVES else ()
+    for name, dtype in dtypes.items():
+        if name != "params" and dtype not in allowed[name]:
+            raise DTypeError(
+                f"{name} beside {params} params must be {' or '.join(allowed[name]) or 'left away'}; got {dtype}; "
+                "cast the list with foreach_copy_"
+            )
+
+
+def check_hyperparameters(bound: Bound) -> None:
+    """Of numbers on the host: lr, betas, eps, weight decay and max_norm. Raises `ArgumentError`, `DTypeError`."""
+    lr = bound["lr"]
+    if hasattr(lr, "dtype"):
+        check_one("lr", lr, "float32", "float64")
+    else:
+        _check_number("lr", lr, 0, math.inf)
+    for name in ("beta1", "beta2"):
+        _check_number(name, bound[name], 0, 1)
+    for name in ("eps", "weight_decay"):
+        _check_number(name, bound[name], 0, math.inf)
+    if bound["max_norm"] is not None:
+        _check_number("max_norm", bound["max_norm"], 0, math.inf)
+        if bound["norm"] is None:
+            raise ArgumentError("max_norm needs the gradients' norm; got norm=None; compute it with global_norm_")
+
+
+def _check_number(name: str, value: Any, low: float, high: float) -> None:
+    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) < high:
+        until = "finite" if high == math.inf else f"below {high}"
+        raise ArgumentError(f"{name} must be a number, {low} or more and {until}; got {value!r}; correct it")
+
+
+def _check_stochastic(bound: Bound) -> None:
+    if bound["seed"] is None:
+        return
+    if not isinstance(bound["seed"], int) or not 0 <= bound["seed"] < 2**64:
+        raise ArgumentError(f"seed must be a whole number from 0 to 2**64 - 1, or None; got {bound['seed']!r}")
+    stored = {dtype_name(bound[name][0].dtype) for name in ("params", "exp_avgs") if bound[name]}
+    if "bfloat16" not in stored:
+        raise DTypeError(
+            f"stochastic rounding (a seed) is for bfloat16 params or states; got {' and '.join(sorted(stored))}; "
+            "leave seed away"
+        )
