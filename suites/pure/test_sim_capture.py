@@ -264,3 +264,121 @@ class TestLife:
         capture.replay()
 
         assert "0 launches" in repr(capture)
+
+
+class TestPools:
+    def test_memory_dropped_within_a_capture_is_used_again(self, array: Any) -> None:
+        def work(stream: Any) -> Any:
+            for _ in range(5):
+                result = ops.add(array, 1.0)
+            return result
+
+        capture, result = captured(work)
+        capture.replay()
+
+        assert capture.statistics().pool_nbytes == 512  # the result of now, and that of before
+        assert (result.get() == np.eye(4) + 2).all()
+
+    def test_memory_is_not_shared_by_two_streams_of_a_capture_that_do_not_wait(self, array: Any) -> None:
+        side = BACKEND.new_stream(0)
+
+        def work(stream: Any) -> Any:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                ops.add(array, 1.0)
+            result = ops.add(array, 2.0)
+            stream.wait_stream(side)
+            return result
+
+        capture, result = captured(work)
+        capture.replay()
+
+        assert capture.statistics().pool_nbytes == 512
+        assert (result.get() == np.eye(4) + 3).all()
+
+    def test_memory_passes_to_the_stream_that_waits(self, array: Any) -> None:
+        side = BACKEND.new_stream(0)
+
+        def work(stream: Any) -> Any:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                ops.add(array, 1.0)
+            stream.wait_stream(side)
+            return ops.add(array, 2.0)
+
+        capture, result = captured(work)
+        capture.replay()
+
+        assert capture.statistics().pool_nbytes == 256
+        assert (result.get() == np.eye(4) + 3).all()
+
+    def test_two_graphs_of_one_pool_at_the_same_time_are_a_race(self, array: Any) -> None:
+        first, second, stream = BACKEND.new_capture(0), BACKEND.new_capture(0), BACKEND.new_stream(0)
+        for capture in (first, second):
+            capture.begin(stream, pool=first.pool() if capture is second else None)
+            ops.add(ops.add(array, 1.0), 1.0)
+            capture.end()
+        first.replay()
+
+        with BACKEND.use_stream(BACKEND.new_stream(0)), pytest.raises(RaceError, match="write by add"):
+            second.replay()
+
+    def test_two_graphs_of_one_pool_in_turn_are_none(self, array: Any) -> None:
+        first, second, stream = BACKEND.new_capture(0), BACKEND.new_capture(0), BACKEND.new_stream(0)
+        for capture in (first, second):
+            capture.begin(stream, pool=first.pool() if capture is second else None)
+            ops.add(ops.add(array, 1.0), 1.0)
+            capture.end()
+
+        for _ in range(2):
+            first.replay()
+            second.replay()
+
+        assert first.statistics().pool_nbytes == 512
+
+    def test_the_arena_gets_the_memory_back_after_the_replay_that_uses_it(self, array: Any) -> None:
+        before = BACKEND.memory_info(0)
+        capture, result = captured(lambda stream: ops.add(array, 1.0))
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            capture.replay()
+
+        capture.reset()
+        assert BACKEND.memory_info(0) != before  # the result is held
+        del result
+        BACKEND.synchronize(0)
+
+        assert BACKEND.memory_info(0) == before
+
+    def test_an_input_that_was_dropped_is_found_at_the_replay(self) -> None:
+        arrays = [BACKEND.from_host(np.ones(4, np.float32), 0)]
+        BACKEND.synchronize(0)
+        capture, _ = captured(lambda stream: ops.add(arrays[0], 1.0))
+        arrays.clear()
+
+        with pytest.raises(
+            CaptureError, match=r"add, captured at .*, reads an array of \(4,\) float32 that was dropped"
+        ):
+            capture.replay()
+
+
+class TestModes:
+    @pytest.mark.parametrize("wait", ["synchronize", "query"])
+    def test_global_mode_forbids_to_wait_for_other_streams(self, wait: str) -> None:
+        capture, other = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        event = other.record_event()
+        capture.begin(BACKEND.new_stream(0))
+
+        for target in (other, event):
+            with pytest.raises(CaptureError, match="for other streams too"):
+                getattr(target, wait)()
+
+        capture.end()
+        getattr(other, wait)()
+
+    def test_an_abandoned_capture_forbids_nothing(self) -> None:
+        capture, other = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        capture.begin(BACKEND.new_stream(0))
+
+        del capture
+
+        assert other.query() is True
