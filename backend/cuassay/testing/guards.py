@@ -1,20 +1,35 @@
 """What a test must leave as it found it: device memory, the current stream, the precision mode.
 
-Every generated check runs inside `guarded`. A test of one's own may do the same.
+Every generated check runs inside `guarded`. A test of one's own may do the same. `products_as_asked` is for tests that
+compute on purpose: it finds a float32 product that was computed in a lower precision than asked, a TF32 leak.
 """
 
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cuassay import devices
+from cuassay.arrays.rounding import round_tf32, round_to
 from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
-from cuassay.core.precision import current_precision
+from cuassay.core.precision import current_precision, resolved
+from cuassay.ops.dispatch import Call, interpose
+from cuassay.testing.tolerance import MODE_EPS
 
-__all__ = ["guarded", "memory_returned", "precision_kept", "stream_kept"]
+__all__ = [
+    "computed_precision",
+    "guarded",
+    "memory_returned",
+    "precision_kept",
+    "products_as_asked",
+    "stream_kept",
+]
 
 
 @contextmanager
@@ -67,3 +82,72 @@ def precision_kept() -> Iterator[None]:
     yield
     if current_precision() != before:
         raise AssertionError(f"the precision mode is {current_precision()!r} after the test, it was {before!r}")
+
+
+# ------------------------------------------------------------------------------------------------ stray precision
+
+#: Of each product at most so many rows and columns are looked at.
+_LOOKED_AT = 64
+
+#: Op to the operands of its product, from the arguments by name. Those with factors or activations are not looked at.
+_OPERANDS: dict[str, Callable[[Mapping[str, Any]], tuple[Any, Any]]] = {
+    "matmul": lambda given: (given["a"], given["b"]),
+    "mm": lambda given: (given["a"], given["b"]),
+    "bmm": lambda given: (given["a"], given["b"]),
+}
+
+
+def computed_precision(a: NDArray[Any], b: NDArray[Any], result: NDArray[Any]) -> str:
+    """The mode that `result`, a float32 product of `a` and `b`, was computed in, by what the others would have given.
+
+    Operands that a lower mode holds exactly do not tell: then it is ieee.
+    """
+    exact = np.matmul(a.astype(np.float64), b.astype(np.float64))
+    distance = {"ieee": _distance(result, exact)}
+    for mode, rounding in _ROUNDED.items():
+        rounded = np.matmul(rounding(a).astype(np.float64), rounding(b).astype(np.float64))
+        distance[mode] = 2 * _distance(result, rounded)  # the benefit of the doubt
+    return min(distance, key=lambda mode: distance[mode])
+
+
+_ROUNDED: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "tf32": round_tf32,
+    "fp16": lambda x: round_to(x, "float16"),
+    "bf16": lambda x: round_to(x, "bfloat16"),
+}
+
+
+def _distance(result: NDArray[Any], expected: NDArray[Any]) -> float:
+    with np.errstate(all="ignore"):
+        return float(np.nan_to_num(np.linalg.norm((result - expected).ravel()), nan=np.inf))
+
+
+@contextmanager
+def products_as_asked() -> Iterator[None]:
+    """Fail where a float32 product inside the block is computed in a lower precision than its call asked for.
+
+    Results are read, so not inside a capture; `AssertionError` names the op, its shapes and both modes.
+    """
+
+    def watch(call: Call, proceed: Callable[[Call], Any]) -> Any:
+        result = proceed(call)
+        operands = _OPERANDS.get(call.op.name)
+        if operands is not None and result.dtype == np.float32:
+            _check_product(call, *operands(call.arguments), result)
+        return result
+
+    with interpose(watch):
+        yield
+
+
+def _check_product(call: Call, a: Any, b: Any, result: Any) -> None:
+    if a.dtype != np.float32 or b.dtype != np.float32 or not result.size or min(a.ndim, b.ndim) < 2:
+        return
+    part = slice(_LOOKED_AT)
+    looked_at = a[..., part, :], b[..., part], result[..., part, part]
+    found = computed_precision(*map(devices.to_host, looked_at))
+    asked = resolved(call.arguments.get("precision"))
+    if MODE_EPS.get(found, 0.0) > MODE_EPS.get(asked, 0.0):
+        raise AssertionError(
+            f"{call.op.name} of {tuple(a.shape)} and {tuple(b.shape)} was asked for in {asked!r}, computed in {found!r}"
+        )

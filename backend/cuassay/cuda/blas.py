@@ -1,0 +1,128 @@
+"""Controls of matrix products by the names of ``torch.backends.cuda``; importing this loads no CUDA library.
+
+Where we differ: reduced-precision reductions of 16-bit products start forbidden (see `cuassay.core.precision`); the
+default library is cuBLASLt; a bad ``CUBLAS_WORKSPACE_CONFIG`` raises instead of being ignored.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cuassay.core import precision
+from cuassay.core.device import Device
+from cuassay.core.precision import MODES, Mode
+from cuassay.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cuassay.cuda import DeviceLike
+
+__all__ = ["Matmul", "cublas_workspace_size", "current_blas_handle", "matmul", "preferred_blas_library"]
+
+
+def _option(dtype: str) -> property:
+    name = f"{dtype}_reduced_precision_reduction"
+
+    def get(self: Matmul) -> bool:
+        return bool(getattr(precision.matmul_options(), name))
+
+    def put(self: Matmul, allowed: bool | tuple[bool, bool]) -> None:
+        reduced, split = (allowed, True) if isinstance(allowed, bool) else allowed
+        precision.set_matmul_options(**{name: reduced, f"{dtype}_split_k": split})
+
+    return property(get, put, doc=f"Whether {dtype} parts of a product may be added in 16 bits; (allowed, split-k).")
+
+
+def _split_k(dtype: str) -> property:
+    def get(self: Matmul) -> bool:
+        return bool(getattr(precision.matmul_options(), f"{dtype}_split_k"))
+
+    return property(get, doc=f"Whether {dtype} products may be split along K; set with the reduction, as a tuple.")
+
+
+class Matmul:
+    """The switches of ``torch.backends.cuda.matmul``, of the whole process."""
+
+    __slots__ = ()
+
+    allow_fp16_reduced_precision_reduction = _option("fp16")
+    allow_fp16_reduced_precision_reduction_split_k = _split_k("fp16")
+    allow_bf16_reduced_precision_reduction = _option("bf16")
+    allow_bf16_reduced_precision_reduction_split_k = _split_k("bf16")
+
+    def __repr__(self) -> str:
+        return f"Matmul(fp32_precision={self.fp32_precision!r}, {precision.matmul_options()})"
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether float32 products round their operands to TF32: mode tf32 as the default of the process."""
+        return self.fp32_precision == "tf32"
+
+    @allow_tf32.setter
+    def allow_tf32(self, allowed: bool) -> None:
+        precision.set_default_precision("tf32" if allowed else "ieee")
+
+    @property
+    def fp32_precision(self) -> Mode:
+        """The default mode of float32 products: one of ours, which are torch's and the split ones."""
+        former = precision.set_default_precision(None)
+        precision.set_default_precision(former)
+        return former
+
+    @fp32_precision.setter
+    def fp32_precision(self, mode: str) -> None:
+        if mode != "none" and mode not in MODES:
+            raise ArgumentError(f"{mode!r} is no precision of float32 products; give none or one of {', '.join(MODES)}")
+        precision.set_default_precision(None if mode == "none" else mode)  # type: ignore[arg-type] # checked above
+
+    @property
+    def allow_fp16_accumulation(self) -> bool:
+        """Whether float16 products may accumulate in float16."""
+        return precision.matmul_options().fp16_accumulation
+
+    @allow_fp16_accumulation.setter
+    def allow_fp16_accumulation(self, allowed: bool) -> None:
+        precision.set_matmul_options(fp16_accumulation=allowed)
+
+
+#: The one object of its kind: ``matmul.allow_tf32 = True``.
+matmul = Matmul()
+
+
+def preferred_blas_library(backend: str | None = None) -> str:
+    """Prefer ``"cublas"``, ``"cublaslt"`` or ``"default"`` from here; gives the preference. None only asks.
+
+    Raises
+    ------
+    ArgumentError
+        If it is another.
+    """
+    from cuassay.devices.cuda.blas import controls
+
+    return controls.preferred_blas_library(backend)
+
+
+def cublas_workspace_size(device: DeviceLike = None, nbytes: int | None = None) -> int:
+    """Bytes that a product on `device` may take as workspace; `nbytes`, where given, is the limit from here.
+
+    Raises
+    ------
+    ArgumentError
+        If `nbytes` is negative.
+    """
+    from cuassay import cuda
+    from cuassay.devices.cuda.blas import controls
+
+    return controls.workspace_nbytes(cuda._index(device), controls.library(), nbytes)  # noqa: SLF001  the face's own
+
+
+def current_blas_handle(device: DeviceLike = None) -> int:
+    """The address of this thread's ``cublasHandle_t`` on `device`, on its current stream, for code of others.
+
+    Its workspace is cuBLAS' own: call ``cublasSetWorkspace`` before a capture.
+    """
+    from cuassay import cuda
+    from cuassay.devices.cuda.blas import cublas
+
+    index = cuda._index(device)  # noqa: SLF001  the face's own
+    with cuda.device(Device("cuda", index)):
+        return cublas.current_handle(index)
