@@ -10,8 +10,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cuassay.core.capability import Capabilities, parse_requirement
+from cuassay.core.determinism import (
+    are_deterministic_algorithms_enabled,
+    get_deterministic_debug_mode,
+    is_deterministic_algorithms_warn_only_enabled,
+    set_deterministic_debug_mode,
+    use_deterministic_algorithms,
+)
 from cuassay.core.device import Device
-from cuassay.core.precision import current_precision, precision, set_default_precision
+from cuassay.core.precision import (
+    current_precision,
+    get_float32_matmul_precision,
+    precision,
+    set_default_precision,
+    set_float32_matmul_precision,
+)
 
 if TYPE_CHECKING:
     from cuassay import ops, random
@@ -31,12 +44,16 @@ if TYPE_CHECKING:
 __all__ = [
     "Capabilities",
     "Device",
+    "are_deterministic_algorithms_enabled",
     "capabilities",
     "current_precision",
     "empty",
     "empty_like",
     "from_host",
     "full",
+    "get_deterministic_debug_mode",
+    "get_float32_matmul_precision",
+    "is_deterministic_algorithms_warn_only_enabled",
     "kinds",
     "namespace",
     "ops",
@@ -44,8 +61,11 @@ __all__ = [
     "precision",
     "random",
     "set_default_precision",
+    "set_deterministic_debug_mode",
+    "set_float32_matmul_precision",
     "supported_dtypes",
     "to_host",
+    "use_deterministic_algorithms",
     "zeros",
 ]
 
