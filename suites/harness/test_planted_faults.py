@@ -12,6 +12,7 @@ import pytest
 
 from cuassay import devices, set_default_precision
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.generator import GeneratorState
 from cuassay.errors import RaceError
 from cuassay.ops import registry
 from cuassay.testing.conformance.checks import CHECKS
@@ -246,6 +247,18 @@ def _cancelling(a: Any) -> Any:
     return np.mean(a * a, -1, keepdims=True) - np.mean(a, -1, keepdims=True) ** 2
 
 
+def drawn_in(dtype: str) -> Callable[[Kernel], Kernel]:
+    def plant(kernel: Kernel) -> Kernel:
+        def run(like: Any, *, out: Any, **scalars: Any) -> None:
+            drawn = np.empty(out.shape, as_dtype(dtype))
+            kernel(like, out=drawn, **scalars)
+            out[...] = drawn.astype(out.dtype)
+
+        return run
+
+    return plant
+
+
 FAULTS = (
     Fault("add", "last element", "values", "float32", last_element_wrong),
     Fault("add", "tail of a warp", "values", "int32", tail_of_warp_missing),
@@ -309,6 +322,19 @@ FAULTS = (
     Fault("copy", "tail of a warp", "values", "bool", tail_of_warp_missing),
     Fault("copy", "strides", "layouts", "complex128", strides_ignored),
     Fault("copy", "NaN swallowed", "extremal", "float16", instead(lambda a, device: np.nan_to_num(a))),
+    Fault("uniform", "state ignored", "values", "float64", scalars_changed(state=GeneratorState(1))),
+    Fault("uniform", "upper bound ignored", "values", "float32", scalars_changed(high=7.0)),
+    Fault("uniform", "24 bits rounded to nearest", "values", "bfloat16", drawn_in("float32")),
+    Fault("uniform", "strides of out", "out", "float32", out_strides_ignored),
+    Fault("normal", "mean ignored", "values", "float16", scalars_changed(mean=0.0)),
+    Fault("normal", "in 16 bits", "values", "float32", drawn_in("float16")),
+    Fault("integers", "lower bound ignored", "values", "int32", scalars_changed(low=0)),
+    Fault("integers", "last element", "values", "uint64", last_element_wrong),
+    Fault("permutation", "in order", "values", "int64", instead(lambda like, state: np.arange(like.size))),
+    Fault("bernoulli", "the other probability", "values", "float32", lambda k: lambda p, **s: k(1 - p, **s)),
+    Fault("dropout_mask", "probability ignored", "values", "float32", scalars_changed(p=0.5)),
+    Fault("dropout", "probability ignored", "values", "bfloat16", scalars_changed(p=0.5)),
+    Fault("dropout", "strides", "layouts", "float32", strides_ignored),
 )  # fmt: skip
 
 
@@ -375,8 +401,8 @@ def dtype_of(name: str) -> str:
     return "float32" if "float32" in SPECS[name].dtypes else SPECS[name].dtypes[0]
 
 
-#: Whose result does not depend on the order of the numbers along an axis.
-UNORDERED = ("amax", "sum")
+#: Whose result does not depend on the order of the numbers along an axis; of some nothing is read but the shape.
+UNORDERED = ("amax", "sum", "dropout_mask", "integers", "normal", "permutation", "uniform")
 BOXES = [(name, wrong) for name in sorted(SPECS) for wrong in (_nothing, _a_copy_of_out)]
 BOXES += [(name, _shifted) for name in sorted(SPECS) if name not in UNORDERED]
 
