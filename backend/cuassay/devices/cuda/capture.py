@@ -65,6 +65,7 @@ class CUDAGraph(Graph):
         self._launcher: Any = None  # CuPy's graph, whose `launch` is the cheapest there is; owns what is in it
         self._graph = 0
         self._executable = 0
+        self._source = 0  # the graph that the executable one was made of: its nodes are the ones that can be set
         self._armed = 0  # the executable graph, where a replay is its launch alone
         self._nodes = 0
         self._witness: Witness | None = None
@@ -107,7 +108,8 @@ class CUDAGraph(Graph):
             except cupy.cuda.runtime.CUDARuntimeError as error:
                 raise self._broken(error.status) from error
         if self._launcher is not None:
-            self._graph, self._executable = self._launcher.graph, self._launcher.graphExec
+            self._graph = self._source = self._launcher.graph
+            self._executable = self._launcher.graphExec
             _live[self._device.index] += 1
         self._nodes = graph_driver.node_count(self._graph)
 
@@ -178,6 +180,7 @@ class CUDAGraph(Graph):
         made = ctypes.c_void_p()
         with at(self._device.index), relaxed():
             call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, _AUTO_FREE)
+        self._source, self._inputs = graph, None
         _live[self._device.index] += 1
         return made.value or 0
 
@@ -234,12 +237,11 @@ class CUDAGraph(Graph):
         )
         if status not in (0, _UPDATE_FAILED):
             raise self._broken(status)
-        former_graph, former_pool, self._inputs = self._graph, self._pool, None
+        self._drop_graph()
         if status:
             self._drop_executable()
             self._executable = self._instantiated(other._graph)
-        if self._launcher is None:
-            call("cuGraphDestroy", former_graph)
+        former_pool, self._inputs = self._pool, None
         self._graph, self._pool, self._nodes = other._graph, other._pool, other._nodes
         other._graph, other._pool, other._nodes = 0, None, 0
         if former_pool is not None:
@@ -253,9 +255,9 @@ class CUDAGraph(Graph):
         -------
         callable or None
             Given an array of the same shape, strides and dtype it returns True, or False where the address is not
-            aligned alike. None where `array` is not only read and written by kernels of ours, or the graph is not kept.
+            aligned alike. None where anything but kernels of ours uses `array`, or the graph was updated in place.
         """
-        if not (self._graph and self._executable):
+        if not self._executable or self._source != self._graph:
             return None
         if self._inputs is None:
             self._inputs = Inputs(self._graph, self._executable, self._witness)
@@ -309,12 +311,16 @@ class CUDAGraph(Graph):
             self._keep_from_driver, self._launcher = self._launcher, None
             return
         pool, self._pool, self._witness, self._inputs = self._pool, None, None, None
-        if self._graph and (self._launcher is None or self._graph != self._launcher.graph):
-            call("cuGraphDestroy", self._graph)
-        self._graph = self._nodes = 0
+        self._drop_graph()
         self._drop_executable()
         if pool is not None:
             graph_pool.release(pool)
+
+    def _drop_graph(self) -> None:
+        """The recorded one, unless CuPy's graph owns it."""
+        graph, self._graph, self._nodes = self._graph, 0, 0
+        if graph and (self._launcher is None or graph != self._launcher.graph):
+            call("cuGraphDestroy", graph)
 
     def _drop_executable(self) -> None:
         """Without waiting: the driver keeps a graph that runs until it is done. The last one's memory is trimmed."""

@@ -1,0 +1,282 @@
+"""What graphs cost the host, beside C, CuPy and torch: replaying, capturing, re-pointing an input.
+
+Rows have the host's clock. A replay is one of a batch, on a stream of its own; C calls the driver in a compiled loop.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import importlib.util
+import shutil
+import subprocess
+import warnings
+from collections.abc import Callable, Iterator
+from itertools import cycle, repeat
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, cuda, devices, from_host, ops
+from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.timing import Timing
+from cuassay.testing import devices as on
+
+ELEMENTS = 1024
+NODES = (1, 10, 100, 1000)
+STEP = 1000
+
+Call = Callable[[], Any]
+
+LAUNCH_IN_C = """
+int launch_many(int (*launch)(void *, void *), void *graph, void *stream, int count) {
+    int status = 0;
+    while (count-- && !status) status = launch(graph, stream);
+    return status;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def nothing_is_left(device: Device) -> Iterator[None]:
+    """Replays of one test are not in the queue of the next."""
+    yield
+    devices.backend(device.kind).synchronize(device.index)
+
+
+@pytest.fixture
+def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
+    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
+
+    def measure(case: str, calls: dict[str, Call], per_sample: int) -> None:
+        timings = device_benchmark(calls, device, cache="warm", op="graphs", case=case)
+        for name, timing in timings.items():
+            host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
+            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
+            if recorder is not None:
+                recorder.write_time(**row(device, case, name, host))
+
+    return measure
+
+
+def row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
+    low, high = timing.quartiles_s
+    return {
+        "benchmark": "graphs",
+        "device": str(device),
+        "case": case,
+        "implementation": implementation,
+        "clock": timing.clock,
+        "median": timing.median_s,
+        "n": len(timing.samples_s),
+        "cache": timing.cache,
+        "mode": timing.mode,
+        "minimum": min(timing.samples_s),
+        "q25": low,
+        "q75": high,
+        "samples": list(timing.samples_s),
+    }
+
+
+@pytest.fixture
+def torch(device: Device) -> Any:
+    """torch with its CUDA in use, or None."""
+    if importlib.util.find_spec("torch") is None:
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        import torch
+
+        torch.ones(1, device=str(device))
+    return torch
+
+
+@pytest.fixture
+def operands(device: Device) -> tuple[Any, Any, Any]:
+    """Two arrays and an output, on the device, with the kernel that adds them loaded."""
+    a, b, out = (from_host(np.full(ELEMENTS, value, np.float32), device) for value in (1, 2, 0))
+    ops.add(a, b, out=out)
+    cuda.synchronize()
+    return a, b, out
+
+
+def times(call: Call, count: int) -> Call:
+    def run() -> None:
+        for _ in repeat(None, count):
+            call()
+
+    return run
+
+
+def on_stream(stream: Any, call: Call) -> Call:
+    """`call` with `stream` current: entering it is a small part of a batch."""
+
+    def run() -> None:
+        with stream:
+            call()
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ replay
+
+
+@on("cuda")
+@pytest.mark.parametrize("nodes", NODES)
+def test_replay(
+    nodes: int, operands: tuple[Any, Any, Any], torch: Any, measured: Callable[..., None], tmp_path: Path
+) -> None:
+    count = 100 if nodes < 100 else 20  # few enough that the queue does not fill
+    a, b, out = operands
+    work = times(ops.add.prepare(a, b, out=out).run, nodes)
+    stream, graph = cuda.Stream(), cuda.CUDAGraph()
+    with cuda.graph(graph, stream=stream):
+        work()
+    calls = {"cuassay": on_stream(stream, times(graph.replay, count)), "cupy": cupy_replay(work, count)}
+    if shutil.which("cc") is not None:
+        calls["c"] = c_replay(graph, stream, count, tmp_path)
+    if torch is not None:
+        calls["torch"] = torch_replay(torch, nodes, count)
+
+    measured(f"replay of {nodes} nodes", calls, count)
+
+    graph.reset()
+
+
+def cupy_replay(work: Call, count: int) -> Call:
+    import cupy
+
+    stream = cupy.cuda.Stream(non_blocking=True)
+    with stream:
+        stream.begin_capture()
+        work()
+        graph = stream.end_capture()
+    return on_stream(stream, times(graph.launch, count))
+
+
+def c_replay(graph: Any, stream: Any, count: int, folder: Path) -> Call:
+    source, library = folder / "launch.c", folder / "launch.so"
+    source.write_text(LAUNCH_IN_C)
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
+    driver, compiled = ctypes.CDLL("libcuda.so.1"), ctypes.CDLL(str(library))
+    handles = ctypes.c_void_p(graph.raw_cuda_graph_exec()), ctypes.c_void_p(stream.ptr)
+
+    def run() -> None:
+        assert compiled.launch_many(driver.cuGraphLaunch, *handles, count) == 0
+
+    return run
+
+
+def torch_replay(torch: Any, nodes: int, count: int) -> Call:
+    a, b, out = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    graph, stream = torch.cuda.CUDAGraph(), torch.cuda.Stream()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream):
+        for _ in range(nodes):
+            torch.add(a, b, out=out)
+
+    def run(kept: Any = (a, b, out)) -> None:
+        with torch.cuda.stream(stream):
+            for _ in repeat(None, count):
+                graph.replay()
+        assert kept
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ capture
+
+
+@on("cuda")
+def test_capture_and_instantiate(operands: tuple[Any, Any, Any], torch: Any, measured: Callable[..., None]) -> None:
+    a, b, out = operands
+    plan = ops.add.prepare(a, b, out=out).run
+    stream = cuda.Stream()
+    calls: dict[str, Call] = {
+        "cuassay": captured(times(plan, STEP), stream),
+        "cuassay ops": captured(times(lambda: ops.add(a, b, out=out), STEP), stream),
+    }
+    if torch is not None:
+        calls["torch"] = torch_captured(torch)
+
+    measured(f"capture and instantiate {STEP} nodes", calls, 1)
+
+    assert out.shape == (ELEMENTS,)
+
+
+def captured(work: Call, stream: Any) -> Call:
+    def run() -> None:
+        graph = cuda.CUDAGraph()
+        with stream:
+            graph.capture_begin()
+            work()
+            graph.capture_end()
+        graph.reset()
+
+    return run
+
+
+def torch_captured(torch: Any) -> Call:
+    a, b, out = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
+    stream = torch.cuda.Stream()
+    torch.add(a, b, out=out)
+
+    def run() -> None:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.stream(stream):
+            graph.capture_begin()
+            for _ in repeat(None, STEP):
+                torch.add(a, b, out=out)
+            graph.capture_end()
+        graph.reset()
+
+    return run
+
+
+# ------------------------------------------------------------------------------------------------ inputs
+
+
+@on("cuda")
+@pytest.mark.parametrize("readers", [1, 10])
+def test_another_input(
+    device: Device, readers: int, operands: tuple[Any, Any, Any], torch: Any, measured: Callable[..., None]
+) -> None:
+    """A call whose one input moves each time; beside it the replay alone, and the copy that re-pointing saves."""
+    count = 50
+    a, b, out = operands
+
+    def work(a: Any) -> Any:
+        for _ in range(readers):
+            ops.add(a, b, out=out)
+        return out
+
+    graphed = cuda.make_graphed_callables(work, (a,))
+    assert graphed.repointable == (True,)
+    others = [from_host(np.full(ELEMENTS, value, np.float32), device) for value in range(8)]
+    pointed, given = cycle([(one,) for one in others]), cycle(others)
+    calls: dict[str, Call] = {
+        "cuassay": times(lambda: graphed.replay(next(pointed)), count),
+        "cuassay replay": times(graphed.graph.replay, count),
+        "cuassay copy": times(lambda: graphed(next(given)), count),
+    }
+    if torch is not None:
+        calls["torch"] = torch_given(torch, readers, count)
+
+    measured(f"a moved input with {readers} readers", calls, count)
+
+    graphed.reset()
+
+
+def torch_given(torch: Any, readers: int, count: int) -> Call:
+    b, out = (torch.ones(ELEMENTS, device="cuda") for _ in range(2))
+    others = cycle([torch.ones(ELEMENTS, device="cuda") for _ in range(8)])
+
+    def work(a: Any) -> Any:
+        for _ in range(readers):
+            torch.add(a, b, out=out)
+        return out
+
+    graphed = torch.cuda.make_graphed_callables(work, (torch.ones(ELEMENTS, device="cuda"),))
+    return times(lambda: graphed(next(others)), count)
