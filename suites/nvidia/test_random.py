@@ -135,3 +135,17 @@ def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy):
     wanted = ops.uniform(from_host(to_host(out), "cuda"), state=GeneratorState(6, 4 + 4 * 19))
     assert bool((out == wanted).all())
     graph.reset()
+
+
+def test_more_elements_than_32_bits_count(cupy):
+    from cuassay.arrays import distributions, philox
+
+    n, state = 2**31 + 1000, GeneratorState(8)
+    if cupy.cuda.runtime.memGetInfo()[0] < 2 * n:
+        pytest.skip("less than 4 GiB of free memory")
+
+    mask = ops.dropout_mask(cupy.broadcast_to(cupy.zeros((), cupy.float16), (n,)), state=state, p=0.5)
+
+    words = philox.random_words(state, 250, first=2**29).reshape(-1)
+    assert (to_host(mask[2**31 :]) == (words >= distributions.dropped_words(0.5))).all()
+    assert abs(float(mask.mean()) - 0.5) < 1e-4

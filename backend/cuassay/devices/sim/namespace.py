@@ -28,7 +28,7 @@ _BEYOND_NUMPY = ("bfloat16", *FP8)
 
 #: Attributes of NumPy that make no sense on a device, and why.
 _REFUSED: dict[str, str] = {
-    "random": "the simulated device has no generator; make numbers with numpy.random and move them with xp.asarray",
+    "random": "numpy.random fills host arrays; draw with cuassay.random, or move numbers here with xp.asarray",
     "frombuffer": "it would show host memory; use xp.asarray(numpy.frombuffer(...))",
     "memmap": "it would show a file; use xp.asarray(numpy.memmap(...))",
     "load": "it reads to the host; use xp.asarray(numpy.load(...))",
