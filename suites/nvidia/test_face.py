@@ -18,6 +18,17 @@ NAMES = {
         get_arch_list get_device_capability get_device_name get_device_properties init is_available is_bf16_supported
         is_initialized is_tf32_supported libraries mem_get_info set_device synchronize
     """,
+    "memory": """
+        CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete
+        caching_allocator_disabled caching_allocator_enable change_current_allocator empty_cache
+        get_allocator_backend get_allocator_settings get_per_process_memory_fraction host_memory_stats
+        host_memory_stats_as_nested_dict ipc_collect ipc_handle max_memory_allocated max_memory_cached
+        max_memory_reserved memory_allocated memory_cached memory_reserved memory_resource memory_snapshot
+        memory_stats memory_stats_as_nested_dict memory_summary open_ipc_handle record_stream
+        reset_accumulated_host_memory_stats reset_accumulated_memory_stats reset_max_memory_allocated
+        reset_max_memory_cached reset_peak_host_memory_stats reset_peak_memory_stats set_allocator_settings
+        set_per_process_memory_fraction use_mem_pool use_with_cupy use_with_numba
+    """,
     "random": """
         get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state
         set_rng_state_all
@@ -26,16 +37,6 @@ NAMES = {
         CUDAGraph GraphedCallable graph graph_pool_handle is_current_stream_capturing make_graphed_callables
         register_graph_capture_end_hook register_graph_capture_start_hook register_graph_destroy_hook
         register_graph_instantiate_hook register_graph_replay_end_hook register_graph_replay_start_hook
-    """,
-    "memory": """
-        CUDAPluggableAllocator MemPool caching_allocator_alloc caching_allocator_delete
-        caching_allocator_disabled caching_allocator_enable change_current_allocator empty_cache
-        get_allocator_backend get_allocator_settings get_per_process_memory_fraction host_memory_stats
-        host_memory_stats_as_nested_dict max_memory_allocated max_memory_cached max_memory_reserved
-        memory_allocated memory_cached memory_reserved memory_snapshot memory_stats memory_stats_as_nested_dict
-        memory_summary record_stream reset_accumulated_host_memory_stats reset_accumulated_memory_stats
-        reset_max_memory_allocated reset_max_memory_cached reset_peak_host_memory_stats reset_peak_memory_stats
-        set_allocator_settings set_per_process_memory_fraction use_mem_pool use_with_cupy
     """,
     "streams": """
         Event ExternalStream Stream current_stream default_stream get_stream_from_external get_sync_debug_mode

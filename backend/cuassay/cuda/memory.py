@@ -18,6 +18,7 @@ from cuassay.memory import Block, CachingAllocator
 from cuassay.memory.summary import summary
 
 if TYPE_CHECKING:
+    from cuassay.devices.cuda.memory.ipc import IpcHandle
     from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
     from cuassay.devices.cuda.memory.pools import MemPool
     from cuassay.memory.host import HostAllocator
@@ -36,16 +37,20 @@ __all__ = [
     "get_per_process_memory_fraction",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
+    "ipc_collect",
+    "ipc_handle",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
     "memory_allocated",
     "memory_cached",
     "memory_reserved",
+    "memory_resource",
     "memory_snapshot",
     "memory_stats",
     "memory_stats_as_nested_dict",
     "memory_summary",
+    "open_ipc_handle",
     "record_stream",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
@@ -57,6 +62,7 @@ __all__ = [
     "set_per_process_memory_fraction",
     "use_mem_pool",
     "use_with_cupy",
+    "use_with_numba",
 ]
 
 #: How a device may be named; see `cuassay.cuda`.
@@ -183,6 +189,53 @@ def use_with_cupy(enabled: bool = True) -> None:
     Arrays made before keep the memory they have.
     """
     _module("hook").use_with_cupy(enabled=enabled)
+
+
+def use_with_numba() -> None:
+    """Let Numba take its device memory from us, in the order of the default stream; call it before Numba's first use.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If Numba is not installed.
+    """
+    _module("interop").use_with_numba()
+
+
+def memory_resource(device: DeviceLike = None) -> Any:
+    """A ``cuda.core.MemoryResource`` over the allocator of `device`."""
+    return _module("interop").memory_resource(_index(device))
+
+
+# ------------------------------------------------------------------------------------------------ other processes
+
+
+def ipc_handle(array: Any) -> IpcHandle:
+    """What another process needs to use `array`, once: pickle it, send it, call `open_ipc_handle` there.
+
+    The memory is kept until the importer has dropped its array, or ended. Raises `ArgumentError` for memory that is not
+    ours or in pages; what is allocated inside ``use_mem_pool(MemPool(one_handle=True))`` is in one piece.
+    """
+    handle: IpcHandle = _module("ipc").share(array)
+    return handle
+
+
+def open_ipc_handle(handle: IpcHandle) -> Any:
+    """The array of another process; the current stream waits for what it was given there.
+
+    Raises
+    ------
+    ArgumentError
+        If the handle was opened already, or its exporter is gone.
+    DeviceError
+        If its device is not visible here, or this is the exporter itself.
+    """
+    return _module("ipc").open_handle(handle)
+
+
+def ipc_collect() -> None:
+    """Let go of exported memory whose importers are done; this happens by itself when memory is short."""
+    _module("ipc").collect()
 
 
 # ------------------------------------------------------------------------------------------------ how it behaves

@@ -42,8 +42,12 @@ class CudaTagger:
 
     def check(self, block: Block, tag: int) -> None:
         """Compare both ends with `tag`; `finish` tells."""
+        self.check_on(block, tag, self._stream(block))
+
+    def check_on(self, block: Block, tag: int, stream: int) -> None:
+        """The same in the order of another stream, which has waited for the block's."""
         with self._device():
-            self._check(1, 4, (block.address, block.nbytes, tag, self._report), stream=self._stream(block))
+            self._check(1, 4, (block.address, block.nbytes, tag, self._report), stream=stream)
 
     def _stream(self, block: Block) -> int:
         return block.stream if self._by_stream else 0

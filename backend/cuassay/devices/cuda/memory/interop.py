@@ -1,0 +1,129 @@
+"""The allocator for others: as a memory resource of cuda.core, and as Numba's external memory manager.
+
+Both import their library when they are asked for, and neither is needed by anything else here.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.allocator import allocator, server
+from cuassay.errors import ArgumentError, LibraryNotFoundError
+from cuassay.memory import Block, CachingAllocator
+
+__all__ = ["memory_resource", "numba_memory_manager", "use_with_numba"]
+
+
+def memory_resource(index: int | None = None) -> Any:
+    """A ``cuda.core.MemoryResource`` over the allocator of device `index` (None: the current one).
+
+    Set it as ``device.memory_resource``, or call its `allocate`. A buffer that is closed on another stream than it was
+    made on is used again after that stream's work.
+    """
+    runtime.init()
+    return _resource_class()(runtime.current_device() if index is None else index)
+
+
+@cache
+def _resource_class() -> type:
+    with guarded("cuda.core"):
+        from cuda.core import Buffer, MemoryResource, Stream
+
+    class AllocatorResource(MemoryResource):  # type: ignore[misc] # cuda.core ships no types that mypy reads
+        """Buffers of cuda.core on memory of ours."""
+
+        def __init__(self, index: int) -> None:
+            self._index = index
+            self._blocks: dict[int, Block] = {}
+
+        def __repr__(self) -> str:
+            return f"AllocatorResource(cuda:{self._index})"
+
+        def allocate(self, size: int, *, stream: Any = None) -> Any:
+            """A buffer of `size` bytes, in the order of `stream` (None: CuPy's current one)."""
+            block = server(self._index, hook.current_address(self._index, stream))(size)
+            self._blocks[block.address] = block
+            ordered = {"stream": stream} if isinstance(stream, Stream) else {}
+            return Buffer.from_handle(block.address, size, mr=self, **ordered)
+
+        def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
+            """Give a buffer's memory back, after what `stream` was given."""
+            block = self._blocks.pop(int(ptr), None)
+            if block is None:
+                raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
+            if stream is not None:
+                allocator(self._index).record_stream(block, hook.address_of(stream))
+            CachingAllocator.free(block)
+
+        @property
+        def is_device_accessible(self) -> bool:
+            """True."""
+            return True
+
+        @property
+        def is_host_accessible(self) -> bool:
+            """False."""
+            return False
+
+        @property
+        def device_id(self) -> int:
+            """The index of its device."""
+            return self._index
+
+    return AllocatorResource
+
+
+# ------------------------------------------------------------------------------------------------ Numba
+
+
+def use_with_numba() -> None:
+    """Let Numba take its device memory from us, in the order of the default stream; call it before Numba's first use.
+
+    Numba names no stream when it allocates: work on a stream of its own must be waited for before an array is dropped.
+
+    Raises
+    ------
+    LibraryNotFoundError
+        If Numba is not installed.
+    """
+    manager = numba_memory_manager()
+    from numba import cuda
+
+    cuda.set_memory_manager(manager)
+
+
+@cache
+def numba_memory_manager() -> type:
+    """The class that ``numba.cuda.set_memory_manager`` takes."""
+    try:
+        from numba import cuda
+    except ImportError as error:
+        raise LibraryNotFoundError(f"Numba cannot be used: {error}; install numba-cuda") from error
+
+    class NumbaMemoryManager(cuda.GetIpcHandleMixin, cuda.HostOnlyCUDAMemoryManager):  # type: ignore[misc]
+        """Numba's external memory management interface, version 1, over the allocator of each device."""
+
+        def initialize(self) -> None:
+            """Nothing to do: the allocator makes itself."""
+
+        def memalloc(self, size: int) -> Any:
+            """`size` bytes on the context's device."""
+            index = int(self.context.device.id)
+            block = server(index, 0)(size)
+            return cuda.MemoryPointer(self.context, block.address, size, finalizer=lambda: CachingAllocator.free(block))
+
+        def get_memory_info(self) -> Any:
+            """Free and total memory of the context's device, bytes."""
+            free, total = runtime.mem_get_info(int(self.context.device.id))
+            return cuda.MemoryInfo(free=free, total=total)
+
+        @property
+        def interface_version(self) -> int:
+            """1."""
+            return 1
+
+    return NumbaMemoryManager
