@@ -16,8 +16,11 @@ from cuassay.core.device import Device
 from cuassay.errors import CapabilityError
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.imitations import PEERS, Imitation
+from cuassay.memory.snapshot import load
 from cuassay.memory.source import IntegerSource
 from cuassay.memory.trace import Replay, Tagger, load_trace, replay
+from cuassay.observe import timeline
+from cuassay.observe.usage import usages
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
@@ -40,6 +43,19 @@ def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
     replaying.set_defaults(command=_replay)
+    picture = offers.add_parser("viz", help="a snapshot as one page: live bytes by call site, and the map of blocks")
+    picture.add_argument("snapshot", metavar="SNAPSHOT", type=Path, help="what dump_snapshot wrote, or torch")
+    picture.add_argument("-o", "--output", metavar="PAGE", type=Path, required=True, help="the page, such as page.html")
+    picture.set_defaults(command=_viz)
+
+
+def _viz(options: argparse.Namespace) -> int:
+    snapshot = load(options.snapshot)
+    options.output.write_text(timeline.render(snapshot, f"memory of {options.snapshot.name}"), encoding="utf-8")
+    for usage in usages(snapshot):
+        print(f"device {usage.device}: peak {format_bytes(usage.peak)} in {usage.events:,} events")
+    print(options.output)
+    return 0
 
 
 def _replay(options: argparse.Namespace) -> int:

@@ -13,7 +13,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import Block, IntegerSource, parse_config
-from cuassay.memory.host import HOST, Duration, HostAllocator
+from cuassay.memory.host import HOST, HostAllocator
+from cuassay.memory.host_statistics import Duration
 from cuassay.memory.trace import ShadowModel
 
 KIB, MIB, GIB = 2**10, 2**20, 2**30

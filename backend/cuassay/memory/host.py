@@ -10,21 +10,22 @@ from __future__ import annotations
 import threading
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any, NoReturn
 
 from cuassay.core import settings
+from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import CapabilityError
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
+from cuassay.memory.host_statistics import Duration, HostStatistics
 from cuassay.memory.lane import Lane
-from cuassay.memory.statistics import Stat
 
-__all__ = ["HOST", "Duration", "HostAllocator", "HostSource", "HostStatistics"]
+__all__ = ["HOST", "HostAllocator", "HostSource", "Kept"]
 
 #: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
 HOST = -1
@@ -50,83 +51,6 @@ class _Rules(AllocatorConfig):
 
 def _rules(config: AllocatorConfig) -> _Rules:
     return _Rules(**{name: getattr(config, name) for name in _FIELDS})
-
-
-@dataclass(frozen=True, slots=True)
-class Duration:
-    """Times of one kind of call: microseconds, and how many calls."""
-
-    total: int = 0
-    max: int = 0
-    min: int = 0
-    count: int = 0
-
-    @property
-    def avg(self) -> int:
-        """The mean, whole microseconds."""
-        return self.total // max(self.count, 1)
-
-    def plus(self, spent: int) -> Duration:
-        """With one more call, of `spent` microseconds."""
-        least = spent if not self.count else min(self.min, spent)
-        return Duration(self.total + spent, max(self.max, spent), least, self.count + 1)
-
-    def plain(self) -> dict[str, int]:
-        """By torch's names."""
-        return {"total": self.total, "max": self.max, "min": self.min, "count": self.count, "avg": self.avg}
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostStatistics:
-    """Everything that ``torch.cuda.host_memory_stats`` tells, under its names.
-
-    Attributes
-    ----------
-    allocations, allocated_bytes : Stat
-        What was pinned: pieces and bytes, in use or free.
-    active_requests, active_bytes : Stat
-        Blocks in use, by the host or by copies that still run.
-    num_host_alloc, num_host_free : int
-        Calls that pinned and unpinned.
-    host_alloc_time, host_free_time : Duration
-        How long they took.
-    bucket_allocation : tuple of int
-        Calls that pinned, by the logarithm to base 2 of the bytes, rounded up.
-    """
-
-    allocations: Stat
-    allocated_bytes: Stat
-    active_requests: Stat
-    active_bytes: Stat
-    num_host_alloc: int
-    num_host_free: int
-    host_alloc_time: Duration
-    host_free_time: Duration
-    bucket_allocation: tuple[int, ...]
-
-    def nested(self) -> dict[str, Any]:
-        """As nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
-
-    def flat(self) -> dict[str, Any]:
-        """With keys such as ``allocated_bytes.peak``, sorted, like ``torch.cuda.host_memory_stats``."""
-        return dict(sorted(_flat(self.nested())))
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, Duration):
-        return value.plain()
-    if isinstance(value, Stat):
-        return {name: getattr(value, name) for name in value.__slots__}
-    return list(value) if isinstance(value, tuple) else value
-
-
-def _flat(nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in nested.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{key}", number) for key, number in value.items())
-        else:
-            yield name, value
 
 
 class HostSource:
@@ -155,6 +79,44 @@ class HostSource:
 
     def _refuse(self) -> NoReturn:
         raise CapabilityError(f"{self!r} has no pages: host memory is pinned in one piece; reserve segments")
+
+
+class Kept:
+    """Takes part in captures: what captured copies use stays while a graph may replay them.
+
+    As torch has it: memory of a copy that is in a graph is not used again before the graph is gone. It is a
+    `cuassay.core.participants.Participant`.
+    """
+
+    def __init__(self) -> None:
+        self._open: set[int] = set()
+        self._kept: dict[int, list[object]] = {}
+
+    @property
+    def is_open(self) -> bool:
+        """Whether something is being captured."""
+        return bool(self._open)
+
+    def keep(self, used: object) -> None:
+        """A copy that is being captured uses it."""
+        for capture in tuple(self._open):
+            self._kept[capture].append(used)
+
+    def capture_begin(self, capture: object, device: Device) -> None:
+        """Copies are recorded from here."""
+        del device
+        self._open.add(id(capture))
+        self._kept[id(capture)] = []
+
+    def capture_end(self, capture: object, device: Device) -> None:
+        """Recording ended."""
+        del device
+        self._open.discard(id(capture))
+
+    def capture_forget(self, capture: object, device: Device) -> None:
+        """The graph is gone."""
+        self.capture_end(capture, device)
+        self._kept.pop(id(capture), None)
 
 
 @dataclass(slots=True)

@@ -128,7 +128,10 @@ def load(path: str | Path) -> dict[str, Any]:
     ArgumentError
         If the file holds no snapshot.
     """
-    data = Path(path).read_bytes()
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise ArgumentError(f"{path} cannot be read: {error.strerror}; give a file that dump_snapshot wrote") from error
     data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     try:
         found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()

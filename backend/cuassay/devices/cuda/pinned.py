@@ -13,6 +13,7 @@ import os
 import threading
 import weakref
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from functools import cache
 from math import prod
 from typing import Any
@@ -27,7 +28,7 @@ from cuassay.devices.cuda.pages import DEVICE_SHIFT, PinnedSource, is_registered
 from cuassay.devices.cuda.pins import Pin
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block
-from cuassay.memory.host import HOST, HostAllocator
+from cuassay.memory.host import HOST, HostAllocator, Kept
 from cuassay.memory.lane import free
 
 __all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
@@ -120,44 +121,28 @@ class _Pool:
             free(tether.block)
 
 
-class _Captured:
-    """What captured copies use stays while their graph may be replayed; and during a capture no event is asked for."""
+class _Captured(Kept):
+    """And while work is captured, no event is asked for, and none recorded."""
 
     def __init__(self, of: HostAllocator) -> None:
+        super().__init__()
         self._allocator = of
-        self._open: dict[int, Any] = {}
-        self._kept: dict[int, list[HostArray]] = {}
+        self._entered: dict[int, AbstractContextManager[None]] = {}
         #: Streams of arrays that were dropped meanwhile: events are recorded on them at the end.
         self.streams: list[dict[int, Any]] = []
 
     def capture_begin(self, capture: object, device: Device) -> None:
-        self._kept[id(capture)] = []
-        opened = self._open[id(capture)] = self._allocator.capturing()
-        opened.__enter__()
+        super().capture_begin(capture, device)
+        entered = self._entered[id(capture)] = self._allocator.capturing()
+        entered.__enter__()
 
     def capture_end(self, capture: object, device: Device) -> None:
-        self._close(capture)
-
-    def capture_forget(self, capture: object, device: Device) -> None:
-        self._close(capture)
-        self._kept.pop(id(capture), None)
-
-    def _close(self, capture: object) -> None:
-        opened = self._open.pop(id(capture), None)
-        if opened is not None:
-            opened.__exit__(None, None, None)
-        if not self._open:
+        super().capture_end(capture, device)
+        entered = self._entered.pop(id(capture), None)
+        if entered is not None:
+            entered.__exit__(None, None, None)
+        if not self.is_open:
             self.streams.clear()
-
-    @property
-    def is_open(self) -> bool:
-        """Whether something is being captured."""
-        return bool(self._open)
-
-    def keep(self, array: HostArray) -> None:
-        """A copy that is being captured uses `array`."""
-        for capture in self._open:
-            self._kept[capture].append(array)
 
 
 class _State:

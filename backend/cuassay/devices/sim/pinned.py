@@ -18,6 +18,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.participants import join
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
@@ -26,7 +27,7 @@ from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_ca
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import ArgumentError, RaceError
 from cuassay.memory.blocks import Block
-from cuassay.memory.host import HOST, HostAllocator, HostSource
+from cuassay.memory.host import HOST, HostAllocator, HostSource, Kept
 
 __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 
@@ -36,6 +37,10 @@ _LINK = 55e9
 _FACTS = frozenset("shape dtype ndim size itemsize nbytes strides flags".split())
 #: Attributes that would show the memory to code that looks at no log.
 _HIDDEN = frozenset("base ctypes data tofile dump setflags resize".split())
+
+
+_captured = Kept()
+join("sim", _captured)
 
 
 class HostMemory:
@@ -106,7 +111,10 @@ class _Source(HostSource):
 class _Memory:
     """One block in use; given back when the last array on it is gone."""
 
-    __slots__ = ("block", "home")
+    __slots__ = ("__weakref__", "block", "home")
+
+    #: Where it begins in the arena: nowhere.
+    low = -1
 
     def __init__(self, home: HostMemory, nbytes: int) -> None:
         self.home = home
@@ -345,6 +353,7 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
             refuse_capture(queue, "a copy that the host waits for", "use pinned memory and non_blocking=True")
         if isinstance(host, SimPinned):
             host.block.used_by(queue)
+            _captured.keep(host)
         known: list[Any] = [one for one in (src, dst) if isinstance(one, (SimArray, SimPinned))]
         accesses = [(one, one is dst) for one in known]
         target, origin = _inside(dst), _inside(src)

@@ -1,0 +1,88 @@
+"""What an allocator of pinned memory counts, as a frozen record under torch's names."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from cuassay.memory.statistics import Stat
+
+__all__ = ["Duration", "HostStatistics"]
+
+
+@dataclass(frozen=True, slots=True)
+class Duration:
+    """Times of one kind of call: microseconds, and how many calls."""
+
+    total: int = 0
+    max: int = 0
+    min: int = 0
+    count: int = 0
+
+    @property
+    def avg(self) -> int:
+        """The mean, whole microseconds."""
+        return self.total // max(self.count, 1)
+
+    def plus(self, spent: int) -> Duration:
+        """With one more call, of `spent` microseconds."""
+        least = spent if not self.count else min(self.min, spent)
+        return Duration(self.total + spent, max(self.max, spent), least, self.count + 1)
+
+    def plain(self) -> dict[str, int]:
+        """By torch's names."""
+        return {"total": self.total, "max": self.max, "min": self.min, "count": self.count, "avg": self.avg}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class HostStatistics:
+    """Everything that ``torch.cuda.host_memory_stats`` tells, under its names.
+
+    Attributes
+    ----------
+    allocations, allocated_bytes : Stat
+        What was pinned: pieces and bytes, in use or free.
+    active_requests, active_bytes : Stat
+        Blocks in use, by the host or by copies that still run.
+    num_host_alloc, num_host_free : int
+        Calls that pinned and unpinned.
+    host_alloc_time, host_free_time : Duration
+        How long they took.
+    bucket_allocation : tuple of int
+        Calls that pinned, by the logarithm to base 2 of the bytes, rounded up.
+    """
+
+    allocations: Stat
+    allocated_bytes: Stat
+    active_requests: Stat
+    active_bytes: Stat
+    num_host_alloc: int
+    num_host_free: int
+    host_alloc_time: Duration
+    host_free_time: Duration
+    bucket_allocation: tuple[int, ...]
+
+    def nested(self) -> dict[str, Any]:
+        """As nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
+        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+
+    def flat(self) -> dict[str, Any]:
+        """With keys such as ``allocated_bytes.peak``, sorted, like ``torch.cuda.host_memory_stats``."""
+        return dict(sorted(_flat(self.nested())))
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Duration):
+        return value.plain()
+    if isinstance(value, Stat):
+        return {name: getattr(value, name) for name in value.__slots__}
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _flat(nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    for name, value in nested.items():
+        if isinstance(value, dict):
+            yield from ((f"{name}.{key}", number) for key, number in value.items())
+        else:
+            yield name, value

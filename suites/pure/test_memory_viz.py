@@ -1,0 +1,269 @@
+"""The page of a snapshot: its figures, its pictures, that it stands alone; and the command that writes it."""
+
+from __future__ import annotations
+
+import html.parser
+import json
+import random
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay import cli
+from cuassay.memory import CachingAllocator, IntegerSource
+from cuassay.memory.snapshot import dump
+from cuassay.observe.timeline import render
+from cuassay.observe.usage import COLUMNS, EARLIER, OTHERS, SITES, usages
+
+MIB = 2**20
+
+
+class Page(html.parser.HTMLParser):
+    """What a page holds: figures by id, rows of the tables, rectangles, links to elsewhere, elements left open."""
+
+    VOID = frozenset(("meta", "rect", "br"))
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.figures: dict[str, int] = {}
+        self.rows: list[list[str]] = []
+        self.rects: list[dict[str, str | None]] = []
+        self.paths: list[str] = []
+        self.elsewhere: list[str] = []
+        self.open: list[str] = []
+        self.text: dict[str, str] = {}
+        self._id = ""
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        found = dict(attrs)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        if "id" in found:
+            self._id = str(found["id"])
+            if "data-bytes" in found:
+                self.figures[self._id] = int(str(found["data-bytes"]))
+        self.elsewhere += [f"{tag} {name}" for name in ("src", "href", "xlink:href") if name in found]
+        if tag == "tr":
+            self.rows.append([])
+        if tag == "td" and "data-bytes" in found:
+            self.rows[-1].append(str(found["data-bytes"]))
+        if tag == "rect":
+            self.rects.append(found)
+        if tag == "path":
+            self.paths.append(str(found["d"]))
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_starttag(tag, attrs)
+        if tag not in self.VOID:
+            self.open.pop()
+
+    def handle_endtag(self, tag: str) -> None:
+        assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "td" in self.open and data.strip() and self.rows:
+            self.rows[-1].append(data.strip())
+        if "script" in self.open:
+            self.text.setdefault(self._id, data)
+
+    def site(self, function: str) -> list[str]:
+        """The row of the call site in that function."""
+        return next(row for row in self.rows if row and row[0].endswith(f" {function}"))
+
+
+@pytest.fixture
+def allocator() -> CachingAllocator:
+    return CachingAllocator(IntegerSource(granularity=0), config="")
+
+
+def weights(allocator: CachingAllocator) -> Any:
+    return allocator.malloc(30 * MIB)
+
+
+def activations(allocator: CachingAllocator) -> Any:
+    return allocator.malloc(12 * MIB)
+
+
+@pytest.fixture
+def snapshot(allocator: CachingAllocator) -> dict[str, Any]:
+    """Weights stay; activations come and go twice, three at a time; one block is from before."""
+    allocator.malloc(20 * MIB)
+    allocator.record_history()
+    weights(allocator)
+    for _ in range(2):
+        for block in [activations(allocator) for _ in range(3)]:
+            allocator.free(block)
+    activations(allocator)
+    return allocator.snapshot()
+
+
+# ------------------------------------------------------------------------------------------------ figures
+
+
+def test_the_page_holds_the_peak_and_what_each_call_site_held_then(snapshot: dict[str, Any]) -> None:
+    page = Page(render(snapshot))
+
+    assert page.figures["peak-0"] == (20 + 30 + 36) * MIB
+    at_peak, most = page.site("weights")[1], page.site("weights")[3]
+    assert (int(at_peak), int(most)) == (30 * MIB, 30 * MIB)
+    assert int(page.site("activations")[1]) == 36 * MIB
+    assert page.site("activations")[-1] == "7"
+    assert int(next(row for row in page.rows if row and row[0] == EARLIER)[1]) == 20 * MIB
+
+
+def test_the_page_stands_alone_and_is_well_formed(snapshot: dict[str, Any]) -> None:
+    text = render(snapshot, "a <title> & more")
+    page = Page(text)
+
+    assert page.elsewhere == []
+    assert page.open == []
+    assert not re.search(r"https?://|@import|url\(|fetch\(", text)
+    assert "<title>a &lt;title&gt; &amp; more</title>" in text
+    assert "prefers-color-scheme:dark" in text
+
+
+def test_the_timeline_has_an_area_a_call_site_and_the_reserved_line(snapshot: dict[str, Any]) -> None:
+    page = Page(render(snapshot))
+    (usage,) = usages(snapshot)
+
+    assert len(page.paths) == len(usage.sites) + 1
+    for path in page.paths[:-1]:
+        assert (path[0], path[-1]) == ("M", "Z")
+        assert all(-1 <= float(y) <= 301 for y in re.findall(r",(-?[\d.]+)", path))
+
+
+def test_every_block_is_drawn_and_tells_who_asked(allocator: CachingAllocator, snapshot: dict[str, Any]) -> None:
+    page = Page(render(snapshot))
+    data = json.loads(page.text["blocks"])
+
+    blocks = [block for segment in snapshot["segments"] for block in segment["blocks"]]
+    assert len(page.rects) == len(data["blocks"]) == len(blocks)
+    live = {block["address"]: block for block in blocks if block["frames"]}
+    for text, stack in data["blocks"]:
+        address = int(text.partition(":")[0], 16)
+        assert bool(data["stacks"][stack]) == (address in live)
+    assert any("weights" in line for stack in data["stacks"] for line in stack)
+    for segment in snapshot["segments"]:
+        assert f'data-segment="{segment["address"]:#x}"' in render(snapshot)
+
+
+def test_names_from_elsewhere_cannot_leave_their_place(snapshot: dict[str, Any]) -> None:
+    evil = '</script><script>alert("1")</script>'
+    for event in snapshot["device_traces"][0]:
+        event["frames"] = [{"filename": evil, "line": 1, "name": evil}]
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            block["frames"] = [{"filename": evil, "line": 1, "name": evil}]
+
+    text = render(snapshot, evil)
+
+    assert text.count("<script") == 2
+    assert Page(text).open == []
+
+
+def test_torchs_own_words_are_understood(snapshot: dict[str, Any]) -> None:
+    for segment in snapshot["segments"]:
+        for block in segment["blocks"]:
+            block["state"] = block["state"].replace("active_pending_free", "active_awaiting_free")
+    snapshot["device_traces"].append([])
+
+    assert Page(render(snapshot)).figures["peak-0"] == 86 * MIB
+
+
+def test_a_snapshot_without_events_or_memory_still_is_a_page(allocator: CachingAllocator) -> None:
+    empty = render(allocator.snapshot())
+    allocator.malloc(3 * MIB)
+    still = Page(render(allocator.snapshot()))
+
+    assert "nothing was taken" in empty
+    assert still.figures["peak-0"] == 3 * MIB
+    assert len(still.rects) == 2
+
+
+# ------------------------------------------------------------------------------------------------ usage
+
+
+def test_columns_keep_the_peak_and_add_up(allocator: CachingAllocator) -> None:
+    """A random program of 2 * 10^4 events: every column adds up to at most the peak, one of them is it."""
+    chance, live, total, peak = random.Random(5), [], 0, 0  # noqa: S311
+    allocator.record_history(context="state")
+    for _ in range(10_000):
+        if live and chance.random() < 0.5:
+            block = live.pop(chance.randrange(len(live)))
+            total -= block.nbytes
+            allocator.free(block)
+        else:
+            live.append(allocator.malloc(chance.randrange(1, 4 * MIB)))
+            total += live[-1].nbytes
+            peak = max(peak, total)
+
+    (usage,) = usages(allocator.snapshot())
+
+    sums = [sum(column) for column in usage.columns]
+    assert usage.peak == max(sums) == peak
+    assert sums[-1] == total
+    assert len(usage.columns) <= COLUMNS + 1
+    assert list(usage.times) == sorted(usage.times)
+    assert max(usage.reserved) == allocator.statistics().reserved_bytes.all.peak
+
+
+def test_more_call_sites_than_have_names_are_gathered(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    scope: dict[str, Any] = {}
+    for number in range(SITES + 5):
+        exec(f"def f{number}(a, n): return a.malloc(n)", scope)  # noqa: S102  as many lines as are needed
+        scope[f"f{number}"](allocator, (number + 1) * MIB)
+
+    (usage,) = usages(allocator.snapshot())
+
+    assert len(usage.sites) == SITES + 1
+    assert usage.sites[-1].name == OTHERS
+    assert sum(site.at_peak for site in usage.sites) == usage.peak
+    assert usage.sites[-1].at_peak == sum(range(1, 6)) * MIB
+
+
+def test_a_hundred_thousand_events_and_ten_thousand_blocks_are_a_page_of_moderate_size() -> None:
+    frames = [[{"filename": f"/x/model{n}.py", "line": n, "name": "forward"}] for n in range(40)]
+    trace = []
+    for number in range(50_000):
+        event = {"addr": number * 512, "size": 512 * (1 + number % 7), "stream": 0, "time_us": 10 * number}
+        trace.append({**event, "action": "alloc", "frames": frames[number % 40]})
+        trace.append({**event, "action": "free_completed", "frames": [], "time_us": 10 * number + 5})
+    block = {"size": 512, "requested_size": 500, "state": "active_allocated"}
+    blocks = [{**block, "address": 512 * n, "frames": frames[n % 40]} for n in range(10_000)]
+    whole = 512 * len(blocks)
+    segment = {"device": 0, "address": 0, "total_size": whole, "allocated_size": whole, "stream": 0, "blocks": blocks}
+
+    text = render({"segments": [segment], "device_traces": [trace]})
+
+    assert len(text) < 1_000_000
+    assert len(Page(text).rects) <= 1000
+
+
+# ------------------------------------------------------------------------------------------------ the command
+
+
+@pytest.mark.parametrize("name", ["s.json", "s.json.gz", "s.pickle"])
+def test_the_command_writes_the_page(
+    snapshot: dict[str, Any], tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    dump(snapshot, tmp_path / name, "torch" if name.endswith("pickle") else "json")
+
+    status = cli.main(["memory", "viz", str(tmp_path / name), "-o", str(tmp_path / "page.html")])
+
+    page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
+    assert status == 0
+    assert page.figures["peak-0"] == 86 * MIB
+    assert "86 MiB" in capsys.readouterr().out
+
+
+def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "x").write_text("nonsense")
+
+    assert cli.main(["memory", "viz", str(tmp_path / "x"), "-o", str(tmp_path / "page.html")]) == 2
+    assert "holds no snapshot" in capsys.readouterr().err
+    assert cli.main(["memory", "viz", str(tmp_path / "absent"), "-o", str(tmp_path / "page.html")]) == 2
+    assert "cannot be read" in capsys.readouterr().err
