@@ -286,8 +286,8 @@ class Backend(Protocol):
     def new_event(self, index: int, *, timing: bool = False) -> Event:
         """An event of device `index`."""
 
-    def new_capture(self, index: int) -> Capture:
-        """A capture for device `index`. Raises `CapabilityError` where there are no graphs."""
+    def new_capture(self, index: int, *, keep_graph: bool = False) -> Capture:
+        """A capture for device `index`; kept, it is made executable by its first replay. Raises `CapabilityError`."""
 
     def flush_cache(self, index: int) -> None:
         """Evict this device's level-2 cache, in stream order, so that the next reads come from memory."""

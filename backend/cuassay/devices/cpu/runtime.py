@@ -241,7 +241,7 @@ class CpuBackend:
         """An event on the host's clock."""
         return CpuEvent(timing=timing)
 
-    def new_capture(self, index: int) -> Any:
+    def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
         """There are no graphs here; raises `CapabilityError`."""
         raise CapabilityError(f"cpu:0: no graphs: {_ABSENT['graphs']}")
 
