@@ -80,6 +80,7 @@ class Graph(Handle, ABC):
         self.keep_graph = keep_graph
         self._device = device
         self._state = "empty"
+        self._is_debugged = False
         self._token = object()  # stands for this graph where it is told of, so that none of those keeps it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
@@ -311,7 +312,8 @@ class Graph(Handle, ABC):
             self.reset()
 
     def enable_debug_mode(self) -> None:
-        """Nothing: what is recorded is always kept for `debug_dump`; torch has to be told."""
+        """Later captures look after each op whether they are broken, and name the op; `debug_dump` needs no mode."""
+        self._is_debugged = True
 
     def debug_dump(self, debug_path: str | Path) -> None:
         """Write the recorded graph to `debug_path` in the DOT language.

@@ -8,6 +8,7 @@ only what it cannot re-point. Results are the arrays of the capture: the next ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, overload
 
 from cuassay import devices, ops
@@ -22,19 +23,23 @@ if TYPE_CHECKING:
 __all__ = ["GraphedCallable", "make_graphed_callables"]
 
 Function = Callable[..., Any]
+Pointer = Callable[[Any], bool]
 
 
 class _Input:
-    """One static input: the array, where it is read, and what stands there now."""
+    """One static input: the array, how other arrays take its place, and which one stands there now."""
 
-    __slots__ = ("array", "current", "name", "point", "signature")
-
-    def __init__(self, array: Any, name: str, point: Callable[[Any], bool] | None) -> None:
+    def __init__(self, array: Any, name: str, find: Callable[[Any], Pointer | None]) -> None:
         self.array = array
         self.name = name
-        self.point = point
         self.current = array
         self.signature = (array.shape, array.dtype, array.strides)
+        self._find = find
+
+    @cached_property
+    def point(self) -> Pointer | None:
+        """How to re-point the graph; looked for at the first use, as it reads every node."""
+        return self._find(self.array)
 
     def check(self, given: Any) -> None:
         """Raise unless `given` is an array like the one of the capture."""
@@ -93,7 +98,7 @@ class GraphedCallable(Handle):
         arrays = list(_arrays(arguments))
         aliased = [*arrays, *_arrays(outputs)]
         self._inputs = [
-            _Input(array, name, None if _is_aliased(array, aliased) else graph.input_pointer(array))
+            _Input(array, name, _none if _is_aliased(array, aliased) else graph.input_pointer)
             for name, array in zip(_names(arguments), arrays, strict=True)
         ]
 
@@ -276,6 +281,10 @@ def _home(arguments: tuple[Any, ...]) -> tuple[Any, int]:
 
 def _owner(array: Any) -> Any:
     return registry.backend_of(type(array))
+
+
+def _none(array: Any) -> None:
+    """An input that is always copied."""
 
 
 def _is_nest(value: Any) -> bool:

@@ -24,7 +24,7 @@ from cuassay.devices.cuda.graph_inputs import Inputs, Witness
 from cuassay.devices.cuda.launch import kernel
 from cuassay.devices.cuda.stream import Stream, adopt, at
 from cuassay.errors import CapabilityError, CaptureError
-from cuassay.ops.dispatch import interpose
+from cuassay.ops.dispatch import Call, Interposer, interpose
 
 __all__ = ["CUDAGraph", "is_current_stream_capturing"]
 
@@ -84,6 +84,8 @@ class CUDAGraph(Graph):
                 opened.enter_context(self._pool.routing())
                 self._stream, self._mode = stream, CAPTURE_ERROR_MODES.index(mode)
                 stream.begin_capture(mode=self._mode)
+                if self._is_debugged:
+                    opened.enter_context(interpose(self._watch()))
                 self._opened = opened.pop_all()
         except BaseException:
             self._discard()
@@ -96,6 +98,25 @@ class CUDAGraph(Graph):
             raise CaptureError(f"{self!r} cannot capture {stream!r}; make the graph with that device current")
         if graph_driver.capture_status(stream.ptr) != "none":
             raise CaptureError(f"{stream!r} is being captured already; end that capture first")
+
+    def _watch(self) -> Interposer:
+        """What sees each op in debug mode, and finds the first that is given to a broken capture, or breaks it."""
+        last = "the beginning"
+
+        def look(call: Call, proceed: Callable[[Call], Any]) -> Any:
+            nonlocal last
+            if self.is_broken:
+                raise CaptureError(
+                    f"{self!r}: a call between {last} and {call.op.name} broke the capture, perhaps one of another "
+                    "thread; do it before the capture, or capture in another capture_error_mode"
+                )
+            result = proceed(call)
+            if self.is_broken:
+                raise CaptureError(f"{self!r}: {call.op.name} broke the capture; call it once before the capture")
+            last = call.op.name
+            return result
+
+        return look
 
     def _close(self) -> None:
         opened, self._opened = self._opened, None
