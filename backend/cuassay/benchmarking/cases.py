@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +18,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.timing import Timing
 from cuassay.core import settings
 from cuassay.core.device import Device
+from cuassay.ops import Plan
 from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.samples import Sample, Samples, Shape, normalized
@@ -72,14 +74,24 @@ def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> Case:
     work, label = spec.least_work(sample), case_label(sample)
     if spec.op is None:
         return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, kwargs), work)
+    if not spec.op.schema.outputs:
+        return Case(spec, device, dtype, label, args, kwargs, partial(_again, spec.op.prepare(*args, **kwargs)), work)
     meta = spec.op.meta(*args, **kwargs)
     out = devices.empty(meta.shape, meta.dtype, device)
     return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, {**kwargs, "out": out}), work)
 
 
+def _again(plan: Plan) -> Any:
+    """Run a plan that makes no array, as its callers hold one; gives the first array that it writes."""
+    plan.run()
+    written = (param for param in plan.op.schema.arrays if param.access != "read")
+    return next(array for param in written for _, array in param.members(plan.bound[param.name]))
+
+
 def case_label(sample: Sample) -> str:
     """The shapes of a product's operands, else of the first array; and the scalars, such as ``8192x768, axis=0``."""
-    shapes = [a.shape for a in sample.args if hasattr(a, "shape")]
+    arrays = [one for a in sample.args for one in (a if isinstance(a, list) else [a])]
+    shapes = [a.shape for a in arrays if hasattr(a, "shape")]
     telling = [shape for shape in shapes[:2] if len(shape) > 1 and shape != shapes[0]]
     joined = " @ ".join("x".join(map(str, shape)) or "0-d" for shape in (*shapes[:1], *telling))
     return ", ".join([joined, *(f"{name}={value}" for name, value in sample.kwargs.items())])

@@ -87,12 +87,23 @@ def _check_beside(lists: Mapping[str, Arrays]) -> None:
 def _check_contiguous(name: str, arrays: Arrays) -> None:
     """A kernel over lists walks bytes, not axes."""
     for place, array in enumerate(arrays):
-        flags = getattr(array, "flags", None)  # a Meta has none
-        if flags is not None and not flags.c_contiguous:
+        if not _is_contiguous(array):
             raise ArgumentError(
                 f"{name}[{place}] is not C-contiguous: shape {tuple(array.shape)}, strides {tuple(array.strides)}; "
                 "give a contiguous array, or its transpose if that is one"
             )
+
+
+def _is_contiguous(array: Any) -> bool:
+    """By strides, which every kind's arrays have; a `Meta` has none."""
+    strides, expected = getattr(array, "strides", None), array.dtype.itemsize
+    if strides is None or 0 in array.shape:
+        return True
+    for extent, stride in zip(reversed(array.shape), reversed(strides), strict=True):
+        if extent != 1 and stride != expected:
+            return False
+        expected *= extent
+    return True
 
 
 def _dtype_of(name: str, arrays: Arrays) -> Any:

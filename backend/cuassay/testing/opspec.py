@@ -26,7 +26,7 @@ from cuassay.testing import samples as drawing
 from cuassay.testing.samples import Sample, Samples
 from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
 
-__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs"]
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -112,7 +112,7 @@ class OpSpec:
         ``error_inputs(make)``: yields `ErrorInput`.
     reference : callable, optional
         The same function of NumPy arrays in float64, complex128 or 64-bit integers. Required for an op; otherwise `fn`
-        with ``xp=numpy``.
+        with ``xp=numpy``. Of an op that makes no array it gives what the op writes, as `written` lines it up.
     dtypes : sequence of str
         What is claimed to work wherever a device has the dtype. For an op, otherwise the schema's.
     unclaimed : mapping
@@ -243,7 +243,7 @@ class OpSpec:
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call the operation on arrays of `device`."""
         if self.op is not None:
-            return self.op(*args, **kwargs)
+            return self.op(*args, **kwargs) if self.op.schema.outputs else written(self.op, device, args, kwargs)
         if self.fn is None:
             raise SpecError("an OpSpec needs fn= or op=")
         return self.fn(devices.namespace(device), *args, **kwargs)
@@ -289,6 +289,23 @@ class OpSpec:
             raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
         drawn = drawing.unary if count == 1 else drawing.binary
         return lambda make: drawn(make, largest=self.op is not None)
+
+
+def written(op: Op, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What an op that makes no array writes into copies of its parameters: one array, in the dtype of the first."""
+    bound = op.schema.bind(args, kwargs)
+    params = [param for param in op.schema.arrays if param.access != "read"]
+    copies = {param.name: _copied(bound[param.name]) for param in params}
+    op(**{**bound, **copies})
+    arrays = [devices.to_host(array) for param in params for _, array in param.members(copies[param.name])]
+    flat = [array.ravel().astype(arrays[0].dtype) for array in arrays]
+    return devices.from_host(np.concatenate(flat), device)
+
+
+def _copied(value: Any) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copied(one) for one in value]
+    return value.copy() if hasattr(value, "dtype") else value
 
 
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:

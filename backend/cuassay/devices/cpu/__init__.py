@@ -6,7 +6,7 @@ step, so that its bfloat16 sum of 4,096 ones is 256.
 
 from __future__ import annotations
 
-from cuassay.devices.cpu import elementwise, linalg, random, reduction
+from cuassay.devices.cpu import elementwise, linalg, optim, random, reduction
 from cuassay.devices.cpu.runtime import CpuBackend
 
 __all__ = ["BACKEND"]
@@ -15,4 +15,5 @@ BACKEND = CpuBackend()
 elementwise.register()
 reduction.register()
 linalg.register()
+optim.register()
 random.register()

@@ -14,9 +14,11 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import elementwise, linalg, random, reduction
+    from cuassay.devices.cuda import elementwise, linalg, multi_tensor, optim, random, reduction
 
     elementwise.register()
     reduction.register()
     linalg.register()
+    multi_tensor.register()
+    optim.register()
     random.register()

@@ -182,7 +182,7 @@ def _coarsest(sample: Sample, dtype: Any) -> Any:
 def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     """The schema's; of a function what NumPy gives for the same dtypes, None where NumPy cannot."""
     args, kwargs = sample.host()
-    if spec.op is not None:
+    if spec.op is not None and spec.op.schema.outputs:
         return spec.op.meta(*args, **kwargs).dtype
     try:
         with np.errstate(all="ignore"):

@@ -1,0 +1,236 @@
+"""Operations over lists of NumPy arrays and the Adam step: the readable reference.
+
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import FLOATS, compute_dtype, dtype_name
+from cuassay.arrays.philox import philox4x32
+from cuassay.ops import registry
+
+__all__ = ["register", "stochastic_bits"]
+
+Array = NDArray[Any]
+Arrays = Sequence[Array]
+
+#: One call of Philox serves this many neighbours with 16 bits each.
+_GROUP = 8
+
+#: The lists that are rounded, each with numbers of its own, and how many a step has.
+_STREAMS = {"params": 0, "exp_avgs": 2, "exp_avg_sqs": 3, "max_exp_avg_sqs": 4}
+_STREAMS_A_STEP = 6
+
+
+def _wide(array: Array) -> Array:
+    return array.astype(compute_dtype(array.dtype))
+
+
+def _each(a: Arrays, b: Any) -> list[tuple[Array, Any]]:
+    """Every array of `a` beside its partner: an array of the list `b`, or the one number, in the computing dtype."""
+    if isinstance(b, list | tuple):
+        return [(left, _wide(right)) for left, right in zip(a, b, strict=True)]
+    return [(left, compute_dtype(left.dtype).type(np.asarray(b).reshape(()))) for left in a]
+
+
+def foreach_add_(a: Arrays, b: Any, *, alpha: float) -> None:
+    """``a += alpha * b``."""
+    for left, right in _each(a, b):
+        left[...] = (_wide(left) + compute_dtype(left.dtype).type(alpha) * right).astype(left.dtype)
+
+
+def foreach_mul_(a: Arrays, b: Any) -> None:
+    """``a *= b``."""
+    for left, right in _each(a, b):
+        left[...] = (_wide(left) * right).astype(left.dtype)
+
+
+def foreach_lerp_(a: Arrays, b: Arrays, weight: Any) -> None:
+    """``a += weight * (b - a)``, exact at both ends."""
+    for (left, right), (_, share) in zip(_each(a, b), _each(a, weight), strict=True):
+        wide = _wide(left)
+        moved = wide + share * (right - wide) if share < 0.5 else right - (right - wide) * (1 - share)
+        left[...] = moved.astype(left.dtype)
+
+
+def foreach_copy_(a: Arrays, b: Arrays) -> None:
+    """``a = b``."""
+    for left, right in zip(a, b, strict=True):
+        left[...] = right.astype(left.dtype)
+
+
+def foreach_zero_(a: Arrays) -> None:
+    """``a = 0``."""
+    for array in a:
+        array[...] = 0
+
+
+def foreach_norm(a: Arrays, *, ord: float, out: Array) -> None:  # noqa: A002  NumPy's name
+    """Squares in float64; NaN wins."""
+    for place, array in enumerate(a):
+        out[place] = _norm(array, ord)
+
+
+def _norm(array: Array, order: float) -> float:
+    wide = array.astype(np.float64)
+    if order == math.inf:
+        return float(np.max(np.abs(wide), initial=0.0))
+    return float(np.sqrt(np.sum(wide * wide)))
+
+
+def global_norm_(grads: Arrays, norm: Any, found_inf: Any, grad_scale: Any, *, accumulate: bool) -> None:
+    """The 2-norm of the whole list, and whether it has an element that is not finite."""
+    total = math.hypot(*(_norm(grad, 2) for grad in grads))
+    total = math.nan if any(np.isnan(grad.astype(np.float64)).any() for grad in grads) else total
+    former = found_inf is not None and accumulate and bool(np.any(found_inf != 0))
+    if found_inf is not None:
+        found_inf[...] = not math.isfinite(total) or former
+    if norm is not None:
+        mine = total if grad_scale is None else total / float(grad_scale.reshape(()))
+        norm[...] = math.hypot(mine, float(norm.reshape(()))) if accumulate else mine
+
+
+def foreach_unscale_(grads: Arrays, found_inf: Array, inv_scale: Array) -> None:
+    """``grads *= inv_scale``, and whether one was not finite."""
+    for grad, factor in _each(grads, inv_scale):
+        if not np.isfinite(grad.astype(np.float64)).all():
+            found_inf[...] = 1
+        grad[...] = (_wide(grad) * factor).astype(grad.dtype)
+
+
+# ------------------------------------------------------------------------------------------------ Adam
+
+
+def fused_adam_(
+    params: Arrays,
+    grads: Arrays,
+    exp_avgs: Arrays,
+    exp_avg_sqs: Arrays,
+    max_exp_avg_sqs: Arrays,
+    masters: Arrays,
+    steps: Array,
+    lr: Any,
+    grad_scale: Any,
+    found_inf: Any,
+    norm: Any,
+    *,
+    zero_grads: bool,
+    seed: int | None,
+    **hyper: Any,
+) -> None:
+    """One step, tensor by tensor; nothing but gradients to be zeroed is touched where `found_inf` is set."""
+    if found_inf is None or not np.any(found_inf != 0):
+        steps += np.float32(1)
+        factor = _factor(grad_scale, norm, hyper["max_norm"])
+        for place, param in enumerate(params):
+            grad = _wide(grads[place]).astype(compute_dtype(param.dtype)) * compute_dtype(param.dtype).type(factor)
+            if grad_scale is not None or hyper["max_norm"] is not None:
+                grads[place][...] = grad.astype(grads[place].dtype)
+            states = {"exp_avgs": exp_avgs[place], "exp_avg_sqs": exp_avg_sqs[place]}
+            if max_exp_avg_sqs:
+                states["max_exp_avg_sqs"] = max_exp_avg_sqs[place]
+            weight = masters[place] if masters else param
+            rate = float(np.asarray(lr).reshape(()))
+            new = _updated(_wide(weight), grad, states, float(steps[place]), rate, **hyper)
+            _put(masters, place, new["params"])
+            targets = {"params": param, **states}
+            for name, target in targets.items():
+                if seed is None or dtype_name(target.dtype) != "bfloat16" or (name == "params" and masters):
+                    target[...] = new[name].astype(target.dtype)
+                else:
+                    bits = stochastic_bits(seed, int(steps[place]), place, target.size, _STREAMS[name])
+                    target[...] = _rounded(new[name], bits.reshape(target.shape))
+    if zero_grads:
+        foreach_zero_(grads)
+
+
+def _put(arrays: Arrays, place: int, values: Array) -> None:
+    if arrays:
+        arrays[place][...] = values
+
+
+def _factor(grad_scale: Any, norm: Any, max_norm: float | None) -> float:
+    """What gradients are multiplied by: unscaled, then clipped to a norm of at most `max_norm`."""
+    factor = 1.0 if grad_scale is None else 1.0 / float(grad_scale.reshape(()))
+    if max_norm is None:
+        return factor
+    clip = max_norm / (float(norm.reshape(())) + 1e-6)
+    return factor * (1.0 if clip >= 1 else clip)
+
+
+def _updated(
+    p: Array,
+    g: Array,
+    states: dict[str, Array],
+    count: float,
+    lr: float,
+    *,
+    beta1: float,
+    beta2: float,
+    eps: float,
+    weight_decay: float,
+    decoupled: bool,
+    maximize: bool,
+    max_norm: float | None,
+) -> dict[str, Array]:
+    """The new parameters and states, in the computing dtype."""
+    real = p.dtype.type
+    g = -g if maximize else g
+    if decoupled:
+        p = p - real(lr * weight_decay) * p
+    else:
+        g = g + real(weight_decay) * p
+    m, v = (states[name].astype(p.dtype) for name in ("exp_avgs", "exp_avg_sqs"))
+    m = real(beta1) * m + real(1 - beta1) * g
+    v = real(beta2) * v + real(1 - beta2) * (g * g)
+    new = {"exp_avgs": m, "exp_avg_sqs": v}
+    if "max_exp_avg_sqs" in states:
+        v = new["max_exp_avg_sqs"] = np.maximum(states["max_exp_avg_sqs"].astype(p.dtype), v)
+    step_size, root = real(lr / (1 - beta1**count)), real(1 / math.sqrt(1 - beta2**count))
+    return {"params": p - step_size * m / (np.sqrt(v) * root + real(eps)), **new}
+
+
+def stochastic_bits(seed: int, step: int, tensor: int, size: int, stream: int) -> NDArray[np.uint32]:
+    """16 random bits an element: a function of seed, step, the tensor's place in the list, the element and `stream`."""
+    groups = -(-size // _GROUP)
+    counter = np.zeros((groups, 4), np.uint32)
+    counter[:, 0] = step * _STREAMS_A_STEP + stream
+    subsequence = np.arange(groups, dtype=np.uint64) | np.uint64(tensor << 40)
+    counter[:, 2], counter[:, 3] = subsequence.astype(np.uint32), subsequence >> np.uint64(32)
+    words = philox4x32(counter, np.array([seed & 0xFFFFFFFF, seed >> 32], np.uint32))
+    return np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1).reshape(-1)[:size]
+
+
+def _rounded(values: Array, bits: NDArray[np.uint32]) -> Array:
+    """float32 to bfloat16, up with the probability of what lies below: add 16 random bits, cut 16."""
+    words = values.astype(np.float32).view(np.uint32)
+    finite = (words & np.uint32(0x7F800000)) != np.uint32(0x7F800000)
+    moved = np.where(finite, words + bits, words) & np.uint32(0xFFFF0000)
+    return moved.view(np.float32)
+
+
+def register() -> None:
+    """Enter these into the registry."""
+    table: dict[str, Callable[..., None]] = {
+        function.__name__: function
+        for function in (
+            foreach_add_,
+            foreach_mul_,
+            foreach_lerp_,
+            foreach_copy_,
+            foreach_zero_,
+            foreach_norm,
+            global_norm_,
+            foreach_unscale_,
+            fused_adam_,
+        )
+    }
+    for name, implementation in table.items():
+        registry.implement(name, kind="cpu", dtypes=FLOATS)(implementation)

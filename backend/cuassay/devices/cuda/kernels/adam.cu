@@ -1,0 +1,222 @@
+// out: one step of Adam on every tensor of a list, in one launch. With g the gradient and t the tensor's step count:
+//     m = b1 m + (1 - b1) g,  v = b2 v + (1 - b2) g^2,  p -= lr / (1 - b1^t) * m / (sqrt(v / (1 - b2^t)) + eps)
+//
+// D. P. Kingma, J. Ba, "Adam", arXiv 1412.6980; decoupled decay: I. Loshchilov, F. Hutter, arXiv 1711.05101; amsgrad (v is
+// its running maximum): S. J. Reddi, S. Kale, S. Kumar, arXiv 1904.09237. Stochastic rounding draws its bits by (seed,
+// step, tensor, element), so results do not depend on the grid.
+// In the same pass, where asked: gradients times factor (clip / scale), stored back or zeroed; nothing else is touched where
+// *found_inf is set, and the step count stays.
+// Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
+// Launch: one block of 256 threads a chunk; PACKS packs of each list a thread. A full grid was measured faster than a
+//         persistent one on H200: 4.2 against 4.0 TB/s.
+// Caller: devices/cuda/optim.py. OpSpecs: cuassay/testing/specs/optim.py.
+
+#include "multi_tensor.cuh"
+#include "philox.cuh"
+
+// Places of a tensor's lists in its table row.
+enum { kParam, kGrad, kExpAvg, kExpAvgSq, kMaxExpAvgSq, kMaster, kLists };
+
+enum { kLeft, kWritten, kZeroed };  // what becomes of a gradient
+
+// By value, from the host; devices/cuda/optim.py has the same structure.
+struct Hyper {
+    double lr, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, weight_decay, max_norm;  // rest: 1 - beta
+    uint64 seed;
+    int32 decoupled, maximize, lr_is_double, unused;
+};
+
+// Scalars of the device; null where there is none.
+struct Cells {
+    const void* lr;
+    const float* grad_scale;
+    const float* found_inf;
+    const float* norm;
+};
+
+// What all elements of a tensor share in one step.
+template <typename W> struct Step {
+    W decay, shrink, sign, factor;  // decay is added to the slope, shrink taken off p
+    W beta1, rest1, beta2, rest2, step_size, inverse_root, eps;
+    float count;
+    bool skipped;
+};
+
+__device__ __forceinline__ float minus_expm1(float x) { return -expm1f(x); }
+__device__ __forceinline__ double minus_expm1(double x) { return -expm1(x); }
+__device__ __forceinline__ float root(float x) { return sqrtf(x); }
+__device__ __forceinline__ double root(double x) { return sqrt(x); }
+__device__ __forceinline__ float fused(float a, float b, float c) { return fmaf(a, b, c); }
+__device__ __forceinline__ double fused(double a, double b, double c) { return fma(a, b, c); }
+
+// m / (sqrt(v) * inverse_root + eps). In float by the machine's own square root (2^-23 off at most) and reciprocal (2 ulp):
+// errors of an update, which is added to something larger. The IEEE ones take four times the instructions and a
+// call for rare cases, whose registers would be missing for loads in flight. A divisor above 2^126 would give 0; ours
+// cannot be that large.
+__device__ __forceinline__ float ratio(float m, float v, float inverse_root, float eps) {
+    float root;
+    asm("sqrt.approx.f32 %0, %1;" : "=f"(root) : "f"(v));
+    return __fdividef(m, fmaf(root, inverse_root, eps));
+}
+__device__ __forceinline__ double ratio(double m, double v, double inverse_root, double eps) {
+    return m / fma(sqrt(v), inverse_root, eps);
+}
+
+template <typename W> __device__ Step<W> begin_step(const Hyper& hyper, const Cells& cells, float count) {
+    Step<W> step;
+    step.count = count;
+    step.skipped = cells.found_inf && *cells.found_inf != 0.0f;
+    double lr = hyper.lr;
+    if (cells.lr) lr = hyper.lr_is_double ? *static_cast<const double*>(cells.lr) : *static_cast<const float*>(cells.lr);
+    // 1 - b^t by expm1: in float the difference itself would have lost four digits of 1 - 0.999.
+    const W correction1 = minus_expm1(W(count * hyper.log_beta1)), correction2 = minus_expm1(W(count * hyper.log_beta2));
+    step.decay = hyper.decoupled ? W(0) : W(hyper.weight_decay);
+    step.shrink = hyper.decoupled ? W(lr * hyper.weight_decay) : W(0);
+    step.sign = hyper.maximize ? W(-1) : W(1);
+    step.beta1 = W(hyper.beta1), step.rest1 = W(hyper.rest1), step.beta2 = W(hyper.beta2), step.rest2 = W(hyper.rest2);
+    step.eps = W(hyper.eps);
+    step.step_size = W(lr) / correction1;
+    step.inverse_root = W(1) / root(correction2);
+    step.factor = W(1);
+    if (cells.grad_scale) step.factor /= W(*cells.grad_scale);
+    if (cells.norm) {
+        const W clip = W(hyper.max_norm) / (W(*cells.norm) + W(1e-6));
+        step.factor *= clip < W(1) || is_nan(clip) ? clip : W(1);
+    }
+    return step;
+}
+
+// A float rounded to bfloat16 up or down, up with the probability of what lies below; `bits` are 16 random ones.
+__device__ __forceinline__ bfloat16 stochastic(float value, uint32 bits) {
+    uint32 word = __float_as_uint(value);
+    if ((word & 0x7f800000u) != 0x7f800000u) word += bits;
+    return __ushort_as_bfloat16(static_cast<unsigned short>(word >> 16));
+}
+
+// The 16 bits of each of N elements from `first` on: one call of Philox serves eight neighbours.
+template <int N> struct Bits {
+    uint32 word[4];
+    bool upper;
+    Bits() = default;
+    __device__ __forceinline__ Bits(uint64 seed, float count, int32 tensor, int64 first, int list) {
+        const uint64 group = uint64(uint32(tensor)) << 40 | uint64(first) / 8;
+        const uint4 drawn = philox(Philox{seed, uint64(count) * kLists}, group, list);
+        word[0] = drawn.x, word[1] = drawn.y, word[2] = drawn.z, word[3] = drawn.w;
+        upper = first & 4;
+    }
+    __device__ __forceinline__ uint32 of(int i) const {
+        const uint32 both = N < 8 && upper ? word[i / 2 + 2] : word[i / 2];
+        return i % 2 ? both >> 16 : both & 0xffffu;
+    }
+};
+
+// How new values of a pack are stored: to nearest, or stochastically where a list is bfloat16 and that is asked for.
+template <bool STOCHASTIC, int N> struct Rounding {
+    Bits<N> bits[kLists];
+    __device__ __forceinline__ Rounding(uint64 seed, float count, int32 tensor, int64 first) {
+#pragma unroll
+        for (int list = 0; list < kLists; ++list) bits[list] = Bits<N>(seed, count, tensor, first, list);
+    }
+    template <typename T, typename W> __device__ __forceinline__ T of(W value, int list, int i) const {
+        if constexpr (sizeof(T) == 2) return stochastic(value, bits[list].of(i));
+        else return narrow<T>(value);
+    }
+};
+template <int N> struct Rounding<false, N> {
+    __device__ __forceinline__ Rounding(uint64, float, int32, int64) {}
+    template <typename T, typename W> __device__ __forceinline__ T of(W value, int, int) const { return narrow<T>(value); }
+};
+
+template <bool FIRST, typename A, typename B> struct Choose { using type = A; };
+template <typename A, typename B> struct Choose<false, A, B> { using type = B; };
+
+template <typename P, typename G, typename S, bool MASTER> struct Length {
+    static constexpr int kPair = sizeof(P) > sizeof(S) ? sizeof(P) : sizeof(S);
+    static constexpr int kMost = sizeof(G) > kPair ? sizeof(G) : kPair;
+    static constexpr int N = 16 / (MASTER && kMost < 4 ? 4 : kMost);
+};
+
+template <typename P, typename G, typename S, bool MASTER, bool AMSGRAD, int GRADS, bool STOCHASTIC, bool ANYWHERE, int PACKS,
+          int BLOCKS>
+__global__ void __launch_bounds__(kThreads, BLOCKS)
+adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunks, float* steps, uint32* arrivals,
+     const __grid_constant__ Hyper hyper, const __grid_constant__ Cells cells) {
+    using W = typename Wide<P>::type;
+    using Weight = typename Choose<MASTER, W, P>::type;  // what a step starts from
+    constexpr int N = Length<P, G, S, MASTER>::N;
+    const Chunk chunk = chunks[blockIdx.x];
+    const Tensor<kLists>& tensor = tensors[chunk.tensor];
+    P* const params = list<P>(tensor, kParam);
+    G* const grads = list<G>(tensor, kGrad);
+    S* const exp_avgs = list<S>(tensor, kExpAvg);
+    S* const exp_avg_sqs = list<S>(tensor, kExpAvgSq);
+    S* const maxima = AMSGRAD ? list<S>(tensor, kMaxExpAvgSq) : nullptr;
+    Weight* const weights = list<Weight>(tensor, MASTER ? kMaster : kParam);
+
+    Pack<Weight, N> weight[PACKS];
+    Pack<G, N> grad[PACKS];
+    Pack<S, N> exp_avg[PACKS], exp_avg_sq[PACKS], maximum[PACKS];
+#pragma unroll
+    for (int u = 0; u < PACKS; ++u) {
+        const Place<N> at = place<N, PACKS>(tensor, chunk, u);
+        if (!at.some()) continue;
+        grad[u] = load<ANYWHERE, G, N>(grads, at);
+        weight[u] = load<ANYWHERE, Weight, N>(weights, at);
+        exp_avg[u] = load<ANYWHERE, S, N>(exp_avgs, at);
+        exp_avg_sq[u] = load<ANYWHERE, S, N>(exp_avg_sqs, at);
+        if (AMSGRAD) maximum[u] = load<ANYWHERE, S, N>(maxima, at);
+    }
+
+    __shared__ Step<W> step;
+    if (threadIdx.x == 0) step = begin_step<W>(hyper, cells, steps[chunk.tensor] + 1.0f);
+    __syncthreads();
+    if (step.skipped) {
+        if (GRADS == kZeroed) {
+#pragma unroll
+            for (int u = 0; u < PACKS; ++u) {
+                const Place<N> at = place<N, PACKS>(tensor, chunk, u);
+                by_way<ANYWHERE>(at, [&](Way way) { store<G, N>(grads, at, Pack<G, N>{}, way); });
+            }
+        }
+        return;
+    }
+    // Every block of a tensor reads its step count; the last one to have read it moves it on. No fence: the count has been
+    // used before a ticket is drawn, so it cannot be read later. A fence would empty the level-1 cache, and was measured
+    // to cost 7 % of the whole on H200.
+    uint32 ticket = 0;
+    if (threadIdx.x == 0 && tensor.chunks > 1) ticket = atomicInc(arrivals + chunk.tensor, uint32(tensor.chunks - 1));
+
+#pragma unroll
+    for (int u = 0; u < PACKS; ++u) {
+        const Place<N> at = place<N, PACKS>(tensor, chunk, u);
+        const Rounding<STOCHASTIC, N> rounding(hyper.seed, step.count, chunk.tensor, at.first);
+        Pack<P, N> param;
+#pragma unroll
+        for (int i = 0; i < N; ++i) {  // rounded one by one: results kept in W would take a third of the registers
+            const W g = widen<W>(grad[u].at[i]) * step.factor;
+            W p = widen<W>(weight[u].at[i]);
+            const W slope = fused(step.decay, p, step.sign * g);
+            const W m = fused(step.beta1, widen<W>(exp_avg[u].at[i]), step.rest1 * slope);
+            const W v = fused(step.beta2, widen<W>(exp_avg_sq[u].at[i]), step.rest2 * slope * slope);
+            const W x = AMSGRAD ? nan_maximum(widen<W>(maximum[u].at[i]), v) : v;
+            p = fused(-step.shrink, p, p);
+            p = fused(-step.step_size, ratio(m, x, step.inverse_root, step.eps), p);
+            param.at[i] = MASTER ? narrow<P>(p) : rounding.template of<P>(p, kParam, i);
+            exp_avg[u].at[i] = rounding.template of<S>(m, kExpAvg, i);
+            exp_avg_sq[u].at[i] = rounding.template of<S>(v, kExpAvgSq, i);
+            if (AMSGRAD) maximum[u].at[i] = rounding.template of<S>(x, kMaxExpAvgSq, i);
+            if (MASTER) weight[u].at[i] = narrow<Weight>(p);
+            if (GRADS == kWritten) grad[u].at[i] = narrow<G>(g);
+            if (GRADS == kZeroed) grad[u].at[i] = narrow<G>(0.0f);
+        }
+        by_way<ANYWHERE>(at, [&](Way way) {
+            store<P, N>(params, at, param, way);
+            store<S, N>(exp_avgs, at, exp_avg[u], way);
+            store<S, N>(exp_avg_sqs, at, exp_avg_sq[u], way);
+            if (AMSGRAD) store<S, N>(maxima, at, maximum[u], way);
+            if (MASTER) store<Weight, N>(weights, at, weight[u], way);
+            if (GRADS != kLeft) store<G, N>(grads, at, grad[u], way);
+        });
+    }
+    if (threadIdx.x == 0 && ticket == uint32(tensor.chunks - 1)) steps[chunk.tensor] = step.count;
+}

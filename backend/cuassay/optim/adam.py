@@ -1,0 +1,282 @@
+"""Adam and AdamW: parameter groups, their states, and steps that are one call of `cuassay.ops.fused_adam_` a group.
+
+What a step does stands in the op; here is what outlives it: states, hyperparameters, and a plan a group, kept as
+long as the step is asked for the same arrays. Nothing here waits for the device, and a step whose arrays were seen
+before can be captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices, ops
+from cuassay.errors import ArgumentError, DeviceError
+from cuassay.optim.state import FIXED, Kept, State, arguments, device_of
+
+__all__ = ["Adam", "AdamW"]
+
+Array = Any
+Arrays = Sequence[Any]
+
+
+class Adam:
+    """Adam (arXiv 1412.6980), fused: one launch a step and group on CUDA, whatever the number of parameters.
+
+    Parameters
+    ----------
+    params : sequence of array, or sequence of dict
+        Parameters, contiguous, of one dtype and device; or groups of them, ``{"params": [...], "lr": ...}``. They are
+        written in place.
+    lr : float or array
+        An array of one element on the parameters' device may be changed between replays of a captured step.
+    betas, eps, weight_decay, amsgrad, maximize
+        As in ``torch.optim.Adam``. The decay is added to the gradient; `AdamW` decouples it.
+    master_weights : bool
+        Of float16 or bfloat16 parameters a float32 copy is kept and stepped; the parameters are its rounding.
+    state_dtype : dtype, optional
+        Of the moments; otherwise float32 beside master weights, else that of the parameters. float32 or bfloat16.
+    seed : int, optional
+        Round bfloat16 parameters and states stochastically, by this seed; otherwise to nearest. Without master weights
+        small updates would be lost to rounding.
+
+    Attributes
+    ----------
+    param_groups : list of dict
+        ``params`` and the hyperparameters, as in torch; what is changed there holds from the next step on. `amsgrad`,
+        `master_weights` and `state_dtype` stay as the states were made.
+    grad_norm : array or None
+        Global 2-norm of the gradients of the last step that computed it, (1,) float32, on the device.
+
+    Raises
+    ------
+    ArgumentError, DTypeError, DeviceError
+        If a group mixes dtypes or devices, or a hyperparameter is none: a NaN rate, a negative beta.
+
+    Notes
+    -----
+    Differences from torch: arrays carry no gradient, so `step` is given them; a gradient for every parameter; step
+    counts are one array a group; moments are float32 beside master weights.
+    """
+
+    #: A scaler may hand `step` its scale and flag: no wait for the device.
+    _step_supports_amp_scaling = True
+
+    _decoupled = False
+
+    def __init__(
+        self,
+        params: Sequence[Any],
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 0.0,
+        *,
+        amsgrad: bool = False,
+        maximize: bool = False,
+        master_weights: bool = False,
+        state_dtype: Any = None,
+        seed: int | None = None,
+    ) -> None:
+        self.defaults: dict[str, Any] = {
+            "lr": lr,
+            "betas": betas,
+            "eps": eps,
+            "weight_decay": weight_decay,
+            "amsgrad": amsgrad,
+            "maximize": maximize,
+            "master_weights": master_weights,
+            "state_dtype": state_dtype,
+            "seed": seed,
+        }
+        self.param_groups: list[dict[str, Any]] = []
+        self.grad_norm: Array | None = None
+        self._states: list[State] = []
+        self._norms: list[Kept] = []
+        given = list(params)
+        for group in given if given and isinstance(given[0], Mapping) else [{"params": given}]:
+            self.add_param_group(group)
+
+    def __repr__(self) -> str:
+        counts = ", ".join(f"{len(group['params']):,}" for group in self.param_groups)
+        return f"{type(self).__name__}({counts} parameters, lr {', '.join(str(g['lr']) for g in self.param_groups)})"
+
+    def add_param_group(self, group: Mapping[str, Any]) -> None:
+        """Take further parameters, with hyperparameters of their own where `group` names them.
+
+        Raises
+        ------
+        ArgumentError
+            If it names what is none, has no parameters, or has one that is held already.
+        """
+        unknown = sorted(set(group) - {"params", *self.defaults})
+        if unknown:
+            raise ArgumentError(
+                f"a parameter group has no {', '.join(map(repr, unknown))}; it has params, {', '.join(self.defaults)}"
+            )
+        full = {**self.defaults, **group, "params": tuple(group["params"])}
+        held = {id(param) for known in self.param_groups for param in known["params"]}
+        twice = [place for place, param in enumerate(full["params"]) if id(param) in held or held.add(id(param))]  # type: ignore[func-returns-value]
+        if twice or not full["params"]:
+            told = f"params[{twice[0]}] twice" if twice else "no parameters"
+            raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
+        state = State(full)
+        ops.fused_adam_.schema.shape(arguments(full, state, full["params"], self._decoupled))
+        self.param_groups.append(full)
+        self._states.append(state)
+
+    def step(
+        self,
+        grads: Sequence[Any],
+        *,
+        grad_scale: Array | None = None,
+        found_inf: Array | None = None,
+        max_norm: float | None = None,
+        check_finite: bool = False,
+        zero_grads: bool = False,
+    ) -> None:
+        """Move every parameter by its gradient, in order of the current stream.
+
+        One fused pass a group; clipping and checking add one pass that reads the gradients. Where a sequence is given
+        again, its arrays are compared by identity (25 ns each, a tuple as a whole); others cost microseconds each.
+
+        Parameters
+        ----------
+        grads : sequence of array
+            One a parameter, in their order; of several groups one such sequence a group.
+        grad_scale : array, optional
+            (1,) or () float32: gradients are divided by it, and hold the quotient afterwards.
+        found_inf : array, optional
+            (1,) or () float32: where it is not 0 nothing is stepped or counted.
+        max_norm : float, optional
+            Clip to this global 2-norm over all groups; gradients hold the clipped values afterwards.
+        check_finite : bool
+            Set `found_inf` by the gradients first: 1 where an element is not finite, else 0.
+        zero_grads : bool
+            Gradients are 0 afterwards, stepped or not.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError, DeviceError
+            If gradients or states do not fit the parameters, or a hyperparameter is none.
+        CaptureError
+            In a capture, if an array was not there in an earlier step.
+        """
+        lists = self._by_group(grads)
+        if check_finite and found_inf is None:
+            raise ArgumentError(
+                "check_finite needs found_inf to write to; got None; give a float32 array of one element"
+            )
+        if max_norm is not None or check_finite:
+            self._measure(lists, grad_scale, found_inf if check_finite else None)
+        given = {
+            "grad_scale": grad_scale,
+            "found_inf": found_inf,
+            "norm": None if max_norm is None else self.grad_norm,
+            "max_norm": max_norm,
+            "zero_grads": zero_grads,
+        }
+        for group, state, arrays in zip(self.param_groups, self._states, lists, strict=True):
+            state.step(group, arrays, given, self._decoupled)
+
+    def _by_group(self, grads: Sequence[Any]) -> Sequence[Arrays]:
+        """The gradients of each group."""
+        if len(self.param_groups) > 1 and len(grads) != len(self.param_groups):
+            raise ArgumentError(
+                f"step needs one sequence of gradients a group; got {len(grads)} for {len(self.param_groups)} groups; "
+                f"give a list of {len(self.param_groups)} lists"
+            )
+        return [grads] if len(self.param_groups) == 1 else grads
+
+    def _measure(self, lists: Sequence[Arrays], grad_scale: Array | None, found_inf: Array | None) -> None:
+        """The norm pass of each group, each adding to what those before have found."""
+        if len({state.device for state in self._states}) > 1:
+            raise DeviceError("a norm over several devices is not offered; clip the groups of each device apart")
+        if self.grad_norm is None:
+            self.grad_norm = devices.empty((1,), "float32", self._states[0].device)
+        self._norms += [Kept() for _ in lists[len(self._norms) :]]
+        for place, (kept, grads) in enumerate(zip(self._norms, lists, strict=True)):
+            given = {"norm": self.grad_norm, "found_inf": found_inf, "grad_scale": grad_scale, "accumulate": place > 0}
+            kept.run(ops.global_norm_, {"grads": grads}, given)
+
+    # ------------------------------------------------------------------------------------------------ plain data
+
+    def state_dict(self) -> dict[str, Any]:
+        """States and hyperparameters as plain data, in torch's form; waits for the device.
+
+        Returns
+        -------
+        dict
+            ``state``: parameter number to ``step``, ``exp_avg``, ``exp_avg_sq`` and where kept ``max_exp_avg_sq``,
+            ``master``, NumPy arrays; ``param_groups``: hyperparameters, and ``params`` as numbers.
+        """
+        found: dict[str, Any] = {"state": {}, "param_groups": []}
+        for group, state in zip(self.param_groups, self._states, strict=True):
+            first = len(found["state"])
+            found["state"].update(enumerate(state.data(), first))
+            plain = {name: _plain(value) for name, value in group.items() if name != "params"}
+            found["param_groups"].append({**plain, "params": [*range(first, len(found["state"]))]})
+        return found
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take states and hyperparameters from what `state_dict` gave; states are written in place.
+
+        Raises
+        ------
+        ArgumentError, ShapeError
+            If it is of other groups, parameters or options; then nothing was changed.
+        """
+        groups, numbered = state_dict["param_groups"], state_dict["state"]
+        sizes = [len(group["params"]) for group in groups]
+        if sizes != [len(group["params"]) for group in self.param_groups]:
+            raise ArgumentError(
+                f"the state is of groups of {sizes} parameters; this optimizer has "
+                f"{[len(group['params']) for group in self.param_groups]}; build it as the saved one was"
+            )
+        entries = [[numbered[number] for number in group["params"]] for group in groups]
+        for state, one in zip(self._states, entries, strict=True):
+            state.check(one)
+        for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
+            state.load(one)
+            _restore(group, saved)
+
+
+class AdamW(Adam):
+    """Adam with decoupled weight decay (arXiv 1711.05101): ``p -= lr * weight_decay * p`` first; see `Adam`."""
+
+    _decoupled = True
+
+    def __init__(
+        self,
+        params: Sequence[Any],
+        lr: Any = 1e-3,
+        betas: tuple[float, float] = (0.9, 0.999),
+        eps: float = 1e-8,
+        weight_decay: float = 1e-2,
+        **options: Any,
+    ) -> None:
+        super().__init__(params, lr, betas, eps, weight_decay, **options)
+
+
+def _plain(value: Any) -> Any:
+    """A number or word that JSON holds; an array's number is read, which waits."""
+    if hasattr(value, "dtype"):
+        return float(devices.to_host(value).reshape(()))
+    return list(value) if isinstance(value, tuple) else value
+
+
+def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
+    """Hyperparameters from `saved`; a rate that is an array keeps its place on the device."""
+    for name, value in saved.items():
+        if name == "lr" and hasattr(group["lr"], "dtype"):
+            lr = group["lr"]
+            ops.copy(_on(np.full(lr.shape, value, lr.dtype), lr), out=lr)
+        elif name in group and name not in ("params", *FIXED):
+            group[name] = tuple(value) if isinstance(value, list) else value
+
+
+def _on(host: np.ndarray[Any, Any], like: Array) -> Array:
+    """A copy of `host` where `like` lives."""
+    return devices.from_host(host, device_of(like))

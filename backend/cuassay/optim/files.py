@@ -1,0 +1,45 @@
+"""An optimizer's state in one ``.npz`` file, without pickle: arrays by name, hyperparameters as JSON."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuassay.errors import ArgumentError
+from cuassay.optim.adam import Adam
+
+__all__ = ["load", "save"]
+
+_GROUPS = "param_groups"
+
+
+def save(optimizer: Adam, path: str | Path) -> None:
+    """Write ``optimizer.state_dict()`` to `path`; waits for the device."""
+    state = optimizer.state_dict()
+    arrays = {f"{number}.{name}": array for number, one in state["state"].items() for name, array in one.items()}
+    with Path(path).open("wb") as file:
+        np.savez(file, **{_GROUPS: np.array(json.dumps(state[_GROUPS])), **arrays})
+
+
+def load(optimizer: Adam, path: str | Path) -> None:
+    """Load what `save` wrote.
+
+    Raises
+    ------
+    ArgumentError, ShapeError
+        If it is no such file, or of another optimizer; see `Adam.load_state_dict`.
+    """
+    with np.load(path, allow_pickle=False) as file:
+        if _GROUPS not in file:
+            raise ArgumentError(
+                f"{path} holds no optimizer's state; it has {', '.join(file)[:200]}; give what save wrote"
+            )
+        state: dict[int, dict[str, Any]] = {}
+        for key in file:
+            if key != _GROUPS:
+                number, _, name = key.partition(".")
+                state.setdefault(int(number), {})[name] = file[key]
+        optimizer.load_state_dict({"state": state, _GROUPS: json.loads(str(file[_GROUPS]))})

@@ -1,0 +1,194 @@
+"""What is kept of a parameter group between steps: moments, maxima, masters, step counts, and the plan of its step."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from operator import is_
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices, ops
+from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops import Plan, registry
+
+__all__ = ["FIXED", "Kept", "State", "arguments", "device_of"]
+
+Array = Any
+Arrays = Sequence[Any]
+
+#: A list of the op, and what one entry of it is called in a state_dict; `step` is one number of the array of all.
+_STATE_NAMES = {
+    "exp_avgs": "exp_avg",
+    "exp_avg_sqs": "exp_avg_sq",
+    "max_exp_avg_sqs": "max_exp_avg_sq",
+    "masters": "master",
+}
+
+#: What of a group an op call takes as it is.
+_PASSED = ("lr", "eps", "weight_decay", "maximize", "seed")
+
+#: What a group's states were made by: it may not change afterwards.
+FIXED = ("amsgrad", "master_weights", "state_dtype")
+
+
+def device_of(array: Array) -> Device:
+    """Where a parameter lives. Raises `ArgumentError` where it is no array."""
+    backend = registry.backend_of(type(array))
+    if backend is None:
+        raise ArgumentError(f"a parameter must be an array of a device; got {type(array).__qualname__}")
+    return backend.device_of(array)
+
+
+class Kept:
+    """A plan, kept while its op is asked for the same arrays and arguments."""
+
+    def __init__(self) -> None:
+        self._plan: Plan | None = None
+        self._sources: dict[str, Arrays] = {}
+        self._lists: dict[str, tuple[Any, ...]] = {}
+        self._others: dict[str, Any] = {}
+
+    def run(self, op: ops.Op, lists: Mapping[str, Arrays], others: Mapping[str, Any]) -> None:
+        """Compute; what changed since the last time is bound anew."""
+        if self._plan is None:
+            changed: dict[str, Any] = {**lists, **others}
+        else:
+            changed = {name: arrays for name, arrays in lists.items() if not self._is_same(name, arrays)}
+            changed |= {name: value for name, value in others.items() if _differs(value, self._others[name])}
+        if changed:
+            self._bind(op, changed, lists, others)
+        if self._plan is not None:
+            self._plan.run()
+
+    def _is_same(self, name: str, arrays: Arrays) -> bool:
+        """Whether these are the arrays the plan was made for: a tuple is known by itself, a list by what is in it."""
+        former = self._lists[name]
+        if arrays is self._sources[name] and type(arrays) is tuple:
+            return True
+        return len(arrays) == len(former) and all(map(is_, arrays, former))
+
+    def _bind(
+        self, op: ops.Op, changed: Mapping[str, Any], lists: Mapping[str, Arrays], others: Mapping[str, Any]
+    ) -> None:
+        """A plan with `changed`; after an error there is none, so that the next step makes a whole one."""
+        former, self._plan = self._plan, None
+        fresh = {name: list(value) if name in lists else value for name, value in changed.items()}
+        self._plan = op.prepare(**fresh) if former is None else former.rebind(**fresh)
+        self._sources = dict(lists)
+        self._lists = {name: tuple(arrays) for name, arrays in lists.items()}
+        self._others = dict(others)
+
+
+def _differs(value: Any, former: Any) -> bool:
+    """Of numbers by value, of arrays by identity; NaN differs from itself."""
+    if value is former:
+        return False
+    return hasattr(value, "dtype") or hasattr(former, "dtype") or value != former
+
+
+class State:
+    """What is kept of a group: moments, maxima, masters, step counts; and the plan of its step."""
+
+    def __init__(self, group: Mapping[str, Any]) -> None:
+        params = group["params"]
+        self.fixed = {name: group[name] for name in FIXED}
+        self.device = device_of(params[0])
+        dtype = as_dtype(params[0].dtype)
+        master = bool(group["master_weights"])
+        if master and dtype_name(dtype) not in HALVES:
+            raise DTypeError(
+                f"master_weights are for {' and '.join(HALVES)} parameters; got {dtype_name(dtype)}; leave it away"
+            )
+        wanted = group["state_dtype"] or ("float32" if master else dtype)
+        self.lists = {
+            "exp_avgs": self._zeros(params, wanted),
+            "exp_avg_sqs": self._zeros(params, wanted),
+            "max_exp_avg_sqs": self._zeros(params, wanted) if group["amsgrad"] else [],
+            "masters": self._masters(params) if master else [],
+        }
+        self.steps = devices.zeros((len(params),), "float32", self.device)
+        self._kept = Kept()
+
+    def _empty(self, params: Arrays, dtype: Any) -> list[Array]:
+        return [devices.empty(tuple(param.shape), dtype, self.device) for param in params]
+
+    def _zeros(self, params: Arrays, dtype: Any) -> list[Array]:
+        made = self._empty(params, dtype)
+        ops.foreach_zero_(made)
+        return made
+
+    def _masters(self, params: Arrays) -> list[Array]:
+        made = self._empty(params, "float32")
+        ops.foreach_copy_(made, list(params))
+        return made
+
+    def step(self, group: Mapping[str, Any], grads: Arrays, given: Mapping[str, Any], decoupled: bool) -> None:
+        """One step of this group."""
+        for name, value in self.fixed.items():
+            if group[name] is not value and group[name] != value:
+                raise ArgumentError(
+                    f"{name} was {value!r} when the states were made; got {group[name]!r}; make another optimizer"
+                )
+        lists = {"params": group["params"], "grads": grads, **self.lists}
+        self._kept.run(ops.fused_adam_, lists, {"steps": self.steps, **hyperparameters(group, decoupled), **given})
+
+    def data(self) -> list[dict[str, Any]]:
+        """A dict of NumPy arrays a parameter."""
+        counts = devices.to_host(self.steps)
+        found: list[dict[str, Any]] = [{"step": np.array(count)} for count in counts]
+        for name, arrays in self.lists.items():
+            for entry, array in zip(found, arrays, strict=False):
+                entry[_STATE_NAMES[name]] = devices.to_host(array)
+        return found
+
+    def check(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Raise `ArgumentError` or `ShapeError` where `entries` are not of these states."""
+        wanted = {"step", *(_STATE_NAMES[name] for name, arrays in self.lists.items() if arrays)}
+        for place, entry in enumerate(entries):
+            if set(entry) != wanted:
+                raise ArgumentError(
+                    f"the state of parameter {place} has {', '.join(sorted(entry))}; this optimizer keeps "
+                    f"{', '.join(sorted(wanted))}; build it with the same options"
+                )
+            for name, arrays in self.lists.items():
+                if arrays and np.shape(entry[_STATE_NAMES[name]]) != tuple(arrays[place].shape):
+                    raise ShapeError(
+                        f"{_STATE_NAMES[name]} of parameter {place} must have shape {tuple(arrays[place].shape)}; "
+                        f"got {np.shape(entry[_STATE_NAMES[name]])}; load it into a model of the same shapes"
+                    )
+
+    def load(self, entries: Sequence[Mapping[str, Any]]) -> None:
+        """Write `entries` into the states, where they are."""
+        counts = np.array([float(np.asarray(entry["step"]).reshape(())) for entry in entries], np.float32)
+        ops.copy(devices.from_host(counts, self.device), out=self.steps)
+        for name, arrays in self.lists.items():
+            for entry, array in zip(entries, arrays, strict=False):
+                ops.copy(devices.from_host(_as(entry[_STATE_NAMES[name]], array.dtype), self.device), out=array)
+
+
+def _as(values: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+    """Saved numbers in `dtype`; NumPy's files keep a bfloat16 as two bytes of no type."""
+    array = np.ascontiguousarray(values).reshape(np.shape(values))
+    if array.dtype.kind == "V" and array.dtype.names is None and array.dtype.itemsize == dtype.itemsize:
+        return array.view(dtype)
+    return array.astype(dtype, copy=False)
+
+
+def hyperparameters(group: Mapping[str, Any], decoupled: bool) -> dict[str, Any]:
+    beta1, beta2 = group["betas"]
+    found = {name: group[name] for name in _PASSED}
+    return {**found, "beta1": beta1, "beta2": beta2, "decoupled": decoupled}
+
+
+def arguments(group: Mapping[str, Any], state: State, grads: Arrays, decoupled: bool) -> dict[str, Any]:
+    """A call of the op as its rule checks it."""
+    lists = {"params": list(group["params"]), "grads": list(grads), **state.lists}
+    none = {"grad_scale": None, "found_inf": None, "norm": None, "max_norm": None, "zero_grads": False}
+    found = {**lists, "steps": state.steps, **hyperparameters(group, decoupled), **none}
+    if not math.isfinite(found["beta1"] + found["beta2"]):
+        raise ArgumentError(f"betas must be two numbers from 0 to 1, 1 left out; got {group['betas']!r}; correct them")
+    return found
