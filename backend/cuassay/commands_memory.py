@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
@@ -13,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 from cuassay import devices
 from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
-from cuassay.errors import CapabilityError
+from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.imitations import PEERS, Imitation
 from cuassay.memory.snapshot import load
 from cuassay.memory.source import IntegerSource
-from cuassay.memory.trace import Replay, Tagger, load_trace, replay
+from cuassay.memory.trace import Event, Replay, Tagger, load_trace, replay
+from cuassay.memory.workloads import WORKLOADS
 from cuassay.observe import timeline
 from cuassay.observe.usage import usages
 
@@ -36,7 +38,12 @@ def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     memory = commands.add_parser("memory", help="allocator: replay recorded traces")
     offers = memory.add_subparsers(required=True, metavar="COMMAND")
     replaying = offers.add_parser("replay", help="how much a policy reserves for recorded traces, and how fast it is")
-    replaying.add_argument("traces", nargs="+", metavar="TRACE", type=Path, help="files such as x.csv.gz, or folders")
+    replaying.add_argument(
+        "traces",
+        nargs="+",
+        metavar="TRACE",
+        help=f"files such as x.csv.gz, folders of them, or made up: {', '.join(WORKLOADS)}, serving:7",
+    )
     replaying.add_argument(
         "--policy", default="cuassay", choices=("cuassay", *PEERS), help="ours, or a peer's over integers"
     )
@@ -60,7 +67,7 @@ def _viz(options: argparse.Namespace) -> int:
 
 def _replay(options: argparse.Namespace) -> int:
     run = _runner(options.policy, options.device)
-    found = {path.name.removesuffix(".csv.gz"): run(path) for path in _files(options.traces)}
+    found = {name: run(events()) for name, events in _traces(options.traces)}
     rows: list[dict[str, Any]] = [
         {"trace": name, "policy": options.policy} | asdict(figures) for name, figures in found.items()
     ]
@@ -78,20 +85,33 @@ def _replay(options: argparse.Namespace) -> int:
     return 0
 
 
-def _files(paths: list[Path]) -> list[Path]:
-    """Files as they are; of folders, the traces in them."""
-    return [file for path in paths for file in (sorted(path.glob("*.csv.gz")) if path.is_dir() else (path,))]
+def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, ...]]]]:
+    """Each with its name; of folders, the traces in them."""
+    for name in names:
+        made, path = WORKLOADS.get(name.partition(":")[0]), Path(name)
+        if made is not None and not path.exists():
+            yield name, partial(made, _seed(name))
+            continue
+        for file in sorted(path.glob("*.csv.gz")) if path.is_dir() else (path,):
+            yield file.name.removesuffix(".csv.gz"), partial(load_trace, file)
 
 
-def _runner(policy: str, device: str | None) -> Callable[[Path], Replay]:
+def _seed(name: str) -> int:
+    seed = name.partition(":")[2] or "0"
+    if not seed.isdecimal():
+        raise ArgumentError(f"a seed is a whole number; got {name!r}; write for example {name.partition(':')[0]}:7")
+    return int(seed)
+
+
+def _runner(policy: str, device: str | None) -> Callable[[tuple[Event, ...]], Replay]:
     if policy != "cuassay":
         if device is not None:
             raise CapabilityError(f"policy {policy!r} is imitated over integers alone; leave --device out")
-        return lambda path: replay(load_trace(path), Imitation(PEERS[policy]), passes=_PASSES)
+        return lambda events: replay(events, Imitation(PEERS[policy]), passes=_PASSES)
     if device is None:
-        return lambda path: replay(load_trace(path), CachingAllocator(IntegerSource()), passes=_PASSES)
+        return lambda events: replay(events, CachingAllocator(IntegerSource()), passes=_PASSES)
     source, tagger = _on_device(Device(device))
-    return lambda path: _tagged(path, source(), tagger)
+    return lambda events: _tagged(events, source(), tagger)
 
 
 def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
@@ -103,9 +123,9 @@ def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
     return source, tagger
 
 
-def _tagged(path: Path, source: MemorySource, tagger: Tagger) -> Replay:
+def _tagged(events: tuple[Event, ...], source: MemorySource, tagger: Tagger) -> Replay:
     """Figures of plain passes; then one more in which every block is tagged and checked."""
-    events, allocator = load_trace(path), CachingAllocator(source)
+    allocator = CachingAllocator(source)
     figures = replay(events, allocator, passes=_PASSES)
     replay(events, allocator, passes=1, tagger=tagger)
     allocator.empty_cache()

@@ -31,8 +31,8 @@ __all__ = ["Arena", "Nested", "Plan", "Run", "Territory", "View"]
 #: Part of an arena: the arena, where it begins, and the address behind its end.
 Run = tuple["Arena", int, int]
 
-#: How many of the smallest free blocks that are large enough are looked at for a good place.
-_CANDIDATES = 8
+#: The smallest part of a page that a view begins or ends with, bytes.
+_LEAST_PART = 2**13
 
 #: Views of one stream that are looked at for a request, and that are kept; half of them go when there are more.
 _LOOKS, _MOST_VIEWS = 16, 1024
@@ -292,41 +292,20 @@ class Territory:
     # ----------------------------------------------------------------------------------------------------- best fit
 
     def take(self, nbytes: int, *, anywhere: bool = False) -> Block | None:
-        """Out of the free blocks one of exactly `nbytes`, in no list; best fit, at a place that spares whole pages.
+        """Out of the free blocks one of exactly `nbytes`, in no list: of the smallest that has them.
 
-        Whole pages are given as such, unless it may be `anywhere`; other sizes go to an end of the free block that is
-        inside a page already.
+        Whole pages begin at a page, unless they may be `anywhere`: freed, they are whole pages again.
         """
-        best: tuple[int, int, Block | None] = (self.granularity, 0, None)
-        for block in self._free.candidates(nbytes, _CANDIDATES):
-            low = self._place(block, nbytes)
-            broken = self.granularity if low is None else self._broken(block, low, nbytes)
-            if low is not None and broken < best[0]:
-                best = broken, low, block
-            if broken <= 0:
-                break
-        _, low, chosen = best
-        if chosen is None and anywhere:
-            chosen = next(iter(self._free.candidates(nbytes, 1)), None)
-            low = 0 if chosen is None else chosen.address
-        return None if chosen is None else self._lend(chosen, low, low + nbytes)
-
-    def _place(self, block: Block, nbytes: int) -> int | None:
-        """Where in a free block: at a page's beginning, or at the end of the block that breaks less of a page."""
-        low, back = block.address, block.address + block.nbytes - nbytes
-        if nbytes % self.granularity == 0:
-            low = self.whole(low)
-            return low if low <= back else None
-        return low if self._broken(block, low, nbytes) <= self._broken(block, back, nbytes) else back
-
-    def _broken(self, block: Block, low: int, nbytes: int) -> int:
-        """Bytes in pages that are not free as a whole: what the rest of a free block has of them more than it had."""
-        page, high = self.granularity, block.address + block.nbytes
-        front = 0 if low == block.address else low % page
-        back = 0 if low + nbytes == high else -(low + nbytes) % page
-        if low == block.address:
-            return back - -low % page
-        return front - high % page if low + nbytes == high else front + back
+        for block in self._free.candidates(nbytes, 1):
+            low = block.address
+            if nbytes % self.granularity == 0:
+                low = self.whole(low)
+                if low + nbytes > block.address + block.nbytes:
+                    if not anywhere:
+                        return None
+                    low = block.address
+            return self._lend(block, low, low + nbytes)
+        return None
 
     # ------------------------------------------------------------------------------------------------------- plans
 
@@ -368,13 +347,9 @@ class Territory:
         return [self.granularity] * (nbytes // self.granularity)
 
     def _chosen(self, nbytes: int) -> list[Part]:
-        """Free ranges in the order in which a view can show them: whole pages, but for the two ends.
-
-        The odd bytes come from the smallest part of a page that has them; whole pages from the largest blocks.
-        """
-        odd = nbytes % self.granularity
-        end = self._end(odd) if odd else None
-        chosen, left = [], nbytes - (odd if end is not None else 0)
+        """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
+        first, last = self._ends(nbytes)
+        chosen, left = [], nbytes - sum(_length(part) for part in (first, last) if part is not None)
         for block in reversed(self._free):
             if left <= 0 or block.nbytes < self.granularity:
                 break
@@ -386,18 +361,27 @@ class Territory:
                 high = min(arena.end_of(pages[-1]), pages[0] + left)
                 chosen.append((block, pages[0], high))
                 left -= high - pages[0]
-        if end is None:
-            return chosen
-        return [end, *chosen] if _ends_page(end) else [*chosen, end]
+        return [*([] if first is None else [first]), *chosen, *([] if last is None else [last])]
 
-    def _end(self, nbytes: int) -> Part | None:
-        """So many bytes at the end, or at the beginning, of a page: of the smallest part that has them."""
-        parts = [part for part in self._parts(nbytes) if _ends_page(part) or _begins_page(part)]
-        part = min(parts, key=_length, default=None)
-        if part is None:
-            return None
-        block, low, high = part
-        return (block, high - nbytes, high) if _ends_page(part) else (block, low, low + nbytes)
+    def _ends(self, nbytes: int) -> tuple[Part | None, Part | None]:
+        """The end of one page to begin with, and the beginning of another to end with, instead of whole pages.
+
+        Two that have the odd bytes of the request and a page more; or one, or two, that have the odd bytes.
+        """
+        ends: list[Part] = []
+        begins: list[Part] = []
+        for part in self._parts(_LEAST_PART):
+            if _ends_page(part):
+                ends.append(part)
+            elif _begins_page(part):
+                begins.append(part)
+        ends.sort(key=_length)
+        begins.sort(key=_length)
+        odd = nbytes % self.granularity
+        more = _pair(ends, begins, odd + self.granularity) if odd + self.granularity <= nbytes else None
+        if more is None and odd:
+            return _single(ends, begins, odd) or _pair(ends, begins, odd) or (None, None)
+        return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
         """Free ranges of at least so many bytes in pages that are not free as a whole."""
@@ -571,6 +555,37 @@ class Territory:
 
 def _length(part: Part) -> int:
     return part[2] - part[1]
+
+
+def _single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | None, Part | None] | None:
+    """The smallest that has so many bytes, of either, cut to them; both are sorted."""
+    end = next((part for part in ends if _length(part) >= nbytes), None)
+    begin = next((part for part in begins if _length(part) >= nbytes), None)
+    if end is not None and (begin is None or _length(end) <= _length(begin)):
+        return (end[0], end[2] - nbytes, end[2]), None
+    return None if begin is None else (None, (begin[0], begin[1], begin[1] + nbytes))
+
+
+def _pair(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part, Part] | None:
+    """Of each one, that have so many bytes together and leave the least, cut to them; both are sorted."""
+    lengths = list(map(_length, begins))
+    best: tuple[int, Part, Part] | None = None
+    for end in ends:
+        left = nbytes - _length(end)
+        position = bisect_left(lengths, left)
+        if position < len(begins) and _same_page(begins[position], end):  # a view shows a page once
+            position += 1
+        if left > 0 and position < len(begins) and (best is None or lengths[position] - left < best[0]):
+            best = lengths[position] - left, end, begins[position]
+    if best is None:
+        return None
+    excess, end, (block, low, high) = best
+    return end, (block, low, high - excess)
+
+
+def _same_page(begin: Part, end: Part) -> bool:
+    arena = begin[0].segment
+    return isinstance(arena, Arena) and arena is end[0].segment and arena.end_of(begin[1]) == end[2]
 
 
 def _begins_page(part: Part) -> bool:

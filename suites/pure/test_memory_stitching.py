@@ -1,0 +1,313 @@
+"""Pages, over integers: when ranges grow, when they are stitched, what a view shares, what goes back."""
+
+from __future__ import annotations
+
+from statistics import geometric_mean
+
+import pytest
+
+from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory.trace import ShadowModel, replay
+from cuassay.memory.workloads import WORKLOADS
+
+MIB = 2**20
+
+
+@pytest.fixture
+def source() -> IntegerSource:
+    return IntegerSource(256 * MIB, is_lazy=True)
+
+
+@pytest.fixture
+def allocator(source: IntegerSource) -> CachingAllocator:
+    return CachingAllocator(source, total=256 * MIB, config="")
+
+
+def scatter(allocator: CachingAllocator, nbytes: int, count: int, stream: int = 0) -> tuple[list[Block], list[Block]]:
+    """So many blocks side by side, every second one free: those that stay, and those that were freed."""
+    blocks = [allocator.malloc(nbytes, stream) for _ in range(2 * count)]
+    for block in blocks[1::2]:
+        allocator.free(block)
+    return blocks[::2], blocks[1::2]
+
+
+def reserved(allocator: CachingAllocator) -> int:
+    return allocator.statistics().reserved_bytes.all.current
+
+
+class TestGrowing:
+    @pytest.mark.parametrize(
+        ("nbytes", "pages"), [(1, 1), (MIB, 1), (MIB + 1, 1), (2 * MIB, 1), (2 * MIB + 1, 2), (11 * MIB, 6)]
+    )
+    def test_no_more_pages_are_taken_than_are_needed(
+        self, allocator: CachingAllocator, nbytes: int, pages: int
+    ) -> None:
+        allocator.malloc(nbytes)
+
+        assert reserved(allocator) == pages * 2 * MIB
+
+    def test_neighbours_share_a_page(self, allocator: CachingAllocator) -> None:
+        for _ in range(4):
+            allocator.malloc(5 * MIB // 2)
+
+        assert reserved(allocator) == 10 * MIB
+
+    def test_a_free_end_is_grown_by_what_is_missing(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.malloc(4 * MIB)
+        allocator.free(allocator.malloc(6 * MIB))
+
+        allocator.malloc(10 * MIB)
+
+        assert (reserved(allocator), source.aliased) == (14 * MIB, 0)
+
+    def test_the_small_pool_lives_in_parts_of_pages(self, allocator: CachingAllocator) -> None:
+        allocator.malloc(5 * MIB // 2)
+
+        allocator.malloc(1000)
+
+        assert reserved(allocator) == 4 * MIB
+
+    def test_memory_of_the_small_pool_serves_large_requests(self, allocator: CachingAllocator) -> None:
+        for block in [allocator.malloc(MIB) for _ in range(8)]:
+            allocator.free(block)
+
+        allocator.malloc(8 * MIB)
+
+        assert reserved(allocator) == 8 * MIB
+
+
+class TestStitching:
+    def test_scattered_pages_serve_one_request(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        _, freed = scatter(allocator, 4 * MIB, 3)
+        homes = {page for block in freed for page in source.physical(block.address, block.nbytes)}
+
+        block = allocator.malloc(12 * MIB)
+
+        assert (reserved(allocator), source.aliased) == (24 * MIB, 1)
+        assert set(source.physical(block.address, block.nbytes)) == homes
+
+    def test_only_what_is_missing_is_taken(self, allocator: CachingAllocator) -> None:
+        scatter(allocator, 4 * MIB, 3)
+
+        allocator.malloc(15 * MIB)
+
+        assert reserved(allocator) == 28 * MIB
+
+    def test_a_contiguous_range_is_preferred(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        scatter(allocator, 4 * MIB, 3)
+        allocator.free(allocator.malloc(12 * MIB))
+
+        allocator.malloc(11 * MIB)
+
+        assert source.aliased == 1
+
+    def test_ends_of_pages_are_shared_with_neighbours(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        kept, _ = scatter(allocator, 5 * MIB // 2, 4)
+        shadow = ShadowModel(source)
+        for block in kept:
+            shadow.took(block, 5 * MIB // 2, 0)
+
+        shadow.took(allocator.malloc(9 * MIB // 2), 9 * MIB // 2, 0)
+
+        assert (reserved(allocator), source.aliased) == (20 * MIB, 1)
+
+    def test_the_same_range_is_shown_again_without_a_call(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        scatter(allocator, 4 * MIB, 3)
+        block = allocator.malloc(12 * MIB)
+        address = block.address
+        allocator.free(block)
+        parts = [allocator.malloc(4 * MIB) for _ in range(3)]
+        for part in parts:
+            allocator.free(part)
+
+        again = allocator.malloc(12 * MIB)
+
+        assert (again.address, source.aliased) == (address, 1)
+
+    def test_free_parts_of_a_view_serve_others(self, allocator: CachingAllocator) -> None:
+        scatter(allocator, 4 * MIB, 3)
+        allocator.free(allocator.malloc(12 * MIB))
+        allocator.malloc(5 * MIB)
+
+        allocator.malloc(7 * MIB)
+
+        assert reserved(allocator) == 24 * MIB
+
+    def test_freed_memory_that_another_stream_uses_is_waited_for_first(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 4 * MIB, 2)
+        allocator.record_stream(kept[0], 7)
+        allocator.free(kept[0])
+        (event,) = source.pending()
+
+        allocator.malloc(12 * MIB)
+
+        assert (reserved(allocator), source.waits) == (16 * MIB, [(0, event)])
+
+    def test_streams_share_no_pages(self, allocator: CachingAllocator) -> None:
+        scatter(allocator, 4 * MIB, 3, stream=1)
+
+        allocator.malloc(12 * MIB, stream=2)
+
+        assert reserved(allocator) == 36 * MIB
+
+
+class TestOptingOut:
+    def test_a_pool_of_single_handles_takes_segments(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        lane = allocator.lane(0, allocator.create_pool(one_handle=True))
+
+        lane.malloc(11 * MIB)
+
+        assert (source.reserves, source.maps) == (1, 0)
+
+    def test_the_configuration_turns_pages_off_at_run_time(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        allocator.configure("expandable_segments:False")
+
+        allocator.malloc(11 * MIB)
+
+        assert (source.reserves, source.maps) == (1, 0)
+
+    @pytest.mark.parametrize(("text", "span"), [("0.5", 128), ("64M", 64), ("4194304", 12)])
+    def test_addresses_are_set_aside_as_configured(
+        self, allocator: CachingAllocator, source: IntegerSource, text: str, span: int
+    ) -> None:
+        allocator.configure(f"expandable_segments_reserve:{text}")
+
+        allocator.malloc(11 * MIB)
+
+        assert list(source.ranges.values()) == [span * MIB]
+
+
+class TestGivingBack:
+    def test_free_pages_go_and_the_host_waits_for_the_stream(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 4 * MIB, 3)
+        allocator.free(allocator.malloc(12 * MIB))
+
+        assert allocator.empty_cache() == 12 * MIB
+        assert (reserved(allocator), source.aliases) == (12 * MIB, {})
+        assert set(source.synchronized) == {0}
+        assert all(source.physical(block.address, block.nbytes) for block in kept)
+
+    def test_addresses_that_lost_their_pages_get_new_ones(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 4 * MIB, 3)
+        allocator.empty_cache()
+
+        block = allocator.malloc(4 * MIB)
+
+        assert block.segment is kept[0].segment
+        assert source.physical(block.address, block.nbytes)
+
+    def test_with_nothing_live_even_the_addresses_go(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        for block in scatter(allocator, 4 * MIB, 3)[0]:
+            allocator.free(block)
+
+        allocator.empty_cache()
+
+        assert (source.ranges, source.free) == ({}, source.total)
+
+    def test_during_a_capture_nothing_goes(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.free(allocator.malloc(4 * MIB))
+
+        with allocator.capturing():
+            assert allocator.empty_cache() == 0
+
+        assert source.unmaps == 0
+
+    def test_a_private_pool_keeps_its_views(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        pool = allocator.create_pool()
+        with allocator.use_pool(pool):
+            scatter(allocator, 4 * MIB, 3)
+            allocator.free(allocator.malloc(12 * MIB))
+        allocator.empty_cache()
+        assert len(source.aliases) == 1
+
+        allocator.release_pool(pool)
+        allocator.empty_cache()
+
+        assert source.aliases == {}
+
+    def test_old_free_pages_go_above_the_threshold(self) -> None:
+        source = IntegerSource(100 * MIB)
+        allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
+        allocator.free(allocator.malloc(40 * MIB, stream=1))
+
+        allocator.malloc(20 * MIB, stream=2)
+
+        assert reserved(allocator) == 20 * MIB
+
+
+class TestFailures:
+    def test_no_room_for_pages_leaves_everything_as_it_was(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 32 * MIB, 4)
+
+        with pytest.raises(OutOfMemoryError):
+            allocator.malloc(130 * MIB)
+
+        assert all(block.is_live for block in kept)
+        assert allocator.malloc(128 * MIB).is_live
+        assert source.free == 0
+
+    def test_without_room_for_mappings_pages_are_taken_anew(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def alias(pages: object) -> int:
+            raise OutOfMemoryError("no more mappings; release some")
+
+        scatter(allocator, 4 * MIB, 3)
+        monkeypatch.setattr(source, "alias", alias)
+
+        assert allocator.malloc(12 * MIB).is_live
+
+    @pytest.mark.parametrize("call", ["span", "map", "alias"])
+    def test_another_error_is_passed_on_and_changes_nothing(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch, call: str
+    ) -> None:
+        if call != "span":
+            scatter(allocator, 4 * MIB, 3)
+        before = reserved(allocator)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(source, call, lambda *_: {}[call])
+            with pytest.raises(KeyError):
+                allocator.malloc(12 * MIB if call == "alias" else 24 * MIB)
+
+        assert reserved(allocator) == before
+        assert allocator.malloc(24 * MIB).is_live
+
+    def test_memory_that_is_lent_cannot_be_freed(self, allocator: CachingAllocator) -> None:
+        allocator.malloc(1000)
+        (lent, *_) = allocator.segments()[0]
+
+        with pytest.raises(ArgumentError, match="lent to another segment"):
+            allocator.free(lent)
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_traces_that_nobody_recorded_waste_little(name: str) -> None:
+    ratio = replay(WORKLOADS[name](1), CachingAllocator(IntegerSource(), config="")).ratio
+
+    print(f"{name}: reserved / live = {ratio:.4f}")  # noqa: T201  # shown by -rP
+    assert 1.0 <= ratio <= 1.06
+
+
+def test_they_waste_next_to_nothing_on_average() -> None:
+    found = [replay(make(2), CachingAllocator(IntegerSource(), config="")).ratio for make in WORKLOADS.values()]
+
+    assert geometric_mean(found) <= 1.02
+
+
+@pytest.mark.parametrize("name", WORKLOADS)
+def test_a_workload_is_its_seeds_own(name: str) -> None:
+    assert WORKLOADS[name](5) == WORKLOADS[name](5) != WORKLOADS[name](6)
