@@ -13,6 +13,8 @@ from cuassay.errors import CuassayError, DeviceError
 
 #: Every public name, by the module of the face it lives in; "" is the face itself.
 NAMES = {
+    "history": "dump_snapshot record_memory_history",
+    "host": "empty_host_cache empty_pinned is_pinned pin pin_memory reserve_pinned unpin",
     "": """
         can_device_access_peer compile_kernel cudart current_device device device_count driver_version
         get_arch_list get_device_capability get_device_name get_device_properties init is_available is_bf16_supported

@@ -186,8 +186,10 @@ def test_a_snapshot_without_events_or_memory_still_is_a_page(allocator: CachingA
 # ------------------------------------------------------------------------------------------------ usage
 
 
-def test_columns_keep_the_peak_and_add_up(allocator: CachingAllocator) -> None:
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_columns_keep_the_peak_and_add_up(granularity: int) -> None:
     """A random program of 2 * 10^4 events: every column adds up to at most the peak, one of them is it."""
+    allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
     chance, live, total, peak = random.Random(5), [], 0, 0  # noqa: S311
     allocator.record_history(context="state")
     for _ in range(10_000):

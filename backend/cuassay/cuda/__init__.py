@@ -31,6 +31,8 @@ if TYPE_CHECKING:
         register_graph_replay_end_hook,
         register_graph_replay_start_hook,
     )
+    from cuassay.cuda.history import dump_snapshot, record_memory_history
+    from cuassay.cuda.host import empty_host_cache, empty_pinned, is_pinned, pin, pin_memory, reserve_pinned, unpin
     from cuassay.cuda.memory import (
         CUDAPluggableAllocator,
         MemPool,
@@ -121,7 +123,10 @@ __all__ = [
     "device",
     "device_count",
     "driver_version",
+    "dump_snapshot",
     "empty_cache",
+    "empty_host_cache",
+    "empty_pinned",
     "get_allocator_backend",
     "get_allocator_settings",
     "get_arch_list",
@@ -145,6 +150,7 @@ __all__ = [
     "is_bf16_supported",
     "is_current_stream_capturing",
     "is_initialized",
+    "is_pinned",
     "is_tf32_supported",
     "libraries",
     "make_graphed_callables",
@@ -163,6 +169,9 @@ __all__ = [
     "memory_stats_as_nested_dict",
     "memory_summary",
     "open_ipc_handle",
+    "pin",
+    "pin_memory",
+    "record_memory_history",
     "record_stream",
     "register_graph_capture_end_hook",
     "register_graph_capture_start_hook",
@@ -170,6 +179,7 @@ __all__ = [
     "register_graph_instantiate_hook",
     "register_graph_replay_end_hook",
     "register_graph_replay_start_hook",
+    "reserve_pinned",
     "reset_accumulated_host_memory_stats",
     "reset_accumulated_memory_stats",
     "reset_max_memory_allocated",
@@ -188,6 +198,7 @@ __all__ = [
     "spin",
     "stream",
     "synchronize",
+    "unpin",
     "use_mem_pool",
     "use_with_cupy",
     "use_with_numba",
@@ -195,6 +206,8 @@ __all__ = [
 
 #: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
 _LAZY: dict[str, tuple[str, ...]] = {
+    "history": ("dump_snapshot", "record_memory_history"),
+    "host": ("empty_host_cache", "empty_pinned", "is_pinned", "pin", "pin_memory", "reserve_pinned", "unpin"),
     "graphs": (
         "CUDAGraph",
         "GraphedCallable",

@@ -1,7 +1,7 @@
 """Pinned host memory by torch's names: arrays are plain `numpy.ndarray`, from one allocator for all devices.
 
 Where we differ from torch: sizes are not rounded to powers of two; memory that exists can be pinned where it is; asking
-whether an array is pinned, and all figures, touch no driver where nothing has been pinned.
+whether an array is pinned touches no driver where nothing has been pinned. Figures are `cuassay.cuda.memory`'s.
 """
 
 from __future__ import annotations
@@ -18,14 +18,10 @@ if TYPE_CHECKING:
 __all__ = [
     "empty_host_cache",
     "empty_pinned",
-    "host_memory_stats",
-    "host_memory_stats_as_nested_dict",
     "is_pinned",
     "pin",
     "pin_memory",
     "reserve_pinned",
-    "reset_accumulated_host_memory_stats",
-    "reset_peak_host_memory_stats",
     "unpin",
 ]
 
@@ -114,29 +110,3 @@ def empty_host_cache() -> None:
     allocator = _opened()
     if allocator is not None:
         allocator.empty_cache()
-
-
-def host_memory_stats() -> dict[str, Any]:
-    """Figures by keys such as ``active_bytes.peak``; empty where nothing was pinned, as with torch."""
-    allocator = _opened()
-    return {} if allocator is None else allocator.host_statistics().flat()
-
-
-def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """The figures of `host_memory_stats`, nested; empty where nothing was pinned."""
-    allocator = _opened()
-    return {} if allocator is None else allocator.host_statistics().nested()
-
-
-def reset_accumulated_host_memory_stats() -> None:
-    """From here ``allocated``, ``freed``, the counters and the times are new ones."""
-    allocator = _opened()
-    if allocator is not None:
-        allocator.reset_accumulated_stats()
-
-
-def reset_peak_host_memory_stats() -> None:
-    """From here every peak is a new one."""
-    allocator = _opened()
-    if allocator is not None:
-        allocator.reset_peak_stats()

@@ -70,8 +70,19 @@ DeviceLike = int | str | Device | None
 
 _CLASSES = {"CUDAPluggableAllocator": "pluggable", "MemPool": "pools"}
 
+#: As torch spells them.
+_HISTORY = {
+    "_dump_snapshot": "dump_snapshot",
+    "_record_memory_history": "record_memory_history",
+    "_snapshot": "snapshot",
+}
+
 
 def __getattr__(name: str) -> Any:
+    if name in _HISTORY:
+        from cuassay.cuda import history
+
+        return getattr(history, _HISTORY[name])
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
     found = globals()[name] = getattr(_module(_CLASSES[name]), name)

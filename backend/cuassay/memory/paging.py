@@ -161,6 +161,8 @@ class PagedStore(Store):
                 self._coming -= plan.missing
         with self._lock:
             self._books.move_pages(plan.missing)
+            if self.history is not None:
+                self.history.mapped("segment_map", plan.growth.address, plan.missing, lane)
             rest = plan.settle()
             if rest is not None:
                 self._set_free(rest)
@@ -232,6 +234,8 @@ class PagedStore(Store):
         with self._lock:
             released = sum(territory.empty(block, pages) for block, pages in lent)
             self._books.move_pages(-released)
+            if self.history is not None:
+                self.history.mapped("segment_unmap", lent[0][0].address, released, lane)
             spans = territory.take_empty_arenas()
             for arena in spans:
                 del self._segments[arena.address]
