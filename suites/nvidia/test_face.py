@@ -35,6 +35,7 @@ NAMES = {
         get_rng_state get_rng_state_all initial_seed manual_seed manual_seed_all seed seed_all set_rng_state
         set_rng_state_all
     """,
+    "blas": "cublas_workspace_size current_blas_handle matmul preferred_blas_library",
     "graphs": """
         CUDAGraph GraphedCallable graph graph_pool_handle is_current_stream_capturing make_graphed_callables
         register_graph_capture_end_hook register_graph_capture_start_hook register_graph_destroy_hook

@@ -17,6 +17,7 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
 if TYPE_CHECKING:
+    from cuassay.cuda.blas import cublas_workspace_size, current_blas_handle, matmul, preferred_blas_library
     from cuassay.cuda.graphs import (
         CUDAGraph,
         GraphedCallable,
@@ -116,7 +117,9 @@ __all__ = [
     "can_device_access_peer",
     "change_current_allocator",
     "compile_kernel",
+    "cublas_workspace_size",
     "cudart",
+    "current_blas_handle",
     "current_device",
     "current_stream",
     "default_stream",
@@ -156,6 +159,7 @@ __all__ = [
     "make_graphed_callables",
     "manual_seed",
     "manual_seed_all",
+    "matmul",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -171,6 +175,7 @@ __all__ = [
     "open_ipc_handle",
     "pin",
     "pin_memory",
+    "preferred_blas_library",
     "record_memory_history",
     "record_stream",
     "register_graph_capture_end_hook",
@@ -206,6 +211,7 @@ __all__ = [
 
 #: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
 _LAZY: dict[str, tuple[str, ...]] = {
+    "blas": ("cublas_workspace_size", "current_blas_handle", "matmul", "preferred_blas_library"),
     "history": ("dump_snapshot", "record_memory_history"),
     "host": ("empty_host_cache", "empty_pinned", "is_pinned", "pin", "pin_memory", "reserve_pinned", "unpin"),
     "graphs": (
