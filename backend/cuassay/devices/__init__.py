@@ -232,7 +232,7 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device)
     """
     found = find(device)
     capabilities(found).require(["pinned_memory"])
-    return _pinning(found).empty_pinned((shape,) if isinstance(shape, int) else shape, dtype, found.index)
+    return _transfers(found.kind).empty_pinned((shape,) if isinstance(shape, int) else shape, dtype, found.index)
 
 
 def is_pinned(array: Any) -> bool:
@@ -269,26 +269,28 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
     CaptureError
         If the host would have to wait while the stream is being captured.
     """
-    sides = [found for found in map(_device_side, (src, dst)) if found is not None]
-    if len(sides) == 2:
+    origin, target = _device_kind(src), _device_kind(dst)
+    if origin is not None and target is not None:
         return registry.op("copy")(src, out=dst)
-    if not sides:
+    kind = origin or target
+    if kind is None:
         dst[...] = src
-        return dst
-    _pinning(sides[0]).transfer(src, dst, non_blocking=non_blocking)
+    else:
+        _transfers(kind).transfer(src, dst, non_blocking=non_blocking)
     return dst
 
 
-def _device_side(array: Any) -> Device | None:
-    """Where `array` is, or None on the host."""
+def _device_kind(array: Any) -> str | None:
+    """The kind of device that `array` is on, or None on the host."""
     owner = registry.backend_of(type(array))
-    return None if owner is None or owner.kind == "cpu" else owner.device_of(array)
+    return None if owner is None or owner.kind == "cpu" else owner.kind
 
 
-def _pinning(device: Device) -> PinnedMemory:
-    found = backend(device.kind)
+@cache
+def _transfers(kind: str) -> PinnedMemory:
+    found = backend(kind)
     if not isinstance(found, PinnedMemory):
-        raise CapabilityError(f"{device}: copies in stream order are not offered; use cuassay.ops.copy, which waits")
+        raise CapabilityError(f"{kind}: copies in stream order are not offered; use cuassay.ops.copy, which waits")
     return found
 
 

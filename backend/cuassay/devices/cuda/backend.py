@@ -186,9 +186,7 @@ class CudaBackend:
 
     def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
         """In order of the device's current stream; see `cuassay.devices.cuda.transfer`."""
-        from cuassay.devices.cuda import transfer
-
-        transfer.transfer(src, dst, non_blocking=non_blocking)
+        _transfer()(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: Any, b: Any) -> str:
         """By byte range: the device's memory cannot be walked from here, so interleaved arrays count as overlapping."""
@@ -293,6 +291,14 @@ def _empty() -> Any:
 
 
 os.register_at_fork(after_in_child=_empty.cache_clear)
+
+
+@cache
+def _transfer() -> Any:
+    """The function: importing it at each copy would take a microsecond."""
+    from cuassay.devices.cuda import transfer
+
+    return transfer.transfer
 
 
 @cache

@@ -1,0 +1,96 @@
+"""History of CUDA's allocators by torch's names; and torch's own viewers on what we write."""
+
+from __future__ import annotations
+
+import pickle
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuassay.cuda.memory
+from cuassay import cuda, devices
+from cuassay.memory import CachingAllocator, IntegerSource
+from cuassay.memory.snapshot import dump, load
+from cuassay.observe.usage import usages
+
+MIB = 2**20
+VIEWS = ("trace", "segsum", "trace_plot", "segment_plot", "segments", "memory")
+
+
+def step(allocator: CachingAllocator) -> None:
+    """Blocks of two streams that come, stay and go, one of them used by another stream."""
+    live = [allocator.malloc(size * MIB) for size in (3, 12, 30, 7)]
+    allocator.free(live.pop(1))
+    live.append(allocator.malloc(5 * MIB, 2))
+    allocator.record_stream(live[0], 2)
+    allocator.free(live.pop(0))
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+@pytest.mark.parametrize("view", VIEWS)
+def test_torchs_viewer_reads_what_we_write(tmp_path: Path, view: str, granularity: int) -> None:
+    viz = pytest.importorskip("torch.cuda._memory_viz")
+    allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+    allocator.record_history()
+    step(allocator)
+    dump(allocator.snapshot(), tmp_path / "s.pickle", "torch")
+    snapshot = pickle.loads((tmp_path / "s.pickle").read_bytes())  # noqa: S301  just written
+
+    options = {"format_flamegraph": lambda lines: lines} if view in ("segments", "memory") else {}
+    text = getattr(viz, view)(snapshot, **options)
+
+    if view == "memory":
+        assert "test_history.py:" in text
+        assert str(30 * MIB) in text
+    if view == "trace":
+        assert "[0:3.0MiB]" in text
+        assert text.count("# free completed") == 2
+    assert len(text) > 300
+
+
+def test_what_torch_writes_is_read_and_drawn(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    if not torch.cuda.is_available():
+        pytest.skip("torch sees no CUDA device")
+    torch.cuda.memory._record_memory_history(max_entries=1000)
+    kept = [torch.empty(MIB, device="cuda") for _ in range(3)]
+    torch.cuda.memory._dump_snapshot(str(tmp_path / "t.pickle"))
+    torch.cuda.memory._record_memory_history(None)
+
+    (usage,) = usages(load(tmp_path / "t.pickle"))
+
+    assert usage.peak >= len(kept) * 4 * MIB
+    assert any("test_history.py" in site.name for site in usage.sites)
+
+
+@pytest.fixture
+def recording() -> Any:
+    if not cuda.is_available():
+        pytest.skip("no CUDA device")
+    cuda.record_memory_history(clear_history=True, record_pinned_host_memory=True)
+    yield
+    cuda.record_memory_history(None, clear_history=True, record_pinned_host_memory=True)
+
+
+def test_arrays_of_the_device_are_told_of_with_their_call_site(recording: None, tmp_path: Path) -> None:
+    array = devices.empty((3 * MIB,), np.uint8, "cuda:0")
+
+    cuda.dump_snapshot(tmp_path / "s.json")
+    snapshot = load(tmp_path / "s.json")
+
+    (event,) = (e for e in snapshot["device_traces"][0] if e["action"] == "alloc" and e["size"] >= array.nbytes)
+    assert event["addr"] == array.data.ptr
+    assert any(frame["filename"] == __file__ for frame in event["frames"])
+
+
+def test_pinned_memory_is_told_of_too(recording: None) -> None:
+    array = cuda.empty_pinned(5 * MIB, np.uint8)
+
+    snapshot = cuassay.cuda.memory._snapshot()
+
+    assert array.ctypes.data in [
+        event["addr"] for trace in snapshot["host_traces"] for event in trace if "addr" in event
+    ]
+    assert sum(segment["allocated_size"] for segment in snapshot["host_segments"]) >= 5 * MIB
