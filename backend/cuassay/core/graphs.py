@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -19,7 +19,7 @@ from cuassay.core import graph_hooks
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.participants import Participant, Prologue, participants
-from cuassay.errors import ArgumentError, CaptureError
+from cuassay.errors import ArgumentError, CaptureError, CuassayError
 
 __all__ = [
     "CAPTURE_ERROR_MODES",
@@ -309,7 +309,8 @@ class Graph(Handle, ABC):
     def __del__(self) -> None:
         """A capture left open would keep its stream and thread from other work."""
         if getattr(self, "_state", "empty") != "empty" and not sys.is_finalizing():
-            self.reset()
+            with suppress(CuassayError):  # on a lost device there is nothing left to free
+                self.reset()
 
     def enable_debug_mode(self) -> None:
         """Later captures look after each op whether they are broken, and name the op; `debug_dump` needs no mode."""

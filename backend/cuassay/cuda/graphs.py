@@ -56,9 +56,9 @@ def __getattr__(name: str) -> Any:
 
 def is_current_stream_capturing() -> bool:
     """Whether work given to the current CUDA stream is recorded; makes no context."""
-    from cuassay.devices.cuda import runtime
+    from cuassay.devices.cuda import forks
 
-    if not runtime.is_initialized():
+    if not forks.driver_is_up():
         return False
     from cuassay.devices.cuda import capture
 

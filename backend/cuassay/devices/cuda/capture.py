@@ -43,8 +43,8 @@ _graph_launch = cupy.cuda.runtime.graphLaunch
 
 
 def is_current_stream_capturing() -> bool:
-    """Whether work given to the current stream is recorded; False, and no context made, before CUDA is initialised."""
-    return runtime.is_initialized() and bool(_current_stream().is_capturing())
+    """Whether work given to the current stream is recorded."""
+    return bool(_current_stream().is_capturing())
 
 
 class CUDAGraph(Graph):

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cache, partial
 from typing import Any
 
 from cuassay.devices.cuda.graph_driver import KernelParams, call, capturing_graph, node_count, status
@@ -107,13 +107,19 @@ class _Settable:
         self.words = [memoryview(value).cast("B") for value in self._values]
         self._pointers = (ctypes.c_void_p * max(len(self._values), 1))(*map(ctypes.addressof, self._values))
         self._params.arguments = ctypes.cast(self._pointers, ctypes.POINTER(ctypes.c_void_p))
-        library = ctypes.CDLL("libcuda.so.1").cuGraphExecKernelNodeSetParams_v2
         handles = (ctypes.byref(ctypes.c_char.from_address(handle)) for handle in (executable, node))
-        self.apply: Callable[[], int] = partial(library, *handles, ctypes.byref(self._params))
+        self.apply: Callable[[], int] = partial(_set_params(), *handles, ctypes.byref(self._params))
 
     def slot(self, position: int) -> memoryview:
         """Argument `position`, of 8 bytes, as one word to be written."""
         return self.words[position].cast("Q")
+
+
+@cache
+def _set_params() -> Callable[..., int]:
+    """Without declared types: what `byref` gives is passed on as it is, the fastest there is in ctypes."""
+    found: Callable[..., int] = ctypes.CDLL("libcuda.so.1").cuGraphExecKernelNodeSetParams_v2
+    return found
 
 
 def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
