@@ -48,7 +48,7 @@ class Adam:
         ``params`` and the hyperparameters, as in torch; what is changed there holds from the next step on. `amsgrad`,
         `master_weights` and `state_dtype` stay as the states were made.
     grad_norm : array or None
-        Global 2-norm of the gradients of the last step that computed it, (1,) float32, on the device.
+        Global 2-norm of the gradients of the last step that computed it, () float32, on the device.
 
     Raises
     ------
@@ -195,7 +195,7 @@ class Adam:
         if len({state.device for state in self._states}) > 1:
             raise DeviceError("a norm over several devices is not offered; clip the groups of each device apart")
         if self.grad_norm is None:
-            self.grad_norm = devices.empty((1,), "float32", self._states[0].device)
+            self.grad_norm = devices.empty((), "float32", self._states[0].device)
         self._norms += [Kept() for _ in lists[len(self._norms) :]]
         for place, (kept, grads) in enumerate(zip(self._norms, lists, strict=True)):
             given = {"norm": self.grad_norm, "found_inf": found_inf, "grad_scale": grad_scale, "accumulate": place > 0}

@@ -12,7 +12,7 @@ import numpy as np
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
 from cuassay.core.device import Device
-from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import Plan, registry
 
 __all__ = ["FIXED", "Kept", "State", "arguments", "device_of"]
@@ -41,6 +41,17 @@ def device_of(array: Array) -> Device:
     if backend is None:
         raise ArgumentError(f"a parameter must be an array of a device; got {type(array).__qualname__}")
     return backend.device_of(array)
+
+
+def _one_device(params: Arrays) -> Device:
+    first, *others = map(device_of, params)
+    for place, other in enumerate(others, 1):
+        if other != first:
+            raise DeviceError(
+                f"a parameter group needs all parameters on one device; params[0] is on {first}, params[{place}] on "
+                f"{other}; make a group for each device"
+            )
+    return first
 
 
 class Kept:
@@ -96,7 +107,7 @@ class State:
     def __init__(self, group: Mapping[str, Any]) -> None:
         params = group["params"]
         self.fixed = {name: group[name] for name in FIXED}
-        self.device = device_of(params[0])
+        self.device = _one_device(params)
         dtype = as_dtype(params[0].dtype)
         master = bool(group["master_weights"])
         if master and dtype_name(dtype) not in HALVES:
