@@ -133,7 +133,7 @@ SETTINGS: dict[str, Setting] = {
             "CUASSAY_ALLOC_CONF",
             _text,
             "",
-            "options of cuassay.memory's allocator (no device uses it yet), such as max_split_size_mb:128,...",
+            "options of the allocators of device and pinned memory, such as max_split_size_mb:128,...",
             aliases=("PYTORCH_CUDA_ALLOC_CONF",),
         ),
         Setting(
