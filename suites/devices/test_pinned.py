@@ -10,9 +10,10 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.core import syncdebug
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.protocols import Backend, PinnedMemory
-from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
+from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError, SynchronizationError
 from cuassay.testing import dtypes, requires
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.samples import Samples
@@ -214,6 +215,19 @@ def test_other_work_goes_on_while_a_copy_runs(device: Device, backend: Backend, 
     backend.current_stream(device.index).wait_stream(side)
 
     np.testing.assert_array_equal(to_host(doubled), numbers * 2)
+
+
+def test_only_copies_that_wait_are_told_in_sync_debug_mode(device: Device, numbers: Any) -> None:
+    host, there = pinned(device, numbers), devices.empty((N,), np.float32, device)
+    syncdebug.set_mode("error")
+    try:
+        devices.copy(host, there, non_blocking=True)
+        with pytest.raises(SynchronizationError, match="a copy between host and device"):
+            devices.copy(host, there)
+        with pytest.raises(SynchronizationError, match="a copy between host and device"):
+            devices.copy(numbers, there, non_blocking=True)
+    finally:
+        syncdebug.set_mode("default")
 
 
 # ------------------------------------------------------------------------------------------------ refused

@@ -18,12 +18,13 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core import syncdebug
 from cuassay.core.participants import join
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
 from cuassay.devices.sim.functions import written
-from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture
+from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import ArgumentError, RaceError
 from cuassay.memory.blocks import Block
@@ -347,10 +348,13 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
         )
     device = array.sim_device
     machine, is_left = device.machine, non_blocking and isinstance(host, SimPinned)
+    if not is_left:
+        syncdebug.waits("a copy between host and device")
     with machine.working():
         queue = machine.current_queue(device)
         if not is_left:
             refuse_capture(queue, "a copy that the host waits for", "use pinned memory and non_blocking=True")
+            refuse_wait("a copy that the host waits for")
         if isinstance(host, SimPinned):
             host.block.used_by(queue)
             _captured.keep(host)
