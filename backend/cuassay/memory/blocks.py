@@ -239,6 +239,40 @@ class FreeBlocks:
         del self._keys[position]
         return self._blocks.pop(position)
 
+    def cut(self, nbytes: int, unit: int = 1) -> Block | None:
+        """Take `nbytes` from the low end of the smallest block that has them, if `unit` divides its address.
+
+        What is left stays here, mostly in its place: that saves the search for a new one.
+        """
+        keys, blocks = self._keys, self._blocks
+        position = bisect_left(keys, nbytes << _ADDRESS_BITS)
+        if position == len(keys):
+            return None
+        rest = blocks[position]
+        address, left = rest.address, rest.nbytes - nbytes
+        if address % unit:
+            return None
+        if not left:
+            del keys[position], blocks[position]
+            return rest
+        block = Block(address, nbytes, rest.lane, rest.segment)
+        before = block.before = rest.before
+        if before is None:
+            rest.segment.first = block
+        else:
+            before.after = block
+        block.after, rest.before = rest, block
+        rest.address, rest.nbytes = address + nbytes, left
+        key = left << _ADDRESS_BITS | rest.address
+        if position and keys[position - 1] > key:
+            del keys[position], blocks[position]
+            position = bisect_left(keys, key, 0, position)
+            keys.insert(position, key)
+            blocks.insert(position, rest)
+        else:
+            keys[position] = key
+        return block
+
 
 def split(block: Block, nbytes: int) -> Block:
     """Shorten `block` to its first `nbytes`; gives the rest as a block of its own."""

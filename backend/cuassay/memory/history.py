@@ -16,9 +16,10 @@ from itertools import count
 from pathlib import Path
 from time import time_ns
 from types import CodeType
-from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuassay.errors import ArgumentError
+from cuassay.memory.lane import Idle
 
 if TYPE_CHECKING:
     from cuassay.memory.blocks import Block, Segment
@@ -178,7 +179,7 @@ class History:
         frames = tuple(_frames())
         return self._known.setdefault(frames, frames)
 
-    def hide(self, lists: dict[int, list[Block]]) -> dict[int, list[Block]]:
+    def hide(self, lists: dict[int, Idle]) -> dict[int, Idle]:
         """`lists` for a lane that tells: no request finds anything there, and what is freed to them is told."""
         return _Hidden(self, lists)
 
@@ -187,18 +188,18 @@ class History:
         self.is_on = False
 
 
-class _Hidden(dict[int, "list[Block]"]):
+class _Hidden(dict[int, Idle]):
     """Quick lists that no request finds, so that each is seen; what is freed goes to lists that tell."""
 
-    def __init__(self, history: History, lists: dict[int, list[Block]]) -> None:
+    def __init__(self, history: History, lists: dict[int, Idle]) -> None:
         super().__init__(lists)
         self._history = history
 
-    def __getitem__(self, requested: int) -> NoReturn:
-        raise KeyError(requested)
+    def get(self, requested: int, default: Any = None) -> None:  # type: ignore[override]
+        return None
 
-    def setdefault(self, requested: int, default: Any = None) -> list[Block]:
-        found = self.get(requested)
+    def setdefault(self, requested: int, default: Any = None) -> Idle:
+        found = super().get(requested)
         if isinstance(found, _Told) and found.history is self._history:
             return found
         made = _Told(self._history)
@@ -212,7 +213,7 @@ class _Hidden(dict[int, "list[Block]"]):
 _numbers = count()
 
 
-class _Told(list["Block"]):
+class _Told(Idle):
     """A quick list that tells of each block that is freed."""
 
     __slots__ = ("history",)

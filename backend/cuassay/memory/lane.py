@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cuassay.memory.history import History
     from cuassay.memory.stitching import Territory
 
-__all__ = ["Deferred", "Lane", "Pool", "free"]
+__all__ = ["Deferred", "Idle", "Lane", "Pool", "free"]
 
 
 class Pool:
@@ -118,6 +118,22 @@ class Deferred:
         yield from tuple(self.held)
 
 
+class Idle(list[Block]):
+    """A quick list: free blocks that were cut out for requests of one size.
+
+    Attributes
+    ----------
+    cut : int
+        Blocks that are cut out for the size, here or live: 0 when no block can come back.
+    """
+
+    __slots__ = ("cut",)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cut = 0
+
+
 class Lane:
     """The memory of one stream in one pool.
 
@@ -131,7 +147,7 @@ class Lane:
         Gives a block of at least so many bytes when no quick list has one.
     """
 
-    __slots__ = ("_cut", "_miss", "_quick", "deferred", "large", "pool", "small", "stream", "territory")
+    __slots__ = ("_miss", "_quick", "deferred", "large", "pool", "small", "stream", "territory")
 
     def __init__(
         self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
@@ -143,36 +159,39 @@ class Lane:
         self.territory: Territory | None = None
         self.deferred = Deferred(self, is_capturing)
         self._miss = miss
-        self._quick: dict[int, list[Block]] = {}
-        self._cut: dict[int, int] = {}
+        self._quick: dict[int, Idle] = {}
 
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
-            block = self._quick[nbytes].pop()
-        except (KeyError, IndexError, TypeError):
-            pass  # the miss raises its own errors, not on top of this one
-        else:
-            block.home = block.idle  # type: ignore[assignment]  # a parked block has one; asking would cost a hit
-            block.uses += 1
-            return block
+            idle = self._quick.get(nbytes)  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
+            if idle:
+                block = idle.pop()
+                block.home = idle
+                block.uses += 1
+                return block
+        except (IndexError, TypeError):  # another thread took the last one, or `nbytes` is no key: the miss tells
+            pass
         return self._miss(self, nbytes)
 
     def enlist(self, block: Block, requested: int) -> None:
         """Cut `block` out for requests of `requested` bytes; it is live."""
+        idle = self._quick.get(requested)
+        if idle is None:
+            idle = self._quick.setdefault(requested, Idle())
+        idle.cut += 1
         block.requested = requested
         block.uses = 1
-        block.idle = block.home = self._quick.setdefault(requested, [])
-        self._cut[requested] = self._cut.get(requested, 0) + 1
+        block.idle = block.home = idle
 
     def delist(self, block: Block) -> None:
         """`block` serves no size any more; a size that none serves is forgotten."""
-        left = self._cut[block.requested] - 1
-        if left:
-            self._cut[block.requested] = left
-        else:
-            del self._cut[block.requested], self._quick[block.requested]
-        block.idle, block.users, block.events = None, (), ()
+        idle = block.idle
+        if isinstance(idle, Idle):
+            idle.cut -= 1
+            if not idle.cut and self._quick.get(block.requested) is idle:
+                del self._quick[block.requested]
+        block.idle = None
 
     def tell(self, history: History | None) -> None:
         """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from cuassay.memory.blocks import Block
+from cuassay.memory.config import MIN_BLOCK
 
 __all__ = ["Books", "MemoryStatistics", "Meter", "PoolStat", "Stat"]
 
@@ -217,6 +218,8 @@ class Books:
         self._base: dict[tuple[str, str], Stat] = {}
         self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
         self._scalars = dict.fromkeys(_SCALARS, 0)
+        #: Bytes that can be cut out before a peak could be passed.
+        self._room = 0
 
     @property
     def reserved(self) -> int:
@@ -229,22 +232,25 @@ class Books:
 
     def cut(self, block: Block) -> bool:
         """A block was cut out and is live; True when the peaks must be looked at."""
-        own, other = (self._small, self._large) if block.segment.is_small else (self._large, self._small)
+        cut = (self._small if block.segment.is_small else self._large).cut
+        nbytes = block.nbytes
+        cut.count += 1
+        cut.nbytes += nbytes
+        cut.requested += block.requested
         if block.is_oversize:
             self._oversize.cut.add(block)
-        cut, rest, peak, top = own.cut, other.cut, own.peak_live, self._all.peak_live
-        cut.count += 1
-        cut.nbytes += block.nbytes
-        cut.requested += block.requested
-        return (
-            block.is_oversize
-            or cut.nbytes + rest.nbytes > top.nbytes
-            or cut.nbytes > peak.nbytes
-            or cut.requested + rest.requested > top.requested
-            or cut.requested > peak.requested
-            or cut.count + rest.count > top.count
-            or cut.count > peak.count
-        )
+            return True
+        self._room -= nbytes
+        return self._room < 0 and self._is_above()
+
+    def _is_above(self) -> bool:
+        """Whether more is cut than a peak; if not, note for how many bytes that is not to be asked again.
+
+        A block has 512 bytes or more, and no more were asked for than it has: bytes are a bound for all three.
+        """
+        self._total()
+        self._room = min(_headroom(account) for account in (self._all, self._small, self._large))
+        return self._room < 0
 
     def merged(self, block: Block) -> None:
         """A block is no longer cut out for its request."""
@@ -273,6 +279,7 @@ class Books:
         for pool, account in self._accounts.items():
             account.peak_active = account.peak_active.highest(account.cut)
             account.peak_live = account.peak_live.highest(account.cut.minus(waiting[pool]))
+        self._room = 0
 
     def reset_peaks(self, pending: Iterable[Block]) -> None:
         """From here peaks are new ones; no block is parked."""
@@ -359,6 +366,13 @@ class Books:
                 total = getattr(account.folded, of) + getattr(uses[pool], of)
                 stats[name, pool] = Stat(current, peak, total, total - current)
         return stats
+
+
+def _headroom(account: Account) -> int:
+    """Bytes that can be cut out before a peak of `account` could be passed; negative when one is."""
+    peak, cut = account.peak_live, account.cut
+    blocks = MIN_BLOCK * (peak.count - cut.count)
+    return min(peak.nbytes - cut.nbytes, peak.requested - cut.requested, blocks)
 
 
 def _pool_stat(found: Mapping[tuple[str, str], Stat], name: str) -> PoolStat:

@@ -15,7 +15,7 @@ from typing import Any
 from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
-from cuassay.memory.blocks import FREED, LENT, Block, Segment, merge, split, withhold
+from cuassay.memory.blocks import FREED, LENT, Block, FreeBlocks, Segment, merge, split, withhold
 from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
 from cuassay.memory.history import History
 from cuassay.memory.lane import Lane, Pool
@@ -24,6 +24,9 @@ from cuassay.memory.statistics import Books, MemoryStatistics
 from cuassay.memory.stitching import Arena
 
 __all__ = ["Store"]
+
+#: The stamp of a block that became free just now, and is in no list yet; clocks begin at 0.
+_FRESH = -1
 
 #: What may be reserved where the device's size is not known.
 _UNLIMITED = 2**60
@@ -87,25 +90,29 @@ class Store(ABC):
             return self._taken(lane, size, nbytes) or (self._unpark(lane) and self._taken(lane, size, nbytes)) or None
 
     def _taken(self, lane: Lane, size: int, nbytes: int | None, *, anywhere: bool = False) -> Block | None:
-        is_small = size <= SMALL_REQUEST
-        if lane.territory is not None and not is_small:
-            block = lane.territory.take(size, anywhere=anywhere)
-        else:
+        is_small, territory = size <= SMALL_REQUEST, lane.territory
+        if lane.pool.no_split or (territory is None and not is_small):
             block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
+        elif is_small or territory is None:
+            block = lane.small.cut(size)
+        elif size % territory.granularity:
+            block = lane.large.cut(size)
+        else:
+            block = lane.large.cut(size, territory.granularity) or territory.take(size, anywhere=anywhere)
         return None if block is None else self._cut_out(block, size, nbytes)
 
     def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
         """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
-        lane = block.lane
-        if self._should_split(block, size):
+        if block.nbytes > size and self._should_split(block, size):
             rest = split(block, size)
             rest.stamp = block.stamp
-            lane.free_blocks(is_small=block.segment.is_small).add(rest)
+            block.lane.free_blocks(is_small=block.segment.is_small).add(rest)
         if nbytes is None:
             withhold(block, LENT)
             return block
-        block.is_oversize = self.config.is_oversize(block.nbytes)
-        lane.enlist(block, nbytes)
+        if self.config.max_split_size is not None:
+            block.is_oversize = self.config.is_oversize(block.nbytes)
+        block.lane.enlist(block, nbytes)
         self._cut[block.address] = block
         if self._books.cut(block):
             self._unpark_all()
@@ -121,10 +128,48 @@ class Store(ABC):
         return rest > SMALL_REQUEST and not self.config.is_oversize(size)
 
     def _unpark(self, lane: Lane) -> bool:
+        """Make every block in the quick lists free for any request."""
         blocks = lane.take_parked()
+        if not blocks:
+            return False
+        history = self.history if self.history is not None and self.history.is_on else None
+        cut, merged = self._cut, self._books.merged
         for block in blocks:
-            self._return(block)
-        return bool(blocks)
+            if history is not None:
+                history.returned(block)
+            merged(block)
+            del cut[block.address]
+            lane.delist(block)
+            block.stamp = _FRESH
+        for block in blocks:
+            if block.stamp == _FRESH:  # else a neighbour has taken it in
+                self._join(block)
+        return True
+
+    def _join(self, block: Block) -> None:
+        """Make a free block that is in no list one with its free neighbours, whether they are in one or not."""
+        free_blocks = block.lane.free_blocks(is_small=block.segment.is_small)
+        low, high, nbytes = block, block.after, block.nbytes
+        while low.before is not None and low.before.idle is None:
+            low = low.before
+            nbytes += low.nbytes
+            self._absorb(low, free_blocks)
+        while high is not None and high.idle is None:
+            nbytes += high.nbytes
+            self._absorb(high, free_blocks)
+            high = high.after
+        low.after = high
+        if high is not None:
+            high.before = low
+        low.nbytes, low.stamp = nbytes, self._clock
+        free_blocks.add(low)
+
+    @staticmethod
+    def _absorb(block: Block, free_blocks: FreeBlocks) -> None:
+        if block.stamp == _FRESH:
+            block.stamp = 0
+        else:
+            free_blocks.remove(block)
 
     def _unpark_all(self) -> None:
         for pool in self._pools.values():
@@ -138,6 +183,7 @@ class Store(ABC):
         self._books.merged(block)
         del self._cut[block.address]
         block.lane.delist(block)
+        block.users, block.events = (), ()
         self._set_free(block)
 
     def _set_free(self, block: Block) -> None:
