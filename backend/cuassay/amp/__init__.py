@@ -1,0 +1,26 @@
+"""Automatic mixed precision: which op computes in which dtype, as a table; scaling of what 16 bits would flush to zero.
+
+Names and rules follow ``torch.amp``.
+"""
+
+from __future__ import annotations
+
+from cuassay.amp.autocast import (
+    autocast,
+    clear_autocast_cache,
+    custom_fwd,
+    get_autocast_dtype,
+    is_autocast_enabled,
+)
+from cuassay.amp.policy import Rule, custom_rule, rule_of
+
+__all__ = [
+    "Rule",
+    "autocast",
+    "clear_autocast_cache",
+    "custom_fwd",
+    "custom_rule",
+    "get_autocast_dtype",
+    "is_autocast_enabled",
+    "rule_of",
+]

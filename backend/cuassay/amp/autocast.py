@@ -1,0 +1,261 @@
+"""``with autocast("cuda"):`` calls of `cuassay.ops` inside compute in the dtype that `cuassay.amp.policy` gives them.
+
+It sees calls of our ops alone, through `cuassay.ops.interpose`, on plain NumPy, CuPy and simulated arrays. Operators
+(``a @ b``) and other libraries' functions on those arrays are not ours to intercept. A call with ``out=`` runs in the
+dtypes it gets, as torch's do: the caller has chosen one already.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, ContextDecorator
+from dataclasses import dataclass, field, replace
+from typing import Any, Self, TypeVar
+
+from cuassay import devices
+from cuassay.amp.policy import Rule, rule_of
+from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
+from cuassay.core import participants
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.errors import ArgumentError, CapabilityError
+from cuassay.ops import Call, cast, interpose, registry
+
+__all__ = ["autocast", "clear_autocast_cache", "custom_fwd", "get_autocast_dtype", "is_autocast_enabled"]
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+#: As torch's: float16 for accelerators, bfloat16 for the host.
+_DEFAULT = {"cpu": "bfloat16"}
+_CASTABLE = frozenset((*HALVES, "float32"))
+
+
+@dataclass(frozen=True, slots=True)
+class _Region:
+    """What holds inside a block for one kind of device."""
+
+    dtype: str
+    enabled: bool
+    cache_enabled: bool
+    weights: frozenset[int] = frozenset()
+
+
+@dataclass
+class _State(threading.local):
+    """A thread's regions by kind, how deep they nest, and the weights cast so far: each with its own, kept alive."""
+
+    regions: Mapping[str, _Region] = field(default_factory=dict)
+    depth: int = 0
+    cache: dict[tuple[int, str], tuple[Any, Any]] = field(default_factory=dict)
+
+
+_state = _State()
+
+
+class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
+    """Ops inside the block choose their dtype; also a decorator. The inner one of two of the same kind holds.
+
+    Parameters
+    ----------
+    device_type : str
+        The kind of device whose arrays are meant: ``"cuda"``, ``"sim"``, ``"cpu"``; one region speaks of one kind.
+    dtype : dtype, optional
+        ``float16`` or ``bfloat16``; without one, float16 on accelerators and bfloat16 on cpu.
+    enabled : bool
+        False: inside, ops run in the dtypes they get.
+    cache_enabled : bool, optional
+        Whether `weights` are cast once a region. None: as around it, or True.
+    weights : iterable of array
+        Arrays cast once, and then again only in the next outermost region: name those that no one writes inside. torch
+        knows them by ``requires_grad``, which plain arrays do not have. While a graph is captured they are cast
+        anew, inside the graph: a replay uses the weights of its own time.
+
+    Raises
+    ------
+    ArgumentError
+        If the kind is unknown, or the dtype is no 16-bit floating one.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from cuassay import ops
+    >>> from cuassay.amp import autocast
+    >>> with autocast("cpu"):
+    ...     print(ops.matmul(np.ones((2, 3), "f4"), np.ones((3, 2), "f4")).dtype)
+    bfloat16
+    """
+
+    def __init__(
+        self,
+        device_type: str,
+        dtype: Any = None,
+        enabled: bool = True,
+        cache_enabled: bool | None = None,
+        *,
+        weights: Iterable[Any] = (),
+    ) -> None:
+        self.device_type = _known(device_type)
+        self.dtype = _lower(self.device_type if dtype is None else dtype, is_default=dtype is None)
+        self._enabled = enabled
+        self._cache_enabled = cache_enabled
+        self._weights = tuple(weights)
+        self._open: list[tuple[Mapping[str, _Region], AbstractContextManager[None]]] = []
+
+    def __repr__(self) -> str:
+        return f"autocast({self.device_type!r}, {self.dtype}, enabled={self._enabled})"
+
+    def __enter__(self) -> Self:
+        """From here, in this thread."""
+        former = _state.regions
+        around = former.get(self.device_type)
+        caching = (around.cache_enabled if around else True) if self._cache_enabled is None else self._cache_enabled
+        weights = frozenset(map(id, self._weights)) | (around.weights if around else frozenset())
+        entered = nullcontext() if _state.depth else interpose(_interposed)
+        entered.__enter__()
+        self._open.append((former, entered))
+        _state.depth += 1
+        _state.regions = {**former, self.device_type: _Region(self.dtype, self._enabled, caching, weights)}
+        participants.join(self.device_type, _CACHES)
+        return self
+
+    def __exit__(self, *exception: object) -> None:
+        """To here; with the outermost region the cache goes."""
+        former, entered = self._open.pop()
+        _state.regions = former
+        _state.depth -= 1
+        if not _state.depth:
+            _state.cache.clear()
+        entered.__exit__(None, None, None)
+
+
+class _nothing(AbstractContextManager[None]):  # noqa: N801
+    def __exit__(self, *exception: object) -> None: ...
+
+
+def _known(device_type: str) -> str:
+    kind = Device(device_type).kind
+    if kind not in devices.kinds():
+        raise ArgumentError(f"autocast knows no kind of device {kind!r}; give one of {', '.join(devices.kinds())}")
+    return kind
+
+
+def _lower(dtype: Any, *, is_default: bool) -> str:
+    name = _DEFAULT.get(dtype, "float16") if is_default else dtype_name(as_dtype(dtype))
+    if name not in HALVES:
+        raise ArgumentError(f"autocast lowers to {' or '.join(HALVES)}; got {name}; leave the block out for it")
+    return name
+
+
+def is_autocast_enabled(device_type: str = "cuda") -> bool:
+    """Whether ops of this thread on arrays of that kind choose their dtype here."""
+    region = _state.regions.get(device_type)
+    return region is not None and region.enabled
+
+
+def get_autocast_dtype(device_type: str = "cuda") -> str:
+    """The dtype products are computed in inside the block, or would be in one that names none."""
+    region = _state.regions.get(device_type)
+    return _lower(device_type, is_default=True) if region is None else region.dtype
+
+
+def clear_autocast_cache() -> None:
+    """Forget the weights cast so far in this thread: after writing one inside a region."""
+    _state.cache.clear()
+
+
+class _Caches:
+    """A weight cast before a capture would be frozen into it, and one cast in a capture is no number until replayed."""
+
+    def capture_begin(self, capture: object, device: Device) -> None:
+        """Weights are cast inside."""
+        clear_autocast_cache()
+
+    def capture_end(self, capture: object, device: Device) -> None:
+        """What was cast inside stays inside."""
+        clear_autocast_cache()
+
+    def capture_forget(self, capture: object, device: Device) -> None:
+        """Nothing is kept."""
+
+
+_CACHES = _Caches()
+
+
+def _interposed(call: Call, proceed: Callable[[Call], Any]) -> Any:
+    rule = rule_of(call.op.name)
+    if rule is None or call.out is not None:
+        return proceed(call)
+    region = _region_of(call)
+    if region is None or not region.enabled:
+        return proceed(call)
+    if rule is Rule.REFUSED:
+        raise CapabilityError(
+            f"{call.op.name} is not safe under autocast: no dtype makes it right; call it on float32 arrays inside "
+            "autocast(..., enabled=False), or give it another rule with custom_rule"
+        )
+    target = {Rule.LOWER: region.dtype, Rule.FLOAT32: "float32"}.get(rule) or _widest(call)
+    arguments = {name: _converted(value, target, region) for name, value in call.arguments.items()}
+    return proceed(replace(call, arguments=arguments))
+
+
+def _region_of(call: Call) -> _Region | None:
+    """Of the kind of its arrays: all are of one, or the call will say so."""
+    for param in call.op.schema.arrays:
+        for _, array in param.members(call.arguments[param.name]):
+            backend = registry.backend_of(type(array))
+            if backend is not None:
+                return _state.regions.get(backend.kind)
+    return None
+
+
+def _widest(call: Call) -> str:
+    names = {name for value in call.arguments.values() for name in _names(value)}
+    return next(iter(names)) if len(names) == 1 else "float32"  # float16 and bfloat16 hold one another only there
+
+
+def _names(value: Any) -> Iterator[str]:
+    for one in value if isinstance(value, list | tuple) else (value,):
+        if _is_castable(one):
+            yield dtype_name(one.dtype)
+
+
+def _is_castable(value: Any) -> bool:
+    dtype = getattr(value, "dtype", None)
+    return dtype is not None and registry.backend_of(type(value)) is not None and dtype_name(dtype) in _CASTABLE
+
+
+def _converted(value: Any, target: str, region: _Region) -> Any:
+    if isinstance(value, list | tuple):
+        return type(value)(_converted(one, target, region) for one in value)
+    if not _is_castable(value) or dtype_name(value.dtype) == target:
+        return value
+    if not region.cache_enabled or id(value) not in region.weights:
+        return cast(value, dtype=target)
+    kept = _state.cache.get((id(value), target))
+    if kept is None:
+        kept = _state.cache[id(value), target] = value, cast(value, dtype=target)
+    return kept[1]
+
+
+def custom_fwd(
+    function: Function | None = None, *, device_type: str, cast_inputs: Any = None
+) -> Function | Callable[[Function], Function]:
+    """With `cast_inputs`, a function of yours gets its floating arrays in that dtype, and runs without autocast.
+
+    Without `cast_inputs` it runs as it is. As in torch, float64 arrays are not cast, nor anything outside a region.
+    """
+    if function is None:
+        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)  # type: ignore[return-value]
+
+    @functools.wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if cast_inputs is None or not is_autocast_enabled(device_type):
+            return function(*args, **kwargs)
+        region, target = replace(_state.regions[device_type], weights=frozenset()), dtype_name(as_dtype(cast_inputs))
+        with autocast(device_type, enabled=False):
+            given = [_converted(value, target, region) for value in args]
+            return function(*given, **{name: _converted(value, target, region) for name, value in kwargs.items()})
+
+    return run  # type: ignore[return-value]
