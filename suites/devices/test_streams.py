@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import syncdebug
@@ -181,6 +183,32 @@ def test_a_stream_set_inside_a_block_ends_with_it(device: Device, backend: Backe
         assert backend.current_stream(device.index) == other
 
     assert backend.current_stream(device.index) == before
+
+
+@on("sim", "cuda")
+@requires("streams")
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(program=st.lists(st.sampled_from(["leave", *"01234", "set 0", "set 1", "set 2"]), max_size=20))
+def test_the_current_stream_is_the_one_a_stack_would_give(device: Device, backend: Backend, program: list[str]) -> None:
+    streams = [backend.new_stream(device.index) for _ in range(5)]
+
+    def run() -> None:
+        current, outer = backend.current_stream(device.index), []
+        for step in program:
+            if step.startswith("set"):
+                current = streams[int(step[4:])]
+                backend.set_stream(current)
+            elif step != "leave":
+                outer.append((current, streams[int(step)]))
+                current = streams[int(step)].__enter__()
+            elif outer:
+                current, entered = outer.pop()
+                entered.__exit__(None, None, None)
+            assert backend.current_stream(device.index) == current
+        while outer:
+            outer.pop()[1].__exit__(None, None, None)
+
+    in_threads(run)
 
 
 def in_threads(*works: Callable[[], None]) -> None:

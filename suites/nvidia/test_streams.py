@@ -19,7 +19,7 @@ import cupy
 
 from cuassay import cuda, devices, ops
 from cuassay.devices.cuda.event import idle_events
-from cuassay.devices.cuda.stream import ExternalStream, adopt
+from cuassay.devices.cuda.stream import ExternalStream, _Switching, adopt
 from cuassay.errors import ArgumentError, CaptureError
 
 BACKEND = devices.backend("cuda")
@@ -74,6 +74,7 @@ def test_a_stream_of_others_is_used_by_its_address(form: str, theirs: Any) -> No
     with BACKEND.use_stream(given) as adopted:
         assert cupy.cuda.get_current_stream().ptr == theirs.ptr
         result = ops.add(cupy.ones(3), cupy.ones(3))
+    theirs.synchronize()
 
     assert adopted.ptr == theirs.ptr
     assert adopted.device.kind == "cuda"
@@ -156,6 +157,38 @@ def test_a_call_that_cannot_be_captured_is_told_at_the_end_and_forgotten_then(th
         with pytest.raises(CaptureError, match="cannot be captured"):
             capture.end()
         assert cupy.ones(3).tolist() == [1, 1, 1]
+
+
+# ------------------------------------------------------------------------------------------------ several devices
+
+
+def test_entering_a_stream_of_another_device_makes_that_current_and_restores_both(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    current, steps = [0], []
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: current[0])
+    monkeypatch.setattr(cupy.cuda.runtime, "setDevice", lambda index: current.__setitem__(0, index))
+
+    class Theirs:
+        def __enter__(self) -> Any:
+            steps.append(("enter", current[0]))
+            return self
+
+        def __exit__(self, *error: object) -> None:
+            steps.append(("exit", current[0]))
+
+    class Entered(_Switching, Theirs):
+        def __init__(self, device_id: int) -> None:
+            self.device_id = device_id
+
+    with Entered(1) as first, Entered(2):
+        assert current == [2]
+        current[0] = 3  # somebody sets another device inside the block
+    with pytest.raises(KeyError), first:
+        raise KeyError
+
+    assert current == [0]
+    assert steps == [("enter", 1), ("enter", 2), ("exit", 2), ("exit", 1), ("enter", 1), ("exit", 1)]
 
 
 # ------------------------------------------------------------------------------------------------ by torch's names
@@ -383,7 +416,7 @@ stream.wait_stream(cuda.Stream())
 cuda.current_stream()
 calls = [event.query, event.synchronize, lambda: event.record(stream), event.record, lambda: event.wait(stream),
          stream.query, stream.synchronize, stream.record_event, lambda: stream.wait_event(event),
-         lambda: stream.wait_stream(stream), stream.__enter__, cuda.Stream, cuda.current_stream,
+         lambda: stream.wait_stream(stream), lambda: stream.__enter__(), cuda.Stream, cuda.current_stream,
          lambda: cuda.spin(1), lambda: cuda.Event().record(stream)]
 if os.fork() == 0:
     for number, call in enumerate(calls):

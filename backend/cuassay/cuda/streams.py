@@ -55,25 +55,28 @@ def _room() -> Any:
 def _first(index: int = -1) -> Any:
     """Makes CuPy's function and what tells its streams from ours known to `current_stream`."""
     room = _room()
-    only = room.default_stream(0) if room.runtime.device_count() == 1 else None
-    globals().update(_get=room.get_current_stream, _ours=room.OURS, _default=room.cupy_default(), _only=only)
+    globals().update(_get=room.get_current_stream, _ours=room.OURS)
+    if room.runtime.device_count() == 1:
+        globals().update(_default=room.cupy_default(), _only=room.default_stream(0))
     return _get(index)
 
 
 _get: Callable[..., Any] = _first
 _ours: frozenset[type] = frozenset()
-_default: Any = None
+
+#: CuPy's default stream, and ours for it where there is one device: to tell them costs one comparison.
+_default: Any = object()
 _only: Any = None
 
 
 def current_stream(device: int | str | Device | None = None) -> Stream | ExternalStream:
     """The stream that work of this thread goes to on `device` (None: the current one), by ours or by CuPy's doing."""
     found: Any = _get() if device is None else _get(_index(device))
-    if found.__class__ not in _ours:
-        # One device and its default stream are the usual case: two comparisons.
-        found = _only if found is _default and _only is not None else _room().ours_for(found, _index(device))
-    current: Stream | ExternalStream = found
-    return current
+    if found is _default:
+        found = _only
+    elif found.__class__ not in _ours:
+        found = _room().ours_for(found, _index(device))
+    return found  # type: ignore[no-any-return]
 
 
 def default_stream(device: int | str | Device | None = None) -> ExternalStream:

@@ -344,24 +344,25 @@ def use(stream: Any) -> AbstractContextManager[Any]:
 
 
 def set_stream(stream: Any) -> None:
-    """Work of this thread goes to `stream` from here, and again after each ``with stream`` block; None: no change.
+    """Work of this thread goes to `stream` from here, also after each ``with stream`` block; None: no change.
 
     Inside such a block it holds until the block's end.
     """
     if stream is None:
         return
     adopted = adopt(stream)
-    index = adopted.device_id
-    with at(index):
-        with default_stream(index):  # leaving a block uncovers what lies below it: the bottom, or an outer block's
-            pass
-        below = get_current_stream()
-        if getattr(_entered, "devices", None) or not (isinstance(below, _Lasting) or below is cupy.cuda.Stream.null):
-            adopted.use()
+    with at(adopted.device_id):
+        if getattr(_entered, "devices", None):
+            adopted.use()  # of several devices, CuPy's stack cannot tell whose block is the innermost
             return
-        if isinstance(below, _Lasting):
-            _Base.__exit__(below)
-        _Base.__enter__(_Lasting(adopted.ptr, index, adopted))
+        with default_stream(adopted.device_id):  # leaving a block makes current what tops the stack without it
+            pass
+        top = get_current_stream()
+        is_bottom = top is cupy_default()
+        if not is_bottom:
+            _Base.__exit__(top)
+        lasting = is_bottom or isinstance(top, _Lasting)
+        _Base.__enter__(_Lasting(adopted.ptr, adopted.device_id, adopted) if lasting else adopted)
 
 
 # ------------------------------------------------------------------------------------------------ forks
