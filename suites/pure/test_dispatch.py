@@ -93,6 +93,42 @@ def test_a_copy_to_two_places_is_refused() -> None:
         ops.copy(ONES, device="sim:1", out=from_host(ONES, "sim:0"))
 
 
+# ------------------------------------------------------------------------------------------------ shortcuts
+
+
+@pytest.fixture
+def shortcut(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
+    """What a shortcut of `add` for NumPy's arrays was asked; it serves only sums of an array with itself."""
+    asked: list[tuple[Any, ...]] = []
+
+    def serve(operands: tuple[Any, ...], out: Any) -> Any:
+        asked.append((*operands, out))
+        return "served" if operands[0] is operands[-1] else NotImplemented
+
+    monkeypatch.setitem(ops.add.shortcuts, np.ndarray, serve)
+    return asked
+
+
+def test_a_shortcut_is_tried_first_and_may_decline(shortcut: list[tuple[Any, ...]]) -> None:
+    a, out = ONES.copy(), ONES.copy()
+
+    assert ops.add(a, a) == "served"
+    assert ops.add(a, ONES, out=out) is out
+    assert (out == 2).all()
+    assert [len(call) for call in shortcut] == [3, 3]
+    assert shortcut[1][2] is out
+
+
+def test_a_shortcut_is_not_asked_for_other_types_nor_where_a_call_is_watched(shortcut: list[tuple[Any, ...]]) -> None:
+    ops.add(1.0, ONES)
+    ops.add(from_host(ONES, "sim"), 1.0)
+    with interpose(_noting([], "it")):
+        ops.add(ONES, ONES)
+    ops.explain(lambda: ops.add(ONES, ONES))
+
+    assert shortcut == []
+
+
 # ------------------------------------------------------------------------------------------------ interposers
 
 

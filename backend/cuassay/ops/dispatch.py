@@ -7,7 +7,7 @@ What follows from the operands' types and dtypes alone is found once and kept: a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
@@ -18,16 +18,18 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import ArgumentError, DeviceError, SchemaError
+from cuassay.errors import SchemaError
 from cuassay.ops import registry
 from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
 from cuassay.ops.outputs import check_out, refuse_out
+from cuassay.ops.placement import arrays, is_number, place_of
 from cuassay.ops.schema import Meta, Schema
 
-__all__ = ["Call", "Interposer", "Op", "Plan", "interpose", "redispatch"]
+__all__ = ["Call", "Interposer", "Op", "Plan", "Shortcut", "interpose", "redispatch"]
 
-_NUMBERS = frozenset((bool, int, float, complex))
+#: From a call's arrays, with no scalars, and its ``out`` to the result; or `NotImplemented`, and nothing was done.
+Shortcut = Callable[[tuple[Any, ...], Any], Any]
 
 
 class Op:
@@ -41,6 +43,11 @@ class Op:
         The same operation written in terms of other ops; used on kinds that have no kernel for it.
     parts : sequence of str
         Names of the ops `composite` calls.
+
+    Attributes
+    ----------
+    shortcuts : dict
+        By the type of the first array, what serves the plainest calls at once; filled by kinds.
     """
 
     def __init__(self, schema: Schema, composite: Callable[..., Any] | None = None, parts: Sequence[str] = ()) -> None:
@@ -48,6 +55,7 @@ class Op:
         self.name = schema.name
         self.composite = composite
         self.parts = tuple(parts)
+        self.shortcuts: dict[type, Shortcut] = {}
         self.__doc__ = schema.doc
         registry.register_op(self)
 
@@ -73,6 +81,11 @@ class Op:
         KernelNotFoundError
             If the device kind has no implementation.
         """
+        shortcut = self.shortcuts.get(args[0].__class__) if args and not scalars else None
+        if shortcut is not None and not interposers.stack and not is_explaining():
+            served = shortcut(args, out)
+            if served is not NotImplemented:
+                return served
         bound = self.schema.bind(args, scalars)
         if interposers.stack:
             return through(interposers.stack, Call(self, bound, out), _run_call)
@@ -221,14 +234,14 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     devices = [device_of(operands[place]) for place in _places(op, route, operands)]
     device = devices[0]
     if devices.count(device) < len(devices):
-        _place(op, bound)  # raises, naming two that differ
+        place_of(op, bound)  # raises, naming two that differ
     return route, device, device if op.schema.place is None else op.schema.place(bound, out, device)
 
 
 def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], backend: Backend) -> None:
     """A route is kept by what decides the dtype: the arrays of the other lists may still be of another kind."""
     if not all(map(backend.owns, set(map(type, operands)))):
-        _place(op, bound)  # raises where one is no array
+        place_of(op, bound)  # raises where one is no array
 
 
 def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
@@ -239,7 +252,7 @@ def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
     if schema.has_lists:
-        return [value for _, value in _arrays(schema, bound)]
+        return [value for _, value in arrays(schema, bound)]
     return schema.pick_arrays(bound)
 
 
@@ -265,9 +278,9 @@ def _deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
 
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
-    backend, _ = _place(op, bound)
-    dtype = op.schema.registry_dtype([one if _is_number(one) else as_dtype(one.dtype) for one in operands])
-    places = tuple(place for place, operand in enumerate(operands) if not _is_number(operand))
+    backend, _ = place_of(op, bound)
+    dtype = op.schema.registry_dtype([one if is_number(one) else as_dtype(one.dtype) for one in operands])
+    places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
     serve = _server(op, backend.kind, dtype)
     return _Route(backend, places, dtype, result, serve if op.schema.deterministic else _alerting(op, serve))
@@ -318,52 +331,9 @@ def _plan_across(op: Op, bound: Mapping[str, Any], route: _Route, out: Any, targ
 
 def _across(op: Op, bound: Mapping[str, Any], out: Any, backend: Backend, target: Device) -> Any:
     """Between kinds: through a host array, which both understand."""
-    (_, array), *_ = _arrays(op.schema, bound)
+    (_, array), *_ = arrays(op.schema, bound)
     arrived = registry.backend(target.kind).from_host(backend.to_host(array), target.index)
     return arrived if out is None else op(arrived, out=out)
-
-
-def _arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    for param in schema.params:
-        if param.form != "scalar":
-            yield from param.members(bound[param.name])
-
-
-def _is_number(value: Any) -> bool:
-    """A Python number. Exactly: ``numpy.float64`` is a `float` too, but an array's element, and not weak."""
-    return type(value) in _NUMBERS
-
-
-def _place(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
-    """The one backend and device of all array arguments."""
-    place: tuple[Backend, Device] | None = None
-    first = ""
-    for name, value in _arrays(op.schema, bound):
-        if _is_number(value) and op.schema.elementwise and not op.schema.has_lists:
-            continue
-        backend = _backend(op, name, value)
-        device = backend.device_of(value)
-        if place is None:
-            place, first = (backend, device), name
-        elif place[1] != device:
-            raise DeviceError(
-                f"{op.name} needs all arrays on one device; {first} is on {place[1]}, {name} on {device}; "
-                f"move one with cuassay.ops.copy(array, device=...)"
-            )
-    if place is None:
-        raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
-    return place
-
-
-def _backend(op: Op, name: str, value: Any) -> Backend:
-    backend = registry.backend_of(type(value))
-    if backend is None:
-        raise ArgumentError(
-            f"{op.name}'s {name} is no array of a known device kind; "
-            f"got {type(value).__module__}.{type(value).__qualname__}; "
-            f"loaded kinds: {', '.join(b.kind for b in registry.backends())}"
-        )
-    return backend
 
 
 def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out: Any) -> Any:
@@ -383,7 +353,7 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
 
 
 def _described(value: Any) -> Any:
-    if value is None or isinstance(value, Meta) or _is_number(value):
+    if value is None or isinstance(value, Meta) or is_number(value):
         return value
     if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
         return Meta(value[0], as_dtype(value[1]))

@@ -209,7 +209,7 @@ class CudaBackend:
 
     def is_current(self, index: int) -> bool:
         """Whether device `index` is this thread's current one."""
-        return bool(_cupy().cuda.runtime.getDevice() == index)
+        return _is_single() or bool(_cupy().cuda.runtime.getDevice() == index)
 
     def synchronize(self, index: int) -> None:
         """Block the host until everything given to device `index` is done."""
@@ -304,6 +304,16 @@ def _transfer() -> Any:
 @cache
 def _is_cupy_array(array_type: type) -> bool:
     return array_type.__module__.partition(".")[0] == "cupy" and issubclass(array_type, _cupy().ndarray)
+
+
+@cache
+def _is_single() -> bool:
+    """Whether the device is the only one, and may be used."""
+    _cupy()
+    return runtime.device_count() == 1
+
+
+os.register_at_fork(after_in_child=_is_single.cache_clear)
 
 
 @cache

@@ -18,7 +18,7 @@ import numpy as np
 from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes"]
+__all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes", "first_argument_word"]
 
 Dims = int | Sequence[int]
 
@@ -27,6 +27,11 @@ _CONFIG = struct.Struct("7I4xQ")
 _CONFIG_WORDS = 7
 STREAM_WORD = 4
 _DOUBLE = struct.Struct("d")
+
+
+def first_argument_word(count: int) -> int:
+    """Where the first of `count` arguments stands in a block's words; those of 8 bytes follow word by word."""
+    return _CONFIG_WORDS + count
 
 
 class Launch(Handle):
@@ -42,7 +47,7 @@ class Launch(Handle):
     def __init__(self, handle: int | None, types: Sequence[type]) -> None:
         sizes = [argument_nbytes(kind) for kind in types]
         lengths = [-(-size // 8) for size in sizes]
-        first = _CONFIG_WORDS + len(types)
+        first = first_argument_word(len(types))
         starts = [first + sum(lengths[:position]) for position in range(len(lengths))]
         self._handle = handle or 0
         self._memory = (ctypes.c_uint64 * (first + sum(lengths) + 1))()

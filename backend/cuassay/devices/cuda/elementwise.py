@@ -18,6 +18,7 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
+from cuassay.devices.cuda import shortcuts
 from cuassay.devices.cuda.launch import Kernel, kernel
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
@@ -136,6 +137,13 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
 @cache
 def _dense_name(form: str, functor: str, dtype: np.dtype[Any], length: int) -> str:
     return f"dense_{form}<{functor}, {c_name(dtype)}, {length}>"
+
+
+def _plain(arity: int, functor: str, dtype: np.dtype[Any], size: int) -> tuple[Kernel, tuple[int, int, int], int]:
+    """The launch for arrays alike, contiguous and aligned, as `_dense` gives it."""
+    length = _PACK_NBYTES // dtype.itemsize
+    name = _dense_name(("unary", "binary")[arity - 1], functor, dtype, length)
+    return kernel("elementwise.cu", name), (-(-size // (_BLOCK * length)), 1, 1), _BLOCK
 
 
 def _strided(functor: str, operands: Sequence[Any], out: Array) -> None:
@@ -262,6 +270,8 @@ def register() -> None:
         left_out = (*FP8, *COMPLEX) if name == "exp" else FP8
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
         registry.implement(name, kind="cuda", dtypes=dtypes)(_Own(partial(str, functor)))
+        arity = len(registry.op(name).schema.arrays)
+        shortcuts.install(registry.op(name), arity, frozenset(dtypes), partial(_plain, arity, functor))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
     registry.implement("gelu", kind="cuda", dtypes=gelu)(_Own(_gelu))

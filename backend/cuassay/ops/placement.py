@@ -1,0 +1,63 @@
+"""Where a call's arrays are: one kind, one device, or an error that names two that differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cuassay.core.device import Device
+from cuassay.core.protocols import Backend
+from cuassay.errors import ArgumentError, DeviceError
+from cuassay.ops import registry
+from cuassay.ops.schema import Schema
+
+if TYPE_CHECKING:
+    from cuassay.ops.dispatch import Op
+
+__all__ = ["arrays", "is_number", "place_of"]
+
+_NUMBERS = frozenset((bool, int, float, complex))
+
+
+def arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """Each array with its name, those of lists one by one; Python numbers that stand for arrays among them."""
+    for param in schema.params:
+        if param.form != "scalar":
+            yield from param.members(bound[param.name])
+
+
+def is_number(value: Any) -> bool:
+    """A Python number. Exactly: ``numpy.float64`` is a `float` too, but an array's element, and not weak."""
+    return type(value) in _NUMBERS
+
+
+def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
+    """The one backend and device of all array arguments."""
+    place: tuple[Backend, Device] | None = None
+    first = ""
+    for name, value in arrays(op.schema, bound):
+        if is_number(value) and op.schema.elementwise and not op.schema.has_lists:
+            continue
+        backend = _backend(op, name, value)
+        device = backend.device_of(value)
+        if place is None:
+            place, first = (backend, device), name
+        elif place[1] != device:
+            raise DeviceError(
+                f"{op.name} needs all arrays on one device; {first} is on {place[1]}, {name} on {device}; "
+                f"move one with cuassay.ops.copy(array, device=...)"
+            )
+    if place is None:
+        raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
+    return place
+
+
+def _backend(op: Op, name: str, value: Any) -> Backend:
+    backend = registry.backend_of(type(value))
+    if backend is None:
+        raise ArgumentError(
+            f"{op.name}'s {name} is no array of a known device kind; "
+            f"got {type(value).__module__}.{type(value).__qualname__}; "
+            f"loaded kinds: {', '.join(b.kind for b in registry.backends())}"
+        )
+    return backend

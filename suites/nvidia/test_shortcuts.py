@@ -1,0 +1,135 @@
+"""Shortcuts past dispatch: what they serve, what they leave alone, and that both give the same bits."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+pytest.importorskip("cupy", reason="CuPy is not installed")
+
+import cupy
+
+from cuassay import cuda, devices, ops
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+
+
+@pytest.fixture
+def shortcut(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """That of `add`, and whether it served the last call."""
+    reason = devices.backend("cuda").why_absent()
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
+    ops.add(cupy.ones(3), cupy.ones(3))  # loads the kind
+    found = ops.add.shortcuts.get(cupy.ndarray)
+    if found is None:
+        pytest.skip("shortcuts are for one device, and for launches that do not block")
+
+    def noting(operands: tuple[Any, ...], out: Any) -> Any:
+        served = found(operands, out)
+        noting.served = served is not NotImplemented  # type: ignore[attr-defined]
+        return served
+
+    monkeypatch.setitem(ops.add.shortcuts, cupy.ndarray, noting)
+    return noting
+
+
+def draw(dtype: str, *shape: int) -> Any:
+    return (cupy.random.default_rng(1).integers(0, 100, shape)).astype(dtype)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int32", "int64", "complex64"])
+@pytest.mark.parametrize("size", [1, 3, 1000, 70_001])
+def test_a_plain_call_is_served_with_the_same_bits(shortcut: Any, dtype: str, size: int) -> None:
+    a, b = draw(dtype, size), draw(dtype, size)
+
+    quick = ops.add(a, b)
+    assert shortcut.served
+    into = cupy.empty_like(a)
+    assert ops.add(a, b, out=into) is into
+    assert shortcut.served
+
+    assert quick.dtype == a.dtype
+    assert (quick == a + b).all()
+    assert (into == quick).all()
+
+
+def test_in_place_is_served(shortcut: Any) -> None:
+    a = cupy.ones((8, 16), cupy.float32)
+
+    assert ops.add(a, a, out=a) is a
+    assert shortcut.served
+    assert (a == 2).all()
+
+
+OTHERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
+    "a number": lambda a: (a, 1.0),
+    "a broadcast": lambda a: (a, a[:1]),
+    "a column": lambda a: (a, a[:, :1]),
+    "another dtype": lambda a: (a, a.astype("float64")),
+    "another order": lambda a: (a, cupy.asfortranarray(a)),
+    "gaps": lambda a: (a[:, ::2], a[:, ::2]),
+    "unaligned": lambda a: (a.reshape(-1)[1:], a.reshape(-1)[:-1]),
+    "empty": lambda a: (a[:0], a[:0]),
+}
+
+
+@pytest.mark.parametrize("other", OTHERS)
+def test_other_calls_are_left_to_dispatch_and_right(shortcut: Any, other: str) -> None:
+    a, b = OTHERS[other](draw("float32", 6, 8))
+
+    assert cupy.allclose(ops.add(a, b), cupy.add(a, b))
+    assert not shortcut.served
+
+
+@pytest.mark.parametrize(
+    ("out", "error"),
+    [
+        (lambda whole: cupy.empty((3, 3), "float32"), ShapeError),
+        (lambda whole: cupy.empty((6, 8), "float64"), DTypeError),
+        (lambda whole: whole[1:], ArgumentError),
+    ],
+    ids=["shape", "dtype", "overlap"],
+)
+def test_a_wrong_out_is_refused_all_the_same(shortcut: Any, out: Callable[[Any], Any], error: type[Exception]) -> None:
+    whole = draw("float32", 7, 8)
+
+    with pytest.raises(error):
+        ops.add(whole[:6], whole[:6], out=out(whole))
+
+
+def test_a_plain_call_goes_to_the_current_stream_and_into_a_capture(shortcut: Any) -> None:
+    stream, a, out = cuda.Stream(), cupy.ones(1000, cupy.float32), cupy.zeros(1000, cupy.float32)
+    ops.add(a, a, out=out)
+    stream.wait_stream(cuda.default_stream())
+    with stream:
+        stream.begin_capture()
+        ops.add(a, out, out=out)
+        graph = stream.end_capture()
+        assert shortcut.served
+        for _ in range(3):
+            graph.launch(stream)
+        stream.synchronize()
+
+    assert (out == 5).all()
+
+
+def test_threads_do_not_share_a_launch(shortcut: Any) -> None:
+    wrong: list[int] = []
+
+    def work(number: int) -> None:
+        a, one, out = (cupy.full(513, value, cupy.float32) for value in (number, 1, 0))
+        for _ in range(300):
+            ops.add(a, one, out=out)
+        if not (out == number + 1).all():
+            wrong.append(number)
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []
