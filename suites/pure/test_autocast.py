@@ -251,7 +251,7 @@ def test_the_widest_of_two_halves_is_float32():
 def test_a_refused_op_says_what_to_do():
     undo = custom_rule("exp", "refused")
     try:
-        with autocast("cpu"), pytest.raises(CapabilityError, match="exp is not safe under autocast.*enabled=False"):
+        with autocast("cpu"), pytest.raises(CapabilityError, match=r"exp is not safe under autocast.*enabled=False"):
             CALLS["exp"]("float16")
         assert name_of(CALLS["exp"]("float16")) == "float16"
     finally:

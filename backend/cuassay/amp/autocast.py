@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ContextDecorator
+from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar
 
@@ -128,10 +128,6 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         if not _state.depth:
             _state.cache.clear()
         entered.__exit__(None, None, None)
-
-
-class _nothing(AbstractContextManager[None]):  # noqa: N801
-    def __exit__(self, *exception: object) -> None: ...
 
 
 def _known(device_type: str) -> str:
@@ -258,4 +254,4 @@ def custom_fwd(
             given = [_converted(value, target, region) for value in args]
             return function(*given, **{name: _converted(value, target, region) for name, value in kwargs.items()})
 
-    return run  # type: ignore[return-value]
+    return run

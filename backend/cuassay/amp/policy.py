@@ -1,6 +1,6 @@
 """What autocast does to each op: one table, after torch's lists for CUDA, and the entries of others.
 
-Only float16, bfloat16 and float32 are ever cast: float64, integers, bool and complex numbers stay what they are, as in torch.
+Only float16, bfloat16 and float32 are ever cast: float64, integers, bool and complex stay as they are, as in torch.
 """
 
 from __future__ import annotations
