@@ -20,6 +20,7 @@ import cupy
 
 from cuassay import cuda, from_host, ops, to_host
 from cuassay.core.graphs import Graph
+from cuassay.cuda import memory
 from cuassay.errors import CaptureError
 
 DEVICE = "cuda:0"
@@ -97,7 +98,7 @@ def test_cupys_arrays_of_a_capture_are_of_its_pool(made: Any) -> None:
 
 
 def test_a_mem_pool_serves_a_capture(made: Any) -> None:
-    pool, graph, a = cuda.memory.MemPool(), made(), full(1, 1 << 20)
+    pool, graph, a = memory.MemPool(), made(), full(1, 1 << 20)
     with cuda.graph(graph, pool=pool.id):
         result = ops.add(a, a)
 
@@ -365,7 +366,7 @@ def settled() -> int:
     """Free memory by the driver, when nothing that can go back is held."""
     gc.collect()
     cuda.synchronize()
-    cuda.memory.empty_cache()
+    memory.empty_cache()
     return cuda.mem_get_info()[0]
 
 

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Callable, Iterator
 from itertools import cycle, repeat
 from pathlib import Path
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -48,12 +49,18 @@ def nothing_is_left(device: Device) -> Iterator[None]:
 
 @pytest.fixture
 def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
-    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
+    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call.
 
-    def measure(case: str, calls: dict[str, Call], per_sample: int) -> None:
+    What a call has measured of itself, a part of it, stands in `parts` by name, and is kept instead.
+    """
+
+    def measure(
+        case: str, calls: dict[str, Call], per_sample: int, parts: dict[str, list[float]] | None = None
+    ) -> None:
         timings = device_benchmark(calls, device, cache="warm", op="graphs", case=case)
         for name, timing in timings.items():
-            host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
+            samples = timing.host_s if parts is None else parts[name][-len(timing.host_s) :]
+            host = Timing(tuple(s / per_sample for s in samples), (), "host", timing.cache)
             device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
             if recorder is not None:
                 recorder.write_time(**row(device, case, name, host))
@@ -111,11 +118,12 @@ def times(call: Call, count: int) -> Call:
 
 
 def on_stream(stream: Any, call: Call) -> Call:
-    """`call` with `stream` current: entering it is a small part of a batch."""
+    """`call` with `stream` current, and waited for by the stream that is timed: a small part of a batch."""
 
     def run() -> None:
         with stream:
             call()
+        cuda.current_stream().wait_stream(stream)
 
     return run
 
@@ -165,6 +173,7 @@ def c_replay(graph: Any, stream: Any, count: int, folder: Path) -> Call:
 
     def run() -> None:
         assert compiled.launch_many(driver.cuGraphLaunch, *handles, count) == 0
+        cuda.current_stream().wait_stream(stream)
 
     return run
 
@@ -181,6 +190,7 @@ def torch_replay(torch: Any, nodes: int, count: int) -> Call:
         with torch.cuda.stream(stream):
             for _ in repeat(None, count):
                 graph.replay()
+        cuda.current_stream().wait_stream(stream)
         assert kept
 
     return run
@@ -191,34 +201,35 @@ def torch_replay(torch: Any, nodes: int, count: int) -> Call:
 
 @on("cuda")
 def test_capture_and_instantiate(operands: tuple[Any, Any, Any], torch: Any, measured: Callable[..., None]) -> None:
+    """A step of prepared calls, and of calls as they are; destroying the graph is not timed."""
     a, b, out = operands
-    plan = ops.add.prepare(a, b, out=out).run
-    stream = cuda.Stream()
-    calls: dict[str, Call] = {
-        "cuassay": captured(times(plan, STEP), stream),
-        "cuassay ops": captured(times(lambda: ops.add(a, b, out=out), STEP), stream),
-    }
+    plan, stream = ops.add.prepare(a, b, out=out).run, cuda.Stream()
+    steps = {"cuassay": times(plan, STEP), "cuassay ops": times(lambda: ops.add(a, b, out=out), STEP)}
+    parts: dict[str, list[float]] = {name: [] for name in (*steps, "torch")}
+    calls = {name: captured(step, stream, parts[name]) for name, step in steps.items()}
     if torch is not None:
-        calls["torch"] = torch_captured(torch)
+        calls["torch"] = torch_captured(torch, parts["torch"])
 
-    measured(f"capture and instantiate {STEP} nodes", calls, 1)
+    measured(f"capture and instantiate {STEP} nodes", calls, 1, parts)
 
     assert out.shape == (ELEMENTS,)
 
 
-def captured(work: Call, stream: Any) -> Call:
+def captured(work: Call, stream: Any, seconds: list[float]) -> Call:
     def run() -> None:
         graph = cuda.CUDAGraph()
         with stream:
+            begun = perf_counter()
             graph.capture_begin()
             work()
             graph.capture_end()
+            seconds.append(perf_counter() - begun)
         graph.reset()
 
     return run
 
 
-def torch_captured(torch: Any) -> Call:
+def torch_captured(torch: Any, seconds: list[float]) -> Call:
     a, b, out = (torch.ones(ELEMENTS, device="cuda") for _ in range(3))
     stream = torch.cuda.Stream()
     torch.add(a, b, out=out)
@@ -226,10 +237,12 @@ def torch_captured(torch: Any) -> Call:
     def run() -> None:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.stream(stream):
+            begun = perf_counter()
             graph.capture_begin()
             for _ in repeat(None, STEP):
                 torch.add(a, b, out=out)
             graph.capture_end()
+            seconds.append(perf_counter() - begun)
         graph.reset()
 
     return run

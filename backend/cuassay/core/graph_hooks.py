@@ -5,6 +5,7 @@ A replay that is made ready knows of no hooks, so that it costs nothing more: wh
 
 from __future__ import annotations
 
+import atexit
 import weakref
 from collections.abc import Callable
 from itertools import count
@@ -21,15 +22,18 @@ EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay
 Hook = Callable[[Any], object]
 
 
-class Armed(Protocol):
-    """A graph whose replay may be made ready."""
+class Watched(Protocol):
+    """A graph."""
 
     def disarm(self) -> None:
-        """Hooks changed."""
+        """Hooks changed: a replay made ready is not valid any more."""
+
+    def end_open(self) -> None:
+        """The interpreter exits: a capture that is open would make the driver refuse what others do then."""
 
 
 _HOOKS: dict[str, dict[int, Hook]] = {event: {} for event in EVENTS}
-_graphs: weakref.WeakSet[Armed] = weakref.WeakSet()
+_graphs: weakref.WeakSet[Watched] = weakref.WeakSet()
 _numbers = count(1)
 
 
@@ -85,11 +89,17 @@ def has_replay_hooks() -> bool:
     return bool(_HOOKS["replay_start"] or _HOOKS["replay_end"])
 
 
-def watch(graph: Armed) -> None:
-    """`graph` is told when hooks change, while it lives."""
+def watch(graph: Watched) -> None:
+    """`graph` is told when hooks change and when the interpreter exits, while it lives."""
     _graphs.add(graph)
 
 
 def _changed() -> None:
     for graph in tuple(_graphs):
         graph.disarm()
+
+
+@atexit.register
+def _at_exit() -> None:
+    for graph in tuple(_graphs):
+        graph.end_open()

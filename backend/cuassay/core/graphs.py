@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -293,13 +293,14 @@ class Graph(Handle, ABC):
     def reset(self) -> None:
         """End an open capture, forget the work and free its memory; twice is allowed."""
         state, self._state = self._state, "empty"
-        if state == "capturing":
-            self._abandon()
-        if state in ("captured", "ready"):
-            graph_hooks.tell("destroy", self)
-        self._forget()
-        self._discard()
-        self.disarm()
+        with ExitStack() as last:  # each step is taken, whatever the one before it raised
+            last.callback(self.disarm)
+            last.callback(self._discard)
+            last.callback(self._forget)
+            if state == "capturing":
+                last.callback(self._abandon)
+            if state in ("captured", "ready"):
+                graph_hooks.tell("destroy", self)
 
     def _forget(self) -> None:
         told, self._told, self._prologues = self._told, [], ()
@@ -310,6 +311,12 @@ class Graph(Handle, ABC):
         """A capture left open would keep its stream and thread from other work."""
         if getattr(self, "_state", "empty") != "empty" and not sys.is_finalizing():
             with suppress(CuassayError):  # on a lost device there is nothing left to free
+                self.reset()
+
+    def end_open(self) -> None:
+        """End a capture that is open; asked when the interpreter exits."""
+        if self._state == "capturing":
+            with suppress(CuassayError):
                 self.reset()
 
     def enable_debug_mode(self) -> None:

@@ -152,7 +152,7 @@ def _call_of(error: BaseException) -> str:
     found, link = "a call", error.__traceback__
     while link is not None:
         name, line = link.tb_frame.f_code.co_filename, link.tb_lineno
-        if not name.startswith(_LIBRARIES):
+        if not name.startswith(_LIBRARIES) and not name.endswith(".pyx"):
             found = f"`{linecache.getline(name, line).strip()}` at {name}:{line}"
         link = link.tb_next
     return found

@@ -328,8 +328,8 @@ class CUDAGraph(Graph):
 
     def _discard(self) -> None:
         if forks.is_child():  # the parent's graphs: the driver serves no forked child
-            self._graph = self._executable = 0
-            self._keep_from_driver, self._launcher = self._launcher, None
+            _of_the_parent.append(self._launcher)
+            self._graph, self._executable, self._launcher = 0, 0, None
             return
         pool, self._pool, self._witness, self._inputs = self._pool, None, None, None
         self._drop_graph()

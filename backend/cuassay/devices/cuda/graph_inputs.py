@@ -32,6 +32,8 @@ _ALIGNMENT = 256
 _COPY_NBYTES = {_MEMCPY: 200, _MEMSET: 40}
 _GETTERS = {_MEMCPY: "cuGraphMemcpyNodeGetParams", _MEMSET: "cuGraphMemsetNodeGetParams"}
 
+_BUFFER_POINTER, _BUFFER_SIZE = 1, 2  # CU_LAUNCH_PARAM_...
+
 Range = tuple[int, int]
 
 
@@ -123,9 +125,11 @@ def _set_params() -> Callable[..., int]:
 
 
 def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
-    """The node's parameters, and a copy of each argument."""
+    """The node's parameters, and a copy of each argument; of one launched with a packed buffer, that buffer."""
     params = KernelParams()
     call("cuGraphKernelNodeGetParams_v2", node, ctypes.byref(params))
+    if not params.arguments:
+        return params, _packed(params.extra)
     values: list[Any] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
     while not status(
@@ -135,6 +139,20 @@ def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
         ctypes.memmove(copy, params.arguments[len(values)], size.value)
         values.append(copy)
     return params, values
+
+
+def _packed(extra: int | None) -> list[Any]:
+    """The buffer of ``CU_LAUNCH_PARAM_BUFFER_POINTER`` and ``..._SIZE``."""
+    if not extra:
+        return []
+    words = (ctypes.c_uint64 * 5).from_address(extra)
+    given = dict(zip(words[0:4:2], words[1:4:2], strict=True))
+    if _BUFFER_POINTER not in given or _BUFFER_SIZE not in given:
+        return []
+    nbytes = ctypes.c_size_t.from_address(given[_BUFFER_SIZE]).value
+    copy = (ctypes.c_ubyte * nbytes)()
+    ctypes.memmove(copy, given[_BUFFER_POINTER], nbytes)
+    return [copy]
 
 
 class Inputs:
