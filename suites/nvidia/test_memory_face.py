@@ -27,13 +27,12 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
     stand_in = SimpleNamespace(
         allocator=lambda index: found,
         opened=lambda index: found,
-        server=lambda index, stream: lambda nbytes: found.malloc(nbytes, stream),
         configure=configure,
         every_allocator=lambda index=None: iter([found]),
         indices=lambda: [0],
     )
-    streams = SimpleNamespace(current_address=lambda index, stream: 0 if stream is None else stream)
-    modules: dict[str, Any] = {"allocator": stand_in, "hook": streams}
+    blocks = SimpleNamespace(take=lambda nbytes, index, stream: found.malloc(nbytes, stream or 0))
+    modules: dict[str, Any] = {"allocator": stand_in, "hook": blocks}
     monkeypatch.setattr(memory, "_module", modules.__getitem__)
     monkeypatch.setattr(memory, "_index", lambda device: 0)
     monkeypatch.setattr(cuassay.cuda, "is_initialized", lambda: True)

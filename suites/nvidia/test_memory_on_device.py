@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -233,17 +234,23 @@ extern "C" long count() { return live; }
 """
 
 
-class TestPluggable:
-    @pytest.fixture(scope="class")
-    def library(self, tmp_path_factory: pytest.TempPathFactory) -> Path:
-        if shutil.which("nvcc") is None:
-            pytest.skip("nvcc is not installed")
-        folder = tmp_path_factory.mktemp("pluggable")
-        (folder / "take.cu").write_text(LIBRARY)
-        built = folder / "libtake.so"
-        subprocess.run(["nvcc", "-shared", "-Xcompiler", "-fPIC", folder / "take.cu", "-o", built], check=True)
-        return built
+@cache
+def built(folder: Path) -> Path:
+    """The library, compiled once."""
+    (folder / "take.cu").write_text(LIBRARY)
+    command = ["nvcc", "-shared", "-Xcompiler", "-fPIC", folder / "take.cu", "-o", folder / "libtake.so"]
+    subprocess.run(command, check=True)
+    return folder / "libtake.so"
 
+
+@pytest.fixture
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if shutil.which("nvcc") is None:
+        pytest.skip("nvcc is not installed")
+    return built(tmp_path_factory.getbasetemp())
+
+
+class TestPluggable:
     @pytest.mark.parametrize("way", ["names", "addresses"])
     def test_a_library_serves_a_pool(self, library, way):
         loaded = ctypes.CDLL(str(library))

@@ -10,6 +10,8 @@ from __future__ import annotations
 import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cuassay.core.device import Device
@@ -89,9 +91,8 @@ def __getattr__(name: str) -> Any:
     return found
 
 
+@cache
 def _module(name: str) -> Any:
-    from importlib import import_module
-
     return import_module(f"cuassay.devices.cuda.memory.{name}")
 
 
@@ -143,8 +144,7 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
     OutOfMemoryError
         If there is no room.
     """
-    index, hook = _index(device), _module("hook")
-    block: Block = _allocators().server(index, hook.current_address(index, stream))(size)
+    block: Block = _module("hook").take(size, _index(device), stream)
     _raw[block.address] = block
     return block.address
 

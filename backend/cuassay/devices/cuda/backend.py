@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import byte_range
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
@@ -25,7 +24,7 @@ from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import libraries, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
-from cuassay.errors import CapabilityError, CaptureError
+from cuassay.errors import CaptureError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
 
@@ -123,10 +122,11 @@ class CudaBackend:
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
         """A `cupy.ndarray` on our memory, in the order of `stream`: ours, CuPy's, an address, ``__cuda_stream__``."""
-        wanted = as_dtype(dtype)
-        if wanted.itemsize == 1 and wanted.kind not in "biu":
-            raise CapabilityError(f"{_device(index)}: no {dtype}: {_ABSENT['fp8']}; keep it as uint8")
-        return _empty()(shape, wanted, index, stream)
+        _cupy()
+        from cuassay.devices.cuda.memory import hook
+
+        self.empty = hook.empty  # type: ignore[method-assign] # from here the function itself: two calls less an array
+        return hook.empty(shape, dtype, index, stream)
 
     def allocator(self, index: int) -> CachingAllocator:
         """What `empty` takes memory from on device `index`; it numbers streams by `stream_number`."""
@@ -279,18 +279,6 @@ def _cupy() -> Any:
 
 
 os.register_at_fork(after_in_child=_cupy.cache_clear)
-
-
-@cache
-def _empty() -> Any:
-    """What makes arrays, once a device may be used."""
-    _cupy()
-    from cuassay.devices.cuda.memory import hook
-
-    return hook.empty
-
-
-os.register_at_fork(after_in_child=_empty.cache_clear)
 
 
 @cache

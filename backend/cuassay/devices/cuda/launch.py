@@ -104,9 +104,12 @@ def _parameter_sizes(handle: Any) -> tuple[int, ...]:
     sizes: list[int] = []
     while True:
         status, _, size = driver.cuKernelGetParamInfo(handle, len(sizes))
-        if status:
+        if status == _INVALID_CONTEXT:  # this thread has none yet
+            _cupy().cuda.runtime.free(0)
+        elif status:
             return tuple(sizes)
-        sizes.append(int(size))
+        else:
+            sizes.append(int(size))
 
 
 class Kernel(Handle):

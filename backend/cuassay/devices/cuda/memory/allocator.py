@@ -43,7 +43,7 @@ __all__ = [
 _lock = threading.Lock()
 _current: dict[int, DeviceAllocator] = {}
 _former: dict[int, list[DeviceAllocator]] = {}
-_direct: dict[int, Direct] = {}
+_direct: dict[CachingAllocator, Direct] = {}
 
 #: What serves an allocation, by the stream's address, or by `-index` for the default stream of device `index`. An entry
 #: is there only while nothing of its device is routed to a pool: a look-up then decides all that there is to decide.
@@ -83,6 +83,8 @@ class DeviceAllocator(CachingAllocator):
         """As `cuassay.memory`'s; pools that were dropped are released first."""
         while self._leaving:
             self.release_pool(self._leaving.popleft())
+        if self in _direct:
+            _direct[self].settle()
         return super().empty_cache(pool)
 
     @contextmanager
@@ -131,7 +133,7 @@ def server(index: int, stream: int) -> Callable[[int], Block]:
     found = allocator(index)
     with _lock:
         if not _State.caching:
-            direct = _direct.setdefault(index, Direct(found.source))
+            direct = _direct.setdefault(found, Direct(found.source))
             return lambda nbytes: direct.malloc(nbytes, stream)
         if found.routings:
             return lambda nbytes: found.malloc(nbytes, stream)
@@ -178,10 +180,12 @@ def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
             _former.setdefault(index, []).append(former)
         left = list(_current.values())
         _current.clear()
-        _direct.clear()
         fast.clear()
     for former in left:
         former.empty_cache()
+    with _lock:
+        for index, formers in _former.items():
+            _former[index] = [one for one in formers if one.segments() or one in _direct]
 
 
 def is_changed() -> bool:
@@ -194,6 +198,9 @@ def enable_caching(*, enabled: bool = True) -> None:
     with _lock:
         _State.caching = enabled
         fast.clear()
+        left = tuple(_direct.values())
+    for direct in left:
+        direct.settle()
 
 
 def is_caching() -> bool:
@@ -242,8 +249,10 @@ def configure(text: str, index: int | None = None) -> None:
 
 def live(index: int) -> int:
     """Bytes of all live blocks of device `index`; 0 where nothing has asked for an allocator."""
-    direct = _direct[index].live if index in _direct else 0
-    return direct + sum(found.statistics().allocated_bytes.all.current for found in every_allocator(index))
+    every = tuple(every_allocator(index))
+    return sum(found.statistics().allocated_bytes.all.current for found in every) + sum(
+        _direct[found].live for found in every if found in _direct
+    )
 
 
 def cached(index: int) -> int:

@@ -13,12 +13,13 @@ from typing import Any
 
 import cupy
 
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import kept
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
 
@@ -32,6 +33,7 @@ __all__ = [
     "is_ours",
     "pointer",
     "record_stream",
+    "take",
     "use_with_cupy",
     "using",
 ]
@@ -77,10 +79,22 @@ def allocate(nbytes: int) -> Any:
     index = _current_device() if _has_many else 0
     if not nbytes:
         return _pointer(_unowned(0, 0, None, index), 0)
-    stream = _current_stream().ptr
+    stream = current_address(index)
     serve = _fast(stream or -index)
     block = serve(nbytes) if serve is not None else allocators.server(index, stream)(nbytes)
     return _pointer(Memory(block.address, nbytes, block, index), 0)
+
+
+#: What may be asked for as a dtype, to the dtype and its size: one look-up for a conversion and a check.
+_stored: dict[Any, tuple[Any, int]] = {}
+
+
+def _admitted(dtype: Any, index: int) -> tuple[Any, int]:
+    wanted = as_dtype(dtype)
+    if wanted.itemsize == 1 and wanted.kind not in "biu":
+        raise CapabilityError(f"cuda:{index}: no {dtype}: CuPy has no fp8 dtype; keep it as uint8")
+    entry = _stored[dtype] = wanted, wanted.itemsize
+    return entry
 
 
 def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
@@ -90,11 +104,17 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     ------
     OutOfMemoryError
         If there is no room.
+    CapabilityError
+        If CuPy has no such dtype.
     """
-    nbytes = prod(shape) * dtype.itemsize
+    try:
+        dtype, itemsize = _stored[dtype]
+    except (KeyError, TypeError):
+        dtype, itemsize = _admitted(dtype, index)
+    nbytes = prod(shape) * itemsize
     if not nbytes:
         return _ndarray(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
-    address = _current_stream(index).ptr if stream is None else address_of(stream)
+    address = current_address(index) if stream is None else address_of(stream)
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
     return _ndarray(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
@@ -119,9 +139,21 @@ def address_of(stream: Any) -> int:
     return address
 
 
-def current_address(index: int, stream: Any = None) -> int:
-    """`address_of`, and of the current stream of device `index` for None."""
-    return int(_current_stream(index).ptr) if stream is None else address_of(stream)
+def current_address(index: int) -> int:
+    """The address of the current stream of device `index`."""
+    try:
+        address: int = _current_stream(index).ptr
+    except RuntimeError:  # CuPy's own, in a forked child; ours says what to do
+        runtime.init()
+        raise
+    return address
+
+
+def take(nbytes: int, index: int, stream: Any = None) -> Block:
+    """A block of device `index` by itself, in the order of `stream` (None: its current one)."""
+    address = current_address(index) if stream is None else address_of(stream)
+    serve = _fast(address or -index)
+    return serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
 
 
 #: Addresses that the driver reserves for its two default streams; 0 is the legacy one as well.

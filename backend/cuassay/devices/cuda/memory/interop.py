@@ -11,7 +11,7 @@ from typing import Any
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import guarded
 from cuassay.devices.cuda.memory import hook
-from cuassay.devices.cuda.memory.allocator import allocator, server
+from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.errors import ArgumentError, LibraryNotFoundError
 from cuassay.memory import Block, CachingAllocator
 
@@ -45,7 +45,7 @@ def _resource_class() -> type:
 
         def allocate(self, size: int, *, stream: Any = None) -> Any:
             """A buffer of `size` bytes, in the order of `stream` (None: CuPy's current one)."""
-            block = server(self._index, hook.current_address(self._index, stream))(size)
+            block = hook.take(size, self._index, stream)
             self._blocks[block.address] = block
             ordered = {"stream": stream} if isinstance(stream, Stream) else {}
             return Buffer.from_handle(block.address, size, mr=self, **ordered)
@@ -112,8 +112,7 @@ def numba_memory_manager() -> type:
 
         def memalloc(self, size: int) -> Any:
             """`size` bytes on the context's device."""
-            index = int(self.context.device.id)
-            block = server(index, 0)(size)
+            block = hook.take(size, int(self.context.device.id), 0)
             return cuda.MemoryPointer(self.context, block.address, size, finalizer=lambda: CachingAllocator.free(block))
 
         def get_memory_info(self) -> Any:

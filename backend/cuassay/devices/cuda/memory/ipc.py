@@ -190,9 +190,12 @@ def _held(path: str) -> int:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
         raise ArgumentError(
-            "this handle was opened before, or its exporter is gone; let the exporter share the array again"
+            "this handle was opened and dropped, or its exporter is gone; let the exporter share the array again"
         ) from None
     fcntl.flock(descriptor, fcntl.LOCK_SH)
+    if os.pread(descriptor, 1, 0) == _OPENED:
+        os.close(descriptor)
+        raise ArgumentError("this handle was opened before; let the exporter share the array again")
     os.pwrite(descriptor, _OPENED, 0)
     return descriptor
 
