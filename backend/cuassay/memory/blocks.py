@@ -226,10 +226,10 @@ class FreeBlocks:
         del self._keys[position]
         del self._blocks[position]
 
-    def candidates(self, nbytes: int, count: int) -> list[Block]:
-        """The smallest blocks of at least `nbytes`, so many."""
+    def candidates(self, nbytes: int, count: int | None = None) -> list[Block]:
+        """The smallest blocks of at least `nbytes`, so many (None: all)."""
         position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
-        return self._blocks[position : position + count]
+        return self._blocks[position : None if count is None else position + count]
 
     def take_best(self, nbytes: int, may_serve: Callable[[int, int], bool]) -> Block | None:
         """Take out the smallest block of at least `nbytes`, the lowest among equals, if it may serve so few."""

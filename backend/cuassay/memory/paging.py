@@ -109,7 +109,7 @@ class PagedStore(Store):
                     return
             span = max(self._span(territory), territory.whole(nbytes))
             self.driver_calls += 1
-            arena = Arena(lane.pool.source.span(span, lane.stream), span, lane)
+            arena = Arena(lane.pool.source.span(span, lane.stream), span, lane, territory.granularity)
             with self._lock:
                 territory.arenas.append(arena)
                 self._segments[arena.address] = arena
@@ -232,7 +232,7 @@ class PagedStore(Store):
                     self._set_free(block)
             raise
         with self._lock:
-            released = sum(territory.empty(block, pages) for block, pages in lent)
+            released = sum(territory.empty(block) for block, _ in lent)
             self._books.move_pages(-released)
             if self.history is not None:
                 self.history.mapped("segment_unmap", lent[0][0].address, released, lane)

@@ -15,7 +15,6 @@ from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
 from cuassay.memory.blocks import Block
-from cuassay.memory.config import MIN_BLOCK
 
 __all__ = ["Books", "MemoryStatistics", "Meter", "PoolStat", "Stat"]
 
@@ -218,8 +217,8 @@ class Books:
         self._base: dict[tuple[str, str], Stat] = {}
         self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
         self._scalars = dict.fromkeys(_SCALARS, 0)
-        #: Bytes that can be cut out before a peak could be passed.
-        self._room = 0
+        #: Bytes and blocks that can be cut out before a peak could be passed.
+        self._room = self._left = 0
 
     @property
     def reserved(self) -> int:
@@ -241,16 +240,24 @@ class Books:
             self._oversize.cut.add(block)
             return True
         self._room -= nbytes
-        return self._room < 0 and self._is_above()
+        self._left -= 1
+        return (self._room < 0 or self._left < 0) and self.is_above()
 
-    def _is_above(self) -> bool:
-        """Whether more is cut than a peak; if not, note for how many bytes that is not to be asked again.
-
-        A block has 512 bytes or more, and no more were asked for than it has: bytes are a bound for all three.
-        """
-        self._total()
-        self._room = min(_headroom(account) for account in (self._all, self._small, self._large))
-        return self._room < 0
+    def is_above(self) -> bool:
+        """Whether more is cut than a peak; if not, note how much may be cut until that is to be asked again."""
+        small, large = self._small.cut, self._large.cut
+        of_all, of_small, of_large = self._all.peak_live, self._small.peak_live, self._large.peak_live
+        self._left = min(of_all.count - small.count - large.count, of_small.count - small.count)
+        self._left = min(self._left, of_large.count - large.count)
+        self._room = min(  # no more was asked for than is cut: the bytes cut are a bound for both
+            of_all.nbytes - small.nbytes - large.nbytes,
+            of_small.nbytes - small.nbytes,
+            of_large.nbytes - large.nbytes,
+            of_all.requested - small.requested - large.requested,
+            of_small.requested - small.requested,
+            of_large.requested - large.requested,
+        )
+        return self._room < 0 or self._left < 0
 
     def merged(self, block: Block) -> None:
         """A block is no longer cut out for its request."""
@@ -279,7 +286,7 @@ class Books:
         for pool, account in self._accounts.items():
             account.peak_active = account.peak_active.highest(account.cut)
             account.peak_live = account.peak_live.highest(account.cut.minus(waiting[pool]))
-        self._room = 0
+        self._room = self._left = 0
 
     def reset_peaks(self, pending: Iterable[Block]) -> None:
         """From here peaks are new ones; no block is parked."""
@@ -366,13 +373,6 @@ class Books:
                 total = getattr(account.folded, of) + getattr(uses[pool], of)
                 stats[name, pool] = Stat(current, peak, total, total - current)
         return stats
-
-
-def _headroom(account: Account) -> int:
-    """Bytes that can be cut out before a peak of `account` could be passed; negative when one is."""
-    peak, cut = account.peak_live, account.cut
-    blocks = MIN_BLOCK * (peak.count - cut.count)
-    return min(peak.nbytes - cut.nbytes, peak.requested - cut.requested, blocks)
 
 
 def _pool_stat(found: Mapping[tuple[str, str], Stat], name: str) -> PoolStat:

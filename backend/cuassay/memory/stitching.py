@@ -15,8 +15,8 @@ calls no source: `cuassay.memory.caching` does what a `Plan` says.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right, insort
-from collections.abc import Iterable, Iterator, Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, groupby
 from typing import TYPE_CHECKING
@@ -49,67 +49,32 @@ class Arena(Segment):
 
     Attributes
     ----------
-    pages : list of int
-        Addresses of its pages, ascending.
-    sizes : dict of int to int
-        Bytes of the page at each address.
+    page : int
+        Bytes of each page; each begins at a multiple of it.
+    mapped : int
+        Bytes of all its pages.
     """
 
-    __slots__ = ("pages", "sizes")
+    __slots__ = ("mapped", "page")
 
-    def __init__(self, address: int, nbytes: int, lane: Lane) -> None:
+    def __init__(self, address: int, nbytes: int, lane: Lane, page: int) -> None:
         super().__init__(address, nbytes, lane, is_small=False)
-        self.pages: list[int] = []
-        self.sizes: dict[int, int] = {}
+        self.page = page
+        self.mapped = 0
         withhold(self.first, HOLE)
 
     @property
     def held(self) -> int:
         """Bytes of its pages."""
-        return sum(self.sizes.values())
+        return self.mapped
 
-    def add_pages(self, address: int, sizes: Iterable[int]) -> None:
-        """There are pages of these sizes from `address` on."""
-        for nbytes in sizes:
-            insort(self.pages, address)
-            self.sizes[address] = nbytes
-            address += nbytes
-
-    def drop_pages(self, pages: Iterable[int]) -> int:
-        """These are gone; gives their bytes."""
-        gone = set(pages)
-        self.pages = [page for page in self.pages if page not in gone]
-        return sum(self.sizes.pop(page) for page in gone)
-
-    def pages_in(self, low: int, high: int) -> list[int]:
+    def whole_pages(self, low: int, high: int) -> range:
         """The pages that lie in ``[low, high)`` as a whole."""
-        begin, end = bisect_left(self.pages, low), bisect_left(self.pages, high)
-        pages = self.pages[begin:end]
-        if pages and pages[-1] + self.sizes[pages[-1]] > high:
-            pages.pop()
-        return pages
+        return range(-(-low // self.page) * self.page, high // self.page * self.page, self.page)
 
-    def pages_of(self, low: int, high: int) -> list[int]:
-        """The pages that ``[low, high)``, which has memory throughout, touches."""
-        return self.pages[bisect_right(self.pages, low) - 1 : bisect_left(self.pages, high)]
-
-    def edge_from(self, address: int) -> int:
-        """The first edge of a page at `address` or behind it, which is in a page or at the end of one."""
-        page = self.pages[bisect_left(self.pages, address) - 1] if address not in self.sizes else -1
-        return address if page < 0 else self.end_of(page)
-
-    def edge_up_to(self, address: int) -> int:
-        """The last edge of a page at `address` or before it."""
-        page = self.pages[bisect_left(self.pages, address) - 1]
-        return address if self.end_of(page) == address else page
-
-    def is_edge(self, address: int) -> bool:
-        """True when a page ends at `address`, which is in a page or at the end of one."""
-        return self.edge_up_to(address) == address
-
-    def end_of(self, page: int) -> int:
-        """The address behind a page."""
-        return page + self.sizes[page]
+    def touched_pages(self, low: int, high: int) -> range:
+        """The pages that ``[low, high)`` touches."""
+        return range(low // self.page * self.page, high, self.page)
 
 
 class Nested(Segment):
@@ -243,14 +208,13 @@ class Plan:
 
     def pages(self) -> list[int]:
         """The pages that the pieces touch, in order."""
-        return [page for arena, low, high in map(_run, self.pieces) for page in arena.pages_of(low, high)]
+        return [page for arena, low, high in map(_run, self.pieces) for page in arena.touched_pages(low, high)]
 
     def settle(self) -> Block | None:
         """The growth has its pages now, and is a piece like the others; gives what is not needed, to be set free."""
         growth, rest = self.growth, None
         if growth is not None:
-            arena, low, _ = _run(growth)
-            arena.add_pages(low, self.sizes)
+            _run(growth)[0].mapped += self.missing
             if self.needed < growth.nbytes:
                 rest = split(growth, self.needed)
             self.pieces.insert(self.position, growth)
@@ -340,7 +304,7 @@ class Territory:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes() if hole.nbytes >= missing)
         # a last piece that begins a page and does not fill it stays the last
-        position = len(pieces) - 1 if chosen and not _ends_page(chosen[-1]) else len(pieces)
+        position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
         return Plan(pieces, self._opened(hole, missing), position, self._sizes(missing), rest, is_contiguous=not pieces)
 
     def _sizes(self, nbytes: int) -> list[int]:
@@ -356,11 +320,11 @@ class Territory:
             arena = block.segment
             if not isinstance(arena, Arena):
                 continue
-            pages = arena.pages_in(block.address, block.address + block.nbytes)
+            pages = arena.whole_pages(block.address, block.address + block.nbytes)
             if pages:
-                high = min(arena.end_of(pages[-1]), pages[0] + left)
-                chosen.append((block, pages[0], high))
-                left -= high - pages[0]
+                high = min(pages.stop, pages.start + left)
+                chosen.append((block, pages.start, high))
+                left -= high - pages.start
         return [*([] if first is None else [first]), *chosen, *([] if last is None else [last])]
 
     def _ends(self, nbytes: int) -> tuple[Part | None, Part | None]:
@@ -371,25 +335,27 @@ class Territory:
         ends: list[Part] = []
         begins: list[Part] = []
         for part in self._parts(_LEAST_PART):
-            if _ends_page(part):
+            if part[2] % self.granularity == 0:
                 ends.append(part)
-            elif _begins_page(part):
+            elif part[1] % self.granularity == 0:
                 begins.append(part)
         ends.sort(key=_length)
         begins.sort(key=_length)
         odd = nbytes % self.granularity
-        more = _pair(ends, begins, odd + self.granularity) if odd + self.granularity <= nbytes else None
+        page = self.granularity
+        more = _pair(ends, begins, odd + page, page) if odd + page <= nbytes else None
         if more is None and odd:
-            return _single(ends, begins, odd) or _pair(ends, begins, odd) or (None, None)
+            return _single(ends, begins, odd) or _pair(ends, begins, odd, page) or (None, None)
         return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
         """Free ranges of at least so many bytes in pages that are not free as a whole."""
-        for block in self._free:
-            arena, low, high = block.segment, block.address, block.address + block.nbytes
-            if block.nbytes < least or not isinstance(arena, Arena):
+        page = self.granularity
+        for block in self._free.candidates(least):
+            low, high = block.address, block.address + block.nbytes
+            first, last = -(-low // page) * page, high // page * page
+            if not isinstance(block.segment, Arena):
                 continue
-            first, last = arena.edge_from(low), arena.edge_up_to(high)
             if first > high:
                 yield block, low, high
                 continue
@@ -514,12 +480,12 @@ class Territory:
         for block in tuple(self._free):
             arena = block.segment
             if isinstance(arena, Arena) and (before is None or block.stamp <= before):
-                pages = arena.pages_in(block.address, block.address + block.nbytes)
+                pages = arena.whole_pages(block.address, block.address + block.nbytes)
                 for _, group in groupby(pages, key=shown.__contains__):
                     run = list(group)
                     if run[0] not in shown:
                         part = self._part(block, run[0])
-                        found.append((self._lend(part, run[0], arena.end_of(run[-1])), run))
+                        found.append((self._lend(part, run[0], run[-1] + arena.page), run))
         return found
 
     def take_empty_arenas(self) -> list[Arena]:
@@ -529,9 +495,10 @@ class Territory:
         return empty
 
     @staticmethod
-    def empty(block: Block, pages: Iterable[int]) -> int:
-        """The pages of a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
-        gone = _run(block)[0].drop_pages(pages)
+    def empty(block: Block) -> int:
+        """The pages that are a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
+        gone = block.nbytes
+        _run(block)[0].mapped -= gone
         Territory.close(block)
         return gone
 
@@ -566,14 +533,14 @@ def _single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | N
     return None if begin is None else (None, (begin[0], begin[1], begin[1] + nbytes))
 
 
-def _pair(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part, Part] | None:
+def _pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[Part, Part] | None:
     """Of each one, that have so many bytes together and leave the least, cut to them; both are sorted."""
     lengths = list(map(_length, begins))
     best: tuple[int, Part, Part] | None = None
     for end in ends:
         left = nbytes - _length(end)
         position = bisect_left(lengths, left)
-        if position < len(begins) and _same_page(begins[position], end):  # a view shows a page once
+        if position < len(begins) and begins[position][1] + page == end[2]:  # a view shows a page once
             position += 1
         if left > 0 and position < len(begins) and (best is None or lengths[position] - left < best[0]):
             best = lengths[position] - left, end, begins[position]
@@ -581,19 +548,6 @@ def _pair(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part, Part
         return None
     excess, end, (block, low, high) = best
     return end, (block, low, high - excess)
-
-
-def _same_page(begin: Part, end: Part) -> bool:
-    arena = begin[0].segment
-    return isinstance(arena, Arena) and arena is end[0].segment and arena.end_of(begin[1]) == end[2]
-
-
-def _begins_page(part: Part) -> bool:
-    return isinstance(part[0].segment, Arena) and part[0].segment.is_edge(part[1])
-
-
-def _ends_page(part: Part) -> bool:
-    return isinstance(part[0].segment, Arena) and part[0].segment.is_edge(part[2])
 
 
 class _FreeIndex:

@@ -116,7 +116,8 @@ class Store(ABC):
         self._cut[block.address] = block
         if self._books.cut(block):
             self._unpark_all()
-            self._books.mark(self._pending())
+            if block.is_oversize or self._books.is_above():
+                self._books.mark(self._pending())
         return block
 
     def _should_split(self, block: Block, size: int) -> bool:
