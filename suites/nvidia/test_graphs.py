@@ -131,6 +131,28 @@ def test_a_kernel_is_compiled_and_loaded_within_a_capture(made: Any) -> None:
     assert values(out) == {6.0}
 
 
+def test_an_array_recorded_for_another_stream_is_not_used_again_within_the_capture(made: Any) -> None:
+    graph, a, side = made(), full(1, 1 << 20), cuda.Stream()
+    with cuda.graph(graph):
+        main = cuda.current_stream()
+        temporary = ops.add(a, 1.0)
+        address = temporary.data.ptr
+        side.wait_stream(main)
+        with side:
+            cuda.spin(200_000)
+            read = ops.add(temporary, 1.0)
+        cuda.record_stream(temporary, side)
+        del temporary
+        other = ops.mul(a, 9.0)
+        main.wait_stream(side)
+
+    graph.replay()
+    graph.replay()
+
+    assert other.data.ptr != address
+    assert values(read) == {3.0}
+
+
 # ------------------------------------------------------------------------------------------------ what breaks it
 
 

@@ -312,6 +312,33 @@ class TestPools:
         assert capture.statistics().pool_nbytes == 256
         assert (result.get() == np.eye(4) + 3).all()
 
+    @pytest.mark.parametrize("is_recorded", [True, False])
+    def test_memory_that_another_stream_reads_is_safe_where_that_was_recorded(
+        self, array: Any, is_recorded: bool
+    ) -> None:
+        side = BACKEND.new_stream(0)
+
+        def work(stream: Any) -> Any:
+            temporary = ops.add(array, 1.0)
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                read = ops.add(temporary, 1.0)
+            if is_recorded:
+                temporary.record_stream(side)
+            del temporary
+            ops.mul(array, 9.0)
+            stream.wait_stream(side)
+            return read
+
+        capture, read = captured(work)
+
+        if is_recorded:
+            capture.replay()
+            assert (read.get() == np.eye(4) + 3).all()
+        else:
+            with pytest.raises(RaceError, match="write by mul"):
+                capture.replay()
+
     def test_two_graphs_of_one_pool_at_the_same_time_are_a_race(self, array: Any) -> None:
         first, second, stream = BACKEND.new_capture(0), BACKEND.new_capture(0), BACKEND.new_stream(0)
         for capture in (first, second):

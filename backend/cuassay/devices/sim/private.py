@@ -58,7 +58,8 @@ class Pool:
         self._reserve = reserve
         self._segments: list[Block] = []
         self._free: list[_Free] = []
-        self._dropped: deque[tuple[int, int, Queue]] = deque()  # a block may die at any moment, in any thread
+        self._dropped: deque[tuple[int, int, Queue, bool]] = deque()  # a block may die at any moment, in any thread
+        self._held: list[tuple[int, int]] = []  # until the capture is over: other streams were recorded for them
 
     def __repr__(self) -> str:
         return f"Pool({self.id[0]}_{self.id[1]}, {self.nbytes:,} bytes)"
@@ -89,18 +90,23 @@ class Pool:
         return Block(low, low + needed, queue, self._drop)
 
     def _drop(self, block: Block) -> None:
-        self._dropped.append((block.low, block.high, block.queue))
+        self._dropped.append((block.low, block.high, block.queue, bool(block.users)))
 
     def _settle(self, capture: Recorder) -> None:
         """What was dropped since is free, in the order of the queue it was made on."""
         while self._dropped:
-            low, high, queue = self._dropped.popleft()
-            self._free.append(_Free(low, high, capture, capture.clock_of(queue)))
+            low, high, queue, is_held = self._dropped.popleft()
+            if is_held:
+                self._held.append((low, high))
+            else:
+                self._free.append(_Free(low, high, capture, capture.clock_of(queue)))
 
     def tidy(self) -> None:
         """Between captures everything dropped is free, and neighbours of one segment are one range again."""
-        self._free += [_Free(low, high, None, {}) for low, high, _ in self._dropped]
+        self._held += [(low, high) for low, high, *_ in self._dropped]
+        self._free += [_Free(low, high, None, {}) for low, high in self._held]
         self._dropped.clear()
+        self._held.clear()
         self._merge()
 
     def _merge(self) -> None:
