@@ -63,11 +63,18 @@ class CachingAllocator(PagedStore):
         OutOfMemoryError
             If there is no room even after everything free was given back; the allocator stays usable.
         """
-        if not self._routes:
-            lane = self._default.lanes.get(stream)
-            if lane is not None:
-                return lane.malloc(nbytes)
-        return self.lane(stream).malloc(nbytes)
+        if self._routes or (lane := self._lanes.get(stream)) is None:
+            return self.lane(stream).malloc(nbytes)
+        try:  # Lane.malloc, written out: a call less on every hit
+            idle = lane.quick.get(nbytes)
+            if idle:
+                block = idle.pop()
+                block.home = idle
+                block.uses += 1
+                return block
+        except (IndexError, TypeError):
+            pass
+        return self._miss(lane, nbytes)
 
     free = staticmethod(free)
 
@@ -144,9 +151,20 @@ class CachingAllocator(PagedStore):
     # ------------------------------------------------------------------------------------------------------- misses
 
     def _miss(self, lane: Lane, nbytes: int) -> Block:
-        nbytes = _checked(nbytes)
+        if nbytes.__class__ is not int or nbytes < 0:
+            nbytes = _checked(nbytes)
         size = self.config.round_size(nbytes)
         self._clock += 1
+        with self._lock:
+            block = self._taken(lane, size, nbytes)
+        if block is None:
+            block = self._searched(lane, size, nbytes)
+        if self.history is not None:
+            self.history.allocated(block)
+        return block
+
+    def _searched(self, lane: Lane, size: int, nbytes: int) -> Block:
+        """A block when no free one fits as it is."""
         block = None
         if nbytes < _ABSURD:
             block = (
@@ -155,10 +173,7 @@ class CachingAllocator(PagedStore):
                 or self._grown(lane, size, nbytes)
                 or self._relieved(lane, size, nbytes)
             )
-        block = block or self._give_up(lane, nbytes)
-        if self.history is not None:
-            self.history.allocated(block)
-        return block
+        return block or self._give_up(lane, nbytes)
 
     # ------------------------------------------------------------------------------------ blocks other streams use
 

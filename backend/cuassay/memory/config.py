@@ -21,6 +21,9 @@ MIB = 2**20
 #: Every block is a multiple of this, bytes.
 MIN_BLOCK = 512
 
+#: What a size may have above a multiple of it, bytes.
+_REST = MIN_BLOCK - 1
+
 #: The largest request of the small pool, bytes.
 SMALL_REQUEST = MIB
 
@@ -112,13 +115,11 @@ class AllocatorConfig:
 
     def round_size(self, nbytes: int) -> int:
         """Bytes of the block for a request of `nbytes`."""
-        if nbytes <= MIN_BLOCK:
-            return MIN_BLOCK
-        step = MIN_BLOCK
-        if self.roundup_power2_divisions is not _PLAIN:
-            divisions = self._divisions(nbytes)
-            if nbytes > MIN_BLOCK * divisions > MIN_BLOCK:
-                step = (1 << (nbytes.bit_length() - 1)) // divisions
+        if self.roundup_power2_divisions is _PLAIN or nbytes <= MIN_BLOCK:
+            return (nbytes + _REST) & ~_REST or MIN_BLOCK
+        step, divisions = MIN_BLOCK, self._divisions(nbytes)
+        if nbytes > MIN_BLOCK * divisions > MIN_BLOCK:
+            step = (1 << (nbytes.bit_length() - 1)) // divisions
         return -(-nbytes // step) * step
 
     def _divisions(self, nbytes: int) -> int:

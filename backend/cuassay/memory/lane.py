@@ -145,9 +145,14 @@ class Lane:
         The stream's number, as the source knows it.
     miss : callable
         Gives a block of at least so many bytes when no quick list has one.
+
+    Attributes
+    ----------
+    quick : dict of int to Idle
+        The quick lists, by the bytes that are asked for.
     """
 
-    __slots__ = ("_miss", "_quick", "deferred", "large", "pool", "small", "stream", "territory")
+    __slots__ = ("_miss", "deferred", "large", "pool", "quick", "small", "stream", "territory")
 
     def __init__(
         self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
@@ -159,12 +164,12 @@ class Lane:
         self.territory: Territory | None = None
         self.deferred = Deferred(self, is_capturing)
         self._miss = miss
-        self._quick: dict[int, Idle] = {}
+        self.quick: dict[int, Idle] = {}
 
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
-            idle = self._quick.get(nbytes)  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
+            idle = self.quick.get(nbytes)  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
             if idle:
                 block = idle.pop()
                 block.home = idle
@@ -176,9 +181,9 @@ class Lane:
 
     def enlist(self, block: Block, requested: int) -> None:
         """Cut `block` out for requests of `requested` bytes; it is live."""
-        idle = self._quick.get(requested)
+        idle = self.quick.get(requested)
         if idle is None:
-            idle = self._quick.setdefault(requested, Idle())
+            idle = self.quick.setdefault(requested, Idle())
         idle.cut += 1
         block.requested = requested
         block.uses = 1
@@ -189,19 +194,19 @@ class Lane:
         idle = block.idle
         if isinstance(idle, Idle):
             idle.cut -= 1
-            if not idle.cut and self._quick.get(block.requested) is idle:
-                del self._quick[block.requested]
+            if not idle.cut and self.quick.get(block.requested) is idle:
+                del self.quick[block.requested]
         block.idle = None
 
     def tell(self, history: History | None) -> None:
         """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""
-        self._quick = dict(self._quick) if history is None else history.hide(self._quick)
+        self.quick = dict(self.quick) if history is None else history.hide(self.quick)
         self.deferred.history = history
 
     def take_parked(self) -> list[Block]:
         """Every block out of the quick lists."""
         blocks = []
-        for idle in tuple(filter(None, self._quick.values())):
+        for idle in tuple(filter(None, self.quick.values())):
             try:
                 while idle:
                     blocks.append(idle.pop())

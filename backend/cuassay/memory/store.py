@@ -61,6 +61,7 @@ class Store(ABC):
         self.driver_calls = 0
         self._captures = 0
         self._default = Pool(0, source)
+        self._lanes = self._default.lanes
         self._pools = {self._default.id: self._default}
         self._routes: dict[int, list[Pool]] = {}
 
@@ -93,13 +94,17 @@ class Store(ABC):
         is_small, territory = size <= SMALL_REQUEST, lane.territory
         if lane.pool.no_split or (territory is None and not is_small):
             block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
-        elif is_small or territory is None:
+        elif is_small or territory is None:  # the latter is for the eyes of the type checker
             block = lane.small.cut(size)
         elif size % territory.granularity:
             block = lane.large.cut(size)
         else:
             block = lane.large.cut(size, territory.granularity) or territory.take(size, anywhere=anywhere)
-        return None if block is None else self._cut_out(block, size, nbytes)
+        if block is None:
+            return None
+        if nbytes is None or block.nbytes != size or self.config.max_split_size is not None:
+            return self._cut_out(block, size, nbytes)
+        return self._issued(block, nbytes)
 
     def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
         """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
@@ -112,6 +117,10 @@ class Store(ABC):
             return block
         if self.config.max_split_size is not None:
             block.is_oversize = self.config.is_oversize(block.nbytes)
+        return self._issued(block, nbytes)
+
+    def _issued(self, block: Block, nbytes: int) -> Block:
+        """Count and enlist a block that is live from here."""
         block.lane.enlist(block, nbytes)
         self._cut[block.address] = block
         if self._books.cut(block):
