@@ -39,6 +39,7 @@ from cuassay.ops.catalog import (
     softmax,
     sum,
     uniform,
+    update_scale_,
 )
 from cuassay.ops.dispatch import Call, Interposer, Op, Plan, interpose
 from cuassay.ops.explain import explain
@@ -93,4 +94,5 @@ __all__ = [
     "softmax",
     "sum",
     "uniform",
+    "update_scale_",
 ]

@@ -62,6 +62,7 @@ __all__ = [
     "softmax",
     "sum",
     "uniform",
+    "update_scale_",
 ]
 
 
@@ -273,6 +274,13 @@ foreach_unscale_ = declare(
     "foreach_unscale_(grads!: arrays, found_inf!, inv_scale) ->",
     shape=lists.unscaled, dtypes=FLOATS, op_class="elementwise", decides=("grads",),
     doc="``grads *= inv_scale``; found_inf becomes 1 where an element was not finite, and stays as it is elsewhere.",
+)  # fmt: skip
+update_scale_ = declare(
+    "update_scale_(scale!, inv_scale!, growth_tracker!, found_inf!, *, growth_factor=2.0, backoff_factor=0.5, "
+    "growth_interval=2000) ->",
+    shape=lists.loss_scale, dtypes=("float32",), op_class="elementwise", decides=("scale",),
+    doc="A loss scale after a step. Where found_inf is not 0: ``scale *= backoff_factor``, tracker 0; else one "
+    "more, and at growth_interval 0 again, ``scale *= growth_factor`` if finite. inv_scale = 1 / scale; found_inf = 0.",
 )  # fmt: skip
 fused_adam_ = declare(
     "fused_adam_(params!: arrays, grads!: arrays, exp_avgs!: arrays, exp_avg_sqs!: arrays, max_exp_avg_sqs!: arrays, "

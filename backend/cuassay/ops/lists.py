@@ -15,7 +15,7 @@ from cuassay.arrays.dtypes import FLOATS, HALVES, compute_dtype, dtype_name
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.schema import ShapeRule
 
-__all__ = ["adam", "beside", "global_norm", "norms", "unscaled"]
+__all__ = ["adam", "beside", "global_norm", "loss_scale", "norms", "unscaled"]
 
 Bound = Mapping[str, Any]
 Arrays = Sequence[Any]
@@ -168,6 +168,21 @@ def adam(bound: Bound) -> tuple[int, ...]:
     check_ones(bound, "grad_scale", "found_inf", "norm")
     check_hyperparameters(bound)
     _check_stochastic(bound)
+    return ()
+
+
+def loss_scale(bound: Bound) -> tuple[int, ...]:
+    """The numbers of a loss scale, and what moves it."""
+    for name in ("scale", "inv_scale", "found_inf"):
+        check_one(name, bound[name], "float32")
+    check_one("growth_tracker", bound["growth_tracker"], "int32")
+    growth, backoff, interval = bound["growth_factor"], bound["backoff_factor"], bound["growth_interval"]
+    if not isinstance(growth, Real) or not 1 < float(growth) < math.inf:
+        raise ArgumentError(f"growth_factor must be a number above 1; got {growth!r}; 2.0 is usual")
+    if not isinstance(backoff, Real) or not 0 < float(backoff) < 1:
+        raise ArgumentError(f"backoff_factor must be a number between 0 and 1; got {backoff!r}; 0.5 is usual")
+    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+        raise ArgumentError(f"growth_interval must be a whole number of steps, 1 or more; got {interval!r}; see 2000")
     return ()
 
 

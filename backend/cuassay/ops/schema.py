@@ -117,7 +117,7 @@ class Schema:
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
     arrays, array_names, scalar_names, pick_arrays, has_lists
         From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
-        whether there is a list, or an array that may be missing.
+        whether there is a list, an array that may be missing, or one whose dtype does not count.
     """
 
     name: str
@@ -148,7 +148,8 @@ class Schema:
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
-            "has_lists": any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
+            "has_lists": bool(self.decides)
+            or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }
         for name, value in derived.items():

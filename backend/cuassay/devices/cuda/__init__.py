@@ -14,7 +14,7 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import elementwise, linalg, multi_tensor, optim, random, reduction
+    from cuassay.devices.cuda import elementwise, linalg, multi_tensor, optim, random, reduction, scaling
 
     elementwise.register()
     reduction.register()
@@ -22,3 +22,4 @@ if find_spec("cupy") is not None:
     multi_tensor.register()
     optim.register()
     random.register()
+    scaling.register()

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from cuassay.testing.specs import elementwise, linalg, optim, random, reduction, storage
+from cuassay.testing.specs import amp, elementwise, linalg, optim, random, reduction, storage
 
 __all__ = ["SPECS"]
 
-SPECS = (*elementwise.SPECS, *optim.SPECS, *reduction.SPECS, *linalg.SPECS, *storage.SPECS, *random.SPECS)
+SPECS = (*elementwise.SPECS, *optim.SPECS, *reduction.SPECS, *linalg.SPECS, *storage.SPECS, *random.SPECS, *amp.SPECS)
