@@ -60,7 +60,7 @@ def _viz(options: argparse.Namespace) -> int:
     snapshot = load(options.snapshot)
     options.output.write_text(timeline.render(snapshot, f"memory of {options.snapshot.name}"), encoding="utf-8")
     for usage in usages(snapshot):
-        print(f"device {usage.device}: peak {format_bytes(usage.peak)} in {usage.events:,} events")
+        print(f"{usage.name}: peak {format_bytes(usage.peak)} in {usage.events:,} events")
     print(options.output)
     return 0
 

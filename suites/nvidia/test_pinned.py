@@ -13,7 +13,7 @@ import pytest
 
 import cuassay.cuda.host as pinned
 from cuassay import cuda, devices, from_host, to_host
-from cuassay.errors import ArgumentError, SettingError
+from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 
 MIB = 2**20
 
@@ -121,6 +121,13 @@ def test_an_unknown_key_is_refused_at_run_time(gpu: str) -> None:
 
     with pytest.raises(SettingError, match="pinned_num_register_threads must be"):
         module.allocator().configure("pinned_num_register_threads:5")
+
+
+def test_more_than_the_host_has_is_refused_before_it_is_touched(gpu: str) -> None:
+    with pytest.raises(OutOfMemoryError, match=r"pinned host memory has no room for 1,125,899,906,842,624 bytes"):
+        pinned.empty_pinned(2**50, np.uint8)
+
+    assert pinned.empty_pinned(10, np.uint8).nbytes == 10
 
 
 # ------------------------------------------------------------------------------------------------ pinned where it is

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from cuassay import cli
-from cuassay.memory import CachingAllocator, IntegerSource
+from cuassay.memory import CachingAllocator, HostAllocator, IntegerSource
 from cuassay.memory.snapshot import dump
 from cuassay.observe.timeline import render
 from cuassay.observe.usage import COLUMNS, EARLIER, OTHERS, SITES, usages
@@ -106,7 +106,7 @@ def snapshot(allocator: CachingAllocator) -> dict[str, Any]:
 def test_the_page_holds_the_peak_and_what_each_call_site_held_then(snapshot: dict[str, Any]) -> None:
     page = Page(render(snapshot))
 
-    assert page.figures["peak-0"] == (20 + 30 + 36) * MIB
+    assert page.figures["peak-device-0"] == (20 + 30 + 36) * MIB
     at_peak, most = page.site("weights")[1], page.site("weights")[3]
     assert (int(at_peak), int(most)) == (30 * MIB, 30 * MIB)
     assert int(page.site("activations")[1]) == 36 * MIB
@@ -170,7 +170,18 @@ def test_torchs_own_words_are_understood(snapshot: dict[str, Any]) -> None:
             block["state"] = block["state"].replace("active_pending_free", "active_awaiting_free")
     snapshot["device_traces"].append([])
 
-    assert Page(render(snapshot)).figures["peak-0"] == 86 * MIB
+    assert Page(render(snapshot)).figures["peak-device-0"] == 86 * MIB
+
+
+def test_pinned_host_memory_has_its_own_pictures(snapshot: dict[str, Any]) -> None:
+    host = HostAllocator(IntegerSource(granularity=0), config="")
+    host.record_history()
+    weights(host)
+    held = host.snapshot()
+
+    page = Page(render(snapshot | {"host_segments": held["segments"], "host_traces": held["device_traces"]}))
+
+    assert page.figures == {"peak-device-0": 86 * MIB, "peak-pinned-host-memory": 30 * MIB}
 
 
 def test_a_snapshot_without_events_or_memory_still_is_a_page(allocator: CachingAllocator) -> None:
@@ -179,7 +190,7 @@ def test_a_snapshot_without_events_or_memory_still_is_a_page(allocator: CachingA
     still = Page(render(allocator.snapshot()))
 
     assert "nothing was taken" in empty
-    assert still.figures["peak-0"] == 3 * MIB
+    assert still.figures["peak-device-0"] == 3 * MIB
     assert len(still.rects) == 2
 
 
@@ -258,7 +269,7 @@ def test_the_command_writes_the_page(
 
     page = Page((tmp_path / "page.html").read_text(encoding="utf-8"))
     assert status == 0
-    assert page.figures["peak-0"] == 86 * MIB
+    assert page.figures["peak-device-0"] == 86 * MIB
     assert "86 MiB" in capsys.readouterr().out
 
 

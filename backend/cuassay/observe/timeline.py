@@ -66,8 +66,8 @@ def render(snapshot: Mapping[str, Any], title: str = "memory") -> str:
     """
     blocks = _Blocks()
     found = usages(snapshot)
-    parts = [part for usage in found for part in (*_summary(usage, snapshot), *_timeline(usage), *_sites(usage))]
-    parts += [part for usage in found for part in _map(usage, snapshot, blocks)]
+    parts = [part for usage in found for part in (*_summary(usage), *_timeline(usage), *_sites(usage))]
+    parts += [part for usage in found for part in _map(usage, blocks)]
     body = "\n".join(parts) or "<p>The snapshot is of no memory: nothing was taken, and nothing recorded.</p>"
     return (
         f'<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n<title>{escape(title)}</title>\n'
@@ -82,15 +82,15 @@ def render(snapshot: Mapping[str, Any], title: str = "memory") -> str:
 # ------------------------------------------------------------------------------------------------ figures
 
 
-def _summary(usage: Usage, snapshot: Mapping[str, Any]) -> Iterator[str]:
-    segments = [segment for segment in snapshot["segments"] if segment["device"] == usage.device]
-    held = sum(segment["total_size"] for segment in segments)
-    live = sum(segment["allocated_size"] for segment in segments)
-    yield f"<h2>Device {usage.device}</h2>"
+def _summary(usage: Usage) -> Iterator[str]:
+    held = sum(segment["total_size"] for segment in usage.segments)
+    live = sum(segment["allocated_size"] for segment in usage.segments)
+    named = f"peak-{usage.name.replace(' ', '-')}"
+    yield f"<h2>{usage.name.capitalize()}</h2>"
     yield (
-        f'<p>Peak of live memory: <b id="peak-{usage.device}" data-bytes="{usage.peak}">{format_bytes(usage.peak)}</b> '
+        f'<p>Peak of live memory: <b id="{named}" data-bytes="{usage.peak}">{format_bytes(usage.peak)}</b> '
         f"({usage.peak:,} bytes), {_time(usage.peak_us)} after the first of {usage.events:,} events. At the end "
-        f"{format_bytes(live)} were live, of {format_bytes(held)} taken in {len(segments):,} segments.</p>"
+        f"{format_bytes(live)} were live, of {format_bytes(held)} taken in {len(usage.segments):,} segments.</p>"
     )
 
 
@@ -184,14 +184,14 @@ class _Blocks:
         return json.dumps(data, separators=(",", ":")).replace("<", "\\u003c")
 
 
-def _map(usage: Usage, snapshot: Mapping[str, Any], blocks: _Blocks) -> Iterator[str]:
-    segments = [segment for segment in snapshot["segments"] if segment["device"] == usage.device]
+def _map(usage: Usage, blocks: _Blocks) -> Iterator[str]:
+    segments = usage.segments
     colours = {site.name: _colour(number) for number, site in enumerate(usage.sites)}
     if not segments:
         return
     drawn = sorted(segments, key=lambda segment: -segment["total_size"])[:_SEGMENTS]
     left = f"; the {len(segments) - len(drawn):,} smallest are left out" if len(drawn) < len(segments) else ""
-    yield f"<h2>Blocks of device {usage.device}</h2>"
+    yield f"<h2>Blocks of {usage.name}</h2>"
     yield (
         f'<p class="faint">{len(segments):,} segments, each its own row and scale{left}. Live blocks are coloured as '
         "their call sites are above; amber ones are freed, still in use by other streams; pale ones are free.</p>"

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["COLUMNS", "EARLIER", "OTHERS", "SITES", "Site", "Usage", "lines_of", "site_of", "usages"]
+__all__ = ["COLUMNS", "EARLIER", "HOST", "OTHERS", "SITES", "Site", "Usage", "lines_of", "site_of", "usages"]
 
 #: Columns of a picture, and call sites with a name of their own in it.
 COLUMNS = 800
@@ -22,6 +22,9 @@ SITES = 12
 #: Who asked for blocks that were there before the first event, and for those of sites without a name.
 EARLIER = "before the recording"
 OTHERS = "other call sites"
+
+#: What pinned host memory is called.
+HOST = "pinned host memory"
 
 #: Libraries whose own code is passed over for a site's name.
 _LIBRARIES = ("site-packages", "dist-packages", "/torch/", "<frozen", "??")
@@ -43,12 +46,14 @@ class Site:
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """One device's live bytes.
+    """Live bytes of one device, or of pinned host memory.
 
     Attributes
     ----------
-    device : int
-        Its index.
+    name : str
+        Which: ``"device 0"``, or `HOST`.
+    segments : tuple of mapping
+        What it held at the end, in the snapshot's schema.
     peak : int
         The most live bytes.
     peak_us : int
@@ -65,7 +70,8 @@ class Usage:
         Bytes taken from the device, of each column; 0 throughout where the events do not tell.
     """
 
-    device: int
+    name: str
+    segments: tuple[Mapping[str, Any], ...]
     peak: int
     peak_us: int
     events: int
@@ -76,22 +82,28 @@ class Usage:
 
 
 def usages(snapshot: Mapping[str, Any]) -> tuple[Usage, ...]:
-    """One of each device that has events, or blocks."""
-    devices = {segment["device"] for segment in snapshot["segments"]}
-    traces = snapshot.get("device_traces", [])
-    devices |= {index for index, trace in enumerate(traces) if trace}
-    return tuple(
-        _usage(index, traces[index] if index < len(traces) else [], _blocks(snapshot, index))
-        for index in sorted(devices)
-    )
+    """One of each device that has events, or blocks; pinned host memory, where there is any, after them."""
+    segments, traces = snapshot["segments"], snapshot.get("device_traces") or []
+    indices = {segment["device"] for segment in segments} | {index for index, trace in enumerate(traces) if trace}
+    found = [
+        _usage(
+            f"device {index}",
+            traces[index] if index < len(traces) else [],
+            [segment for segment in segments if segment["device"] == index],
+        )
+        for index in sorted(indices)
+    ]
+    pinned, told = snapshot.get("host_segments") or [], snapshot.get("host_traces") or []
+    if pinned or any(told):
+        found.append(_usage(HOST, told[0] if told else [], pinned))
+    return tuple(found)
 
 
-def _blocks(snapshot: Mapping[str, Any], device: int) -> _Live:
+def _blocks(segments: Iterable[Mapping[str, Any]]) -> _Live:
     """The blocks that hold memory at the end."""
     return {
         block["address"]: (block["size"], site_of(block["frames"]) if block["frames"] else EARLIER)
-        for segment in snapshot["segments"]
-        if segment["device"] == device
+        for segment in segments
         for block in segment["blocks"]
         if block["state"] != "inactive"
     }
@@ -107,7 +119,8 @@ def site_of(frames: Iterable[Mapping[str, Any]]) -> str:
     return "without a stack"
 
 
-def _usage(device: int, trace: Sequence[Mapping[str, Any]], at_end: _Live) -> Usage:
+def _usage(name: str, trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> Usage:
+    at_end = _blocks(segments)
     names: dict[int, str] = {}
     moves = list(_moves(trace, names))
     start = _start(moves, at_end)
@@ -129,7 +142,7 @@ def _usage(device: int, trace: Sequence[Mapping[str, Any]], at_end: _Live) -> Us
         sites.append(Site(OTHERS, columns.most_of_others, held, sum(requests[name] for name in rest), ()))
     times, values, reserved = columns.done(len(sites))
     peak_time = moves[walk.peak_move][0] - begin if walk.peak_move >= 0 else 0
-    return Usage(device, walk.peak, peak_time, len(trace), tuple(sites), times, values, reserved)
+    return Usage(name, tuple(segments), walk.peak, peak_time, len(trace), tuple(sites), times, values, reserved)
 
 
 def _moves(trace: Iterable[Mapping[str, Any]], names: dict[int, str]) -> Iterator[tuple[int, int, int, str]]:
