@@ -70,9 +70,10 @@ class TestArrays:
 
         assert hook.block_of(array).stream == address
 
-    def test_what_is_no_stream_is_refused(self):
+    @pytest.mark.parametrize("stream", ["left", -1, 1.5], ids=repr)
+    def test_what_is_no_stream_is_refused(self, stream):
         with pytest.raises(ArgumentError, match="is no CUDA stream"):
-            cuassay.empty(10, "float32", "cuda:0", stream="left")
+            cuassay.empty(10, "float32", "cuda:0", stream=stream)
 
     def test_the_per_thread_default_stream_is_refused(self):
         with pytest.raises(ArgumentError, match="another one in each thread"):

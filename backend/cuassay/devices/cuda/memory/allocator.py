@@ -68,6 +68,7 @@ class DeviceAllocator(CachingAllocator):
         self.source = source
         self.routings = 0
         self._leaving: deque[Pool] = deque()
+        self._lock = threading.RLock()  # type: ignore[assignment] # it knows whether this thread holds it
 
     def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
         """As `cuassay.memory`'s; asked once a stream, but for private pools."""
@@ -75,17 +76,26 @@ class DeviceAllocator(CachingAllocator):
             keep(self.index, stream)
         return super().lane(stream, pool)
 
-    def drop_pool(self, pool: Pool) -> None:
-        """`release_pool` when memory is next given back: this may be called by a finaliser, which must take no lock."""
-        self._leaving.append(pool)
+    def release_pool(self, pool: Pool) -> None:
+        """As `cuassay.memory`'s; a finaliser that runs within a call of ours leaves it to the next `empty_cache`."""
+        if self._is_within():
+            self._leaving.append(pool)
+        else:
+            super().release_pool(pool)
 
     def empty_cache(self, pool: Pool | None = None) -> int:
-        """As `cuassay.memory`'s; pools that were dropped are released first."""
+        """As `cuassay.memory`'s; in such a finaliser it gives nothing back."""
+        if self._is_within():
+            return 0
         while self._leaving:
-            self.release_pool(self._leaving.popleft())
+            super().release_pool(self._leaving.popleft())
         if self in _direct:
             _direct[self].settle()
         return super().empty_cache(pool)
+
+    def _is_within(self) -> bool:
+        """Whether this thread is changing the books right now, further out on the stack."""
+        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001  as threading.Condition does
 
     @contextmanager
     def use_pool(self, pool: Pool) -> Iterator[Pool]:
@@ -132,6 +142,7 @@ def server(index: int, stream: int) -> Callable[[int], Block]:
     """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be."""
     found = allocator(index)
     with _lock:
+        found = _current.get(index, found)  # another thread may have put another in its place
         if not _State.caching:
             direct = _direct.setdefault(found, Direct(found.source))
             return lambda nbytes: direct.malloc(nbytes, stream)

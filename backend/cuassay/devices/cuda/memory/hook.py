@@ -133,6 +133,8 @@ def address_of(stream: Any) -> int:
         raise ArgumentError(
             f"{stream!r} is the per-thread default stream, another one in each thread; give a stream of its own"
         )
+    if address < 0:
+        raise ArgumentError(f"{stream!r} is no CUDA stream: its address is negative; give a stream, or None")
     if address <= _LEGACY:
         return 0
     kept.setdefault(address, stream)

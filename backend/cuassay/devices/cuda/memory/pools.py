@@ -55,7 +55,7 @@ class MemPool(Handle):
             source = DeviceSource(self._index)  # it has no pages that segments could be made out of
         self._pool = self._owner.create_pool(source=source, use_on_oom=use_on_oom, no_split=no_split)
         _known[self._index, self._pool.id] = self
-        weakref.finalize(self, self._owner.drop_pool, self._pool).atexit = False
+        weakref.finalize(self, self._owner.release_pool, self._pool).atexit = False
 
     def __repr__(self) -> str:
         return f"MemPool({self.id[0]}_{self.id[1]} of cuda:{self._index}, {self.use_count()} owners)"

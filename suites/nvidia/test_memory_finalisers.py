@@ -1,0 +1,72 @@
+"""What a finaliser may do while the collector runs within a call of the allocator: free, release a pool, empty it."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.memory import AllocatorConfig, IntegerSource
+
+MIB = 2**20
+
+
+@pytest.fixture
+def allocator(monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.setattr(runtime, "get_device_properties", lambda index: SimpleNamespace(total_memory=2**40))
+    return allocators.DeviceAllocator(0, IntegerSource(), AllocatorConfig())
+
+
+class Graph:
+    """In a cycle, so that the collector finds it; gives its pool and its block back when it does."""
+
+    def __init__(self, allocator: Any) -> None:
+        self.allocator, self.me, self.pool = allocator, self, allocator.create_pool()
+        with allocator.use_pool(self.pool):
+            self.block = allocator.malloc(MIB)
+
+    def __del__(self) -> None:
+        self.allocator.free(self.block)
+        self.allocator.release_pool(self.pool)
+        self.allocator.empty_cache(self.pool)
+
+
+def churn(allocator: Any) -> None:
+    """New sizes all the time, and the collector at nearly every object made."""
+    before = gc.get_threshold()
+    gc.set_threshold(1, 1, 1)
+    try:
+        for nbytes in range(512, 200 * 512, 512):
+            Graph(allocator)
+            allocator.free(allocator.malloc(nbytes))
+    finally:
+        gc.set_threshold(*before)
+
+
+def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator):
+    thread = threading.Thread(target=churn, args=(allocator,), daemon=True)
+    thread.start()
+    thread.join(20)
+
+    assert not thread.is_alive(), "the allocator waits for itself"
+    gc.collect()
+    allocator.empty_cache()
+    assert allocator.statistics().reserved_bytes.all.current == 0
+    assert not allocator.statistics().reserved_bytes_by_private_pools
+
+
+def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator):
+    pool = allocator.create_pool()
+    with allocator._lock:
+        allocator.release_pool(pool)
+        assert allocator.empty_cache() == 0
+        assert pool.use_count == 1
+
+    allocator.empty_cache()
+
+    assert pool.use_count == 0
