@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import threading
 from collections.abc import Callable, Iterator
@@ -260,6 +261,20 @@ def test_a_call_that_needs_results_names_itself(
 
     with pytest.raises(CaptureError, match="nothing to replay"):
         graph.replay()
+    assert values(ops.add(a, a)) == [2.0] * 8
+
+
+def test_an_error_that_was_not_let_out_is_told_at_the_end(device: Device, backend: Any, made: Any, full: Any) -> None:
+    a = full(1)
+
+    def swallow() -> None:
+        ops.add(a, a)
+        with contextlib.suppress(RuntimeError):
+            backend.current_stream(device.index).synchronize()
+
+    with pytest.raises(CaptureError, match="error was not let out"), cuda.graph(made()):
+        swallow()
+
     assert values(ops.add(a, a)) == [2.0] * 8
 
 

@@ -399,7 +399,8 @@ class TestModes:
             with pytest.raises(CaptureError, match="for other streams too"):
                 getattr(target, wait)()
 
-        capture.end()
+        with pytest.raises(CaptureError, match=rf"Stream\.{wait} was refused"):
+            capture.end()
         getattr(other, wait)()
 
     def test_an_abandoned_capture_forbids_nothing(self) -> None:

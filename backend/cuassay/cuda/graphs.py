@@ -107,8 +107,8 @@ class graph:  # noqa: N801  torch's name
         self._backend.synchronize(self._graph.device.index)
         self._entered = self._backend.use_stream(self._stream)
         self._entered.__enter__()
-        # A finaliser that ran now could call the driver, which breaks a capture; torch collects before instead, which
-        # takes 85 ms in a process that has torch loaded, and does not help against garbage that the block itself makes.
+        # A finaliser that ran now could call the driver, which breaks a capture. Collecting before, as torch once did,
+        # takes 85 ms where torch is loaded, and does not help against garbage that the block itself makes.
         self._collects = gc.isenabled()
         gc.disable()
         try:

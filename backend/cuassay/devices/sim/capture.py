@@ -103,6 +103,7 @@ class SimCapture(Graph):
         super().__init__(sim_device.device, keep_graph=keep_graph)
         self.sim_device = sim_device
         self.mode = "global"
+        self._broken_by = ""
         self._thread = 0
         self._nodes: list[_Node] = []
         self._recording = self._nodes
@@ -120,6 +121,15 @@ class SimCapture(Graph):
     def forbids(self) -> bool:
         """Whether this thread may not wait for the device meanwhile, also not for other streams."""
         return self.mode == "global" or (self.mode == "thread_local" and self._thread == threading.get_ident())
+
+    def break_by(self, what: str) -> None:
+        """The call `what` was refused; a driver would have given the capture up."""
+        self._broken_by = self._broken_by or what
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a call has broken the open capture already."""
+        return bool(self._broken_by)
 
     @property
     def label(self) -> str:
@@ -149,8 +159,13 @@ class SimCapture(Graph):
     def _close(self) -> None:
         with self.sim_device.machine.working():
             unjoined = [queue.label for lane, queue in enumerate(self._captured) if not self._joined(lane)]
-            origin = self.label
+            origin, broken_by = self.label, self._broken_by
             self._leave()
+            if broken_by:
+                raise CaptureError(
+                    f"the work on {origin} between begin and end cannot be captured: {broken_by} was refused and its "
+                    "error was not let out; call it before or after"
+                )
             if unjoined:
                 raise CaptureError(
                     f"the capture on {origin} ended with work of {', '.join(unjoined)} that it does not wait for; "
@@ -178,7 +193,7 @@ class SimCapture(Graph):
     def _leave(self) -> None:
         for queue in self._captured:
             queue.capture = None
-        self._captured = []
+        self._captured, self._broken_by = [], ""
         OPEN.discard(self)
         if self._former is not None:
             (stream,), self._former = self._former, None

@@ -343,9 +343,11 @@ def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
     return dtype.type.__module__ == "ml_dtypes"
 
 
-def refuse_capture(queue: Queue, what: str, instead: str) -> None:
-    """Raise `CaptureError` when `queue` is being captured."""
+def refuse_capture(queue: Queue, what: str, instead: str, *, breaks: bool = False) -> None:
+    """Raise `CaptureError` when `queue` is being captured; one that `breaks` the capture is told again at its end."""
     if queue.capture is not None:
+        if breaks:
+            queue.capture.break_by(what)
         raise CaptureError(f"{what} is illegal while {queue.label} is being captured: nothing has run yet; {instead}")
 
 
@@ -353,6 +355,7 @@ def refuse_wait(what: str) -> None:
     """Raise `CaptureError` when an open capture forbids this thread to ask or wait for the device."""
     for capture in tuple(OPEN):
         if capture.forbids():
+            capture.break_by(what)
             raise CaptureError(
                 f"{what} is illegal while {capture.label} is captured in mode {capture.mode!r}, for other streams too; "
                 "do it before or after, or capture with capture_error_mode='relaxed'"

@@ -71,7 +71,7 @@ class SimStream(Handle):
     def query(self) -> bool:
         """True when everything given to the stream is done in virtual time; then the host has seen it."""
         with self.sim_device.machine.working():
-            refuse_capture(self.queue, "Stream.query", "end the capture first")
+            refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
             return self.sim_device.is_reached(self.queue.clock, self.queue.finished)
 
@@ -87,7 +87,9 @@ class SimStream(Handle):
         """
         syncdebug.waits("Stream.synchronize")
         with self.sim_device.machine.working():
-            refuse_capture(self.queue, "Stream.synchronize", "end the capture first, or order streams by events")
+            refuse_capture(
+                self.queue, "Stream.synchronize", "end the capture first, or order streams by events", breaks=True
+            )
             refuse_wait("Stream.synchronize")
             self.sim_device.raise_late()
             self.sim_device.machine.host.joins(self.queue.clock, self.queue.finished)
