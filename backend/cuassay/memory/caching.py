@@ -389,8 +389,11 @@ class CachingAllocator(PagedStore):
 
     @contextmanager
     def capturing(self) -> Iterator[None]:
-        """Inside, work is captured: no event is recorded, asked or waited for, and nothing goes back to the device."""
-        with self._lock:
+        """Inside, work is captured: no event is recorded, asked or waited for, and nothing goes back to the device.
+
+        It begins when what is on its way back to the device is there.
+        """
+        with self._releasing, self._lock:
             self._captures += 1
         try:
             yield

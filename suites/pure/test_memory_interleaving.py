@@ -1,0 +1,228 @@
+"""A source that takes its time: nobody else waits for it, and what moved meanwhile is read again."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+
+from cuassay.errors import OutOfMemoryError
+from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory.trace import ShadowModel
+
+MIB = 2**20
+TOTAL = 64 * MIB
+PATIENCE = 10
+
+
+class Gated(IntegerSource):
+    """Stops in the next call of one method until it is told to go on."""
+
+    def __init__(self, granularity: int) -> None:
+        super().__init__(TOTAL, granularity=granularity)
+        self.stops_in = ""
+        self.entered, self.goes_on = threading.Event(), threading.Event()
+
+    def _gate(self, name: str) -> None:
+        if self.stops_in == name:
+            self.stops_in = ""
+            self.entered.set()
+            assert self.goes_on.wait(PATIENCE)
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name not in CALLS:
+            return found
+
+        def gated(*arguments: Any) -> Any:
+            self._gate(name)
+            return found(*arguments)
+
+        return gated
+
+
+CALLS = ("reserve", "release", "span", "map", "unmap", "alias", "synchronize")
+
+
+@contextmanager
+def stopped(source: Gated, call: str, work: Callable[[], object]) -> Iterator[list[Any]]:
+    """`work` runs in a thread and stops in `call` of the source; behind the block it goes on to its end."""
+    outcome: list[Any] = []
+
+    def run() -> None:
+        try:
+            outcome.append(work())
+        except Exception as error:  # noqa: BLE001  # what came of it is the test's to judge
+            outcome.append(error)
+
+    source.stops_in = call
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        assert source.entered.wait(PATIENCE), f"{call} was not called"
+        yield outcome
+    finally:
+        source.goes_on.set()
+        thread.join(PATIENCE)
+    assert not thread.is_alive()
+
+
+def made(granularity: int) -> tuple[Gated, CachingAllocator]:
+    source = Gated(granularity)
+    return source, CachingAllocator(source, total=TOTAL, config="")
+
+
+def scattered(allocator: CachingAllocator) -> list[Block]:
+    """Twelve blocks of 2 MiB side by side, every second one free; those that stay."""
+    blocks = [allocator.malloc(2 * MIB) for _ in range(12)]
+    for block in blocks[1::2]:
+        allocator.free(block)
+    return blocks[::2]
+
+
+#: What stops, and what to do so that it is called: the pages' size, a preparation, and the call's cause.
+STOPS: dict[str, tuple[int, Callable[[CachingAllocator], Any], Callable[[CachingAllocator], object]]] = {
+    "reserve": (0, lambda a: None, lambda a: a.malloc(4 * MIB, 1)),
+    "release": (0, lambda a: a.free(a.malloc(4 * MIB, 1)), lambda a: a.empty_cache()),
+    "span": (2 * MIB, lambda a: None, lambda a: a.malloc(4 * MIB, 1)),
+    "map": (2 * MIB, lambda a: None, lambda a: a.malloc(4 * MIB, 1)),
+    "alias": (2 * MIB, scattered, lambda a: a.malloc(12 * MIB)),
+    "synchronize": (2 * MIB, scattered, lambda a: a.empty_cache()),
+    "unmap": (2 * MIB, scattered, lambda a: a.empty_cache()),
+}
+
+
+@pytest.mark.parametrize("call", STOPS)
+def test_nobody_else_waits_for_the_driver(call: str) -> None:
+    granularity, prepare, cause = STOPS[call]
+    source, allocator = made(granularity)
+    prepare(allocator)
+
+    with stopped(source, call, lambda: cause(allocator)):
+        other = allocator.malloc(4096, 2)
+        allocator.free(allocator.malloc(4096, 2))
+        figures = allocator.statistics()
+
+    assert other.is_live
+    assert figures.allocation.all.current >= 1
+
+
+@pytest.mark.parametrize("call", ["map", "alias", "unmap"])
+def test_memory_on_its_way_is_given_to_nobody_else(call: str) -> None:
+    granularity, prepare, cause = STOPS[call]
+    source, allocator = made(granularity)
+    shadow = ShadowModel(source)
+    for block in prepare(allocator) or ():
+        shadow.took(block, 2 * MIB, 0)
+    stream = 1 if call == "map" else 0
+
+    with stopped(source, call, lambda: cause(allocator)) as outcome:
+        others = [allocator.malloc(4 * MIB, stream) for _ in range(3)]
+
+    for block in others:
+        shadow.took(block, 4 * MIB, stream)
+    if isinstance(outcome[0], Block):
+        shadow.took(outcome[0], outcome[0].requested, stream)
+    shadow.peak = allocator.statistics().requested_bytes.all.peak
+    shadow.given = allocator.statistics().allocation.all.allocated
+    shadow.check(allocator)
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_the_limit_counts_what_is_on_its_way(granularity: int) -> None:
+    source, allocator = made(granularity)
+    allocator.configure("per_process_memory_fraction:0.5")
+
+    call = "map" if granularity else "reserve"
+    with stopped(source, call, lambda: allocator.malloc(20 * MIB, 1)), pytest.raises(OutOfMemoryError):
+        allocator.malloc(20 * MIB, 2)
+
+    assert allocator.statistics().reserved_bytes.all.peak <= TOTAL // 2
+
+
+@pytest.mark.parametrize("call", ["map", "alias"])
+def test_a_free_meanwhile_is_kept(call: str) -> None:
+    granularity, prepare, cause = STOPS[call]
+    source, allocator = made(granularity)
+    kept = prepare(allocator) or [allocator.malloc(2 * MIB, 0)]
+
+    with stopped(source, call, lambda: cause(allocator)):
+        for block in kept:
+            allocator.free(block)
+        allocator.reset_peak_stats()
+
+    assert allocator.malloc(2 * MIB).is_live
+    assert allocator.statistics().allocation.all.current == 2
+
+
+@pytest.mark.parametrize(("granularity", "call"), [(0, "release"), (2 * MIB, "unmap")], ids=["segments", "pages"])
+def test_a_capture_begins_when_a_release_under_way_is_done(granularity: int, call: str) -> None:
+    source, allocator = made(granularity)
+    allocator.free(allocator.malloc(4 * MIB))
+    states: list[str] = []
+
+    def capture() -> None:
+        with allocator.capturing():
+            states.append(call if source.free == TOTAL else "early")
+
+    with stopped(source, call, allocator.empty_cache):
+        thread = threading.Thread(target=capture)
+        thread.start()
+        thread.join(0.05)
+        begun = list(states)
+    thread.join(PATIENCE)
+
+    assert (begun, states) == ([], [call])
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_whoever_holds_frees_off_can_still_allocate(granularity: int) -> None:
+    _, allocator = made(granularity)
+    allocator.free(allocator.malloc(40 * MIB, 1))
+    needy: list[Any] = []
+    thread = threading.Thread(target=lambda: needy.append(allocator.malloc(40 * MIB, 2)))
+
+    with allocator.free_lock():
+        thread.start()
+        thread.join(0.05)
+        held = list(needy)
+        own = allocator.malloc(40 * MIB, 1)
+        allocator.free(own)
+    thread.join(PATIENCE)
+
+    assert (held, needy[0].nbytes) == ([], 40 * MIB)
+
+
+def test_four_threads_with_scattered_pages_never_share_memory() -> None:
+    source = IntegerSource(512 * MIB)
+    allocator = CachingAllocator(source, total=512 * MIB, config="")
+    faults: list[Any] = []
+
+    def work(me: int) -> None:
+        live: list[Block] = []
+        try:
+            for step in range(400):
+                live.append(allocator.malloc((1 + step * (me + 3) % 23) * MIB // 2, me % 2))
+                if len(live) > 6:
+                    allocator.free(live.pop(step * 7 % len(live)))
+                if step % 97 == 0:
+                    allocator.empty_cache()
+            owned.append((me, live))
+        except Exception as error:  # noqa: BLE001  # whatever it is, it is a fault
+            faults.append(error)
+
+    owned: list[tuple[int, list[Block]]] = []
+    threads = [threading.Thread(target=work, args=(me,)) for me in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    shadow = ShadowModel(source)
+    for me, live in owned:
+        for block in live:
+            shadow.took(block, block.requested, me % 2)
+    assert (faults, len(owned)) == ([], 4)
