@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from cuassay import Device, devices
+from cuassay.core.protocols import DeviceMemory
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import CachingAllocator
 from cuassay.testing import devices as on
@@ -43,6 +44,11 @@ def streams(device: Device, backend: Any) -> Iterator[tuple[Any, Any]]:
     yield pair
     for stream in pair:
         stream.synchronize()
+
+
+def test_the_backend_is_what_the_protocol_says(backend, device):
+    assert isinstance(backend, DeviceMemory)
+    assert isinstance(backend.allocator(device.index), CachingAllocator)
 
 
 class TestReuse:

@@ -5,14 +5,14 @@ Arrays are `Any` here: each kind has its own type, and this storey knows none of
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, Protocol, runtime_checkable
 
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 
-__all__ = ["Backend", "Capture", "Communicator", "Event", "MemorySource", "PinnedMemory", "Stream"]
+__all__ = ["Backend", "Capture", "Communicator", "DeviceMemory", "Event", "MemorySource", "PinnedMemory", "Stream"]
 
 
 @runtime_checkable
@@ -193,6 +193,26 @@ class Communicator(Protocol):
 
     def barrier(self) -> None:
         """Wait until every rank is here."""
+
+
+@runtime_checkable
+class DeviceMemory(Protocol):
+    """What a `Backend` also offers whose memory is handed out by the policy of `cuassay.memory`.
+
+    Allocators are `Any` here: this storey knows none.
+    """
+
+    def allocator(self, index: int) -> Any:
+        """The `cuassay.memory.CachingAllocator` of device `index`; its streams are numbers."""
+
+    def stream_number(self, stream: Any) -> int:
+        """The number of `stream` for `allocator`."""
+
+    def memory_in_use(self, index: int) -> int:
+        """Bytes of device `index` that live arrays and blocks of this process hold; `cuassay.testing.guards` asks."""
+
+    def replay_target(self, index: int) -> tuple[Callable[[], MemorySource], Any]:
+        """What makes sources of one's own on device `index`, and a `cuassay.memory.trace.Tagger` for their memory."""
 
 
 @runtime_checkable
