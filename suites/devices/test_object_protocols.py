@@ -14,6 +14,7 @@ import pytest
 
 from cuassay import Device, cuda, devices, namespace, ops
 from cuassay.benchmarking.record import Recorder
+from cuassay.random import Generator
 from cuassay.testing import requires
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, Samples
@@ -31,6 +32,7 @@ HANDLES: dict[str, tuple[str, Callable[[Device], Any]]] = {
     "event": ("streams", on_a_stream(lambda backend, index: backend.new_event(index))),
     "recorded event": ("streams", on_a_stream(lambda backend, index: backend.new_stream(index).record_event())),
     "capture": ("graphs", on_a_stream(lambda backend, index: backend.new_capture(index))),
+    "generator": ("random:float32", Generator),
 }
 HANDLE = pytest.mark.parametrize(
     "make", [pytest.param(make, marks=requires(needs), id=name) for name, (needs, make) in HANDLES.items()]
