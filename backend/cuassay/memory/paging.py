@@ -63,18 +63,15 @@ class PagedStore(Store):
         """A block of at least `size` out of what is free and, where that is not enough, new pages."""
         with self._lock:
             block = self._repacked(lane, territory, size, nbytes)
-            is_short = block is None and territory.shortage(size) > 0
-        if block is None and is_short and self._await_lane(lane):
+            is_short = block is None and bool(lane.deferred.queue) and territory.shortage(size) > 0
+        if is_short and self._await_lane(lane):
             with self._lock:
                 block = self._repacked(lane, territory, size, nbytes)
         if block is not None:
             return block
         self._make_room(lane, territory, size)
         with self._lock:
-            block = self._taken(lane, size, nbytes, anywhere=True) if territory.shortage(size) else None
-            plan = None if block is not None else territory.plan(size)
-        if plan is None:
-            return block
+            plan = territory.plan(size)
         return self._carried_out(plan, lane, territory, size, nbytes)
 
     def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
@@ -137,7 +134,7 @@ class PagedStore(Store):
         with self._lock:
             if not plan.is_contiguous:
                 view = View(address, plan.pages(), plan.pieces)
-                territory.views.append(view)
+                territory.add_view(view)
                 return self._viewed(view.first, size, nbytes)
             block, *others = plan.pieces
             for other in others:

@@ -247,6 +247,7 @@ class Territory:
         self.arenas: list[Arena] = []
         self.nested: dict[int, Nested] = {}
         self.views: list[View] = []
+        self._shown = 0
         self._free = free_blocks
 
     def whole(self, nbytes: int) -> int:
@@ -293,6 +294,8 @@ class Territory:
         chosen = self._chosen(nbytes)
         rest = nbytes - sum(high - low for _, low, high in chosen)
         missing = self.whole(rest)
+        if missing and (block := self.take(nbytes, anywhere=True)) is not None:
+            return Plan([block], is_contiguous=True)
         low_block, hole = self._edge(nbytes)
         grown = self.whole(nbytes - (low_block.nbytes if low_block is not None else 0))
         if 0 < grown <= missing and hole is not None:
@@ -455,20 +458,27 @@ class Territory:
             block = _lent(split(hole, low - hole.address))
         return _lent(block)
 
+    def add_view(self, view: View) -> None:
+        """It is one more."""
+        self.views.append(view)
+        self._shown += len(view.pages)
+
     def take_crowded(self, page_count: int) -> list[View]:
-        """The half of the sleeping views that has not served for longest, if with one more they are too many.
+        """The half of the sleeping views that has not served for longest, if with one more there are too many.
 
         Many at a time, because the host waits for the stream before they go.
         """
-        asleep = [view for view in self.views if view.is_asleep]
-        if len(asleep) < _MOST_VIEWS and sum(len(view.pages) for view in self.views) + page_count <= _MOST_PAGES:
+        if len(self.views) < _MOST_VIEWS and self._shown + page_count <= _MOST_PAGES:
             return []
-        return self.take_asleep(len(asleep) - len(asleep) // 2)
+        asleep = sum(view.is_asleep for view in self.views)
+        return self.take_asleep(asleep - asleep // 2)
 
     def take_asleep(self, count: int | None = None) -> list[View]:
         """Sleeping views, those that have not served for longest first; they are forgotten."""
         taken = sorted((view for view in self.views if view.is_asleep), key=lambda view: view.stamp)[:count]
-        self.views = [view for view in self.views if view not in taken]
+        gone = set(map(id, taken))
+        self.views = [view for view in self.views if id(view) not in gone]
+        self._shown -= sum(len(view.pages) for view in taken)
         return taken
 
     # ------------------------------------------------------------------------------------------------- giving back

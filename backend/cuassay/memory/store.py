@@ -90,7 +90,7 @@ class Store(ABC):
         with self._lock:
             return self._taken(lane, size, nbytes) or (self._unpark(lane) and self._taken(lane, size, nbytes)) or None
 
-    def _taken(self, lane: Lane, size: int, nbytes: int | None, *, anywhere: bool = False) -> Block | None:
+    def _taken(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         is_small, territory = size <= SMALL_REQUEST, lane.territory
         if lane.pool.no_split or (territory is None and not is_small):
             block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
@@ -99,7 +99,7 @@ class Store(ABC):
         elif size % territory.granularity:
             block = lane.large.cut(size)
         else:
-            block = lane.large.cut(size, territory.granularity) or territory.take(size, anywhere=anywhere)
+            block = lane.large.cut(size, territory.granularity) or territory.take(size)
         if block is None:
             return None
         if nbytes is None or block.nbytes != size or self.config.max_split_size is not None:
