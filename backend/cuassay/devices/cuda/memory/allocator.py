@@ -17,7 +17,7 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory.direct import Direct
-from cuassay.devices.cuda.memory.order import keep, kept
+from cuassay.devices.cuda.memory.order import PER_THREAD, keep, kept
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import ArgumentError
 from cuassay.memory import AllocatorConfig, Block, CachingAllocator, Lane, Pool, parse_config
@@ -139,7 +139,18 @@ def allocator(index: int) -> DeviceAllocator:
 
 
 def server(index: int, stream: int) -> Callable[[int], Block]:
-    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be."""
+    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be.
+
+    Raises
+    ------
+    ArgumentError
+        If it is the per-thread default stream, one address for a stream in each thread.
+    """
+    if stream == PER_THREAD:
+        raise ArgumentError(
+            f"stream {stream:#x} is the per-thread default stream, another one in each thread; use one of its own, "
+            "and leave CUPY_CUDA_PER_THREAD_DEFAULT_STREAM unset"
+        )
     found = allocator(index)
     with _lock:
         found = _current.get(index, found)  # another thread may have put another in its place

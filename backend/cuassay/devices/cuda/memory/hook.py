@@ -18,7 +18,7 @@ from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.direct import Direct
-from cuassay.devices.cuda.memory.order import kept
+from cuassay.devices.cuda.memory.order import LEGACY, kept
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
@@ -126,16 +126,12 @@ def address_of(stream: Any) -> int:
     Raises
     ------
     ArgumentError
-        If it is no stream, or the per-thread default one: one address for a stream in each thread.
+        If it is no stream.
     """
     address = stream_address(stream)
-    if address == _PER_THREAD:
-        raise ArgumentError(
-            f"{stream!r} is the per-thread default stream, another one in each thread; give a stream of its own"
-        )
     if address < 0:
         raise ArgumentError(f"{stream!r} is no CUDA stream: its address is negative; give a stream, or None")
-    if address <= _LEGACY:
+    if address <= LEGACY:
         return 0
     kept.setdefault(address, stream)
     return address
@@ -156,10 +152,6 @@ def take(nbytes: int, index: int, stream: Any = None) -> Block:
     address = current_address(index) if stream is None else address_of(stream)
     serve = _fast(address or -index)
     return serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
-
-
-#: Addresses that the driver reserves for its two default streams; 0 is the legacy one as well.
-_LEGACY, _PER_THREAD = 1, 2
 
 
 def block_of(array: Any) -> Block | None:

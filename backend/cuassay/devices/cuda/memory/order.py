@@ -11,7 +11,10 @@ from typing import Any
 from cuassay.devices.cuda import forks, runtime
 from cuassay.devices.cuda.check import check, error_of
 
-__all__ = ["Marker", "Order", "at", "keep", "kept"]
+__all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept"]
+
+#: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
+LEGACY, PER_THREAD = 1, 2
 
 #: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
 #: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
