@@ -26,11 +26,11 @@ def backend(device: Device) -> Any:
     return devices.backend(device.kind)
 
 
-@pytest.fixture
-def allocator(device: Device, backend: Any) -> Iterator[CachingAllocator]:
-    """An allocator of the test's own, that may take 256 MiB of the device."""
+@pytest.fixture(params=["", "expandable_segments:False"], ids=["pages", "segments"])
+def allocator(device: Device, backend: Any, request: pytest.FixtureRequest) -> Iterator[CachingAllocator]:
+    """An allocator of the test's own, that may take 256 MiB of the device, in pages or in segments."""
     make, _ = backend.replay_target(device.index)
-    allocator = CachingAllocator(make(), total=TOTAL, config="", name=str(device))
+    allocator = CachingAllocator(make(), total=TOTAL, config=request.param, name=str(device))
     yield allocator
     backend.synchronize(device.index)
     gc.collect()
