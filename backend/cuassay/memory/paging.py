@@ -18,6 +18,10 @@ from cuassay.memory.store import Store
 
 __all__ = ["PagedStore"]
 
+#: What may be reserved, as a multiple of the most that was live, before free pages are stitched where they could be
+#: left alone and others be taken: with a little room, fewer ranges are made anew in every iteration.
+_SPARE = 1.01
+
 #: The smallest part of a page that becomes a segment of the small pool, bytes.
 _LEAST_GROUND = 2**16
 
@@ -71,7 +75,8 @@ class PagedStore(Store):
             return block
         self._make_room(lane, territory, size)
         with self._lock:
-            plan = territory.plan(size)
+            spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._coming
+            plan = territory.plan(size, spare)
         return self._carried_out(plan, lane, territory, size, nbytes)
 
     def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:

@@ -225,6 +225,11 @@ class Books:
         """Bytes taken from sources, now."""
         return self._meters["reserved_bytes"]["all"].current
 
+    @property
+    def peak_live(self) -> int:
+        """The most bytes that were live, since peaks were reset."""
+        return self._all.peak_live.nbytes
+
     def count(self, scalar: str) -> None:
         """One more of `scalar`."""
         self._scalars[scalar] += 1

@@ -286,22 +286,23 @@ class Territory:
         """Bytes that a range of `nbytes` takes from the device, when no free block can serve it."""
         return self.whole(max(nbytes - sum(high - low for _, low, high in self._chosen(nbytes)), 0))
 
-    def plan(self, nbytes: int) -> Plan:
+    def plan(self, nbytes: int, spare: int = 0) -> Plan:
         """How to make a range of `nbytes` that no free block can serve; what it needs is lent from here on.
 
-        Free memory and what is missing; or, where that takes no more, a free range that is grown. There is room.
+        Free memory and what is missing; or a free range that is grown, where that takes no more, or no more than
+        `spare` bytes. There is room.
         """
+        low_block, hole = self._edge(nbytes)
+        grown = self.whole(nbytes - (low_block.nbytes if low_block is not None else 0))
+        if hole is not None and 0 < grown <= spare:
+            return self._growing(low_block, hole, grown, nbytes)
         chosen = self._chosen(nbytes)
-        rest = nbytes - sum(high - low for _, low, high in chosen)
+        rest = nbytes - sum(map(_length, chosen))
         missing = self.whole(rest)
         if missing and (block := self.take(nbytes, anywhere=True)) is not None:
             return Plan([block], is_contiguous=True)
-        low_block, hole = self._edge(nbytes)
-        grown = self.whole(nbytes - (low_block.nbytes if low_block is not None else 0))
-        if 0 < grown <= missing and hole is not None:
-            pieces = [] if low_block is None else [self._whole_lent(low_block)]
-            needed = nbytes - sum(piece.nbytes for piece in pieces)
-            return Plan(pieces, self._opened(hole, grown), len(pieces), self._sizes(grown), needed, is_contiguous=True)
+        if hole is not None and 0 < grown <= missing:
+            return self._growing(low_block, hole, grown, nbytes)
         pieces = [self._lend(self._part(block, low), low, high) for block, low, high in chosen]
         if not missing:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
@@ -309,6 +310,12 @@ class Territory:
         # a last piece that begins a page and does not fill it stays the last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
         return Plan(pieces, self._opened(hole, missing), position, self._sizes(missing), rest, is_contiguous=not pieces)
+
+    def _growing(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
+        """A free block, or none, with pages for `grown` bytes behind it."""
+        pieces = [] if low is None else [self._whole_lent(low)]
+        needed = nbytes - sum(piece.nbytes for piece in pieces)
+        return Plan(pieces, self._opened(hole, grown), len(pieces), self._sizes(grown), needed, is_contiguous=True)
 
     def _sizes(self, nbytes: int) -> list[int]:
         return [self.granularity] * (nbytes // self.granularity)
