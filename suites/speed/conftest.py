@@ -41,6 +41,10 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "sum": lambda torch, a, axis=None: torch.sum(a, axis),
     "amax": lambda torch, a, axis=None: torch.amax(a, axis),
     "matmul": lambda torch, a, b: torch.matmul(a, b),
+    "mm": lambda torch, a, b: torch.mm(a, b),
+    "bmm": lambda torch, a, b: torch.bmm(a, b),
+    "addmm": lambda torch, c, a, b, activation: torch._addmm_activation(c, a, b, use_gelu=activation == "gelu_tanh"),
+    "baddbmm": lambda torch, c, a, b, alpha: torch.baddbmm(c, a, b, alpha=alpha),
     "linear": lambda torch, a, weight, bias: torch.nn.functional.linear(a, weight, bias),
     "copy": lambda torch, a: a.clone(),
 }

@@ -17,21 +17,25 @@ from typing import Any
 import cupy
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.dtypes import HALVES, dtype_name, promote
 from cuassay.core.precision import MatmulOptions, Mode, matmul_options
 from cuassay.devices.cuda.blas import controls, plans
 from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
 from cuassay.devices.cuda.elementwise import copy
+from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
 
-__all__ = ["Product", "bind", "gemm", "register_emulation"]
+__all__ = ["Product", "aligned", "bind", "compute", "gemm", "register_emulation", "table"]
 
 Array = Any
 
 _MOST_ALIGNED = 256
+
+#: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
+_BIAS_ALIGNMENT = 16
 
 #: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
 _MOST_WAYS = 8192
@@ -87,7 +91,7 @@ class _Ways(threading.local):
     """What this thread has ready: by device, then by all that decides."""
 
     def __init__(self) -> None:
-        self.by_device: dict[int, dict[Any, _Way]] = {}
+        self.by_device: dict[int, dict[Any, Any]] = {}
         self.generation = -1
         self.options: MatmulOptions | None = None
 
@@ -95,7 +99,8 @@ class _Ways(threading.local):
 _ways = _Ways()
 
 
-def _table() -> dict[Any, _Way]:
+def table() -> dict[Any, Any]:
+    """What this thread has ready for the current device, and for the controls as they are."""
     ways, options = _ways, matmul_options()
     if ways.generation != controls.generation or ways.options is not options:
         ways.by_device, ways.generation, ways.options = {}, controls.generation, options
@@ -112,13 +117,12 @@ def gemm(
     out: Array,
     c: Array = None,
     bias: Array = None,
-    *,
     alpha: complex = 1.0,
     beta: complex = 0.0,
     activation: str | None = None,
     mode: Mode = "ieee",
 ) -> None:
-    """Compute a `Product` of non-empty arrays on the current device, in order of the current stream.
+    """Compute a `Product` on the current device, in order of the current stream; operands of other dtypes are cast.
 
     Raises
     ------
@@ -128,19 +132,21 @@ def gemm(
     at_a, at_b, at_d = a.data.ptr, b.data.ptr, out.data.ptr
     at_c = at_d if c is None else c.data.ptr
     at_bias = 0 if bias is None else bias.data.ptr
-    bits = at_a | at_b | at_c | at_d | at_bias | _MOST_ALIGNED
+    bits = at_a | at_b | at_c | at_d | _MOST_ALIGNED
     key = (
-        a.shape, b.shape, a.dtype, out.dtype,
+        a.shape, b.shape, a.dtype, b.dtype, out.dtype,
         # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
         a._c_contiguous or a.strides, b._c_contiguous or b.strides, out._c_contiguous or out.strides,  # noqa: SLF001
-        c is not None and (c is out or (c.shape, c.strides)), bias is not None and bias.strides,
+        c is not None and (c is out or (c.dtype, c.shape, c.strides)),
+        bias is not None and (bias.dtype, bias._c_contiguous),  # noqa: SLF001
+        at_bias % _BIAS_ALIGNMENT,
         bits & -bits, alpha, beta, activation, mode,
     )  # fmt: skip
-    table = _table()
-    way = table.get(key)
+    ways = table()
+    way = ways.get(key)
     if way is None:
         product = Product(a, b, out, c, bias, alpha, beta, activation, mode)
-        way = table[key] = _find(product, bits & -bits)
+        way = ways[key] = _find(product, bits & -bits)
     if way.plan is None:
         _through(way, Product(a, b, out, c, bias, alpha, beta, activation, mode))
         return
@@ -154,6 +160,14 @@ def gemm(
         way.plan.run(at_a, at_b, at_c, at_d)
 
 
+def aligned(*arrays: Array | None) -> int:
+    """The largest power of two, up to 256, that divides every address, bytes."""
+    bits = _MOST_ALIGNED
+    for array in arrays:
+        bits |= 0 if array is None else array.data.ptr
+    return bits & -bits
+
+
 def _through(way: _Way, product: Product) -> None:
     if way.run is None:
         raise DriverError(f"{way.text} has nothing to run; report this")
@@ -164,12 +178,9 @@ def _through(way: _Way, product: Product) -> None:
 def bind(product: Product) -> Callable[[], None]:
     """The same made ready: a call that computes it again on the same arrays, whose addresses it keeps."""
     arrays = (product.a, product.b, product.out, product.c, product.bias)
-    bits = _MOST_ALIGNED
-    for array in arrays:
-        bits |= 0 if array is None else array.data.ptr
-    way = _find(product, bits & -bits)
+    way = _find(product, aligned(product.a, product.b, product.out, product.c))
     if way.plan is None:
-        return partial(_through, way, product) if way.prepare is None else way.prepare(product)
+        return plans.Bound(partial(_through, way, product), arrays) if way.prepare is None else way.prepare(product)
     if product.bias is not None:
         way.plan.point("BIAS_POINTER", product.bias.data.ptr)
     at_a, at_b, at_d = product.a.data.ptr, product.b.data.ptr, product.out.data.ptr
@@ -197,15 +208,33 @@ class _Way:
         return f"{self.text}; {self.plan.library}{algorithm}"
 
 
-def _compute(product: Product) -> None:
+def compute(product: Product) -> None:
+    """`gemm` of a product."""
     p = product
-    gemm(p.a, p.b, p.out, p.c, p.bias, alpha=p.alpha, beta=p.beta, activation=p.activation, mode=p.mode)
+    gemm(p.a, p.b, p.out, p.c, p.bias, p.alpha, p.beta, p.activation, p.mode)
 
 
 def _find(product: Product, alignment: int) -> _Way:
-    if product.mode in _emulations and product.out.dtype == np.float32:
+    return _before(product) or _by_library(product, alignment)
+
+
+def _before(product: Product) -> _Way | None:
+    """What no library is asked for, or what must happen first."""
+    if not product.out.size or not product.a.shape[-1]:
+        return _Way("nothing to multiply", run=_without_terms)
+    if not _is_direct(product):
+        return _Way("operands cast", run=_cast)
+    if product.bias is not None and product.bias.data.ptr % _BIAS_ALIGNMENT:
+        return _Way("the bias copied to an aligned address", run=_with_aligned_bias)
+    if product.activation == "gelu_tanh" and product.out.dtype == np.float64:
+        return _Way("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)
+    if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
         multiply, prepare = _emulations[product.mode]
         return _Way(f"{product.mode} by emulation", run=multiply, prepare=prepare)
+    return None
+
+
+def _by_library(product: Product, alignment: int) -> _Way:
     stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
     for name, stack in stacks.items():
         if stack is None and (name != "c" or product.c is not None):
@@ -217,6 +246,63 @@ def _find(product: Product, alignment: int) -> _Way:
     if plan is None:
         return _otherwise(product, placed)
     return _Way(str(placed.problem), plan, placed.swapped)
+
+
+def _is_direct(product: Product) -> bool:
+    """Whether the library has these dtypes: one for all, or float32 out of 16 bits; and the bias is contiguous."""
+    dtype, result = product.a.dtype, product.out.dtype
+    if product.b.dtype != dtype or not (dtype == result or (_is_half(dtype) and result == np.float32)):
+        return False
+    if product.bias is not None and not product.bias._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+        return False
+    return all(third is None or third.dtype == result for third in (product.c, product.bias))
+
+
+def _is_half(dtype: np.dtype[Any]) -> bool:
+    return dtype_name(dtype) in HALVES
+
+
+def _cast(product: Product) -> None:
+    """Operands in their common dtype; an output of a dtype that the library lacks, from the nearest it has."""
+    p = product
+    dtype = promote(*(array.dtype for array in (p.a, p.b, p.c, p.bias) if array is not None))
+    result = np.dtype(np.float32) if _is_half(dtype) and p.out.dtype != dtype else dtype
+    into = p.out if result == p.out.dtype else hook.empty(p.out.shape, result, p.out.data.device_id)
+    of = {name: _as(getattr(p, name), dtype) for name in "ab"}
+    third = {name: _as(getattr(p, name), result) for name in ("c", "bias")}
+    if third["bias"] is not None:
+        third["bias"] = cupy.ascontiguousarray(third["bias"])
+    compute(replace(p, **of, **third, out=into))
+    if into is not p.out:
+        cupy.copyto(p.out, into, casting="unsafe")
+
+
+def _as(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array is None or array.dtype == dtype else array.astype(dtype)
+
+
+def _with_aligned_bias(product: Product) -> None:
+    compute(replace(product, bias=product.bias.copy()))
+
+
+def _without_terms(product: Product) -> None:
+    """A sum of nothing: what is added, and its activation."""
+    add, out = registry.op("add"), product.out
+    if not out.size:
+        return
+    out.fill(0)
+    if product.c is not None:
+        add(out, registry.op("mul")(_as(product.c, out.dtype), product.beta), out=out)
+    if product.bias is not None:
+        add(out, _as(product.bias, out.dtype), out=out)
+    _activate(out, product.activation)
+
+
+def _activate(out: Array, activation: str | None) -> None:
+    if activation == "relu":
+        registry.op("relu")(out, out=out)
+    elif activation is not None:
+        registry.op("gelu")(out, approximate="tanh", out=out)
 
 
 def _stack(product: Product, name: str) -> Stack | None:
@@ -261,13 +347,10 @@ def _apart(product: Product) -> None:
     plain = replace(product, bias=None, activation=None)
     if bias is not None and not product.beta:
         plain, bias = replace(plain, c=bias, beta=1.0), None
-    _compute(plain)
+    compute(plain)
     if bias is not None:
         registry.op("add")(out, bias, out=out)
-    if product.activation == "relu":
-        registry.op("relu")(out, out=out)
-    elif product.activation is not None:
-        registry.op("gelu")(out, approximate="tanh", out=out)
+    _activate(out, product.activation)
 
 
 def _copying(name: str) -> _Way:
@@ -275,14 +358,14 @@ def _copying(name: str) -> _Way:
 
     def run(product: Product) -> None:
         if name == "d":
-            into = cupy.empty(product.out.shape, product.out.dtype)
-            _compute(replace(product, out=into))
+            into = hook.empty(product.out.shape, product.out.dtype, product.out.data.device_id)
+            compute(replace(product, out=into))
             copy(into, device=None, out=product.out)
         elif name == "c":
             copy(cupy.broadcast_to(product.c, product.out.shape), device=None, out=product.out)
-            _compute(replace(product, c=product.out))
+            compute(replace(product, c=product.out))
         else:
-            _compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
+            compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
 
     return _Way(
         {"c": "c copied to the output", "d": "the output copied from a contiguous one"}.get(name, f"{name} copied"),
@@ -294,7 +377,7 @@ def _contiguous(array: Array, stack: tuple[int, ...]) -> Array:
     """A copy; of a stack that broadcasts in part, every matrix."""
     if array.ndim > 2 and array.shape[:-2] != stack and _has_extents(array.shape[:-2]):
         array = cupy.broadcast_to(array, (*stack, *array.shape[-2:]))
-    copied = cupy.empty(array.shape, array.dtype)
+    copied = hook.empty(array.shape, array.dtype, array.data.device_id)
     copy(array, device=None, out=copied)
     return copied
 

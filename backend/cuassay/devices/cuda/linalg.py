@@ -6,172 +6,214 @@ speed (cupy#10317). Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
 import cupy
-import numpy as np
 
-from cuassay.arrays.dtypes import HALVES, dtype_name, promote
-from cuassay.core.precision import Mode, resolved
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.precision import Mode, current_precision, resolved
+from cuassay.devices.cuda import runtime, scaled
+from cuassay.devices.cuda.blas.plans import Bound
+from cuassay.devices.cuda.context import refused_in_child
 from cuassay.devices.cuda.gemm import Product, bind, gemm
-from cuassay.ops import Op, registry
+from cuassay.devices.cuda.memory import hook
+from cuassay.ops import Op, products, registry
 from cuassay.ops.explain import is_explaining, within
 
 __all__ = ["register"]
 
 Array = Any
-Arguments = Mapping[str, Any]
+Shape = tuple[int, ...]
+
+_ndarray: Any = cupy.ndarray
+_empty = hook.empty
+refused_in_child(globals(), "_empty")
+
+#: The arguments of `gemm`, in order; see `Product`.
+Arguments = tuple[Any, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class _Matrices:
-    """An op on matrices: `product` makes of its arguments the product to compute."""
+class _Products:
+    """An op on matrices: `spread` makes of its arguments those of `gemm`."""
 
-    product: Callable[..., Product]
+    def __init__(self, spread: Callable[..., Arguments]) -> None:
+        self._spread = spread
 
     def __call__(self, *arrays: Array, out: Array, **scalars: Any) -> None:
         """Compute into `out`, on the current stream."""
-        _compute(self.product(*arrays, out=out, **scalars))
+        gemm(*self._spread(*arrays, out=out, **scalars))
 
-    def prepare(self, op: Op, bound: Arguments, out: Array) -> Callable[[], None]:
-        """The product made ready; where an operand must be cast first, the op as it is."""
-        product = self.product(*op.schema.pick_arrays(bound), out=out, **{n: bound[n] for n in op.schema.scalar_names})
-        return bind(product) if _is_plain(product) else partial(_compute, product)
-
-
-# ------------------------------------------------------------------------------------------------ ops as products
+    def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
+        """The product made ready."""
+        scalars = {name: bound[name] for name in op.schema.scalar_names}
+        return bind(Product(*self._spread(*op.schema.pick_arrays(bound), out=out, **scalars)))
 
 
-def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> Product:
+def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> Arguments:
     """NumPy's matmul: a vector gains an axis, and so does the output."""
     target = out
     if b.ndim == 1:
         b, target = b[:, None], target[..., None]
     if a.ndim == 1:
         a, target = a[None, :], target[..., None, :]
-    return Product(a, b, target, mode=resolved(precision))
+    return a, b, target, None, None, 1.0, 0.0, None, resolved(precision)
 
 
-def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> Product:
+def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> Arguments:
     """Two matrices, or as many pairs: `bmm` is the same here."""
-    return Product(a, b, out, mode=resolved(precision))
+    return a, b, out, None, None, 1.0, 0.0, None, resolved(precision)
 
 
 def addmm(
     c: Array, a: Array, b: Array, *, out: Array, alpha: complex, beta: complex, precision: Mode | None,
     activation: str | None = None,
-) -> Product:  # fmt: skip
+) -> Arguments:  # fmt: skip
     """A row of `c` added as it is rides along with the product; anything else is the library's third operand."""
-    product = Product(a, b, out, alpha=alpha, activation=activation, mode=resolved(precision))
     if beta == 0:
-        return product  # c is not read: its NaN stays out, as BLAS has it
-    if beta == 1 and _is_row(c, out):
-        return replace(product, bias=c.reshape(-1))
-    return replace(product, c=c, beta=beta)
-
-
-def _is_row(c: Array, out: Array) -> bool:
-    return bool(c.ndim and c.shape[-1] == out.shape[-1] == c.size)
+        return a, b, out, None, None, alpha, 0.0, activation, resolved(precision)  # NaN of `c` stays out, as in BLAS
+    if beta == 1 and c.ndim and c.shape[-1] == out.shape[-1] == c.size:
+        row = c if c.ndim == 1 else c.reshape(-1)
+        return a, b, out, None, row, alpha, 0.0, activation, resolved(precision)
+    return a, b, out, c, None, alpha, beta, activation, resolved(precision)
 
 
 def linear(
     a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None
-) -> Product:
+) -> Arguments:
     """`addmm` of the rows of `a`: ``addmm(bias, a, weight.T)``; leading axes are folded by `blas.layouts`."""
     if a.ndim == 1:
         a, out = a[None, :], out[None, :]
-    return addmm(bias, a, weight.T, out=out, alpha=1.0, beta=1.0, activation=activation, precision=precision)
+    return a, weight.T, out, None, bias, 1.0, 0.0, activation, resolved(precision)
 
 
-# ------------------------------------------------------------------------------------------------ what is not plain
-
-
-def _is_plain(p: Product) -> bool:
-    """Whether the library takes the arrays as they are: one dtype, not empty."""
-    dtype = p.out.dtype
-    if not (p.a.dtype == dtype and p.b.dtype == dtype and p.out.size and p.a.shape[-1]):
-        return False
-    third = p.c if p.bias is None else p.bias
-    return third is None or bool(third.dtype == dtype and (third is p.c or third.strides[0] == dtype.itemsize))
-
-
-def _compute(p: Product) -> None:
-    if not _is_plain(p):
-        _carefully(p)
-        return
-    gemm(p.a, p.b, p.out, p.c, p.bias, alpha=p.alpha, beta=p.beta, activation=p.activation, mode=p.mode)
-
-
-def _carefully(p: Product) -> None:
-    """Cast the operands to their common dtype; the output, where it has another, from the nearest the library has."""
-    if not p.out.size:
-        return
-    if p.a.shape[-1] == 0:
-        _without_terms(p)
-        return
-    dtype = promote(*(array.dtype for array in (p.a, p.b, p.c, p.bias) if array is not None))
-    result = p.out.dtype if _is_direct(dtype, p.out.dtype) else np.dtype(np.float32) if _is_half(dtype) else dtype
-    into = p.out if result == p.out.dtype else cupy.empty(p.out.shape, result)
-    cast = replace(
-        p, a=_cast(p.a, dtype), b=_cast(p.b, dtype), out=into, c=_cast(p.c, result),
-        bias=None if p.bias is None else cupy.ascontiguousarray(_cast(p.bias, result)),
-    )  # fmt: skip
-    gemm(cast.a, cast.b, into, cast.c, cast.bias, alpha=p.alpha, beta=p.beta, activation=p.activation, mode=p.mode)
-    if into is not p.out:
-        cupy.copyto(p.out, into, casting="unsafe")
-
-
-def _is_direct(dtype: np.dtype[Any], result: np.dtype[Any]) -> bool:
-    return dtype == result or (_is_half(dtype) and result == np.float32)
-
-
-def _is_half(dtype: np.dtype[Any]) -> bool:
-    return dtype_name(dtype) in HALVES
-
-
-def _cast(array: Array, dtype: np.dtype[Any]) -> Array:
-    return array if array is None or array.dtype == dtype else array.astype(dtype)
-
-
-def _without_terms(p: Product) -> None:
-    """A sum of nothing: what is added, and its activation."""
-    add, out = registry.op("add"), p.out
-    out.fill(0)
-    if p.c is not None:
-        add(out, registry.op("mul")(_cast(p.c, out.dtype), p.beta), out=out)
-    if p.bias is not None:
-        add(out, _cast(p.bias, out.dtype), out=out)
-    if p.activation == "relu":
-        registry.op("relu")(out, out=out)
-    elif p.activation is not None:
-        registry.op("gelu")(out, approximate="tanh", out=out)
-
-
-class _Linear(_Matrices):
+class _Linear(_Products):
     """`linear` says that it is an `addmm`."""
 
     def __call__(self, *arrays: Array, out: Array, **scalars: Any) -> None:
         """Compute into `out`, on the current stream."""
         if not is_explaining():
-            _compute(self.product(*arrays, out=out, **scalars))
+            gemm(*self._spread(*arrays, out=out, **scalars))
             return
         a, weight, bias = arrays
         with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
-            _compute(self.product(*arrays, out=out, **scalars))
+            gemm(*self._spread(*arrays, out=out, **scalars))
+
+
+# ------------------------------------------------------------------------------------------------ past dispatch
+
+
+class _Shortcut:
+    """The plainest calls, past dispatch: arrays of one dtype on the only device; see `cuassay.devices.cuda.shortcuts`.
+
+    Parameters
+    ----------
+    shape : callable
+        From the operands' shapes to the output's; None where dispatch must look.
+    spread : callable
+        From the operands and the output to the arguments of `gemm`.
+    dtypes : sequence of str
+        What is served.
+    """
+
+    def __init__(
+        self, shape: Callable[..., Shape | None], spread: Callable[..., Arguments], dtypes: Sequence[str]
+    ) -> None:
+        self._shape, self._spread = shape, spread
+        self._dtypes = frozenset(map(as_dtype, dtypes))
+
+    def __call__(self, operands: tuple[Any, ...], out: Any) -> Any:
+        """The result; or `NotImplemented`, and nothing is done."""
+        dtype = operands[0].dtype
+        for array in operands:
+            if array.__class__ is not _ndarray or array.dtype is not dtype:
+                return NotImplemented
+        shape = self._shape(*[array.shape for array in operands])
+        if shape is None or dtype not in self._dtypes:
+            return NotImplemented
+        if out is None:
+            out = _empty(shape, dtype, 0)
+        elif not _is_apart(operands, out, shape, dtype):
+            return NotImplemented
+        gemm(*self._spread(*operands, out))
+        return out
+
+
+def _is_apart(operands: tuple[Any, ...], out: Any, shape: Shape, dtype: Any) -> bool:
+    """Whether `out` is what it must be, and plainly shares no memory with the operands."""
+    if out.__class__ is not _ndarray or out.dtype is not dtype or out.shape != shape or not out._c_contiguous:  # noqa: SLF001
+        return False
+    start, end = out.data.ptr, out.data.ptr + out.nbytes
+    return all(
+        array._c_contiguous and (array.data.ptr >= end or array.data.ptr + array.nbytes <= start)  # noqa: SLF001
+        for array in operands
+    )
+
+
+def _two(a: Shape, b: Shape) -> Shape | None:
+    return (a[0], b[1]) if len(a) == 2 == len(b) and a[1] == b[0] else None
+
+
+def _many(a: Shape, b: Shape) -> Shape | None:
+    return (a[0], a[1], b[2]) if len(a) == 3 == len(b) and a[0] == b[0] and a[2] == b[1] else None
+
+
+def _layer(a: Shape, weight: Shape, bias: Shape) -> Shape | None:
+    plain = len(a) == 2 == len(weight) and a[1] == weight[1] and bias == weight[:1]
+    return (a[0], weight[0]) if plain else None
+
+
+def _plain(a: Array, b: Array, out: Array) -> Arguments:
+    return a, b, out, None, None, 1.0, 0.0, None, current_precision()
+
+
+def _biased(a: Array, weight: Array, bias: Array, out: Array) -> Arguments:
+    return a, weight.T, out, None, bias, 1.0, 0.0, None, current_precision()
+
+
+#: Op to shape rule and arguments.
+_SHORTCUTS: dict[str, tuple[Callable[..., Shape | None], Callable[..., Arguments]]] = {
+    "mm": (_two, _plain),
+    "matmul": (lambda a, b: _two(a, b) or _many(a, b), _plain),
+    "bmm": (_many, _plain),
+    "linear": (_layer, _biased),
+}
+
+
+class _Grouped:
+    """`grouped_mm`: one product a group, each on its own rows; the rows past the last are 0."""
+
+    def __call__(self, a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:
+        """Compute into `out`, on the current stream."""
+        mode = resolved(precision)
+        spans = products.groups(offs, len(b), len(a))
+        for group, (first, last) in enumerate(spans):
+            if last > first:
+                gemm(a[first:last], b[group], out[first:last], mode=mode)
+        end = spans[-1][1] if spans else 0
+        if end < len(a):
+            out[end:] = 0
+
+    def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
+        """All groups made ready as one graph."""
+        return Bound(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
 
 
 def register() -> None:
     """Enter these into the registry."""
     table: dict[str, registry.Implementation] = {
-        "matmul": _Matrices(matmul),
-        "mm": _Matrices(mm),
-        "bmm": _Matrices(mm),
-        "addmm": _Matrices(addmm),
-        "baddbmm": _Matrices(addmm),
+        "matmul": _Products(matmul),
+        "mm": _Products(mm),
+        "bmm": _Products(mm),
+        "addmm": _Products(addmm),
+        "baddbmm": _Products(addmm),
         "linear": _Linear(linear),
+        "grouped_mm": _Grouped(),
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
+    for name, (shape, spread) in _SHORTCUTS.items() if runtime.device_count() == 1 else ():
+        op = registry.op(name)
+        op.shortcuts[_ndarray] = _Shortcut(shape, spread, op.schema.dtypes)
+    registry.implement("scaled_mm", kind="cuda", dtypes=("uint8",))(scaled.Scaled())

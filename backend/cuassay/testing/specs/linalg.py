@@ -320,6 +320,42 @@ def _inner(a: Array, b: Array, **named: Any) -> int:
     return int(a.shape[-1])
 
 
+def _projection(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield next(_projections(make, sizes))
+
+
+def _heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """The scores of a layer's heads."""
+    *_, scores = _projections(make, sizes)
+    yield scores
+
+
+def _masked_heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """The scores, and a mask added to all of them."""
+    *_, scores = _projections(make, sizes)
+    yield Sample((make((sizes.length, sizes.length)), *scores.args), {"alpha": 0.125})
+
+
+def _experts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """Rows of a batch spread evenly over eight experts."""
+    rows = sizes.batch * sizes.length
+    offs = tuple(range(rows // 8, rows + 1, rows // 8))
+    yield Sample((make((rows, sizes.width)), make((8, sizes.width, sizes.width))), {"offs": offs})
+
+
+def _grouped_work(a: Array, b: Array, *, offs: tuple[int, ...]) -> Work:
+    return Work(bytes=2 * a.nbytes + b.nbytes, flops=2 * a.size * b.shape[2])
+
+
+def _scaled_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """One layer's widening projection in fp8, the weight as layers hold it."""
+    name = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
+    named = {"format_a": name, "format_b": name} if make.dtype == "uint8" else {}
+    one = make.full(1, 1, dtype="float32")
+    a = _codes(make, (sizes.batch * sizes.length, sizes.width), name)
+    yield Sample((a, _codes(make, (sizes.width, 4 * sizes.width), name), one, one, None), named)
+
+
 def _mm_work(a: Array, b: Array, **named: Any) -> Work:
     return _product_work(a, b)
 
@@ -336,11 +372,11 @@ SPECS = (
         terms=lambda a, b: a.shape[-1], magnitude=lambda a, b: np.matmul(np.abs(a), np.abs(b)), work=_product_work,
     ),
     OpSpec(
-        op=ops.mm, samples=_mms, reference=_mm, error_inputs=_mm_errors,
+        op=ops.mm, samples=_mms, reference=_mm, error_inputs=_mm_errors, bench=_projection,
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
-        op=ops.bmm, samples=_bmms, reference=_mm, error_inputs=_bmm_errors,
+        op=ops.bmm, samples=_bmms, reference=_mm, error_inputs=_bmm_errors, bench=_heads,
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
@@ -348,7 +384,7 @@ SPECS = (
         terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work, tolerance=_ACTIVATED,
     ),
     OpSpec(
-        op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors,
+        op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors, bench=_masked_heads,
         terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work,
     ),
     OpSpec(
@@ -358,11 +394,13 @@ SPECS = (
     ),
     OpSpec(
         op=ops.grouped_mm, samples=_grouped, reference=_grouped_reference, error_inputs=_grouped_errors,
+        bench=_experts, work=_grouped_work,
         terms=lambda a, b, *, offs: a.shape[-1],
         magnitude=lambda a, b, *, offs: _grouped_reference(np.abs(a), np.abs(b), offs=offs),
     ),
     OpSpec(
         op=ops.scaled_mm, samples=_scaled, reference=_scaled_reference, error_inputs=_scaled_errors,
+        bench=_scaled_bench,
         terms=lambda a, *others, **named: a.shape[-1], magnitude=_scaled_magnitude, tolerance=_TENSOR_CORE_FP8,
     ),
 )  # fmt: skip

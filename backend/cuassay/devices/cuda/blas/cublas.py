@@ -1,6 +1,6 @@
 """cuBLAS: a batch of strided products by ``cublasGemmStridedBatchedEx``, through ctypes and handles of our own.
 
-CuPy's binding refuses to be captured, and its handle cannot keep a workspace. The workspace is taken from CuPy's
+CuPy's binding refuses to be captured, and its handle cannot keep a workspace. The workspace is taken from our
 allocator for each call, so that it is ordered with the stream, and inside a capture belongs to the graph's own pool.
 No bias, no activation, `c` is `d`: `devices.cuda.gemm` does around it what the library cannot.
 """
@@ -20,6 +20,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Problem
 from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
 __all__ = ["Plan", "current_handle"]
@@ -119,8 +120,8 @@ class Plan(Handle):
         """There is nothing to point at: the library fuses neither bias nor scales."""
         raise DriverError(f"cuBLAS reads no {name}; report this")
 
-    def run(self, a: int, b: int, c: int, d: int) -> None:
-        """Compute on these addresses, in order of the current stream; `c` must be `d`.
+    def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
+        """Compute on these addresses, in order of the current stream; `c` must be `d`; `workspace` as of cuBLASLt's.
 
         Raises
         ------
@@ -128,12 +129,12 @@ class Plan(Handle):
             What the library answered.
         """
         library, handle, p = _library(), self._handle, self.problem
-        memory = cupy.cuda.alloc(self.workspace_nbytes)
+        memory = None if workspace else hook.allocate(self.workspace_nbytes)
         stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
         _check(library.cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
         # After the stream: setting one takes the workspace back to cuBLAS' own.
-        size = ctypes.c_size_t(self.workspace_nbytes)
-        _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(memory.ptr), size), "setting cuBLAS' workspace")
+        size, address = ctypes.c_size_t(self.workspace_nbytes), workspace if memory is None else memory.ptr
+        _check(library.cublasSetWorkspace_v2(handle, ctypes.c_void_p(address), size), "setting cuBLAS' workspace")
         _check(library.cublasSetMathMode(handle, self._math), "setting cuBLAS' math mode")
         pointer, integer = ctypes.c_void_p, ctypes.c_int64
         alpha = self._factors.ctypes.data

@@ -2,7 +2,7 @@
 
 The bindings take addresses as integers. From Python their call was measured 0.5 µs above the same call in a loop of C
 on the H200 host (ctypes: 1.5 to 2.5 µs), of 9.4. Handles and descriptors belong to one thread and device; a workspace
-is taken from CuPy's allocator for each call, so that it is ordered with the stream and, in a capture, the graph's own.
+is taken from our allocator for each call, so that it is ordered with the stream and, in a capture, the graph's own.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
 from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
 __all__ = ["Algorithm", "Plan", "candidates", "handle", "version"]
@@ -252,13 +253,6 @@ def _preference(problem: Problem, workspace_nbytes: int) -> Iterator[int]:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-class _NoMemory:
-    ptr = 0
-
-
-_NO_MEMORY = _NoMemory()
-
-
 class Plan(Handle):
     """A problem and an algorithm, ready to be called by this thread on the current device.
 
@@ -287,7 +281,7 @@ class Plan(Handle):
         self._algorithm = self._data.ctypes.data
         self._pointers: dict[str, int] = {}
         self._matmul, self._error = _lt().matmul, _lt().cuBLASLtError
-        self._alloc, self._stream = cupy.cuda.alloc, cupy.cuda.get_current_stream
+        self._allocate, self._stream = hook.allocate, cupy.cuda.get_current_stream
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
 
     def __repr__(self) -> str:
@@ -299,8 +293,10 @@ class Plan(Handle):
             self._described.set(name, address)
             self._pointers[name] = address
 
-    def run(self, a: int, b: int, c: int, d: int) -> None:
+    def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
         """Compute on these addresses, in order of the current stream; `c` is `d` where beta is 0.
+
+        `workspace` is memory of the caller's, which must live until the call is done; 0 takes some for this call.
 
         Raises
         ------
@@ -308,11 +304,24 @@ class Plan(Handle):
             What the library answered.
         """
         nbytes, stream = self.workspace_nbytes, self._stream().ptr
-        memory = self._alloc(nbytes) if nbytes else _NO_MEMORY
+        memory = self._allocate(nbytes) if nbytes and not workspace else None
         of_a, of_b, beta, of_c, of_d = self._layouts
         try:
             self._matmul(
-                *self._before, a, of_a, b, of_b, beta, c, of_c, d, of_d, self._algorithm, memory.ptr, nbytes, stream
+                *self._before,
+                a,
+                of_a,
+                b,
+                of_b,
+                beta,
+                c,
+                of_c,
+                d,
+                of_d,
+                self._algorithm,
+                workspace if memory is None else memory.ptr,
+                nbytes,
+                stream,
             )
         except self._error as error:
             raise _driver_error(error, str(self.problem)) from error

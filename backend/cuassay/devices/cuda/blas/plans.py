@@ -5,16 +5,22 @@ See the package's docstring for how a tuner takes part.
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Callable
+from contextlib import ExitStack
 from functools import partial
 from typing import Any
 
 import cupy
+import numpy as np
 
+from cuassay.core.graphs import graph_pool_handle
 from cuassay.core.handle import Handle
+from cuassay.devices.cuda import graph_pool
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.devices.cuda.memory import hook
 
 __all__ = [
     "Algorithm",
@@ -97,46 +103,77 @@ def fallback(problem: Problem, device: int) -> AnyPlan:
     return cublas.Plan(problem, device)
 
 
-class Bound(Handle):
-    """A plan on given addresses, called without arguments; from the second call on as a graph of one launch.
+#: Direct calls before a graph is made of one: the first loads kernels, and a plan that is run once needs none.
+_DIRECT_CALLS = 2
 
-    Launching the graph costs the host a fraction of cuBLASLt's call. While the current stream is being captured, the
+
+class Bound(Handle):
+    """A computation on given arrays, called without arguments; after two calls a graph of what it launches.
+
+    Launching the graph costs the host a fraction of the library's call. While the current stream is being captured, the
     library is called instead: a graph cannot be launched into another.
+
+    Parameters
+    ----------
+    run : callable
+        Computes, in order of the current stream; takes ``workspace=``, an address, where `nbytes` is given.
+    keep : object
+        What the graph has addresses of.
+    nbytes : int, optional
+        Workspace of the one call that `run` makes; None where it allocates otherwise, and the graph needs its own pool.
     """
 
-    def __init__(self, run: Callable[[], None], keep: Any) -> None:
-        self._run, self._keep = run, keep  # the arrays, whose addresses the graph has
-        self._graph: Any = None
+    def __init__(self, run: Callable[..., None], keep: Any, nbytes: int | None = None) -> None:
+        self._run, self._keep, self._nbytes = run, keep, nbytes
+        self._launch: Callable[[Any], None] | None = None
         self._memory: Any = None
+        self._streams: set[int] | None = None
         self._calls = 0
         self._stream, self._is_capturing = cupy.cuda.get_current_stream, cupy.cuda.runtime.streamIsCapturing
 
     def __repr__(self) -> str:
-        return f"Bound({'graph' if self._graph is not None else 'direct'}, {self._calls} direct calls)"
+        return f"Bound({'direct' if self._launch is None else 'graph'}, {self._calls} direct calls)"
 
     def __call__(self) -> None:
         """Compute, in order of the current stream."""
         stream = self._stream()
-        if self._graph is not None and not self._is_capturing(stream.ptr):
-            self._graph.launch(stream)
+        if self._launch is not None and not self._is_capturing(stream.ptr):
+            if self._streams is not None and stream.ptr not in self._streams:
+                self._use_on(stream.ptr)
+            self._launch(stream)
             return
         self._run()
         self._calls += 1
-        if self._calls > 1 and not self._is_capturing(stream.ptr):
-            self._capture()
+        if self._calls >= _DIRECT_CALLS and self._launch is None and not self._is_capturing(stream.ptr):
+            self._capture(stream.ptr)
 
-    def _capture(self) -> None:
-        """Record one call; its workspace comes from a pool that lives as long as the graph."""
-        pool, stream = cupy.cuda.MemoryPool(), cupy.cuda.Stream(non_blocking=True)
-        with stream, cupy.cuda.using_allocator(pool.malloc):
+    def _use_on(self, address: int) -> None:
+        """The workspace may not be used again before what this stream has been given is done."""
+        hook.record_stream(self._memory, address)
+        if self._streams is not None:
+            self._streams.add(address)
+
+    def _capture(self, address: int) -> None:
+        """Record one call."""
+        stream, run = cupy.cuda.Stream(non_blocking=True), self._run
+        with ExitStack() as stack:
+            if self._nbytes is None:
+                pool = graph_pool.acquire(graph_pool_handle(), cupy.cuda.runtime.getDevice())
+                weakref.finalize(self, graph_pool.release, pool)
+                stack.enter_context(pool.routing())
+            elif self._nbytes:
+                self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
+                self._streams = {address}
+                run = partial(run, workspace=self._memory.data.ptr)
+            stack.enter_context(stream)
             stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeRelaxed)
             try:
-                self._run()
+                run()
             finally:
                 graph = stream.end_capture()
-        self._graph, self._memory = graph, pool
+        self._launch = graph.launch
 
 
 def bind(plan: AnyPlan, a: int, b: int, c: int, d: int, keep: Any) -> Bound:
     """`plan` on these addresses; `keep` is what must live as long as the result."""
-    return Bound(partial(plan.run, a, b, c, d), keep)
+    return Bound(partial(plan.run, a, b, c, d), keep, plan.workspace_nbytes)
