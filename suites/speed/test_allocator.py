@@ -1,11 +1,13 @@
 """Host time of the caching allocator over integers: a hit, a miss, mixed sizes, whole traces.
 
-No device takes part, so these are the policy's own cost; `test_replay` notes reserved over live memory too.
+No device takes part, so these are the policy's own cost; `test_replay` notes reserved over live memory too. Beside its
+peers, on a device, it is in `test_memory_device`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import cycle, islice
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +45,22 @@ def test_hit(benchmark: Callable[..., Any], allocator: CachingAllocator, way: st
     assert allocator.statistics().num_device_alloc == 1
 
 
-@pytest.mark.benchmark(group=f"{PAIRS} pairs of malloc and free")
-def test_miss_without_the_source(benchmark: Callable[..., Any], allocator: CachingAllocator) -> None:
+@pytest.mark.benchmark(group=f"{PAIRS} pairs of malloc and free, each of another size")
+@pytest.mark.parametrize("least", [1, 3 * MIB], ids=["small", "large"])
+@pytest.mark.parametrize("live", [1, 2 * PAIRS], ids=["at its peak", "below its peak"])
+def test_miss_without_the_source(
+    benchmark: Callable[..., Any], allocator: CachingAllocator, least: int, live: int
+) -> None:
+    """Below its peak nothing is merged until it must be; at its peak every freed block is merged at once."""
+    for block in [allocator.malloc(64 * MIB + least) for _ in range(live)]:
+        allocator.free(block)
+    sizes = cycle(range(least, least + 512 * 1900, 512))
+
     def new_sizes() -> None:
-        for nbytes in range(1, 512 * PAIRS, 512):
+        for nbytes in islice(sizes, PAIRS):
             allocator.free(allocator.malloc(nbytes))
 
     benchmark(new_sizes)
-
-    assert allocator.statistics().num_device_alloc == 1
 
 
 @pytest.mark.benchmark(group="ten mixed sizes, a hundred times")
@@ -72,6 +81,7 @@ def test_replay(benchmark: Any, name: str) -> None:
     events, source = load_trace(TRACES / f"{name}.csv.gz"), IntegerSource()
     allocator = CachingAllocator(source)
 
+    replay(events, allocator, passes=1)
     found = benchmark.pedantic(replay, args=(events, allocator), kwargs={"passes": 1}, rounds=3)
 
     benchmark.extra_info.update(ratio=found.ratio, events=len(events), ns_per_op=found.ns_per_op)
