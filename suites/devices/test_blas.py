@@ -12,8 +12,12 @@ from cuassay.arrays.rounding import round_tf32
 from cuassay.core.precision import MODES
 from cuassay.ops import registry
 from cuassay.testing import requires
+from cuassay.testing.conformance import CHECKS
 from cuassay.testing.guards import computed_precision, products_as_asked
+from cuassay.testing.opspec import OpSpec, own_specs
 from cuassay.testing.samples import Samples
+
+FLOAT32_PRODUCTS = [spec for spec in own_specs() if spec.op_class == "matmul" and "float32" in spec.dtypes]
 
 ROUNDING_MODES = ("tf32", "bf16", "fp16")
 SPLIT_MODES = ("tf32x3", "bf16x6", "bf16x9")
@@ -66,6 +70,13 @@ def test_infinities_and_nan_are_those_of_float32(device: Device, mode: Any) -> N
 
     np.testing.assert_array_equal(np.isnan(result), np.isnan(expected))
     np.testing.assert_array_equal(result[np.isinf(expected)], expected[np.isinf(expected)])
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("spec", FLOAT32_PRODUCTS, ids=lambda spec: spec.name)
+def test_every_product_holds_in_every_mode(device: Device, spec: OpSpec, mode: Any) -> None:
+    with precision(mode):
+        CHECKS["values"](spec, device, np.dtype(np.float32))
 
 
 def test_a_call_overrides_the_context(device: Device) -> None:
