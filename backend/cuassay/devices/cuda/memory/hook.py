@@ -28,7 +28,6 @@ __all__ = [
     "address_of",
     "allocate",
     "block_of",
-    "current_address",
     "empty",
     "is_ours",
     "pointer",
@@ -77,11 +76,15 @@ def allocate(nbytes: int) -> Any:
         If there is no room.
     """
     index = _current_device() if _has_many else 0
+    try:
+        address = _current_stream().ptr
+    except RuntimeError:  # CuPy's own, in a forked child; ours says what to do
+        runtime.init()
+        raise
     if not nbytes:
         return _pointer(_unowned(0, 0, None, index), 0)
-    stream = current_address(index)
-    serve = _fast(stream or -index)
-    block = serve(nbytes) if serve is not None else allocators.server(index, stream)(nbytes)
+    serve = _fast(address or -index)
+    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
     return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
@@ -111,10 +114,14 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
         dtype, itemsize = _stored[dtype]
     except (KeyError, TypeError):
         dtype, itemsize = _admitted(dtype, index)
+    try:
+        address = _current_stream(index).ptr if stream is None else address_of(stream)
+    except RuntimeError:  # as above
+        runtime.init()
+        raise
     nbytes = prod(shape) * itemsize
     if not nbytes:
         return _ndarray(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
-    address = current_address(index) if stream is None else address_of(stream)
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
     return _ndarray(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
@@ -137,19 +144,9 @@ def address_of(stream: Any) -> int:
     return address
 
 
-def current_address(index: int) -> int:
-    """The address of the current stream of device `index`."""
-    try:
-        address: int = _current_stream(index).ptr
-    except RuntimeError:  # CuPy's own, in a forked child; ours says what to do
-        runtime.init()
-        raise
-    return address
-
-
 def take(nbytes: int, index: int, stream: Any = None) -> Block:
     """A block of device `index` by itself, in the order of `stream` (None: its current one)."""
-    address = current_address(index) if stream is None else address_of(stream)
+    address = _current_stream(index).ptr if stream is None else address_of(stream)
     serve = _fast(address or -index)
     return serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
 
