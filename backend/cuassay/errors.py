@@ -17,6 +17,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── CaptureError (RuntimeError)         illegal while a graph is being captured
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
+    ├── StateError (RuntimeError)           a call that an earlier one does not allow
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── ArgumentError (ValueError)          any other argument that is wrong
@@ -51,6 +52,7 @@ __all__ = [
     "SettingError",
     "ShapeError",
     "SpecError",
+    "StateError",
     "SynchronizationError",
 ]
 
@@ -124,6 +126,10 @@ class RaceError(CuassayError, RuntimeError):
 
 class SynchronizationError(CuassayError, RuntimeError):
     """The host would wait for a device while the sync debug mode forbids it."""
+
+
+class StateError(CuassayError, RuntimeError):
+    """A call that what came before does not allow; the message says which call is due."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):

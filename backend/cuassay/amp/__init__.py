@@ -13,8 +13,10 @@ from cuassay.amp.autocast import (
     is_autocast_enabled,
 )
 from cuassay.amp.policy import Rule, custom_rule, rule_of
+from cuassay.amp.scaler import GradScaler
 
 __all__ = [
+    "GradScaler",
     "Rule",
     "autocast",
     "clear_autocast_cache",

@@ -1,0 +1,438 @@
+"""Loss scaling: gradients too small for 16 bits are made larger before, and brought back before the step.
+
+Names, constants and rules follow ``torch.amp.GradScaler``. Arrays carry no gradient here, so `GradScaler.unscale_` and
+`GradScaler.step` are given them. With optimizers of `cuassay.optim` nothing waits for the host: whether a gradient
+overflowed stays on the device, where it holds the step off and moves the scale; such a step can be captured.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from cuassay import devices, ops
+from cuassay.arrays.dtypes import HALVES, dtype_name
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.errors import ArgumentError, DeviceError, StateError
+from cuassay.ops import registry
+
+__all__ = ["GradScaler"]
+
+Array = Any
+
+#: What `state_dict` holds, in torch's words.
+_KEYS = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
+
+
+class _Stage(Enum):
+    READY = "ready"
+    UNSCALED = "unscaled"
+    STEPPED = "stepped"
+
+
+@dataclass
+class _Progress:
+    """Where an optimizer is between two updates, and its flag: () float32, where its gradients are."""
+
+    stage: _Stage = _Stage.READY
+    found_inf: Array = None
+
+
+@dataclass(frozen=True)
+class _Numbers:
+    """The scale as it stands on one device: () arrays."""
+
+    scale: Array
+    inverse: Array
+    tracker: Array
+
+
+class GradScaler(Handle):
+    """Scales losses, unscales gradients, holds off steps whose gradients overflowed, and moves the scale.
+
+    Parameters
+    ----------
+    device : str
+        The kind of device whose arrays are scaled.
+    init_scale, growth_factor, backoff_factor : float
+        The scale at first; what it is multiplied by after `growth_interval` good steps, and after a bad one.
+    growth_interval : int
+        Good steps in a row until it grows.
+    enabled : bool
+        False: scaling and unscaling do nothing, `step` steps.
+
+    Raises
+    ------
+    ArgumentError
+        If a factor or the interval cannot be one.
+    """
+
+    def __init__(
+        self,
+        device: str = "cuda",
+        init_scale: float = 2.0**16,
+        growth_factor: float = 2.0,
+        backoff_factor: float = 0.5,
+        growth_interval: int = 2000,
+        enabled: bool = True,
+    ) -> None:
+        self.device_type = Device(device).kind
+        self._init_scale, self._init_tracker = float(init_scale), 0
+        self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
+        self._growth_interval = growth_interval
+        self._enabled = enabled
+        self._home: Device | None = None
+        self._numbers: _Numbers | None = None
+        self._copies: dict[Device, _Numbers] = {}
+        self._optimizers: WeakKeyDictionary[Any, _Progress] = WeakKeyDictionary()
+        self._round: list[_Progress] = []  # since the last update; an optimizer dropped meanwhile still counts
+        self._check()
+
+    def _check(self) -> None:
+        """The op's own rules, before there is a device."""
+        one, count = np.ones((), np.float32), np.zeros((), np.int32)
+        arrays = {"scale": one, "inv_scale": one, "growth_tracker": count, "found_inf": one}
+        ops.update_scale_.schema.shape({**arrays, **self._factors()})
+
+    def _factors(self) -> dict[str, Any]:
+        return {
+            "growth_factor": self._growth_factor,
+            "backoff_factor": self._backoff_factor,
+            "growth_interval": self._growth_interval,
+        }
+
+    def __repr__(self) -> str:
+        state = f"from {self._init_scale:g}" if self._numbers is None else f"on {self._home}"
+        return f"GradScaler({self.device_type!r}, {state if self._enabled else 'disabled'})"
+
+    # ------------------------------------------------------------------------------------------------ the calls
+
+    def scale(self, outputs: Any) -> Any:
+        """`outputs` times the scale: an array, in its own dtype, or such arrays in lists, tuples or other iterables.
+
+        Raises
+        ------
+        ArgumentError
+            If there is something else among them.
+        DeviceError
+            If it lives on another kind of device than the scaler was made for.
+        """
+        if not self._enabled:
+            return outputs
+        if registry.backend_of(type(outputs)) is not None:
+            return _times(outputs, self._on(self._own(outputs)).scale)
+        if isinstance(outputs, str | bytes | Mapping) or not isinstance(outputs, Iterable):
+            raise ArgumentError(f"scale takes arrays, or iterables of them; got {type(outputs).__qualname__}")
+        scaled = map(self.scale, outputs)
+        return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
+
+    def _own(self, array: Array) -> Device:
+        place = _place(array)
+        if place.kind != self.device_type:
+            raise DeviceError(
+                f"this scaler is for {self.device_type} arrays; got one on {place}; make one for that kind"
+            )
+        return place
+
+    def unscale_(self, optimizer: Any, grads: Sequence[Any]) -> None:
+        """Divide the gradients by the scale, in place, and note whether one is not finite: before clipping, say.
+
+        Raises
+        ------
+        StateError
+            If it was called for this optimizer since the last `update`, or its step is done.
+        ArgumentError
+            If a gradient is float16: dividing it back would flush what scaling has saved.
+        """
+        if not self._enabled:
+            return
+        progress = self._optimizers.setdefault(optimizer, _Progress())
+        if progress.stage is not _Stage.READY:
+            done = (
+                "unscale_() has already been called on" if progress.stage is _Stage.UNSCALED else "step() is done for"
+            )
+            raise StateError(f"{done} this optimizer since the last update(); call update() first")
+        arrays = _flat(grads)
+        if any(dtype_name(grad.dtype) == "float16" for grad in arrays):
+            raise ArgumentError(
+                "unscale_ got float16 gradients, where what scaling saved would be lost again; keep them in float32, "
+                "or let step() unscale inside its pass"
+            )
+        self._unscale(progress, arrays)
+        self._reached(progress, _Stage.UNSCALED)
+
+    def step(self, optimizer: Any, grads: Sequence[Any], **options: Any) -> Any:
+        """``optimizer.step(grads, ...)``, unless a gradient is not finite.
+
+        An optimizer that declares ``_step_supports_amp_scaling`` (those of `cuassay.optim`) is given scale and flag,
+        and unscales, checks and holds off by itself, on the device. Of another one the flag is read, which waits.
+
+        Parameters
+        ----------
+        optimizer
+            Anything with ``step(grads)``.
+        grads : sequence of array
+            As that takes them, scaled, or unscaled by `unscale_`.
+        **options
+            Handed on: ``max_norm``, ``zero_grads``.
+
+        Returns
+        -------
+        object
+            What the optimizer's step gave; None where it was skipped on the host.
+
+        Raises
+        ------
+        StateError
+            If it was called for this optimizer since the last `update`.
+        """
+        if not self._enabled:
+            return optimizer.step(grads, **options)
+        progress = self._optimizers.setdefault(optimizer, _Progress())
+        if progress.stage is _Stage.STEPPED:
+            raise StateError("step() has already been called on this optimizer since the last update(); update first")
+        if getattr(optimizer, "_step_supports_amp_scaling", False):
+            given = self._step_inside(optimizer, progress, grads, options)
+        else:
+            given = self._step_outside(optimizer, progress, grads, options)
+        self._reached(progress, _Stage.STEPPED)
+        return given
+
+    def _reached(self, progress: _Progress, stage: _Stage) -> None:
+        if progress.stage is _Stage.READY:
+            self._round.append(progress)
+        progress.stage = stage
+
+    def _step_inside(
+        self, optimizer: Any, progress: _Progress, grads: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        if progress.stage is _Stage.UNSCALED:
+            return optimizer.step(grads, found_inf=progress.found_inf, **options)
+        place = self._one_place(progress, _flat(grads))
+        scale = self._on(place).scale
+        return optimizer.step(grads, grad_scale=scale, found_inf=progress.found_inf, check_finite=True, **options)
+
+    def _step_outside(
+        self, optimizer: Any, progress: _Progress, grads: Sequence[Any], options: Mapping[str, Any]
+    ) -> Any:
+        if progress.stage is not _Stage.UNSCALED:
+            self._unscale(progress, _flat(grads))
+        return None if devices.to_host(progress.found_inf) else optimizer.step(grads, **options)
+
+    def update(self, new_scale: Any = None) -> None:
+        """After the steps: the scale backs off where a gradient was not finite, and grows after enough good steps.
+
+        Parameters
+        ----------
+        new_scale : float or array, optional
+            Taken instead; an array of one float32 element is read on its device.
+
+        Raises
+        ------
+        StateError
+            If no optimizer was stepped or unscaled since the last update.
+        """
+        if not self._enabled:
+            return
+        if new_scale is not None:
+            self._take(new_scale)
+            self._begin_anew()
+            return
+        flags = [progress.found_inf for progress in self._round]
+        if not flags:
+            raise StateError(
+                "update() found no optimizer that was stepped or unscaled; call step(optimizer, grads) first"
+            )
+        home = self._on(self._home or _place(flags[0]))
+        ops.update_scale_(home.scale, home.inverse, home.tracker, self._combined(flags), **self._factors())
+        self._begin_anew()
+
+    # ------------------------------------------------------------------------------------------------ settings, state
+
+    def is_enabled(self) -> bool:
+        """Whether it scales at all."""
+        return self._enabled
+
+    def get_scale(self) -> float:
+        """The scale; waits for the device. 1 where it is disabled."""
+        if not self._enabled:
+            return 1.0
+        return self._init_scale if self._numbers is None else float(devices.to_host(self._numbers.scale))
+
+    def get_growth_tracker(self) -> int:
+        """Good steps in a row since the scale last moved; waits for the device."""
+        return self._init_tracker if self._numbers is None else int(devices.to_host(self._numbers.tracker))
+
+    def get_growth_factor(self) -> float:
+        """What the scale is multiplied by after enough good steps."""
+        return self._growth_factor
+
+    def set_growth_factor(self, new_factor: float) -> None:
+        """Above 1. Raises `ArgumentError`."""
+        self._set("_growth_factor", new_factor)
+
+    def get_backoff_factor(self) -> float:
+        """What the scale is multiplied by after a step whose gradients overflowed."""
+        return self._backoff_factor
+
+    def set_backoff_factor(self, new_factor: float) -> None:
+        """Between 0 and 1. Raises `ArgumentError`."""
+        self._set("_backoff_factor", new_factor)
+
+    def get_growth_interval(self) -> int:
+        """Good steps in a row until the scale grows."""
+        return self._growth_interval
+
+    def set_growth_interval(self, new_interval: int) -> None:
+        """1 or more. Raises `ArgumentError`."""
+        self._set("_growth_interval", new_interval)
+
+    def _set(self, name: str, value: Any) -> None:
+        former = getattr(self, name)
+        setattr(self, name, value)
+        try:
+            self._check()
+        except ArgumentError:
+            setattr(self, name, former)
+            raise
+
+    def state_dict(self) -> dict[str, Any]:
+        """Scale, factors, interval and tracker as plain numbers, in torch's words; waits. Empty if disabled."""
+        if not self._enabled:
+            return {}
+        return dict(zip(_KEYS, (self.get_scale(), *self._factors().values(), self.get_growth_tracker()), strict=True))
+
+    def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
+        """Take what `state_dict` gave.
+
+        Raises
+        ------
+        ArgumentError
+            If it is empty, lacks a key, or a factor cannot be one; then nothing was changed.
+        """
+        if not self._enabled:
+            return
+        missing = [key for key in _KEYS if key not in state_dict]
+        if missing:
+            raise ArgumentError(
+                f"the state lacks {', '.join(missing)}; got {sorted(state_dict) or 'an empty one'}, as a disabled "
+                "scaler gives it; save it from an enabled one"
+            )
+        former = self._growth_factor, self._backoff_factor, self._growth_interval
+        scale, *factors, tracker = (state_dict[key] for key in _KEYS)
+        self._growth_factor, self._backoff_factor, self._growth_interval = factors
+        try:
+            self._check()
+        except ArgumentError:
+            self._growth_factor, self._backoff_factor, self._growth_interval = former
+            raise
+        self._init_scale, self._init_tracker = float(scale), int(tracker)
+        if self._numbers is not None:
+            self._write(self._numbers, self._init_scale)
+            ops.copy(_number(self._init_tracker, np.int32, _place(self._numbers.tracker)), out=self._numbers.tracker)
+
+    # ------------------------------------------------------------------------------------------------ the numbers
+
+    def _on(self, place: Device) -> _Numbers:
+        """Scale and inverse on `place`: they live where they were first asked for, and are copied to others."""
+        if self._numbers is None:
+            self._home = place
+            given = self._init_scale, 1.0 / np.float64(np.float32(self._init_scale))
+            scale, inverse = (_number(value, np.float32, place) for value in given)
+            self._numbers = _Numbers(scale, inverse, _number(self._init_tracker, np.int32, place))
+        if place == self._home:
+            return self._numbers
+        if place not in self._copies:
+            scale, inverse = (ops.copy(array, device=place) for array in (self._numbers.scale, self._numbers.inverse))
+            self._copies[place] = _Numbers(scale, inverse, None)
+        return self._copies[place]
+
+    def _write(self, numbers: _Numbers, scale: float) -> None:
+        place = _place(numbers.scale)
+        ops.copy(_number(scale, np.float32, place), out=numbers.scale)
+        ops.copy(_number(1.0 / np.float64(np.float32(scale)), np.float32, place), out=numbers.inverse)
+
+    def _take(self, new_scale: Any) -> None:
+        """A scale of the caller's; the tracker stays."""
+        if not hasattr(new_scale, "dtype"):
+            self._init_scale = float(new_scale)
+            return None if self._numbers is None else self._write(self._numbers, self._init_scale)
+        numbers = self._on(self._home or _place(new_scale))
+        ops.copy(new_scale.reshape(()), out=numbers.scale)
+        # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
+        flag, tracker = devices.zeros((), "float32", self._home or ""), ops.copy(numbers.tracker)
+        still = {**self._factors(), "growth_interval": 2**31 - 1}
+        ops.update_scale_(numbers.scale, numbers.inverse, numbers.tracker, flag, **still)
+        ops.copy(tracker, out=numbers.tracker)
+        return None
+
+    def _unscale(self, progress: _Progress, arrays: Sequence[Array]) -> None:
+        inverse = self._on(self._one_place(progress, arrays)).inverse
+        by_dtype: dict[Any, list[Array]] = {}
+        for array in arrays:
+            by_dtype.setdefault(array.dtype, []).append(array)
+        for some in by_dtype.values():
+            ops.foreach_unscale_(some, progress.found_inf, inverse)
+
+    def _one_place(self, progress: _Progress, arrays: Sequence[Array]) -> Device:
+        """Where an optimizer's gradients are, and its flag with them."""
+        if not arrays:
+            raise ArgumentError("the optimizer got no gradients; give one for each parameter")
+        places = dict.fromkeys(map(_place, arrays))
+        if len(places) > 1:
+            raise DeviceError(
+                f"one optimizer's gradients are on {', '.join(map(str, places))}; make an optimizer for each device: "
+                "the scaler takes several"
+            )
+        (place,) = places
+        if progress.found_inf is None or _place(progress.found_inf) != place:
+            progress.found_inf = devices.zeros((), "float32", place)
+        return place
+
+    def _combined(self, flags: Sequence[Array]) -> Array:
+        """One flag, where the scale lives, for those of all optimizers, which are 0 afterwards."""
+        if len(flags) == 1 and _place(flags[0]) == self._home:
+            return flags[0]
+        total = devices.zeros((), "float32", self._home or "")
+        for flag in flags:
+            ops.foreach_add_([total], [ops.copy(flag, device=self._home)])
+            ops.foreach_zero_([flag])
+        return total
+
+    def _begin_anew(self) -> None:
+        self._copies.clear()
+        for progress in self._round:
+            progress.stage = _Stage.READY
+        self._round.clear()
+
+
+def _flat(grads: Sequence[Any]) -> list[Array]:
+    """The arrays of one sequence, or of one a group."""
+    return [array for one in grads for array in (one if isinstance(one, list | tuple) else (one,))]
+
+
+def _number(value: Any, dtype: Any, place: Device) -> Array:
+    return devices.from_host(np.array(value, dtype), place)
+
+
+def _times(array: Array, scale: Array) -> Array:
+    """In the array's own dtype: of 16-bit ones the product is computed in float32, and rounded once."""
+    if dtype_name(array.dtype) not in HALVES:
+        return ops.mul(array, scale)
+    out = ops.copy(array)
+    with np.errstate(over="ignore"):  # on the host; that a loss overflows is what the scale moves by
+        ops.foreach_mul_([out], scale)
+    return out
+
+
+def _place(array: Any) -> Device:
+    backend = registry.backend_of(type(array))
+    if backend is None:
+        raise ArgumentError(f"a gradient must be an array of a device; got {type(array).__qualname__}")
+    return backend.device_of(array)

@@ -1,0 +1,311 @@
+"""GradScaler: what is scaled, when a step is held off, how the scale moves; nothing waits for the host on the way."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cuassay import devices, ops
+from cuassay.amp import GradScaler
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core import syncdebug
+from cuassay.errors import ArgumentError, DeviceError, StateError
+from cuassay.optim import Adam
+
+
+def on(device, *values, dtype="float32"):
+    return devices.from_host(np.array(values, as_dtype(dtype)), device)
+
+
+def host(array):
+    return devices.to_host(array).astype(np.float64)
+
+
+def kind(device):
+    return str(device).partition(":")[0]
+
+
+@pytest.fixture
+def scaler(device):
+    return GradScaler(kind(device), init_scale=8.0, growth_interval=2)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_an_output_is_scaled_in_its_own_dtype(device, scaler, dtype):
+    scaled = scaler.scale(on(device, 1.5, -2.0, dtype=dtype))
+
+    assert dtype_name(scaled.dtype) == dtype
+    assert host(scaled).tolist() == [12.0, -16.0]
+
+
+def test_containers_keep_their_type(device, scaler):
+    scaled = scaler.scale([on(device, 1.0), (on(device, 2.0),)])
+
+    assert type(scaled) is list
+    assert type(scaled[1]) is tuple
+    assert host(scaled[1][0]).tolist() == [16.0]
+
+
+def test_another_iterable_is_scaled_as_it_is_read(device, scaler):
+    assert [host(one).tolist() for one in scaler.scale(on(device, value) for value in (1.0, 2.0))] == [[8.0], [16.0]]
+
+
+def test_gradients_are_unscaled_in_place(device, scaler):
+    grads = [on(device, 8.0, 16.0), on(device, 4.0, dtype="float64")]
+
+    scaler.unscale_(Recorder(), grads)
+
+    assert [host(grad).tolist() for grad in grads] == [[1.0, 2.0], [0.5]]
+
+
+class Recorder:
+    """An optimizer that knows nothing of scaling."""
+
+    def __init__(self) -> None:
+        self.steps = 0
+
+    def step(self, grads):
+        self.steps += 1
+        return "stepped"
+
+
+@pytest.mark.parametrize(("grad", "stepped"), [(8.0, 1), (np.inf, 0), (-np.inf, 0), (np.nan, 0)])
+def test_a_foreign_optimizer_is_stepped_only_with_finite_gradients(device, scaler, grad, stepped):
+    optimizer = Recorder()
+
+    given = scaler.step(optimizer, [on(device, 1.0), on(device, grad)])
+
+    assert optimizer.steps == stepped
+    assert given == ("stepped" if stepped else None)
+
+
+@pytest.mark.parametrize("unscaled", [False, True], ids=["inside the step", "unscaled before"])
+def test_our_optimizer_steps_by_the_unscaled_gradient(device, scaler, unscaled):
+    params, plain = [on(device, 1.0, 2.0)], [on(device, 1.0, 2.0)]
+    grads = [on(device, 8.0, -16.0)]
+    optimizer = Adam(params, lr=0.1)
+
+    if unscaled:
+        scaler.unscale_(optimizer, grads)
+    scaler.step(optimizer, grads)
+    scaler.update()
+    Adam(plain, lr=0.1).step([on(device, 1.0, -2.0)])
+
+    assert host(params[0]).tolist() == host(plain[0]).tolist()
+
+
+def test_an_overflow_holds_the_step_off_and_the_next_one_counts_from_there(device, scaler):
+    params = [on(device, 1.0)]
+    optimizer = Adam(params, lr=0.1)
+
+    scaler.step(optimizer, [on(device, np.inf)])
+    scaler.update()
+    assert host(params[0]).tolist() == [1.0]
+    assert scaler.get_scale() == 4.0
+
+    scaler.step(optimizer, [on(device, 4.0)])
+    scaler.update()
+    assert host(params[0])[0] == pytest.approx(0.9)
+    assert int(optimizer.state_dict()["state"][0]["step"]) == 1
+
+
+def test_the_scale_follows_torch_through_overflows(device):
+    """torch's own graph test: gradients 5, 20,000, 5, 40,000 of float16 losses scaled by 4."""
+    scaler, optimizer = GradScaler(kind(device), init_scale=4.0), Recorder()
+    seen = []
+    for value in (5.0, 20_000.0, 5.0, 40_000.0):
+        grads = [scaler.scale(on(device, value, dtype="float16"))]
+        scaler.step(optimizer, grads)
+        scaler.update()
+        seen.append((scaler.get_scale(), scaler.get_growth_tracker()))
+
+    assert seen == [(4.0, 1), (2.0, 0), (2.0, 1), (1.0, 0)]
+
+
+def test_it_grows_after_enough_good_steps(device, scaler):
+    seen = []
+    for _ in range(4):
+        scaler.step(Recorder(), [on(device, 1.0)])
+        scaler.update()
+        seen.append(scaler.get_scale())
+
+    assert seen == [8.0, 16.0, 16.0, 32.0]
+
+
+def test_an_overflow_of_one_optimizer_backs_the_scale_off_but_steps_the_other(device, scaler):
+    good, bad = [on(device, 1.0)], [on(device, 1.0)]
+
+    first, second = Adam(good, lr=0.1), Adam(bad, lr=0.1)
+    scaler.step(first, [on(device, 8.0)])
+    scaler.step(second, [on(device, np.nan)])
+    scaler.update()
+
+    assert host(good[0])[0] == pytest.approx(0.9)
+    assert host(bad[0]).tolist() == [1.0]
+    assert scaler.get_scale() == 4.0
+    scaler.step(first, [on(device, 4.0)])
+    scaler.step(second, [on(device, 4.0)])
+    scaler.update()
+    assert scaler.get_growth_tracker() == 1  # the flags were taken down
+
+
+@pytest.fixture
+def no_waits():
+    """From ``no_waits()`` on a wait of the host raises."""
+    former = syncdebug.get_mode()
+    yield lambda: syncdebug.set_mode("error")
+    syncdebug.set_mode(former)
+
+
+def test_nothing_waits_for_the_host(device, scaler, no_waits):
+    params, grads = [on(device, 1.0, 2.0)], [on(device, 8.0, 8.0)]
+    optimizer, loss = Adam(params, lr=0.1), on(device, 1.0)
+    scaler.scale(loss)
+    scaler.step(optimizer, grads)  # what is made at first use is there
+    scaler.update()
+
+    no_waits()
+    scaler.scale(loss)
+    scaler.step(optimizer, grads, zero_grads=True)
+    scaler.update()
+
+
+@pytest.mark.parametrize("new", [32.0, "array"])
+def test_a_scale_of_the_callers_is_taken(device, scaler, new):
+    scaler.scale(on(device, 1.0))
+
+    scaler.update(on(device, 32.0) if new == "array" else new)
+
+    grads = [on(device, 64.0)]
+    scaler.unscale_(Recorder(), grads)
+    assert (scaler.get_scale(), scaler.get_growth_tracker()) == (32.0, 0)
+    assert host(grads[0]).tolist() == [2.0]
+
+
+def test_a_state_survives(device, scaler):
+    scaler.step(Recorder(), [on(device, np.inf)])
+    scaler.update()
+    scaler.step(Recorder(), [on(device, 1.0)])
+    scaler.update()
+    saved = scaler.state_dict()
+    assert saved == {
+        "scale": 4.0, "growth_factor": 2.0, "backoff_factor": 0.5, "growth_interval": 2, "_growth_tracker": 1,
+    }  # fmt: skip
+
+    for other in (GradScaler(kind(device)), used(GradScaler(kind(device)), device)):
+        other.load_state_dict(saved)
+        assert other.state_dict() == saved
+        grads = [on(device, 4.0)]
+        other.unscale_(Recorder(), grads)
+        assert host(grads[0]).tolist() == [1.0]
+
+
+def used(scaler, device):
+    scaler.scale(on(device, 1.0))
+    return scaler
+
+
+def test_disabled_it_does_nothing_but_step(device):
+    scaler, optimizer, output = GradScaler(kind(device), enabled=False), Recorder(), on(device, 3.0)
+
+    assert scaler.scale(output) is output
+    scaler.unscale_(optimizer, [output])
+    assert scaler.step(optimizer, [on(device, np.inf)]) == "stepped"
+    scaler.update()
+    assert (scaler.get_scale(), scaler.state_dict()) == (1.0, {})
+
+
+CALLS = {
+    "unscaled twice": (["unscale_", "unscale_"], "unscale_\\(\\) has already been called"),
+    "stepped twice": (["step", "step"], "step\\(\\) has already been called"),
+    "unscaled after the step": (["step", "unscale_"], "step\\(\\) is done"),
+    "nothing to update by": (["update"], "no optimizer that was stepped"),
+    "updated twice": (["step", "update", "update"], "no optimizer that was stepped"),
+}
+
+
+@pytest.mark.parametrize(("calls", "says"), CALLS.values(), ids=CALLS)
+def test_calls_out_of_order_say_which_is_due(device, scaler, calls, says):
+    optimizer = Recorder()
+
+    def call(name):
+        getattr(scaler, name)(*([] if name == "update" else [optimizer, [on(device, 1.0)]]))
+
+    for name in calls[:-1]:
+        call(name)
+    with pytest.raises(StateError, match=says):
+        call(calls[-1])
+
+
+BAD = {
+    "a shrinking growth": (lambda kind: GradScaler(kind, growth_factor=0.5), "growth_factor must be a number above 1"),
+    "a growing backoff": (lambda kind: GradScaler(kind, backoff_factor=2.0), "backoff_factor must be a number between"),
+    "no interval": (lambda kind: GradScaler(kind, growth_interval=0), "growth_interval must be a whole number"),
+    "a number for an output": (lambda kind: GradScaler(kind).scale(3.0), "scale takes arrays"),
+    "an empty state": (lambda kind: GradScaler(kind).load_state_dict({}), "lacks scale, growth_factor"),
+    "a factor set later": (lambda kind: GradScaler(kind).set_growth_factor(1.0), "growth_factor must be"),
+}
+
+
+@pytest.mark.parametrize(("make", "says"), BAD.values(), ids=BAD)
+def test_bad_input_is_refused(device, make, says):
+    with pytest.raises(ArgumentError, match=says):
+        make(kind(device))
+
+
+def test_float16_gradients_are_unscaled_in_the_step_only(device, scaler):
+    grads, params = [on(device, 8.0, dtype="float16")], [on(device, 1.0, dtype="float16")]
+
+    with pytest.raises(ArgumentError, match="float16 gradients"):
+        scaler.unscale_(Recorder(), grads)
+    scaler.step(Adam(params, lr=0.5), grads)
+
+    assert host(params[0])[0] == pytest.approx(0.5, abs=1e-3)
+
+
+def test_an_array_of_another_kind_is_refused(device):
+    other = "sim" if kind(device) == "cpu" else "cpu"
+
+    with pytest.raises(DeviceError, match=f"for {other} arrays"):
+        GradScaler(other).scale(on(device, 1.0))
+
+
+def test_a_failed_load_changes_nothing(device, scaler):
+    with pytest.raises(ArgumentError, match="backoff_factor"):
+        scaler.load_state_dict({**scaler.state_dict(), "backoff_factor": 7.0, "scale": 1.0})
+
+    assert scaler.state_dict()["scale"] == 8.0
+    assert scaler.get_backoff_factor() == 0.5
+
+
+def test_it_moves_inside_a_captured_graph(device, scaler):
+    backend = devices.backend(kind(device))
+    requires_graphs(device)
+    params, grads = [on(device, 1.0)], [on(device, 8.0)]
+    optimizer, later = Adam(params, lr=0.1), [on(device, value) for value in (np.inf, 8.0, 8.0)]
+    backend.synchronize(0)
+    with backend.use_stream(backend.new_stream(0)):
+        scaler.step(optimizer, grads)
+        scaler.update()
+        backend.synchronize(0)
+        capture = backend.new_capture(0)
+        capture.begin()
+        scaler.step(optimizer, grads)
+        scaler.update()
+        capture.end()
+        seen = []
+        for value in later:
+            ops.copy(value, out=grads[0])
+            capture.replay()
+            seen.append((scaler.get_scale(), float(host(params[0])[0])))
+        capture.reset()
+
+    scales, values = zip(*seen, strict=True)
+    assert scales == (4.0, 4.0, 8.0)
+    assert values[0] > values[1] > values[2]
+
+
+def requires_graphs(device):
+    missing = devices.capabilities(device).missing("graphs")
+    if missing:
+        pytest.skip(f"{device}: {missing}")
