@@ -270,6 +270,25 @@ class TestFailures:
 
         assert allocator.malloc(12 * MIB).is_live
 
+    @pytest.mark.parametrize(("most", "span"), [(2**40, 288), (100, 72), (9, 8)])
+    def test_where_addresses_are_few_less_are_set_aside(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch, most: int, span: int
+    ) -> None:
+        given, plenty = [], source.span
+
+        def few(nbytes: int, stream: int) -> int:
+            if nbytes > most * MIB:
+                raise OutOfMemoryError("not so many addresses; ask for less")
+            given.append(nbytes // MIB)
+            return plenty(nbytes, stream)
+
+        monkeypatch.setattr(source, "span", few)
+
+        assert allocator.malloc(7 * MIB).is_live
+        assert given == [span]
+        with pytest.raises(OutOfMemoryError):
+            allocator.malloc(300 * MIB)
+
     @pytest.mark.parametrize("call", ["span", "map", "alias"])
     def test_another_error_is_passed_on_and_changes_nothing(
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch, call: str

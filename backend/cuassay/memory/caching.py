@@ -6,20 +6,18 @@ takes the allocator's lock; the source is never called with it held, and what ma
 
 from __future__ import annotations
 
-import gc
 import operator
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, NoReturn
+from typing import Any
 
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory.blocks import Block
-from cuassay.memory.config import least_segment, parse_config
+from cuassay.memory.config import parse_config
 from cuassay.memory.lane import Lane, Pool, free
-from cuassay.memory.paging import PagedStore
-from cuassay.memory.pressure import Shortage, out_of_memory
+from cuassay.memory.relief import Relief
 
 __all__ = ["CachingAllocator"]
 
@@ -27,7 +25,7 @@ __all__ = ["CachingAllocator"]
 _ABSURD = 2**60
 
 
-class CachingAllocator(PagedStore):
+class CachingAllocator(Relief):
     """Memory of one device, kept for reuse by stream.
 
     Parameters
@@ -296,84 +294,6 @@ class CachingAllocator(PagedStore):
             pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
             lanes = [lane for one in pools for lane in one.lanes.values()]
         return sum(map(self._release, blocks)) + sum(map(self._release_pages, lanes))
-
-    # ------------------------------------------------------------------------------------------------ out of memory
-
-    def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Make room, by one means after the other, and try again after each."""
-        steps = (self._after_callbacks, self._borrowed, self._after_oversize, self._after_all, self._after_garbage)
-        for step in steps:
-            block = step(lane, size, nbytes)
-            if block is not None:
-                return block
-        return None
-
-    def _after_callbacks(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Owners of memory elsewhere were asked to let some go."""
-        freed = [callback(nbytes) for callback in tuple(self.free_memory_callbacks)]
-        return self._again(lane, size, nbytes) if any(freed) else None
-
-    def _after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Blocks in cycles of dead objects were freed; last, because it takes longer than all the rest."""
-        return self._after_all(lane, size, nbytes) if gc.collect() else None
-
-    def _again(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        return self._find(lane, size, nbytes) or self._settled(lane, size, nbytes)
-
-    def _borrowed(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """A free block of a pool that lends them."""
-        with self._lock:
-            for pool in self._pools.values():
-                owner = pool.lanes.get(lane.stream)
-                if pool.use_on_oom and owner is not None and owner is not lane:
-                    self._unpark(owner)
-                    block = self._taken(owner, size, nbytes)
-                    if block is not None:
-                        return block
-        return None
-
-    def _after_oversize(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Free segments above `max_split_size` went back, the largest first, until there is enough."""
-        if self.config.max_split_size is None:
-            return None
-        whole, released = self.config.segment_size(size), 0
-        with self._lock:
-            blocks = [block for block in self._whole_free() if self.config.is_oversize(block.nbytes)]
-        for block in sorted(blocks, key=lambda b: -b.nbytes):
-            if released < whole:
-                released += self._release(block)
-        return self._grown_by(lane, whole, size, nbytes) if released else None
-
-    def _after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        """Everything free went back; the new segment may be just large enough."""
-        self.empty_cache()
-        self._books.count("num_alloc_retries")
-        found = self._find(lane, size, nbytes) or self._grown(lane, size, nbytes)
-        return found or self._grown_by(lane, least_segment(size), size, nbytes)
-
-    def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
-        with self._lock:
-            self._books.count("num_ooms")
-            figures = self._statistics()
-            largest = max((block.nbytes for blocks in (lane.small, lane.large) for block in blocks), default=0)
-            shortage = Shortage(
-                name=self.name,
-                asked=nbytes,
-                stream=lane.stream,
-                allowed=self.allowed,
-                total=self.total,
-                reserved=figures.reserved_bytes.all.current,
-                live=figures.allocated_bytes.all.current,
-                pending=figures.active_bytes.all.current - figures.allocated_bytes.all.current,
-                largest_free=largest,
-                private=sum(figures.reserved_bytes_by_private_pools.values()),
-            )
-            error = out_of_memory(shortage, self._every_segment())
-        if self.history is not None:
-            self.history.ran_out(nbytes, self.allowed - shortage.reserved, lane)
-        for observer in tuple(self.oom_observers):
-            observer(error)
-        raise error
 
     # ----------------------------------------------------------------------------------------------- configuration
 

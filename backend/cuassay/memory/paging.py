@@ -13,7 +13,8 @@ from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Block, merge
 from cuassay.memory.config import SMALL_REQUEST, SMALL_SEGMENT
 from cuassay.memory.lane import Lane
-from cuassay.memory.stitching import Arena, Nested, Plan, Territory, View
+from cuassay.memory.pages import Arena, Nested, View
+from cuassay.memory.stitching import Plan, Territory
 from cuassay.memory.store import Store
 
 __all__ = ["PagedStore"]
@@ -73,7 +74,8 @@ class PagedStore(Store):
                 block = self._repacked(lane, territory, size, nbytes)
         if block is not None:
             return block
-        self._make_room(lane, territory, size)
+        if not self._make_room(lane, territory, size):
+            return None
         with self._lock:
             spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._coming
             plan = territory.plan(size, spare)
@@ -103,15 +105,22 @@ class PagedStore(Store):
         for block in given:
             self._set_free(block)
 
-    def _make_room(self, lane: Lane, territory: Territory, nbytes: int) -> None:
-        """Set addresses aside until there is a hole for `nbytes`."""
+    def _make_room(self, lane: Lane, territory: Territory, nbytes: int) -> bool:
+        """Set addresses aside until there is a hole for `nbytes`; False when the source has not so many."""
+        least = territory.whole(nbytes)
+        span = max(self._span(territory), least)
         while True:
             with self._lock:
                 if territory.has_room(nbytes):
-                    return
-            span = max(self._span(territory), territory.whole(nbytes))
-            self.driver_calls += 1
-            arena = Arena(lane.pool.source.span(span, lane.stream), span, lane, territory.granularity)
+                    return True
+            try:
+                self.driver_calls += 1
+                arena = Arena(lane.pool.source.span(span, lane.stream), span, lane, territory.granularity)
+            except OutOfMemoryError:
+                if span == least:
+                    return False
+                span = max(territory.whole(span // 2), least)
+                continue
             with self._lock:
                 territory.arenas.append(arena)
                 self._segments[arena.address] = arena

@@ -15,21 +15,18 @@ calls no source: `cuassay.memory.caching` does what a `Plan` says.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import accumulate, groupby
+from itertools import groupby
 from typing import TYPE_CHECKING
 
-from cuassay.memory.blocks import HOLE, LENT, Block, FreeBlocks, Segment, merge, split, withhold
+from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
+from cuassay.memory.pages import Arena, FreeIndex, Nested, Part, View, length, lent, pair, run, single
 
 if TYPE_CHECKING:
-    from cuassay.memory.lane import Lane
+    pass
 
-__all__ = ["Arena", "Nested", "Plan", "Run", "Territory", "View"]
-
-#: Part of an arena: the arena, where it begins, and the address behind its end.
-Run = tuple["Arena", int, int]
+__all__ = ["Plan", "Territory"]
 
 #: The smallest part of a page that a view begins or ends with, bytes.
 _LEAST_PART = 2**13
@@ -39,139 +36,6 @@ _LOOKS, _MOST_VIEWS = 16, 1024
 
 #: Pages that the views of one stream show, all together: each takes an entry of the driver's.
 _MOST_PAGES = 2**16
-
-#: Part of a free block: the block, where it begins, and the address behind its end.
-Part = tuple[Block, int, int]
-
-
-class Arena(Segment):
-    """A span of addresses; its blocks cover it, and those without memory are holes.
-
-    Attributes
-    ----------
-    page : int
-        Bytes of each page; each begins at a multiple of it.
-    mapped : int
-        Bytes of all its pages.
-    """
-
-    __slots__ = ("mapped", "page")
-
-    def __init__(self, address: int, nbytes: int, lane: Lane, page: int) -> None:
-        super().__init__(address, nbytes, lane, is_small=False)
-        self.page = page
-        self.mapped = 0
-        withhold(self.first, HOLE)
-
-    @property
-    def held(self) -> int:
-        """Bytes of its pages."""
-        return self.mapped
-
-    def whole_pages(self, low: int, high: int) -> range:
-        """The pages that lie in ``[low, high)`` as a whole."""
-        return range(-(-low // self.page) * self.page, high // self.page * self.page, self.page)
-
-    def touched_pages(self, low: int, high: int) -> range:
-        """The pages that ``[low, high)`` touches."""
-        return range(low // self.page * self.page, high, self.page)
-
-
-class Nested(Segment):
-    """A lent range of an arena as a segment of the small pool."""
-
-    __slots__ = ("ground",)
-
-    def __init__(self, ground: Block) -> None:
-        super().__init__(ground.address, ground.nbytes, ground.lane, is_small=True)
-        self.ground = ground
-
-    @property
-    def held(self) -> int:
-        """None of its own: the arena holds the memory."""
-        return 0
-
-
-class View(Segment):
-    """Ranges of arenas, shown side by side by an alias.
-
-    Attributes
-    ----------
-    alias : int
-        The alias's address; the view begins in its first page.
-    pages : tuple of int
-        What the alias shows: pages at home, in order.
-    runs : tuple of Run
-        Where all of it is at home.
-    starts : tuple of int
-        Where each run begins here.
-    pieces : list of (int, Block)
-        What is lent to it, each with its address here.
-    stamp : int
-        When it last served a request.
-    """
-
-    __slots__ = ("alias", "pages", "pieces", "runs", "stamp", "starts")
-
-    def __init__(self, alias: int, pages: Sequence[int], blocks: Sequence[Block]) -> None:
-        begin = alias + blocks[0].address - pages[0]
-        super().__init__(begin, sum(block.nbytes for block in blocks), blocks[0].lane, is_small=False)
-        self.alias = alias
-        self.pages = tuple(pages)
-        self.runs = tuple(map(_run, blocks))
-        self.starts = tuple(accumulate((block.nbytes for block in blocks[:-1]), initial=begin))
-        self.pieces = list(zip(self.starts, blocks, strict=True))
-        self.stamp = 0
-
-    @property
-    def held(self) -> int:
-        """None of its own: arenas hold the memory."""
-        return 0
-
-    @property
-    def is_asleep(self) -> bool:
-        """True when nothing of it is in use."""
-        return self.first.home is HOLE and self.first.is_whole
-
-    def parts(self, low: int, high: int) -> Iterator[tuple[int, Run]]:
-        """What ``[low, high)`` shows: the address here, and the part of a run at home."""
-        position = bisect_right(self.starts, low) - 1
-        while position < len(self.starts) and self.starts[position] < high:
-            start, (arena, begin, end) = self.starts[position], self.runs[position]
-            skipped = max(low - start, 0)
-            yield start + skipped, (arena, begin + skipped, min(end, begin + high - start))
-            position += 1
-
-    def surrender(self, block: Block) -> list[Block]:
-        """What was lent for a block of it: it is no longer, and is to be set free."""
-        low, high, kept, given = block.address, block.address + block.nbytes, [], []
-        for at, piece in self.pieces:
-            begin, end, behind = max(at, low), min(at + piece.nbytes, high), at + piece.nbytes
-            if begin >= end:
-                kept.append((at, piece))
-                continue
-            middle = piece
-            if begin > at:
-                middle = _lent(split(piece, begin - at))
-                kept.append((at, piece))
-            if end < behind:
-                kept.append((end, _lent(split(middle, end - begin))))
-            given.append(middle)
-        self.pieces = kept
-        return given
-
-
-def _lent(block: Block) -> Block:
-    withhold(block, LENT)
-    return block
-
-
-def _run(block: Block) -> Run:
-    """Where a lent block is."""
-    arena = block.segment
-    if not isinstance(arena, Arena):
-        raise TypeError(f"{block!r} is in no arena")
-    return arena, block.address, block.address + block.nbytes
 
 
 @dataclass(slots=True)
@@ -208,13 +72,13 @@ class Plan:
 
     def pages(self) -> list[int]:
         """The pages that the pieces touch, in order."""
-        return [page for arena, low, high in map(_run, self.pieces) for page in arena.touched_pages(low, high)]
+        return [page for arena, low, high in map(run, self.pieces) for page in arena.touched_pages(low, high)]
 
     def settle(self) -> Block | None:
         """The growth has its pages now, and is a piece like the others; gives what is not needed, to be set free."""
         growth, rest = self.growth, None
         if growth is not None:
-            _run(growth)[0].mapped += self.missing
+            run(growth)[0].mapped += self.missing
             if self.needed < growth.nbytes:
                 rest = split(growth, self.needed)
             self.pieces.insert(self.position, growth)
@@ -297,7 +161,7 @@ class Territory:
         if hole is not None and 0 < grown <= spare:
             return self._growing(low_block, hole, grown, nbytes)
         chosen = self._chosen(nbytes)
-        rest = nbytes - sum(map(_length, chosen))
+        rest = nbytes - sum(map(length, chosen))
         missing = self.whole(rest)
         if missing and (block := self.take(nbytes, anywhere=True)) is not None:
             return Plan([block], is_contiguous=True)
@@ -323,7 +187,7 @@ class Territory:
     def _chosen(self, nbytes: int) -> list[Part]:
         """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
         first, last = self._ends(nbytes)
-        chosen, left = [], nbytes - sum(_length(part) for part in (first, last) if part is not None)
+        chosen, left = [], nbytes - sum(length(part) for part in (first, last) if part is not None)
         for block in reversed(self._free):
             if left <= 0 or block.nbytes < self.granularity:
                 break
@@ -349,13 +213,13 @@ class Territory:
                 ends.append(part)
             elif part[1] % self.granularity == 0:
                 begins.append(part)
-        ends.sort(key=_length)
-        begins.sort(key=_length)
+        ends.sort(key=length)
+        begins.sort(key=length)
         odd = nbytes % self.granularity
         page = self.granularity
-        more = _pair(ends, begins, odd + page, page) if odd + page <= nbytes else None
+        more = pair(ends, begins, odd + page, page) if odd + page <= nbytes else None
         if more is None and odd:
-            return _single(ends, begins, odd) or _pair(ends, begins, odd, page) or (None, None)
+            return single(ends, begins, odd) or pair(ends, begins, odd, page) or (None, None)
         return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
@@ -376,7 +240,7 @@ class Territory:
 
     def lend_ground(self, nbytes: int) -> Block | None:
         """The largest part of a page that is not free as a whole, lent, if it has so many bytes."""
-        part = max(self._parts(nbytes), key=_length, default=None)
+        part = max(self._parts(nbytes), key=length, default=None)
         return None if part is None else self._lend(*part)
 
     def _edge(self, nbytes: int) -> tuple[Block | None, Block | None]:
@@ -394,7 +258,7 @@ class Territory:
         """The first `nbytes` of a hole, lent."""
         if hole.nbytes > nbytes:
             withhold(split(hole, nbytes), HOLE)
-        return _lent(hole)
+        return lent(hole)
 
     @staticmethod
     def _part(block: Block, low: int) -> Block:
@@ -416,11 +280,11 @@ class Territory:
             rest = split(block, high - block.address)
             rest.stamp = block.stamp
             self._free.add(rest)
-        return _lent(block)
+        return lent(block)
 
     def _whole_lent(self, block: Block) -> Block:
         self._free.remove(block)
-        return _lent(block)
+        return lent(block)
 
     # ------------------------------------------------------------------------------------------------------- views
 
@@ -447,7 +311,7 @@ class Territory:
         fitting = [view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes]
         if not fitting:
             return None
-        index = _FreeIndex(self._free)
+        index = FreeIndex(self._free)
         for view in sorted(fitting, key=lambda view: -view.stamp)[:_LOOKS]:
             for hole in [block for block in view if block.home is HOLE and block.nbytes >= nbytes]:
                 low = index.first_free(view, hole, nbytes)
@@ -455,15 +319,15 @@ class Territory:
                     return self._woken(view, hole, low, low + nbytes, index)
         return None
 
-    def _woken(self, view: View, hole: Block, low: int, high: int, index: _FreeIndex) -> Block:
+    def _woken(self, view: View, hole: Block, low: int, high: int, index: FreeIndex) -> Block:
         for at, (_, begin, end) in view.parts(low, high):
             view.pieces.append((at, self._lend(self._part(index.at(begin), begin), begin, end)))
         if high < hole.address + hole.nbytes:
             withhold(split(hole, high - hole.address), HOLE)
         block = hole
         if low > hole.address:
-            block = _lent(split(hole, low - hole.address))
-        return _lent(block)
+            block = lent(split(hole, low - hole.address))
+        return lent(block)
 
     def add_view(self, view: View) -> None:
         """It is one more."""
@@ -515,7 +379,7 @@ class Territory:
     def empty(block: Block) -> int:
         """The pages that are a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
         gone = block.nbytes
-        _run(block)[0].mapped -= gone
+        run(block)[0].mapped -= gone
         Territory.close(block)
         return gone
 
@@ -535,65 +399,3 @@ class Territory:
 
     def __repr__(self) -> str:
         return f"Territory({len(self.arenas)} arenas, {len(self.views)} views)"
-
-
-def _length(part: Part) -> int:
-    return part[2] - part[1]
-
-
-def _single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | None, Part | None] | None:
-    """The smallest that has so many bytes, of either, cut to them; both are sorted."""
-    end = next((part for part in ends if _length(part) >= nbytes), None)
-    begin = next((part for part in begins if _length(part) >= nbytes), None)
-    if end is not None and (begin is None or _length(end) <= _length(begin)):
-        return (end[0], end[2] - nbytes, end[2]), None
-    return None if begin is None else (None, (begin[0], begin[1], begin[1] + nbytes))
-
-
-def _pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[Part, Part] | None:
-    """Of each one, that have so many bytes together and leave the least, cut to them; both are sorted."""
-    lengths = list(map(_length, begins))
-    best: tuple[int, Part, Part] | None = None
-    for end in ends:
-        left = nbytes - _length(end)
-        position = bisect_left(lengths, left)
-        if position < len(begins) and begins[position][1] + page == end[2]:  # a view shows a page once
-            position += 1
-        if left > 0 and position < len(begins) and (best is None or lengths[position] - left < best[0]):
-            best = lengths[position] - left, end, begins[position]
-    if best is None:
-        return None
-    excess, end, (block, low, high) = best
-    return end, (block, low, high - excess)
-
-
-class _FreeIndex:
-    """Free blocks by address."""
-
-    def __init__(self, free_blocks: FreeBlocks) -> None:
-        self._blocks = {block.address: block for block in free_blocks}
-        self._starts = sorted(self._blocks)
-        self._ends = [start + self._blocks[start].nbytes for start in self._starts]
-
-    def at(self, low: int) -> Block:
-        """The block that was free at `low`."""
-        return self._blocks[self._starts[bisect_right(self._starts, low) - 1]]
-
-    def first_free(self, view: View, hole: Block, nbytes: int) -> int | None:
-        """Where in a hole of `view` so many bytes begin that are all free at home."""
-        begin = end = hole.address
-        for at, (_, low, high) in view.parts(hole.address, hole.address + hole.nbytes):
-            for free_low, free_high in self._free_in(low, high):
-                if at + free_low - low != end:
-                    begin = at + free_low - low
-                end = at + free_high - low
-                if end - begin >= nbytes:
-                    return begin
-        return None
-
-    def _free_in(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The free parts of ``[low, high)``, ascending."""
-        position = bisect_right(self._ends, low)
-        while position < len(self._starts) and self._starts[position] < high:
-            yield max(self._starts[position], low), min(self._ends[position], high)
-            position += 1

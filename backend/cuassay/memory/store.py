@@ -19,9 +19,9 @@ from cuassay.memory.blocks import FREED, LENT, Block, FreeBlocks, Segment, merge
 from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
 from cuassay.memory.history import History
 from cuassay.memory.lane import Lane, Pool
+from cuassay.memory.pages import Arena
 from cuassay.memory.snapshot import describe_segment, describe_traces
 from cuassay.memory.statistics import Books, MemoryStatistics
-from cuassay.memory.stitching import Arena
 
 __all__ = ["Store"]
 
