@@ -93,6 +93,7 @@ class Order:
 
         (status,) = cudart.cudaEventQuery(event.event)
         if status == cudart.cudaError_t.cudaErrorNotReady:
+            cudart.cudaGetLastError()  # else the next to ask for it, after a launch, takes this for a failure
             return False
         if status:
             raise error_of(status, "asking for an event")

@@ -31,7 +31,10 @@ class DeviceSource(Order):
         from cuda.bindings import runtime as cudart
 
         with at(self.index), _relaxed():
-            return int(check(cudart.cudaMalloc(nbytes), f"taking {nbytes:,} bytes of cuda:{self.index}"))
+            taken = cudart.cudaMalloc(nbytes)
+            if taken[0]:
+                cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
+            return int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
 
     def release(self, address: int) -> None:
         """Give a segment back; waits for the device."""
