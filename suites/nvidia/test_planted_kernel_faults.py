@@ -27,6 +27,15 @@ from cuassay.testing.opspec import own_specs
 SPECS = {spec.name: spec for spec in own_specs()}
 
 
+#: Kernels, by the first word of their names, that are not in a file of that name.
+UNITS = {
+    "dense": "elementwise.cu",
+    "strided": "elementwise.cu",
+    "layer": "layer_norm.cu",
+    **dict.fromkeys(("pointwise", "unscale", "norms", "global"), "multi_tensor.cu"),
+}
+
+
 @dataclass(frozen=True)
 class Fault:
     """`right`, once in `file`, becomes `wrong`; `check` of `op` must fail in `dtype` where `kernel` runs."""
@@ -46,10 +55,8 @@ class Fault:
     @property
     def unit(self) -> str:
         """The ``.cu`` file that is compiled: what a header is tested by."""
-        name = self.kernel.partition("_")[0]
-        return {"dense": "elementwise.cu", "strided": "elementwise.cu", "layer": "layer_norm.cu"}.get(
-            name, f"{name}.cu"
-        )
+        name = self.kernel.partition("<")[0].partition("_")[0]
+        return UNITS.get(name, f"{name}.cu")
 
     def spoilt(self) -> str:
         """The text to compile, its headers that hold the fault written out in place."""
@@ -78,7 +85,14 @@ SOFT, SOFT16 = "softmax_short<float32, 1, 2>", "softmax_short<bfloat16, 1, 8>"
 LONG_SOFT = "softmax_long<float32, 4, true>"
 CLUSTER_SOFT, CLUSTER_SOFT16 = "softmax_cluster<float32, 4, 8>", "softmax_cluster<bfloat16, 8, 4>"
 NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8, 1>"
+UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
 LONG_NORM, LONG_NORM16 = "layer_norm_long<float32, 1, true>", "layer_norm_long<bfloat16, 1, true>"
+
+ADAM = "adam<float32, float32, float32, false, false, 0, false, 0, 1, 6>"
+ADAM16 = "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 14, 1, 4>"
+AMSGRAD = "adam<float32, float32, float32, false, true, 2, false, 0, 1, 5>"
+POINTWISE = "pointwise<{}, float32, float32, true, 0, 1>"
+GLOBAL_NORM = "global_norm<float32, 64>"
 
 EACH_PACK = """#pragma unroll
         for (int i = 0; i < N; ++i) {
@@ -238,6 +252,114 @@ FAULTS = (
           "warp_sum(threadIdx.x % 32 < blockDim.x / 32 ?", "warp_sum(threadIdx.x % 32 < 1 ?"),
     Fault("layer_norm", "sum of half a warp", "values", "float32", "rows.cuh", NORM,
           "lane = 16; lane; lane /= 2) value +=", "lane = 8; lane; lane /= 2) value +="),
+    # -------------------------------------------------------------------------------------------- philox.cuh, random.cu
+    Fault("uniform", "upper half of the seed ignored", "values", "float32", "philox.cuh", UNIFORM,
+          "second = uint32(from.seed >> 32)", "second = 0"),
+    Fault("uniform", "nine rounds", "values", "float32", "philox.cuh", UNIFORM,
+          "round < 10", "round < 9"),
+    Fault("uniform", "upper half of the offset ignored", "values", "float64", "philox.cuh",
+          "random_fill<Uniform<float64>, float64, 2, false>", "uint32(low >> 32)", "0"),
+    Fault("normal", "a constant of three digits", "values", "float32", "philox.cuh",
+          "random_fill<Normal<float32>, float32, 4, false>", "0.3333321f", "0.333f"),
+    Fault("normal", "sine and cosine exchanged", "values", "float64", "philox.cuh",
+          "random_fill<Normal<float64>, float64, 2, false>", "&sine, &cosine", "&cosine, &sine"),
+    Fault("uniform", "16 bits rounded to nearest", "values", "bfloat16", "random.cu",
+          "random_fill<Uniform<bfloat16>, bfloat16, 8, false>",
+          "__float2bfloat16_rd(value)", "__float2bfloat16_rn(value)"),
+    Fault("uniform", "last of a group not stored", "values", "float32", "random.cu", UNIFORM,
+          "if (first + from + i < n) out[", "if (first + from + i + 1 < n) out["),
+    Fault("uniform", "groups of a thread share their words", "values", "float32", "random.cu", UNIFORM,
+          "(start + g * int64(blockDim.x)) * kCalls + call", "start * kCalls + call"),
+    Fault("integers", "remainder for product", "values", "int32", "random.cu",
+          "random_fill<Integers<int32>, int32, 4, false>",
+          "low + __umul64hi(uint64(words.y) << 32 | words.x, range)",
+          "low + (uint64(words.y) << 32 | words.x) % range"),
+    Fault("integers", "carry forgotten", "values", "int64", "random.cu",
+          "random_fill<LongIntegers<int64>, int64, 2, false>", " + (carried < product)", ""),
+    Fault("permutation", "twelve rounds", "values", "int32", "random.cu", "random_permutation<int32, 4, false>",
+          "round < kRounds;", "round < kRounds / 2;"),
+    Fault("permutation", "parity always odd", "values", "int32", "random.cu", "random_permutation<int32, 4, false>",
+          "found ^ (keys[kRounds] & 1)", "found ^ 1"),
+    Fault("dropout_mask", "drops what it should keep", "values", "float32", "random.cu",
+          "random_fill<Keep<uint8>, uint8, 16, false>", "to[0] = words.x >= dropped", "to[0] = words.x < dropped"),
+    Fault("dropout", "not scaled", "values", "bfloat16", "random.cu",
+          "random_map<Dropout<bfloat16>, bfloat16, 8, false>", "widen<W>(a) * scale", "widen<W>(a)"),
+    Fault("dropout", "one word for a whole call", "values", "float32", "random.cu",
+          "random_map<Dropout<float32>, float32, 4, false>", "draw.of(to[1], w.y)", "draw.of(to[1], w.x)"),
+    Fault("bernoulli", "half the probability", "values", "float32", "random.cu",
+          "random_map<Bernoulli<float32>, float32, 4, false>",
+          "widen<double>(p) * 0x1p32", "widen<double>(p) * 0x1p31"),
+    # -------------------------------------------------------------------------------------------- adam.cu
+    Fault("fused_adam_", "gradient not squared", "values", "float32", "adam.cu", ADAM,
+          "step.rest2 * slope * slope", "step.rest2 * slope"),
+    Fault("fused_adam_", "moment not corrected", "values", "float32", "adam.cu", ADAM,
+          "step.step_size = W(lr) / correction1;", "step.step_size = W(lr);"),
+    Fault("fused_adam_", "corrections by a difference in float", "values", "float32", "adam.cu", ADAM,
+          "{ return -expm1f(x); }", "{ return 1.0f - expf(x); }"),
+    Fault("fused_adam_", "step counted twice", "values", "float32", "adam.cu", ADAM,
+          "steps[chunk.tensor] + 1.0f", "steps[chunk.tensor] + 2.0f"),
+    Fault("fused_adam_", "step not counted", "values", "float32", "adam.cu", ADAM,
+          "ticket == uint32(tensor.chunks - 1)", "ticket == uint32(tensor.chunks)"),
+    Fault("fused_adam_", "decay left out", "values", "float64", "adam.cu",
+          "adam<float64, float64, float64, false, false, 0, false, 0, 1, 4>",
+          "fused(step.decay, p, step.sign * g)", "step.sign * g"),
+    Fault("fused_adam_", "decoupled decay left out", "values", "float32", "adam.cu", ADAM,
+          "            p = fused(-step.shrink, p, p);\n", ""),
+    Fault("fused_adam_", "not maximized", "values", "float32", "adam.cu", ADAM,
+          "hyper.maximize ? W(-1) : W(1)", "W(1)"),
+    Fault("fused_adam_", "maximum forgotten", "values", "float32", "adam.cu", AMSGRAD,
+          "AMSGRAD ? nan_maximum(widen<W>(maximum[u].at[i]), v) : v", "v"),
+    Fault("fused_adam_", "found_inf ignored", "values", "float32", "adam.cu", ADAM,
+          "step.skipped = cells.found_inf && *cells.found_inf != 0.0f;", "step.skipped = false;"),
+    Fault("fused_adam_", "gradients left by a skipped step", "values", "float32", "adam.cu", AMSGRAD,
+          "        if (GRADS == kZeroed) {\n", "        if (GRADS == kLeft) {\n"),
+    Fault("fused_adam_", "gradients not zeroed", "values", "float32", "adam.cu", AMSGRAD,
+          "grad[u].at[i] = narrow<G>(0.0f)", "grad[u].at[i] = narrow<G>(g)"),
+    Fault("fused_adam_", "scaled once more", "values", "float32", "adam.cu", ADAM,
+          "step.factor /= W(*cells.grad_scale);", "step.factor *= W(*cells.grad_scale);"),
+    Fault("fused_adam_", "not clipped", "values", "float32", "adam.cu", ADAM,
+          "clip < W(1) || is_nan(clip) ? clip : W(1)", "W(1)"),
+    Fault("fused_adam_", "master not written", "values", "bfloat16", "adam.cu",
+          "adam<bfloat16, bfloat16, float32, true, false, 2, false, 0, 1, 5>",
+          "if (MASTER) weight[u].at[i] = narrow<Weight>(p);", ""),
+    # -------------------------------------------------------------------------------------------- multi_tensor.cu
+    Fault("foreach_add_", "alpha ignored", "values", "float32", "multi_tensor.cu", POINTWISE.format("Add"),
+          "return a + alpha * b;", "return a + b;"),
+    Fault("foreach_mul_", "adds", "values", "bfloat16", "multi_tensor.cu", POINTWISE.format("Mul"),
+          "{ return a * b; } };", "{ return a + b; } };"),
+    Fault("foreach_lerp_", "the other way", "values", "float32", "multi_tensor.cu", POINTWISE.format("Lerp"),
+          "a + weight * (b - a)", "b + weight * (a - b)"),
+    Fault("foreach_copy_", "rounded on the way", "values", "float64", "multi_tensor.cu",
+          "pointwise<Copy, float64, float64, true, 0, 1>",
+          "LIST ? widen<W>(b[u].at[i]) : other", "LIST ? W(widen<float>(b[u].at[i])) : other"),
+    Fault("foreach_zero_", "ones", "values", "float32", "multi_tensor.cu", POINTWISE.format("Zero"),
+          "{ return W(0); } };", "{ return W(1); } };"),
+    Fault("foreach_unscale_", "infinity not told", "values", "float32", "multi_tensor.cu", "unscale<float32, 1>",
+          "if (!finite) *found_inf = 1.0f;", ""),
+    Fault("foreach_norm", "sum of numbers", "values", "float32", "multi_tensor.cu",
+          "norms<SumOfSquares, float32, float32, 64>", "return fma(x, x, total);", "return total + x;"),
+    Fault("foreach_norm", "sign of the largest", "values", "float32", "multi_tensor.cu",
+          "norms<Largest, float32, float32, 64>", "nan_maximum(total, fabs(x))", "nan_maximum(total, x)"),
+    Fault("foreach_norm", "last chunk left out", "values", "float32", "multi_tensor.cu",
+          "norms<SumOfSquares, float32, float32, 64>", "part < count; part +=", "part + 1 < count; part +="),
+    Fault("global_norm_", "not unscaled", "values", "float32", "multi_tensor.cu", GLOBAL_NORM,
+          "if (grad_scale) mine /= *grad_scale;", ""),
+    Fault("global_norm_", "infinity not told", "values", "float32", "multi_tensor.cu", GLOBAL_NORM,
+          "!isfinite(total) || (accumulate", "(accumulate"),
+    Fault("global_norm_", "squares in float", "values", "float32", "multi_tensor.cu", GLOBAL_NORM,
+          "total = Order::of(total, widen<double>(flight[f].at[i]));",
+          "total = float(Order::of(total, widen<double>(flight[f].at[i])));"),
+    # -------------------------------------------------------------------------------------------- multi_tensor.cuh
+    Fault("foreach_add_", "last element not stored", "values", "float32", "multi_tensor.cuh", POINTWISE.format("Add"),
+          "return i >= begin && i < end;", "return i >= begin && i + 1 < end;"),
+    Fault("fused_adam_", "odd bytes of a shift ignored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
+          "words[i + 1], 8 * (shift & 3))", "words[i + 1], 0)"),
+    Fault("fused_adam_", "second granule not read", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
+          "at.end > own ? granule + N : granule", "granule"),
+    Fault("fused_adam_", "next lane's pack for the former's", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
+          "__shfl_up_sync(0xffffffffu, both", "__shfl_down_sync(0xffffffffu, both"),
+    Fault("fused_adam_", "end of a warp not stored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
+          "|| (lane == 31 && i >= own)", ""),
 )  # fmt: skip
 
 HOST_FAULTS = (

@@ -21,6 +21,7 @@ from cuassay.arrays.dtypes import reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, parse_requirement
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
+from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing import samples as drawing
 from cuassay.testing.samples import Sample, Samples
@@ -292,20 +293,29 @@ class OpSpec:
 
 
 def written(op: Op, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What an op that makes no array writes into copies of its parameters: one array, in the dtype of the first."""
+    """What an op that makes no array writes into copies of its parameters: one array, in the dtype of the first.
+
+    Of lists of two arrays, those of the second list begin one element into their memory, those of the third two, ...:
+    a kernel may not rely on where arrays begin.
+    """
     bound = op.schema.bind(args, kwargs)
     params = [param for param in op.schema.arrays if param.access != "read"]
-    copies = {param.name: _copied(bound[param.name]) for param in params}
+    copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
     op(**{**bound, **copies})
     arrays = [devices.to_host(array) for param in params for _, array in param.members(copies[param.name])]
     flat = [array.ravel().astype(arrays[0].dtype) for array in arrays]
     return devices.from_host(np.concatenate(flat), device)
 
 
-def _copied(value: Any) -> Any:
+def _copied(value: Any, device: str | Device, shift: int) -> Any:
     if isinstance(value, list | tuple):
-        return [_copied(one) for one in value]
-    return value.copy() if hasattr(value, "dtype") else value
+        return [_copied(one, device, shift if len(value) == 2 else 0) for one in value]
+    if not hasattr(value, "dtype"):
+        return value
+    if not shift or value.ndim == 0:
+        return value.copy()
+    copied = devices.empty((value.size + shift,), value.dtype, device)[shift:].reshape(value.shape)
+    return registry.op("copy")(value, out=copied)
 
 
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -54,6 +54,8 @@ class Tables:
         One list after another as the kernel numbers them; None where a list is missing. The first is present.
     packs : int
         Packs that a thread takes.
+    accesses : sequence of int, optional
+        How often a kernel goes to each list: where they begin differently, those it goes to most have the boundary.
     parts : bool
         There is a float64 a chunk as well.
     from_zero : bool
@@ -63,23 +65,30 @@ class Tables:
     ----------
     blocks : int
         Chunks of all tensors. A tensor without elements has one, so that its step count moves as the others' do.
-    anywhere : bool
-        Some tensor's lists begin differently far past a 16-byte boundary.
+    off : int
+        A bit for each list that, of some tensor, begins differently far past a 16-byte boundary than most others.
     tensors, chunks, arrivals, parts : int
         Addresses: of the tables, of a counter a tensor, of a float64 a chunk.
     """
 
     def __init__(
-        self, lists: Sequence[Arrays | None], packs: int, *, parts: bool = False, from_zero: bool = False
+        self,
+        lists: Sequence[Arrays | None],
+        packs: int,
+        *,
+        accesses: Sequence[int] = (),
+        parts: bool = False,
+        from_zero: bool = False,
     ) -> None:
         self._lists = tuple(lists)
+        self._accesses = np.array(accesses or [1] * len(lists))
         self._from_zero = from_zero
         self._length = elements_of(*(arrays[0].dtype for arrays in lists if arrays))
         self._addresses = np.zeros((len(lists[0] or ()), len(lists)), np.int64)
         for place, arrays in enumerate(lists):
             if arrays is not None:
                 self._addresses[:, place] = [array.data.ptr for array in arrays]
-        self._origin, self.anywhere = self._begin(self._addresses)
+        self._origin, self.off = self._begin(self._addresses)
         sizes = np.array([array.size for array in lists[0] or ()], np.int64)
         counts = np.maximum(1, -(-(sizes - self._origin) // (BLOCK * self._length * packs)))
         first = np.cumsum(counts) - counts
@@ -97,17 +106,18 @@ class Tables:
     def __repr__(self) -> str:
         return f"Tables({len(self._lists)} lists, {len(self._counts):,} tensors, {self.blocks:,} chunks)"
 
-    def _begin(self, addresses: Ints) -> tuple[Ints, bool]:
-        """Where each tensor's chunk 0 begins, and whether the lists of one begin unlike each other."""
-        past = [
-            addresses[:, place] // arrays[0].dtype.itemsize % self._length
-            for place, arrays in enumerate(self._lists)
-            if arrays
-        ]
-        unlike = np.any([one != past[0] for one in past], axis=0)
+    def _begin(self, addresses: Ints) -> tuple[Ints, int]:
+        """Where each tensor's chunk 0 begins: where most of its lists have a boundary; and which lists have not."""
+        present = [place for place, arrays in enumerate(self._lists) if arrays]
+        itemsizes = np.array([arrays[0].dtype.itemsize for arrays in self._lists if arrays])
+        past = addresses[:, present] // itemsizes % self._length
         if self._from_zero:
-            unlike |= past[0] != 0
-        return np.where(unlike, 0, -past[0]), bool(unlike.any())
+            origin = np.zeros(len(past), np.int64)
+        else:
+            alike = (past[:, :, None] == past[:, None, :]) @ self._accesses[present]
+            origin = -np.take_along_axis(past, np.argmax(alike, axis=1)[:, None], axis=1)[:, 0]
+        unlike = np.any(past != -origin[:, None], axis=0)
+        return origin, sum(1 << place for place, off in zip(present, unlike, strict=True) if off)
 
     def _fill(self) -> None:
         """The table of tensors gets new memory: a launch given to another stream may still read the old one."""
@@ -124,8 +134,8 @@ class Tables:
         new._lists = (*self._lists[:place], arrays, *self._lists[place + 1 :])
         new._addresses = self._addresses.copy()
         new._addresses[:, place] = [array.data.ptr for array in arrays]
-        origin, anywhere = new._begin(new._addresses)
-        if anywhere != self.anywhere or not np.array_equal(origin, self._origin):
+        origin, off = new._begin(new._addresses)
+        if off != self.off or not np.array_equal(origin, self._origin):
             return None
         new._fill()
         return new
@@ -234,7 +244,7 @@ def _pointwise(operation: str, a: Arrays, b: Any = None, *, scalar: Any = 0.0) -
         elif value is not None:
             setattr(scalars, field, value)
     tables = Tables([a, b if listed else None], _PACKS)
-    flags = f"{word(listed)}, {word(tables.anywhere)}"
+    flags = f"{word(listed)}, {tables.off}"
     name = f"pointwise<{operation}, {_name(kind[0])}, {_name(kind[1])}, {flags}, {_PACKS}>"
     arguments = (tables.tensors, tables.chunks, scalars)
     return _held(name, tables, arguments, (a, b, scalar))

@@ -286,7 +286,8 @@ def _adam(
         if max_norm is not None and norm > max_norm:
             g = g * max_norm / (norm + 1e-6)
         slope = (-g if maximize else g) + (0 if decoupled else weight_decay) * p
-        m = a(beta1 * exp_avgs[i]) + a((1 - beta1) * slope)
+        terms = np.abs(g) + weight_decay * np.abs(p) if size else slope  # they may cancel
+        m = a(beta1 * exp_avgs[i]) + a((1 - beta1) * terms)
         v = beta2 * exp_avg_sqs[i] + (1 - beta2) * slope**2
         x = np.maximum(max_exp_avg_sqs[i], v) if max_exp_avg_sqs else v
         step = lr / (1 - beta1**t) * m / (np.sqrt(x / (1 - beta2**t)) + eps)

@@ -127,6 +127,13 @@ template <int N> struct Rounding<false, N> {
     template <typename T, typename W> __device__ __forceinline__ T of(W value, int, int) const { return narrow<T>(value); }
 };
 
+// BLOCKS a multiprocessor is what was measured best on H200. Other architectures need more registers for the same.
+#if __CUDA_ARCH__ == 900
+constexpr bool kMeasured = true;
+#else
+constexpr bool kMeasured = false;
+#endif
+
 template <bool FIRST, typename A, typename B> struct Choose { using type = A; };
 template <typename A, typename B> struct Choose<false, A, B> { using type = B; };
 
@@ -136,9 +143,9 @@ template <typename P, typename G, typename S, bool MASTER> struct Length {
     static constexpr int N = 16 / (MASTER && kMost < 4 ? 4 : kMost);
 };
 
-template <typename P, typename G, typename S, bool MASTER, bool AMSGRAD, int GRADS, bool STOCHASTIC, bool ANYWHERE, int PACKS,
+template <typename P, typename G, typename S, bool MASTER, bool AMSGRAD, int GRADS, bool STOCHASTIC, int OFF, int PACKS,
           int BLOCKS>
-__global__ void __launch_bounds__(kThreads, BLOCKS)
+__global__ void __launch_bounds__(kThreads, kMeasured || BLOCKS < 3 ? BLOCKS : BLOCKS - 2)
 adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunks, float* steps, uint32* arrivals,
      const __grid_constant__ Hyper hyper, const __grid_constant__ Cells cells) {
     using W = typename Wide<P>::type;
@@ -151,7 +158,8 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
     S* const exp_avgs = list<S>(tensor, kExpAvg);
     S* const exp_avg_sqs = list<S>(tensor, kExpAvgSq);
     S* const maxima = AMSGRAD ? list<S>(tensor, kMaxExpAvgSq) : nullptr;
-    Weight* const weights = list<Weight>(tensor, MASTER ? kMaster : kParam);
+    constexpr int kWeight = MASTER ? kMaster : kParam;
+    Weight* const weights = list<Weight>(tensor, kWeight);
 
     Pack<Weight, N> weight[PACKS];
     Pack<G, N> grad[PACKS];
@@ -160,11 +168,11 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
         if (!at.some()) continue;
-        grad[u] = load<ANYWHERE, G, N>(grads, at);
-        weight[u] = load<ANYWHERE, Weight, N>(weights, at);
-        exp_avg[u] = load<ANYWHERE, S, N>(exp_avgs, at);
-        exp_avg_sq[u] = load<ANYWHERE, S, N>(exp_avg_sqs, at);
-        if (AMSGRAD) maximum[u] = load<ANYWHERE, S, N>(maxima, at);
+        grad[u] = load<is_off(OFF, kGrad), G, N>(grads, at);
+        weight[u] = load<is_off(OFF, kWeight), Weight, N>(weights, at);
+        exp_avg[u] = load<is_off(OFF, kExpAvg), S, N>(exp_avgs, at);
+        exp_avg_sq[u] = load<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at);
+        if (AMSGRAD) maximum[u] = load<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at);
     }
 
     __shared__ Step<W> step;
@@ -175,7 +183,7 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
 #pragma unroll
             for (int u = 0; u < PACKS; ++u) {
                 const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-                by_way<ANYWHERE>(at, [&](Way way) { store<G, N>(grads, at, Pack<G, N>{}, way); });
+                stores<OFF>(at, [&](bool whole) { store<is_off(OFF, kGrad), G, N>(grads, at, Pack<G, N>{}, whole); });
             }
         }
         return;
@@ -209,13 +217,13 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
             if (GRADS == kWritten) grad[u].at[i] = narrow<G>(g);
             if (GRADS == kZeroed) grad[u].at[i] = narrow<G>(0.0f);
         }
-        by_way<ANYWHERE>(at, [&](Way way) {
-            store<P, N>(params, at, param, way);
-            store<S, N>(exp_avgs, at, exp_avg[u], way);
-            store<S, N>(exp_avg_sqs, at, exp_avg_sq[u], way);
-            if (AMSGRAD) store<S, N>(maxima, at, maximum[u], way);
-            if (MASTER) store<Weight, N>(weights, at, weight[u], way);
-            if (GRADS != kLeft) store<G, N>(grads, at, grad[u], way);
+        stores<OFF>(at, [&](bool whole) {
+            store<is_off(OFF, kParam), P, N>(params, at, param, whole);
+            store<is_off(OFF, kExpAvg), S, N>(exp_avgs, at, exp_avg[u], whole);
+            store<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at, exp_avg_sq[u], whole);
+            if (AMSGRAD) store<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at, maximum[u], whole);
+            if (MASTER) store<is_off(OFF, kWeight), Weight, N>(weights, at, weight[u], whole);
+            if (GRADS != kLeft) store<is_off(OFF, kGrad), G, N>(grads, at, grad[u], whole);
         });
     }
     if (threadIdx.x == 0 && ticket == uint32(tensor.chunks - 1)) steps[chunk.tensor] = step.count;

@@ -36,7 +36,7 @@ struct Scalars {
 
 template <typename A, typename B> struct Common { static constexpr int N = 16 / (sizeof(A) > sizeof(B) ? sizeof(A) : sizeof(B)); };
 
-template <typename Operation, typename A, typename B, bool LIST, bool ANYWHERE, int PACKS>
+template <typename Operation, typename A, typename B, bool LIST, int OFF, int PACKS>
 __global__ void __launch_bounds__(kThreads)
 pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunks, const __grid_constant__ Scalars scalars) {
     using W = typename Wide<B>::type;  // a cast starts from what is cast; else A is B
@@ -51,8 +51,8 @@ pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunk
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
         if (!at.some()) continue;
-        if (Reads<Operation>::a) a[u] = load<ANYWHERE, A, N>(as, at);
-        if (LIST) b[u] = load<ANYWHERE, B, N>(bs, at);
+        if (Reads<Operation>::a) a[u] = load<is_off(OFF, 0), A, N>(as, at);
+        if (LIST) b[u] = load<is_off(OFF, 1), B, N>(bs, at);
     }
     W other = W(scalars.b), scalar = W(scalars.scalar);
     if (scalars.cell) (LIST ? scalar : other) = *static_cast<const W*>(scalars.cell);
@@ -64,7 +64,7 @@ pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunk
             const W left = Reads<Operation>::a ? widen<W>(a[u].at[i]) : W(0);
             a[u].at[i] = narrow<A>(Operation::of(left, LIST ? widen<W>(b[u].at[i]) : other, scalar));
         }
-        by_way<ANYWHERE>(at, [&](Way way) { store<A, N>(as, at, a[u], way); });
+        stores<OFF & 1>(at, [&](bool whole) { store<is_off(OFF, 0), A, N>(as, at, a[u], whole); });
     }
 }
 
@@ -95,7 +95,7 @@ unscale(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks,
             finite = finite && (isfinite(value) || !at.has(i));
             packs[u].at[i] = narrow<T>(value * factor);
         }
-        by_way<false>(at, [&](Way way) { store<T, N>(grads, at, packs[u], way); });
+        stores<0>(at, [&](bool whole) { store<false, T, N>(grads, at, packs[u], whole); });
     }
     if (!finite) *found_inf = 1.0f;  // whoever comes, all write the same
 }
@@ -165,7 +165,7 @@ __device__ bool total_of(const Tensor<1>* tensors, const Chunk& chunk, double* p
 }
 
 template <typename Order, typename T, typename Out, int PACKS>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
 norms(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, double* parts, uint32* arrivals, Out* out) {
     const Chunk chunk = chunks[blockIdx.x];
     double total;
@@ -174,7 +174,7 @@ norms(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, d
 
 // Either result may be null. `accumulate`: the list goes on one whose norm and flag are there already.
 template <typename T, int PACKS>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, 4)
 global_norm(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks, double* parts, uint32* arrivals,
             float* norm, float* found_inf, const float* grad_scale, bool accumulate) {
     double total;

@@ -1,10 +1,10 @@
 // What kernels over lists of arrays share: the tables they walk, and accesses of 16 bytes wherever an array begins.
 //
 // One block takes one chunk of one tensor; both tables lie in device memory, so that one launch takes lists of any length.
-// Chunks of a tensor whose lists all begin the same number of elements past a 16-byte boundary start before element 0, at the
-// boundary (`origin`). Where they begin differently (ANYWHERE), packs are read as the two aligned granules they lie across
-// and shifted, the second one a hit in the level-1 cache; written by handing the end of each lane's pack to the next
-// lane. One element at a time would cost a 16-bit list eight times the accesses.
+// Most lists of a tensor begin the same number of elements past a 16-byte boundary: chunks start there, before element 0
+// (`origin`). The packs of a list that begins elsewhere (its bit of the template argument OFF is set) are read as the two
+// aligned granules they lie across and shifted, the second one a hit in the level-1 cache; written by handing the end of
+// each lane's pack to the next lane. One element at a time would cost a 16-bit list eight times the accesses.
 
 #pragma once
 
@@ -71,15 +71,15 @@ template <typename T, int N> union Words {
     __device__ Words() {}
 };
 
-// A pack at an address of any alignment that T has. Only granules with one of its first `count` elements are touched.
-template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_anywhere(const T* from, int count) {
-    const int shift = misaligned<T, N>(from);
+// A pack at an address of any alignment that T has. Only granules with an element of the tensor are touched.
+template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_anywhere(const T* a, const Place<N>& at) {
+    const T* const from = a + at.first;
+    const int shift = misaligned<T, N>(from), own = N - shift / int(sizeof(T));  // elements in the first granule
     if (!shift) return load_pack<T, N>(from);
-    const T* granule = reinterpret_cast<const T*>(reinterpret_cast<uint64>(from) - shift);
+    const T* const granule = reinterpret_cast<const T*>(reinterpret_cast<uint64>(from) - shift);
     Words<T, N> both;
-    both.pack[0] = load_pack<T, N>(granule);
-    both.pack[1] = both.pack[0];
-    if (count > N - shift / int(sizeof(T))) both.pack[1] = load_pack<T, N>(granule + N);
+    both.pack[0] = load_pack<T, N>(at.begin < own ? granule : granule + N);
+    both.pack[1] = load_pack<T, N>(at.end > own ? granule + N : granule);
     shifted<Words<T, N>::kCount>(both.word, shift);
     return both.pack[0];
 }
@@ -107,21 +107,18 @@ template <typename T, int N> __device__ __forceinline__ void store_anywhere(T* t
 
 // A pack that has some elements. At a boundary all of it is read, as a granule with one byte of an array can be; what
 // lies beside the array is not used. Element by element would take a register each.
-template <bool ANYWHERE, typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, const Place<N>& at) {
-    if constexpr (ANYWHERE) return load_anywhere<T, N>(a + at.first, at.end);
+template <bool OFF, typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, const Place<N>& at) {
+    if constexpr (OFF) return load_anywhere<T, N>(a, at);
     else return load_pack<T, N>(a + at.first);
 }
 
-// How packs are stored: whole ones at boundaries; 32 whole ones of a warp, wherever; the elements there are.
-enum Way { kWhole, kWarp, kParts };
-
-// Stores by a way that the compiler knows where it is called.
-template <typename T, int N>
-__device__ __forceinline__ void store(T* a, const Place<N>& at, const Pack<T, N>& pack, Way way) {
-    if (way == kWhole) {
-        store_pack<T, N>(a + at.first, pack);
-    } else if (way == kWarp) {
-        store_anywhere<T, N>(a + at.first, pack);
+// Stores the elements that a pack has; `whole`, which the compiler knows where it is called: all of them, and where a list
+// is OFF, of all packs of the warp.
+template <bool OFF, typename T, int N>
+__device__ __forceinline__ void store(T* a, const Place<N>& at, const Pack<T, N>& pack, bool whole) {
+    if (whole) {
+        if constexpr (OFF) store_anywhere<T, N>(a + at.first, pack);
+        else store_pack<T, N>(a + at.first, pack);
     } else {
 #pragma unroll
         for (int i = 0; i < N; ++i)
@@ -129,11 +126,13 @@ __device__ __forceinline__ void store(T* a, const Place<N>& at, const Pack<T, N>
     }
 }
 
-// `act` by the way this thread stores its pack. One branch for all lists: their accesses then follow each other.
-template <bool ANYWHERE, int N, typename Act> __device__ __forceinline__ void by_way(const Place<N>& at, Act act) {
-    if (ANYWHERE ? __all_sync(0xffffffffu, at.whole()) : at.whole()) act(ANYWHERE ? kWarp : kWhole);
-    else act(kParts);
+// `act(whole)` for the stores of all lists. One branch: their accesses then follow each other.
+template <int OFF, int N, typename Act> __device__ __forceinline__ void stores(const Place<N>& at, Act act) {
+    if (OFF ? __all_sync(0xffffffffu, at.whole()) : at.whole()) act(true);
+    else act(false);
 }
+
+__device__ constexpr bool is_off(int off, int list) { return off >> list & 1; }
 
 // The last of `count` blocks to come here gets true, and sees what the others wrote before they came. One thread a block.
 // The counter is 0 again afterwards.
