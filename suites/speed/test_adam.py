@@ -20,6 +20,8 @@ import pytest
 from cuassay import Device, cuda, empty, from_host, ops, random, to_host
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.timing import Timing
 from cuassay.devices import backend
 from cuassay.optim import AdamW
 from cuassay.random import Generator
@@ -132,6 +134,23 @@ def lists(device: Device, pytestconfig: pytest.Config) -> Iterator[Callable[...,
             torch.cuda.empty_cache()
 
 
+@pytest.fixture
+def keep(device: Device, recorder: Recorder | None) -> Callable[..., None]:
+    """Writes the timings of a case where figures are kept."""
+
+    def write(case: str, timings: dict[str, Timing], dtype: str, work: Work | None = None) -> None:
+        for name, timing in timings.items() if recorder is not None else ():
+            low, high = timing.quartiles_s
+            recorder.write_time(
+                benchmark="adam", device=str(device), case=case, implementation=name, clock=timing.clock,
+                median=timing.median_s, n=len(timing.samples_s), dtype=dtype, cache=timing.cache, mode=timing.mode,
+                minimum=min(timing.samples_s), q25=low, q75=high, samples=list(timing.samples_s),
+                bytes=None if work is None else work.bytes,
+            )  # fmt: skip
+
+    return write
+
+
 def graph_of(step: Callable[[], Any]) -> Callable[[], Any]:
     """A replay of a captured step."""
     graph = cuda.CUDAGraph()
@@ -154,7 +173,7 @@ def torch_graph_of(peer: Any) -> Callable[[], Any]:
 @dtypes("float32", "bfloat16")
 @pytest.mark.parametrize("model", MODELS)
 def test_a_step_of_a_model(
-    device: Device, dtype: np.dtype[Any], model: str, lists: Any, device_benchmark: DeviceBenchmark
+    device: Device, dtype: np.dtype[Any], model: str, lists: Any, device_benchmark: DeviceBenchmark, keep: Any
 ) -> None:
     held = lists(MODELS[model], dtype_name(dtype))
     optimizer, grads = AdamW(held.views(held.params), lr=1e-4), held.views(held.grads)
@@ -165,6 +184,7 @@ def test_a_step_of_a_model(
         calls |= {"torch": peer.step, "torch captured": torch_graph_of(peer)}
 
     timings = device_benchmark(calls, device, work=held.work(7), op="adam", dtype=held.dtype, case=model)
+    keep(model, timings, held.dtype, held.work(7))
 
     if timings:
         medians = {name: timing.median_s for name, timing in timings.items()}
@@ -175,7 +195,7 @@ def test_a_step_of_a_model(
 @devices("cuda:*")
 @pytest.mark.parametrize("case", [*MANY, "GPT-2 small"])
 def test_the_time_until_a_step_is_done(
-    device: Device, case: str, lists: Any, device_benchmark: DeviceBenchmark
+    device: Device, case: str, lists: Any, device_benchmark: DeviceBenchmark, keep: Any
 ) -> None:
     """Call and wait, by the host's clock."""
     held = lists({**MANY, **MODELS}[case], "float32")
@@ -185,29 +205,32 @@ def test_the_time_until_a_step_is_done(
     if (peer := held.torch()) is not None:
         calls["torch"] = peer.step
 
-    walls = {name: median_wall(call, wait, 20 if device_benchmark.enabled else 1) for name, call in calls.items()}
+    runs = 20 if device_benchmark.enabled else 1
+    walls = {name: Timing(samples, samples, "host", "warm") for name, samples in waited(calls, wait, runs).items()}
 
     device_benchmark(calls, device, cache="warm", op="adam", case=case)
-    device_benchmark.note(**{f"{name}_wall_s": seconds for name, seconds in walls.items()})
-    assert walls["step"] > 0
+    device_benchmark.note(**{f"{name}_wall_s": timing.median_s for name, timing in walls.items()})
+    keep(f"{case}, until done", walls if device_benchmark.enabled else {}, "float32")
+    assert all(timing.median_s > 0 for timing in walls.values())
 
 
-def median_wall(call: Callable[[], Any], wait: Callable[[], None], runs: int) -> float:
-    """Seconds of the host's clock."""
-    found = []
+def waited(calls: Calls, wait: Callable[[], None], runs: int) -> dict[str, tuple[float, ...]]:
+    """Seconds of the host's clock for each call and the wait for it, in turns; the first two turns are left out."""
+    found: dict[str, list[float]] = {name: [] for name in calls}
     for _ in range(runs + 2):
-        wait()
-        begun = time.perf_counter()
-        call()
-        wait()
-        found.append(time.perf_counter() - begun)
-    return float(np.median(found[2:]))
+        for name, call in calls.items():
+            wait()
+            begun = time.perf_counter()
+            call()
+            wait()
+            found[name].append(time.perf_counter() - begun)
+    return {name: tuple(samples[2:]) for name, samples in found.items()}
 
 
 @devices("cuda:*")
 @dtypes("float32", "bfloat16")
 def test_tensors_of_odd_sizes_that_begin_anywhere(
-    device: Device, dtype: np.dtype[Any], lists: Any, device_benchmark: DeviceBenchmark
+    device: Device, dtype: np.dtype[Any], lists: Any, device_benchmark: DeviceBenchmark, keep: Any
 ) -> None:
     """Odd sizes; then all lists one element past a boundary; then parameters and gradients alone."""
     name, odd = dtype_name(dtype), [(4096 * 4097 - 1,)] * 8
@@ -221,6 +244,7 @@ def test_tensors_of_odd_sizes_that_begin_anywhere(
         calls[label] = ops.fused_adam_.prepare(*given, [], [], steps, 1e-4).run
 
     timings = device_benchmark(calls, device, work=aligned.work(7), op="adam", dtype=name, case="odd")
+    keep("8 tensors of 16.8 M elements", timings, name, aligned.work(7))
 
     if timings:
         least = timings["aligned"].median_s
@@ -229,7 +253,9 @@ def test_tensors_of_odd_sizes_that_begin_anywhere(
 
 
 @devices("cuda:*")
-def test_unscale_check_clip_step_and_zero(device: Device, lists: Any, device_benchmark: DeviceBenchmark) -> None:
+def test_unscale_check_clip_step_and_zero(
+    device: Device, lists: Any, device_benchmark: DeviceBenchmark, keep: Any
+) -> None:
     held = lists(MODELS["GPT-2 XL"], "float32")
     optimizer, grads = AdamW(held.views(held.params), lr=1e-4), held.views(held.grads)
     scale, found = (from_host(np.array(value, np.float32), device) for value in (1, 0))
@@ -239,6 +265,7 @@ def test_unscale_check_clip_step_and_zero(device: Device, lists: Any, device_ben
         calls["torch"] = torch_chain(peer)
 
     timings = device_benchmark(calls, device, work=held.work(9), op="adam", dtype="float32", case="chain")
+    keep("GPT-2 XL, unscale to zero", timings, "float32", held.work(9))
 
     if "torch" in timings:
         device_benchmark.note(speedup=timings["torch"].median_s / timings["chain"].median_s)
