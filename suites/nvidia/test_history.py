@@ -54,7 +54,7 @@ def test_what_torch_writes_is_read_and_drawn(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
     if not torch.cuda.is_available():
         pytest.skip("torch sees no CUDA device")
-    torch.cuda.memory._record_memory_history(max_entries=1000)
+    torch.cuda.memory._record_memory_history(stacks="python", max_entries=1000)
     kept = [torch.empty(MIB, device="cuda") for _ in range(3)]
     torch.cuda.memory._dump_snapshot(str(tmp_path / "t.pickle"))
     torch.cuda.memory._record_memory_history(None)
