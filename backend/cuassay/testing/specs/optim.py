@@ -340,6 +340,11 @@ def _two_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((_list(make, _layer(sizes)), _list(make, _layer(sizes))))
 
 
+def _mul_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """By ones: run again and again, anything else would end in infinity or zero."""
+    yield Sample((_list(make, _layer(sizes)), [make.full(shape, 1) for shape in _layer(sizes)]))
+
+
 def _lerp_layers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((_list(make, _layer(sizes)), _list(make, _layer(sizes)), 0.3))
 
@@ -372,7 +377,7 @@ SPECS = (
         bench=_two_layers, work=_moved(2),
     ),
     OpSpec(
-        op=ops.foreach_mul_, samples=_muls, reference=_mul, error_inputs=_number_errors, bench=_two_layers,
+        op=ops.foreach_mul_, samples=_muls, reference=_mul, error_inputs=_number_errors, bench=_mul_layers,
         work=_moved(2),
     ),
     OpSpec(
