@@ -44,8 +44,8 @@ _STATUS: dict[int, tuple[str, str]] = {
 }
 
 
-class _Handles(threading.local):
-    """cuBLAS handles by device: one a thread, as a handle must not be used by two at once."""
+class _Lease:
+    """One handle a device, as two threads must not use one at once; given back when its thread ends."""
 
     def __init__(self) -> None:
         self.by_device: dict[int, ctypes.c_void_p] = {}
@@ -53,6 +53,11 @@ class _Handles(threading.local):
     def __del__(self) -> None:
         for device, handle in self.by_device.items():
             _idle.setdefault(device, []).append(handle)
+
+
+class _Handles(threading.local):
+    def __init__(self) -> None:
+        self.lease = _Lease()
 
 
 #: Handles of threads that have ended, by device: making one takes milliseconds.
@@ -76,11 +81,11 @@ def _check(status: int, doing: str) -> None:
 
 def _handle(device: int) -> ctypes.c_void_p:
     """The handle of this thread on the current device `device`, made at its first use."""
-    found = _handles.by_device.get(device)
+    found = _handles.lease.by_device.get(device)
     if found is None:
         idle = _idle.setdefault(device, [])
         found = idle.pop() if idle else _new_handle()
-        _handles.by_device[device] = found
+        _handles.lease.by_device[device] = found
     return found
 
 

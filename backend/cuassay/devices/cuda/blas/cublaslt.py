@@ -116,8 +116,8 @@ def _driver_error(error: Any, doing: str) -> DriverError:
 _idle: dict[int, list[int]] = {}
 
 
-class _Handles(threading.local):
-    """One handle a device and thread; given back when the thread ends."""
+class _Lease:
+    """One handle a device; given back when its thread ends, and this goes with the thread's own variables."""
 
     def __init__(self) -> None:
         self.by_device: dict[int, int] = {}
@@ -127,12 +127,17 @@ class _Handles(threading.local):
             _idle.setdefault(device, []).append(address)
 
 
+class _Handles(threading.local):
+    def __init__(self) -> None:
+        self.lease = _Lease()
+
+
 _handles = _Handles()
 
 
 def handle(device: int) -> int:
     """The address of this thread's ``cublasLtHandle_t`` on the current device `device`."""
-    found = _handles.by_device.get(device)
+    found = _handles.lease.by_device.get(device)
     if found is None:
         try:
             found = _idle.setdefault(device, []).pop()
@@ -140,7 +145,7 @@ def handle(device: int) -> int:
             cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
             with _translated("making a cuBLASLt handle"):
                 found = int(_lt().create())
-        _handles.by_device[device] = found
+        _handles.lease.by_device[device] = found
     return found
 
 
@@ -308,21 +313,9 @@ class Plan(Handle):
         of_a, of_b, beta, of_c, of_d = self._layouts
         try:
             self._matmul(
-                *self._before,
-                a,
-                of_a,
-                b,
-                of_b,
-                beta,
-                c,
-                of_c,
-                d,
-                of_d,
-                self._algorithm,
-                workspace if memory is None else memory.ptr,
-                nbytes,
-                stream,
-            )
+                *self._before, a, of_a, b, of_b, beta, c, of_c, d, of_d, self._algorithm,
+                workspace if memory is None else memory.ptr, nbytes, stream,
+            )  # fmt: skip
         except self._error as error:
             raise _driver_error(error, str(self.problem)) from error
         if self._blocking:

@@ -156,22 +156,26 @@ class Bound(Handle):
     def _capture(self, address: int) -> None:
         """Record one call."""
         stream, run = cupy.cuda.Stream(non_blocking=True), self._run
+        if self._nbytes:
+            self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
+            self._streams = {address}
+            run = partial(run, workspace=self._memory.data.ptr)
         with ExitStack() as stack:
-            if self._nbytes is None:
-                pool = graph_pool.acquire(graph_pool_handle(), cupy.cuda.runtime.getDevice())
-                weakref.finalize(self, graph_pool.release, pool)
-                stack.enter_context(pool.routing())
-            elif self._nbytes:
-                self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
-                self._streams = {address}
-                run = partial(run, workspace=self._memory.data.ptr)
             stack.enter_context(stream)
+            if self._nbytes is None:
+                stack.enter_context(self._own_pool().routing())
             stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeRelaxed)
             try:
                 run()
             finally:
                 graph = stream.end_capture()
         self._launch = graph.launch
+
+    def _own_pool(self) -> graph_pool.GraphPool:
+        """Memory for what the captured call allocates, as long as the graph lives."""
+        pool = graph_pool.acquire(graph_pool_handle(), cupy.cuda.runtime.getDevice())
+        weakref.finalize(self, graph_pool.release, pool).atexit = False
+        return pool
 
 
 def bind(plan: AnyPlan, a: int, b: int, c: int, d: int, keep: Any) -> Bound:
