@@ -82,6 +82,14 @@ class TestReuse:
 
         assert (segment.nbytes, len(list(segment))) == (20 * MIB, pieces)
 
+    def test_sizes_that_no_block_serves_are_forgotten(self, allocator: CachingAllocator) -> None:
+        kept = allocator.malloc(4096)
+        for nbytes in range(1, 100_000, 100):
+            allocator.free(allocator.malloc(nbytes))
+        allocator.empty_cache()
+
+        assert list(kept.lane.quick) == [4096]
+
     def test_a_finaliser_may_free_while_a_miss_is_under_way(self, source: IntegerSource) -> None:
         allocator = CachingAllocator(source)
 

@@ -251,18 +251,19 @@ class Books:
     def is_above(self) -> bool:
         """Whether more is cut than a peak; if not, note how much may be cut until that is to be asked again."""
         small, large = self._small.cut, self._large.cut
-        of_all, of_small, of_large = self._all.peak_live, self._small.peak_live, self._large.peak_live
-        self._left = min(of_all.count - small.count - large.count, of_small.count - small.count)
-        self._left = min(self._left, of_large.count - large.count)
-        self._room = min(  # no more was asked for than is cut: the bytes cut are a bound for both
-            of_all.nbytes - small.nbytes - large.nbytes,
-            of_small.nbytes - small.nbytes,
-            of_large.nbytes - large.nbytes,
-            of_all.requested - small.requested - large.requested,
-            of_small.requested - small.requested,
-            of_large.requested - large.requested,
-        )
-        return self._room < 0 or self._left < 0
+        top, of_small, of_large = self._all.peak_live, self._small.peak_live, self._large.peak_live
+        left_small, left_large = of_small.count - small.count, of_large.count - large.count
+        left = top.count - small.count - large.count
+        self._left = left = min(left, left_small, left_large)
+        if left < 0:
+            return True
+        room_small, room_large = of_small.nbytes - small.nbytes, of_large.nbytes - large.nbytes
+        room = top.nbytes - small.nbytes - large.nbytes
+        # no more was asked for than is cut: the bytes cut are a bound for both
+        asked_small, asked_large = of_small.requested - small.requested, of_large.requested - large.requested
+        asked = top.requested - small.requested - large.requested
+        self._room = room = min(room, room_small, room_large, asked, asked_small, asked_large)
+        return room < 0
 
     def merged(self, block: Block) -> None:
         """A block is no longer cut out for its request."""
