@@ -11,6 +11,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import syncdebug
 from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.optim import Adam
+from cuassay.testing import requires
 
 
 def on(device, *values, dtype="float32"):
@@ -278,9 +279,9 @@ def test_a_failed_load_changes_nothing(device, scaler):
     assert scaler.get_backoff_factor() == 0.5
 
 
+@requires("graphs")
 def test_it_moves_inside_a_captured_graph(device, scaler):
     backend = devices.backend(kind(device))
-    requires_graphs(device)
     params, grads = [on(device, 1.0)], [on(device, 8.0)]
     optimizer, later = Adam(params, lr=0.1), [on(device, value) for value in (np.inf, 8.0, 8.0)]
     backend.synchronize(0)
@@ -303,9 +304,3 @@ def test_it_moves_inside_a_captured_graph(device, scaler):
     scales, values = zip(*seen, strict=True)
     assert scales == (4.0, 4.0, 8.0)
     assert values[0] > values[1] > values[2]
-
-
-def requires_graphs(device):
-    missing = devices.capabilities(device).missing("graphs")
-    if missing:
-        pytest.skip(f"{device}: {missing}")

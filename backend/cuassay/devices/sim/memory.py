@@ -8,6 +8,7 @@ waits for the device, merges what is free, and tries again.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
@@ -60,7 +61,8 @@ class Block:
             self.users.append(queue)
 
     def __del__(self) -> None:
-        self.on_free(self)
+        if not sys.is_finalizing():  # then there is no one left to tell of an early free, nor the means to
+            self.on_free(self)
 
     def __repr__(self) -> str:
         return f"Block({format_bytes(self.high - self.low)} at {self.low}, {self.queue.label})"
