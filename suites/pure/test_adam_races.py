@@ -36,6 +36,7 @@ def test_a_step_that_does_not_wait_for_its_gradients_is_a_race(optimizer: Adam) 
     side.wait_stream(BACKEND.current_stream(0))
     with BACKEND.use_stream(side):
         optimizer.step(grads)
+    BACKEND.current_stream(0).wait_stream(side)
 
 
 def test_gradients_written_beside_a_step_are_a_race(optimizer: Adam) -> None:
