@@ -178,6 +178,8 @@ def _through(way: _Way, product: Product) -> None:
 def bind(product: Product) -> Callable[[], None]:
     """The same made ready: a call that computes it again on the same arrays, whose addresses it keeps."""
     arrays = (product.a, product.b, product.out, product.c, product.bias)
+    if not product.out.size:
+        return lambda: None
     way = _find(product, aligned(product.a, product.b, product.out, product.c))
     if way.plan is None:
         return plans.Bound(partial(_through, way, product), arrays) if way.prepare is None else way.prepare(product)

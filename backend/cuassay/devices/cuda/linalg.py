@@ -109,6 +109,8 @@ class _Shortcut:
 
     Parameters
     ----------
+    arity : int
+        How many arrays.
     shape : callable
         From the operands' shapes to the output's; None where dispatch must look.
     spread : callable
@@ -118,13 +120,15 @@ class _Shortcut:
     """
 
     def __init__(
-        self, shape: Callable[..., Shape | None], spread: Callable[..., Arguments], dtypes: Sequence[str]
+        self, arity: int, shape: Callable[..., Shape | None], spread: Callable[..., Arguments], dtypes: Sequence[str]
     ) -> None:
-        self._shape, self._spread = shape, spread
+        self._arity, self._shape, self._spread = arity, shape, spread
         self._dtypes = frozenset(map(as_dtype, dtypes))
 
     def __call__(self, operands: tuple[Any, ...], out: Any) -> Any:
         """The result; or `NotImplemented`, and nothing is done."""
+        if len(operands) != self._arity:
+            return NotImplemented
         dtype = operands[0].dtype
         for array in operands:
             if array.__class__ is not _ndarray or array.dtype is not dtype:
@@ -215,5 +219,5 @@ def register() -> None:
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
     for name, (shape, spread) in _SHORTCUTS.items() if runtime.device_count() == 1 else ():
         op = registry.op(name)
-        op.shortcuts[_ndarray] = _Shortcut(shape, spread, op.schema.dtypes)
+        op.shortcuts[_ndarray] = _Shortcut(len(op.schema.arrays), shape, spread, op.schema.dtypes)
     registry.implement("scaled_mm", kind="cuda", dtypes=("uint8",))(scaled.Scaled())
