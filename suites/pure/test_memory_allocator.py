@@ -349,25 +349,3 @@ class TestThreads:
 
         assert (faults, allocator.statistics().allocation.all.current) == ([], 0)
         assert allocator.statistics().allocation.all.allocated == 12_000
-
-    def test_others_are_served_while_the_source_takes_its_time(self) -> None:
-        entered, go = threading.Event(), threading.Event()
-
-        class Slow(IntegerSource):
-            def reserve(self, nbytes: int, stream: int) -> int:
-                if stream == 1:
-                    entered.set()
-                    go.wait(10)
-                return super().reserve(nbytes, stream)
-
-        allocator = CachingAllocator(Slow())
-        thread = threading.Thread(target=allocator.malloc, args=(4096, 1))
-        thread.start()
-        entered.wait(10)
-
-        other = allocator.malloc(4096, 2)
-        go.set()
-        thread.join()
-
-        assert other.is_live
-        assert allocator.statistics().allocation.all.current == 2
