@@ -1,12 +1,13 @@
-"""Host time of device memory beside its peers: CuPy's pool, torch's allocator, the driver's own pool.
+"""Host time of device memory beside CuPy's pool, torch's allocator and the driver's own pool.
 
-Nothing runs on the device here: a row is a thousand calls, or a whole trace, by the host's clock. The rows of a group
-do the same; `suites/speed/test_allocator.py` has the policy alone, without a device.
+Nothing runs on the device here: rows have the host's clock, and peers take turns in one process.
+`suites/speed/test_allocator.py` has the policy alone, without a device.
 """
 
 from __future__ import annotations
 
 import importlib.util
+import warnings
 from collections.abc import Callable, Iterator
 from itertools import islice, repeat
 from pathlib import Path
@@ -16,78 +17,64 @@ import numpy as np
 import pytest
 
 import cuassay
-import cuassay.cuda
-from cuassay import devices
+from cuassay import Device, devices
+from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.timing import Timing
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Event, load_trace
+from cuassay.testing import devices as on
 
-if not cuassay.cuda.is_available():
-    pytest.skip("no CUDA device", allow_module_level=True)
-
-import cupy
-
-from cuassay.cuda import memory
-from cuassay.devices.cuda.memory import allocator as allocators
-
-CALLS = 1000
+#: Calls a sample.
+CALLS = 200
 NBYTES = 4096
+MIB = 2**20
+SHAPE = (1024,)
 TRACES = Path(__file__).parents[1] / "data" / "traces"
 REPLAYED = ("wedsonlin_medium_512_training", "hta_v100_training", "gpt_varlen")
 
-#: How to take a block, how to give it back (None: by dropping it), and what is given to the first beside the size.
-Way = tuple[Callable[..., Any], Callable[[Any], object] | None, tuple[int, ...]]
+Call = Callable[[], Any]
+#: Takes a block of so many bytes, gives it back; without the second, dropping it does.
+Pair = tuple[Callable[..., Any], Callable[[Any], object] | None, tuple[int, ...]]
+
+pytestmark = on("cuda")
 
 
+@pytest.fixture(scope="module")
 def torch() -> Any:
+    """torch, its allocator ready; None where it is not installed."""
     if importlib.util.find_spec("torch") is None:
-        pytest.skip("torch is not installed")
-    import torch as module
+        return None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        import torch as module
 
+        module.ones(1, device="cuda")
     return module
 
 
-# ------------------------------------------------------------------------------------------------ a block, by the pair
-
-
-def our_lane() -> Way:
-    found = allocators.allocator(0)
-    return found.lane(0).malloc, found.free, ()
-
-
-def our_allocator() -> Way:
-    found = allocators.allocator(0)
-    return found.malloc, found.free, (0,)
-
-
-def our_addresses() -> Way:
-    return memory.caching_allocator_alloc, memory.caching_allocator_delete, ()
-
-
-def cupys_pool() -> Way:
-    return cupy.cuda.MemoryPool().malloc, None, ()
-
-
-def torchs_raw() -> Way:
-    c = torch()._C  # what torch.cuda.caching_allocator_alloc calls, without the way there
-    torch().cuda.init()
-    return c._cuda_cudaCachingAllocator_raw_alloc, c._cuda_cudaCachingAllocator_raw_delete, (0,)
-
-
-def drivers_pool() -> Way:
+@pytest.fixture
+def pairs(device: Device, torch: Any) -> dict[str, Pair]:
+    """How each takes and gives back memory, by name, with what `take` is given beside the size."""
+    import cupy
     from cuda.bindings import runtime
 
-    def give(answer: tuple[Any, Any]) -> None:
-        runtime.cudaFreeAsync(answer[1], 0)
+    allocator = devices.backend(device.kind).allocator(device.index)  # type: ignore[attr-defined]
+    found: dict[str, Pair] = {
+        "cuassay lane": (allocator.lane(0).malloc, allocator.free, ()),
+        "cuassay": (allocator.malloc, allocator.free, (0,)),
+        "cupy": (cupy.cuda.MemoryPool().malloc, None, ()),
+        "cudaMallocAsync": (runtime.cudaMallocAsync, lambda made: runtime.cudaFreeAsync(made[1], 0), (0,)),
+    }
+    if torch is not None:
+        raw = torch._C  # what torch.cuda.caching_allocator_alloc calls, without the way there
+        take, give = raw._cuda_cudaCachingAllocator_raw_alloc, raw._cuda_cudaCachingAllocator_raw_delete
+        found["torch"] = (take, give, (0,))
+    return found
 
-    return runtime.cudaMallocAsync, give, (0,)
 
-
-BLOCKS = (our_lane, our_allocator, our_addresses, cupys_pool, torchs_raw, drivers_pool)
-
-
-def pairs(way: Way, sizes: Iterator[int]) -> None:
-    """Take and give back a block of each size."""
-    take, give, more = way
+def run(pair: Pair, sizes: Iterator[int]) -> None:
+    take, give, more = pair
     if give is None:
         for nbytes in sizes:
             take(nbytes, *more)
@@ -96,129 +83,117 @@ def pairs(way: Way, sizes: Iterator[int]) -> None:
             give(take(nbytes, *more))
 
 
-@pytest.mark.benchmark(group=f"{CALLS} pairs of malloc and free, a hit")
-@pytest.mark.parametrize("who", BLOCKS, ids=[who.__name__ for who in BLOCKS])
-def test_hit(benchmark: Any, who: Callable[[], Way]) -> None:
-    way = who()
+@pytest.fixture
+def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
+    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
 
-    benchmark(lambda: pairs(way, repeat(NBYTES, CALLS)))
+    def measure(case: str, calls: dict[str, Call], per_sample: int = CALLS) -> None:
+        timings = device_benchmark(calls, device, cache="warm", max_seconds=0.3, op="memory", case=case)
+        for name, timing in timings.items():
+            host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
+            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
+            if recorder is not None:
+                recorder.write_time(**row(device, case, name, host))
 
-
-@pytest.mark.benchmark(group=f"{CALLS} pairs of malloc and free, each of a size never seen, from free memory")
-@pytest.mark.parametrize("who", BLOCKS, ids=[who.__name__ for who in BLOCKS])
-def test_miss_without_the_driver(benchmark: Any, who: Callable[[], Way]) -> None:
-    way, sizes = who(), iter(range(2**20 + 512, 2**40, 512))
-    pairs(way, iter([64 * 2**20]))
-
-    benchmark.pedantic(lambda: pairs(way, islice(sizes, CALLS)), rounds=10, warmup_rounds=1)
+    return measure
 
 
-# ------------------------------------------------------------------------------------------------ an empty array
+def row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
+    low, high = timing.quartiles_s
+    return {
+        "benchmark": "memory",
+        "device": str(device),
+        "case": case,
+        "implementation": implementation,
+        "clock": timing.clock,
+        "median": timing.median_s,
+        "n": len(timing.samples_s),
+        "cache": timing.cache,
+        "mode": timing.mode,
+        "minimum": min(timing.samples_s),
+        "q25": low,
+        "q75": high,
+        "samples": list(timing.samples_s),
+    }
 
-SHAPE = (1024,)
+
+def test_hit(pairs: dict[str, Pair], measured: Callable[..., None]) -> None:
+    def hits(pair: Pair) -> Call:
+        return lambda: run(pair, repeat(NBYTES, CALLS))
+
+    measured("malloc and free, a hit", {name: hits(pair) for name, pair in pairs.items()})
 
 
-def our_empty() -> Callable[[], Any]:
-    return lambda: cuassay.empty(SHAPE, "float32", "cuda:0")
+def test_miss_without_the_driver(pairs: dict[str, Pair], measured: Callable[..., None]) -> None:
+    """Each request is of a size never seen, and free memory is there."""
+
+    def misses(pair: Pair) -> Call:
+        run(pair, iter([64 * MIB]))
+        sizes = iter(range(MIB + 512, 2**40, 512))
+        return lambda: run(pair, islice(sizes, CALLS))
+
+    measured("malloc and free, a new size", {name: misses(pair) for name, pair in pairs.items()})
 
 
-def our_backend() -> Callable[[], Any]:
-    empty = devices.backend("cuda").empty
-    return lambda: empty(SHAPE, "float32", 0)
+def test_empty_array(device: Device, torch: Any, measured: Callable[..., None]) -> None:
+    import cupy
 
-
-def our_pointer() -> Callable[[], Any]:
     from cuassay.devices.cuda.memory import hook
 
-    ndarray, allocate, float32 = cupy.ndarray, hook.allocate, np.dtype("float32")
-    return lambda: ndarray(SHAPE, float32, allocate(NBYTES))
+    float32, name = np.dtype("float32"), str(device)
+    ndarray, allocate, backend = cupy.ndarray, hook.allocate, devices.backend(device.kind)
+    makers: dict[str, Call] = {
+        "cuassay pointer": lambda: ndarray(SHAPE, float32, allocate(NBYTES)),
+        "cuassay backend": lambda: backend.empty(SHAPE, float32, 0),
+        "cuassay": lambda: cuassay.empty(SHAPE, "float32", name),
+        "cupy": lambda: cupy.empty(SHAPE, float32),
+    }
+    if torch is not None:
+        there, single = torch.device(name), torch.float32
+        makers["torch"] = lambda: torch.empty(SHAPE, dtype=single, device=there)
+
+    def many(make: Call) -> Call:
+        def batch() -> None:
+            for _ in repeat(None, CALLS):
+                make()
+
+        return batch
+
+    def on_ours() -> None:
+        with hook.using():
+            many(makers["cupy"])()
+
+    measured("empty array", {**{who: many(make) for who, make in makers.items()}, "cupy on cuassay": on_ours})
 
 
-def cupys_empty() -> Callable[[], Any]:
-    float32 = np.dtype("float32")
-    return lambda: cupy.empty(SHAPE, float32)
+@pytest.mark.parametrize("name", REPLAYED)
+def test_replay(device: Device, pairs: dict[str, Pair], measured: Callable[..., None], name: str) -> None:
+    """A whole trace, again and again: after the first pass no one needs the driver, or hardly."""
+    events, backend = load_trace(TRACES / f"{name}.csv.gz"), devices.backend(device.kind)
+    make, _ = backend.replay_target(device.index)  # type: ignore[attr-defined]
+    allocator = CachingAllocator(make(), config="", name=str(device))
+    chosen = {who: pairs[who] for who in ("cupy", "torch") if who in pairs}
+
+    def passes(pair: Pair) -> Call:
+        replay(events, pair)
+        return lambda: replay(events, pair)
+
+    ours = passes((allocator.malloc, allocator.free, (0,)))
+    measured(f"trace {name}", {"cuassay": ours} | {who: passes(pair) for who, pair in chosen.items()}, len(events))
+
+    backend.synchronize(device.index)
+    allocator.empty_cache()
 
 
-def torchs_empty() -> Callable[[], Any]:
-    empty, float32, device = torch().empty, torch().float32, torch().device("cuda")
-    return lambda: empty(SHAPE, dtype=float32, device=device)
-
-
-ARRAYS = (our_empty, our_backend, our_pointer, cupys_empty, torchs_empty)
-
-
-def repeated(make: Callable[[], Any]) -> None:
-    for _ in range(CALLS):
-        make()
-
-
-@pytest.mark.benchmark(group=f"{CALLS} empty arrays")
-@pytest.mark.parametrize("who", ARRAYS, ids=[who.__name__ for who in ARRAYS])
-def test_empty_array(benchmark: Any, who: Callable[[], Callable[[], Any]]) -> None:
-    benchmark(repeated, who())
-
-
-@pytest.fixture
-def _hooked() -> Iterator[None]:
-    memory.use_with_cupy()
-    yield
-    memory.use_with_cupy(False)
-
-
-@pytest.mark.benchmark(group=f"{CALLS} empty arrays")
-@pytest.mark.usefixtures("_hooked")
-def test_empty_array_of_cupy_on_our_memory(benchmark: Any) -> None:
-    benchmark(repeated, cupys_empty())
-
-
-# ------------------------------------------------------------------------------------------------ a whole trace
-
-
-#: How to take a block for a stream, how to give it back, and how to give everything back to the driver.
-Anew = tuple[Callable[[int, int], Any], Callable[[Any], object], Callable[[], object]]
-
-
-def ours_anew() -> Anew:
-    make, _ = devices.backend("cuda").replay_target(0)
-    found = CachingAllocator(make(), config="", name="cuda:0")
-    return found.malloc, found.free, found.empty_cache
-
-
-def torchs_anew() -> Anew:
-    c = torch()._C
-    torch().cuda.init()
-    take, give = c._cuda_cudaCachingAllocator_raw_alloc, c._cuda_cudaCachingAllocator_raw_delete
-    return lambda nbytes, stream: take(nbytes, 0), give, torch().cuda.empty_cache
-
-
-def cupys_anew() -> Anew:
-    pool = cupy.cuda.MemoryPool()
-    return lambda nbytes, stream: pool.malloc(nbytes), lambda pointer: None, pool.free_all_blocks
-
-
-def run(events: tuple[Event, ...], take: Callable[[int, int], Any], give: Callable[[Any], object]) -> None:
+def replay(events: tuple[Event, ...], pair: Pair) -> None:
+    take, give, more = pair
     live: dict[int, Any] = {}
-    for is_malloc, name, nbytes, stream in events:
+    for is_malloc, name, nbytes, _ in events:
         if is_malloc:
-            live[name] = take(nbytes, stream)
+            live[name] = take(nbytes, *more)
+        elif give is None:
+            del live[name]
         else:
             give(live.pop(name))
-    for left in list(live):
-        give(live.pop(left))
-
-
-@pytest.mark.parametrize("when", ["first pass", "steady"])
-@pytest.mark.parametrize("name", REPLAYED)
-@pytest.mark.parametrize("who", [ours_anew, torchs_anew, cupys_anew], ids=["ours", "torch", "cupy"])
-def test_replay(benchmark: Any, who: Callable[[], Any], name: str, when: str) -> None:
-    benchmark.group = f"{name}, {when}"
-    events = load_trace(TRACES / f"{name}.csv.gz")
-    take, give, empty = who()
-    run(events, take, give)
-    if when == "steady":
-        run(events, take, give)
-        benchmark.pedantic(run, args=(events, take, give), rounds=5)
-    else:
-        benchmark.pedantic(run, args=(events, take, give), setup=lambda: empty() and None, rounds=3)
-    benchmark.extra_info["events"] = len(events)
-    empty()
+    for block in live.values() if give is not None else ():
+        give(block)
