@@ -14,9 +14,14 @@ MIB = 2**20
 TOTAL = 64 * MIB
 
 
+@pytest.fixture(params=[0, 2 * MIB], ids=["segments", "pages"])
+def source(request: pytest.FixtureRequest) -> IntegerSource:
+    return IntegerSource(TOTAL, is_lazy=True, granularity=request.param)
+
+
 @pytest.fixture
-def source() -> IntegerSource:
-    return IntegerSource(TOTAL, is_lazy=True, granularity=0)
+def of_segments() -> CachingAllocator:
+    return CachingAllocator(IntegerSource(TOTAL, granularity=0), total=TOTAL)
 
 
 @pytest.fixture
@@ -101,7 +106,8 @@ class TestWhatIsTried:
         else:
             assert "private pools" in failure(allocator, 40 * MIB)
 
-    def test_oversize_segments_go_before_the_rest(self, allocator: CachingAllocator) -> None:
+    def test_oversize_segments_go_before_the_rest(self, of_segments: CachingAllocator) -> None:
+        allocator = of_segments
         allocator.configure("max_split_size_mb:20")
         allocator.free(allocator.malloc(40 * MIB, stream=1))
         allocator.free(allocator.malloc(4 * MIB, stream=2))
@@ -111,7 +117,8 @@ class TestWhatIsTried:
         assert allocator.statistics().segment.all.current == 2
         assert allocator.statistics().num_alloc_retries == 0
 
-    def test_the_last_bytes_are_used_although_a_whole_segment_does_not_fit(self, allocator: CachingAllocator) -> None:
+    def test_the_last_bytes_are_used_although_a_whole_segment_does_not_fit(self, of_segments: CachingAllocator) -> None:
+        allocator = of_segments
         allocator.malloc(60 * MIB)
 
         assert allocator.malloc(3 * MIB).segment.nbytes == 4 * MIB

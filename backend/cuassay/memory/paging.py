@@ -74,6 +74,9 @@ class PagedStore(Store):
                 block = self._repacked(lane, territory, size, nbytes)
         if block is not None:
             return block
+        if size > self.allowed:
+            self._books.count("num_oom_rejections")
+            return None
         if not self._make_room(lane, territory, size):
             return None
         with self._lock:
@@ -159,21 +162,22 @@ class PagedStore(Store):
         """Give the growth its pages. Raises `OutOfMemoryError`."""
         if plan.growth is None:
             return
+        missing, page = plan.missing, lane.pool.source.granularity
         with self._lock:
-            if self._books.reserved + self._coming + plan.missing > self.allowed:
+            if self._books.reserved + self._coming + missing > self.allowed:
                 self._books.count("num_oom_rejections")
                 raise OutOfMemoryError("above what is allowed")
-            self._coming += plan.missing
+            self._coming += missing
         try:
             self.driver_calls += 1
-            lane.pool.source.map(plan.growth.address, plan.sizes)
+            lane.pool.source.map(plan.growth.address, [page] * (missing // page))
         finally:
             with self._lock:
-                self._coming -= plan.missing
+                self._coming -= missing
         with self._lock:
-            self._books.move_pages(plan.missing)
+            self._books.move_pages(missing)
             if self.history is not None:
-                self.history.mapped("segment_map", plan.growth.address, plan.missing, lane)
+                self.history.mapped("segment_map", plan.growth.address, missing, lane)
             rest = plan.settle()
             if rest is not None:
                 self._set_free(rest)

@@ -15,7 +15,7 @@ calls no source: `cuassay.memory.caching` does what a `Plan` says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
 from typing import TYPE_CHECKING
@@ -50,8 +50,6 @@ class Plan:
         A lent range without memory, to be given pages.
     position : int
         Where among the pieces the growth comes.
-    sizes : sequence of int
-        Its pages.
     needed : int
         Bytes of the growth that the range takes.
     is_contiguous : bool
@@ -61,14 +59,13 @@ class Plan:
     pieces: list[Block]
     growth: Block | None = None
     position: int = 0
-    sizes: Sequence[int] = ()
     needed: int = 0
     is_contiguous: bool = False
 
     @property
     def missing(self) -> int:
         """Bytes to be taken from the device."""
-        return sum(self.sizes)
+        return 0 if self.growth is None else self.growth.nbytes
 
     def pages(self) -> list[int]:
         """The pages that the pieces touch, in order."""
@@ -173,16 +170,13 @@ class Territory:
         hole = next(hole for hole in self._holes() if hole.nbytes >= missing)
         # a last piece that begins a page and does not fill it stays the last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
-        return Plan(pieces, self._opened(hole, missing), position, self._sizes(missing), rest, is_contiguous=not pieces)
+        return Plan(pieces, self._opened(hole, missing), position, rest, is_contiguous=not pieces)
 
     def _growing(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
         """A free block, or none, with pages for `grown` bytes behind it."""
         pieces = [] if low is None else [self._whole_lent(low)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
-        return Plan(pieces, self._opened(hole, grown), len(pieces), self._sizes(grown), needed, is_contiguous=True)
-
-    def _sizes(self, nbytes: int) -> list[int]:
-        return [self.granularity] * (nbytes // self.granularity)
+        return Plan(pieces, self._opened(hole, grown), len(pieces), needed, is_contiguous=True)
 
     def _chosen(self, nbytes: int) -> list[Part]:
         """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""

@@ -29,7 +29,7 @@ __all__ = ["Store"]
 _FRESH = -1
 
 #: What may be reserved where the device's size is not known.
-_UNLIMITED = 2**60
+_UNLIMITED = 2**44
 
 
 class Store(ABC):
