@@ -263,6 +263,18 @@ def test_nothing_is_kept_for_a_graph_that_is_reset() -> None:
     assert len(multi_tensor._KEEPER._held) == before
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("master", [False, True], ids=["plain", "masters"])
+def test_states_begin_where_their_parameters_do(dtype: str, master: bool) -> None:
+    if master and dtype == "float32":
+        pytest.skip("master weights are for 16-bit parameters")
+    params, _ = views(dtype, [4097] * 8, list(range(8)), 0)
+    optimizer = Adam(params, master_weights=master, amsgrad=True)
+    lists = [params, *(one for one in optimizer._states[0].lists.values() if one)]
+
+    assert multi_tensor.Tables(lists, 1).off == 0
+
+
 def test_tables_say_what_they_hold() -> None:
     tables = multi_tensor.Tables([draw(0), None], 1)
 

@@ -101,6 +101,14 @@ def _differs(value: Any, former: Any) -> bool:
     return hasattr(value, "dtype") or hasattr(former, "dtype") or value != former
 
 
+def _past_boundary(param: Array) -> int:
+    """Elements from the last 16-byte boundary on; 0 where an array does not say where it lies."""
+    if not hasattr(type(param), "__cuda_array_interface__") or not hasattr(param, "data"):
+        return 0
+    itemsize = int(param.dtype.itemsize)
+    return int(param.data.ptr) // itemsize % max(1, 16 // itemsize)
+
+
 class State:
     """What is kept of a group: moments, maxima, masters, step counts; and the plan of its step."""
 
@@ -125,7 +133,14 @@ class State:
         self._kept = Kept()
 
     def _empty(self, params: Arrays, dtype: Any) -> list[Array]:
-        return [devices.empty(tuple(param.shape), dtype, self.device) for param in params]
+        return [self._beside(param, dtype) for param in params]
+
+    def _beside(self, param: Array, dtype: Any) -> Array:
+        """Uninitialised; begins as far past a 16-byte boundary as `param`, so that a kernel reaches both in step."""
+        skipped = _past_boundary(param)
+        if not skipped:
+            return devices.empty(tuple(param.shape), dtype, self.device)
+        return devices.empty((param.size + skipped,), dtype, self.device)[skipped:].reshape(param.shape)
 
     def _zeros(self, params: Arrays, dtype: Any) -> list[Array]:
         made = self._empty(params, dtype)
