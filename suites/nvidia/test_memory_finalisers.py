@@ -36,6 +36,13 @@ class Graph:
         self.allocator.empty_cache(self.pool)
 
 
+def test_it_prints_what_it_holds(allocator):
+    block = allocator.malloc(3 * MIB)
+
+    assert repr(allocator) == "DeviceAllocator(cuda:0, 3 MiB live of 4 MiB reserved)"
+    allocator.free(block)
+
+
 def churn(allocator: Any) -> None:
     """New sizes all the time, and the collector at nearly every object made."""
     before = gc.get_threshold()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import ctypes
 import gc
 import os
@@ -182,6 +183,12 @@ class TestPools:
         del array
         memory.empty_cache()
         assert not memory.memory_snapshot(number)
+
+    @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
+    @pytest.mark.parametrize("make", [memory.MemPool, lambda: allocators.allocator(0)], ids=["pool", "allocator"])
+    def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(self, make, through):
+        with pytest.raises(TypeError, match=r"\w+\(.*cuda:0.*\) stands for something of this process"):
+            through(make())
 
     def test_an_unknown_id_is_refused(self):
         with pytest.raises(ArgumentError, match="has no pool"), memory.use_mem_pool((0, 99999)):

@@ -13,7 +13,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cuassay.core import settings
+from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
+from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory.direct import Direct
@@ -50,7 +52,7 @@ _direct: dict[CachingAllocator, Direct] = {}
 fast: dict[int, Callable[[int], Block]] = {}
 
 
-class DeviceAllocator(CachingAllocator):
+class DeviceAllocator(Handle, CachingAllocator):
     """The allocator of one device, which keeps the streams alive that it serves.
 
     Attributes
@@ -69,6 +71,11 @@ class DeviceAllocator(CachingAllocator):
         self.routings = 0
         self._leaving: deque[Pool] = deque()
         self._lock = threading.RLock()  # type: ignore[assignment] # it knows whether this thread holds it
+
+    def __repr__(self) -> str:
+        figures = self.statistics()
+        live, reserved = figures.allocated_bytes.all.current, figures.reserved_bytes.all.current
+        return f"DeviceAllocator({self.name}, {format_bytes(live)} live of {format_bytes(reserved)} reserved)"
 
     def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
         """As `cuassay.memory`'s; asked once a stream, but for private pools."""
