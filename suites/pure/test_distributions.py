@@ -82,7 +82,12 @@ def test_the_ends_of_the_words_are_in_the_interval(dtype, word, monkeypatch):
     assert (drawn < 3.0625).all()
 
 
-@given(low=st.floats(-1e4, 1e4), width=st.floats(0, 1e4), dtype=st.sampled_from(FLOATS), seed=st.integers(0, 2**64 - 1))
+@given(
+    low=st.floats(-1e4, 1e4),
+    width=st.just(0.0) | st.floats(1e-3, 1e4),
+    dtype=st.sampled_from(FLOATS),
+    seed=st.integers(0, 2**64 - 1),
+)
 def test_uniforms_stay_within_their_rounded_bounds(low, width, dtype, seed):
     kind = as_dtype(dtype)
     ends = np.array([low, low + width]).astype(kind).astype(np.float64)
@@ -102,6 +107,14 @@ def test_uniforms_stay_within_their_rounded_bounds(low, width, dtype, seed):
 def test_bounds_without_an_interval_are_refused(low, high, dtype):
     with pytest.raises(ArgumentError, match="low <= high and a finite difference"):
         distributions.bounds(low, high, as_dtype(dtype))
+
+
+@pytest.mark.parametrize(
+    ("high", "dtype"), [(1e-31, "float32"), (1e-300, "float64"), (2e-34, "bfloat16")], ids=lambda v: str(v)
+)
+def test_an_interval_too_narrow_for_steps_is_refused(high, dtype):
+    with pytest.raises(ArgumentError, match="too narrow"):
+        distributions.bounds(0.0, high, as_dtype(dtype))
 
 
 def test_a_uniform_below_p_has_probability_p():

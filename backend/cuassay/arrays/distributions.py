@@ -27,11 +27,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import compute_dtype, dtype_name
-from cuassay.arrays.philox import normals, random_words, sine_cosine, uniform_float32, uniform_float64
+from cuassay.arrays.philox import normals, random_words, sine_cosine, uniform_float64
 from cuassay.core.drawing import State
 from cuassay.errors import ArgumentError
 
 __all__ = [
+    "BITS",
     "Bounds",
     "bounds",
     "dropped_words",
@@ -61,11 +62,18 @@ def words_of(state: State, n: int) -> NDArray[np.uint32]:
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """An interval as it is computed with: numbers of the computing dtype; `last` is the largest result."""
+    """An interval as it is computed with: numbers of the computing dtype; `last` is the largest result.
+
+    A result is ``low + step * k``, k a whole number of as many bits as `BITS` says.
+    """
 
     low: Any
-    scale: Any
+    step: Any
     last: Any
+
+
+#: Bytes of the dtype to the bits of a uniform number.
+BITS = {2: 16, 4: 24, 8: 53}
 
 
 @lru_cache(maxsize=256)
@@ -75,19 +83,25 @@ def bounds(low: float, high: float, dtype: np.dtype[Any]) -> Bounds:
     Raises
     ------
     ArgumentError
-        If the ends are in the wrong order, or they or their difference are not finite.
+        If the ends are in the wrong order, they or their difference are not finite, or that is so small that it cannot
+        be divided into steps (below 2e-31 in float32).
     """
     wide = compute_dtype(dtype).type
     with np.errstate(over="ignore", invalid="ignore"):
         ends = np.array([low, high], np.float64).astype(dtype)
         first, end = (wide(one) for one in ends)
-        scale = wide(end - first)
-    if not (first <= end and np.isfinite([first, end, scale]).all()):
+        step = wide(end - first) * wide(2.0 ** -BITS[dtype.itemsize])
+    if not (first <= end and np.isfinite([first, end, step]).all()):
         raise ArgumentError(
             f"uniform numbers need low <= high and a finite difference; got low {low!r}, high {high!r} in "
             f"{dtype_name(dtype)}; give such bounds"
         )
-    return Bounds(first, scale, wide(_below(ends[1:])[0]) if first < end else first)
+    if first < end and step < np.finfo(wide).tiny:
+        raise ArgumentError(
+            f"the interval from {low!r} to {high!r} is too narrow for {dtype_name(dtype)}: its steps would not be "
+            "normal numbers; draw from a wider one and scale the result"
+        )
+    return Bounds(first, step, wide(_below(ends[1:])[0]) if first < end else first)
 
 
 def _below(values: Array) -> Array:
@@ -104,18 +118,18 @@ def _rounded_down(values: Array, dtype: np.dtype[Any]) -> Array:
 
 
 def uniform(state: State, n: int, within: Bounds, dtype: np.dtype[Any]) -> Array:
-    """`n` numbers of `dtype` in ``[low, last]``: ``low + scale * u``, rounded to nearest, in 16 bits then down."""
-    u = _unit(state, n, dtype)
-    return _rounded_down(np.minimum(within.low + within.scale * u, within.last), dtype)
+    """`n` numbers of `dtype` in ``[low, last]``: product and sum rounded to nearest, 16 bits then down."""
+    k = _whole(random_words(state, -(-n * dtype.itemsize // 16)), dtype.itemsize).reshape(-1)[:n]
+    return _rounded_down(np.minimum(within.low + within.step * k, within.last), dtype)
 
 
-def _unit(state: State, n: int, dtype: np.dtype[Any]) -> Array:
-    """In [0, 1), at distances of 2**-16, 2**-24 or 2**-53."""
-    words = random_words(state, -(-n * dtype.itemsize // 16))
-    if dtype.itemsize == 2:
-        halves = np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1)
-        return (halves.reshape(-1)[:n].astype(np.float32)) * np.float32(2.0**-16)
-    return (uniform_float32(words) if dtype.itemsize == 4 else uniform_float64(words)).reshape(-1)[:n]
+def _whole(words: NDArray[np.uint32], itemsize: int) -> Array:
+    """Whole numbers of `BITS` bits, as floats."""
+    if itemsize == 2:
+        return np.stack([words & np.uint32(0xFFFF), words >> np.uint32(16)], axis=-1).astype(np.float32)
+    if itemsize == 4:
+        return (words >> np.uint32(8)).astype(np.float32)
+    return (_joined(words) >> np.uint64(11)).astype(np.float64)
 
 
 # ------------------------------------------------------------------------------------------------ normal

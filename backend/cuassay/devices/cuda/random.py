@@ -77,7 +77,7 @@ def _wide(dtype: np.dtype[Any]) -> Any:
 def uniform(like: Array, *, state: State, low: float, high: float, out: Array) -> None:
     """Uniform in ``[low, high)``."""
     within = distributions.bounds(float(low), float(high), out.dtype)
-    draw = _structure(*[_wide(out.dtype)] * 3)(within.low, within.scale, within.last)
+    draw = _structure(*[_wide(out.dtype)] * 3)(within.low, within.step, within.last)
     _fill("Uniform", 16 // out.itemsize, draw, state, out)
 
 
@@ -162,8 +162,10 @@ def _c_bool(value: bool) -> str:
 
 
 def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
-    """Blocks, where a thread makes 16 bytes, or what one Philox call serves where that is more."""
-    return -(-size // (_BLOCK * max(_PACK_NBYTES // itemsize, per_call))), 1, 1
+    """Blocks for `size` elements; a thread's part is ``Share`` of random.cu."""
+    group = max(_PACK_NBYTES // itemsize, per_call)
+    groups = max(4 // (group // per_call), 1)
+    return -(-size // (_BLOCK * group * groups)), 1, 1
 
 
 def _dense(out: Array) -> Array:

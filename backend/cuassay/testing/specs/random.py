@@ -58,7 +58,7 @@ def _uniform(like: Array, *, state: GeneratorState, low: float = 0.0, high: floa
         u = words.astype("<u4").view("<u2").astype(np.float64) / 2**16
     elif like.itemsize == 4:
         u = (words // 2**8) / 2**24
-    else:
+    else:  # exactly, as multiplying the interval by it instead of by a step changes no bit
         u = (words[:, ::2] // 2**11 + words[:, 1::2] * 2.0**21) / 2**53
     first, end = (wide(like.dtype.type(edge)) for edge in (low, high))
     most = max(first, np.nextafter(end, wide(-np.inf)))  # of equal ends, the one number

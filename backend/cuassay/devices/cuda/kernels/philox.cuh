@@ -37,34 +37,47 @@ template <bool IN_CELL> __device__ __forceinline__ Philox begin(const Drawn& dra
     return {drawn.seed, drawn.offset / 4};
 }
 
-__device__ __forceinline__ uint4 philox(uint4 counter, uint2 key) {
-#pragma unroll
-    for (int round = 0; round < 10; ++round) {
-        const uint64 a = uint64(0xD2511F53u) * counter.x, b = uint64(0xCD9E8D57u) * counter.z;
-        counter = make_uint4(uint32(b >> 32) ^ counter.y ^ key.x, uint32(b), uint32(a >> 32) ^ counter.w ^ key.y, uint32(a));
-        key.x += 0x9E3779B9u;  // the golden ratio
-        key.y += 0xBB67AE85u;  // sqrt(3) - 1
-    }
-    return counter;
+// Both halves of a product, by one instruction: written as uint64 * uint32 it came with two additions of zero, a tenth of
+// all instructions of a uniform.
+__device__ __forceinline__ uint2 product(uint32 a, uint32 b) {
+    uint2 halves;
+    asm("{ .reg .u64 whole; mul.wide.u32 whole, %2, %3; mov.b64 {%0, %1}, whole; }" : "=r"(halves.x), "=r"(halves.y) : "r"(a), "r"(b));
+    return halves;
 }
 
-// The `call`-th four words (from 0) that a subsequence draws in this launch.
-__device__ __forceinline__ uint4 philox(Philox from, uint64 subsequence, uint64 call = 0) {
+// The counter of the `call`-th four words (from 0) that a subsequence draws in this launch.
+__device__ __forceinline__ uint4 counter(Philox from, uint64 subsequence, uint64 call = 0) {
     const uint64 low = from.call + call;
-    return philox(make_uint4(uint32(low), uint32(low >> 32), uint32(subsequence), uint32(subsequence >> 32)),
-                  make_uint2(uint32(from.seed), uint32(from.seed >> 32)));
+    return make_uint4(uint32(low), uint32(low >> 32), uint32(subsequence), uint32(subsequence >> 32));
+}
+
+// Each counter becomes its four words. Several at once share the key schedule, a third of the work of one alone.
+template <int M> __device__ __forceinline__ void philox(Philox from, uint4 (&words)[M]) {
+    uint32 first = uint32(from.seed), second = uint32(from.seed >> 32);
+#pragma unroll
+    for (int round = 0; round < 10; ++round) {
+#pragma unroll
+        for (int i = 0; i < M; ++i) {
+            const uint2 a = product(0xD2511F53u, words[i].x), b = product(0xCD9E8D57u, words[i].z);
+            words[i] = make_uint4(b.y ^ words[i].y ^ first, b.x, a.y ^ words[i].w ^ second, a.x);
+        }
+        first += 0x9E3779B9u;   // the golden ratio
+        second += 0xBB67AE85u;  // sqrt(3) - 1
+    }
+}
+
+__device__ __forceinline__ uint4 philox(Philox from, uint64 subsequence, uint64 call = 0) {
+    uint4 words[1] = {counter(from, subsequence, call)};
+    philox(from, words);
+    return words[0];
 }
 
 // ------------------------------------------------------------------------------------------------ uniforms
 
-// In [0, 1), at equal distances: 24 bits for float, 53 for double. More would round to 1 at the upper end.
-__device__ __forceinline__ float unit(uint32 word) { return float(word >> 8) * 0x1p-24f; }
-__device__ __forceinline__ double unit(uint32 low, uint32 high) {
-    return double((uint64(high) << 32 | low) >> 11) * 0x1p-53;
-}
-
-// In [0, 1), float on its 2^-16 grid: what a 16-bit result has bits for.
-__device__ __forceinline__ float unit_of_half(uint32 half) { return float(half & 0xFFFFu) * 0x1p-16f; }
+// Whole numbers of as many bits as float, and double, hold exactly: 24 and 53. With more, those next to the upper end of an
+// interval would round to it.
+__device__ __forceinline__ float whole(uint32 word) { return float(word >> 8); }
+__device__ __forceinline__ double whole(uint32 low, uint32 high) { return double((uint64(high) << 32 | low) >> 11); }
 
 // ------------------------------------------------------------------------------------------------ normals
 //
@@ -119,8 +132,8 @@ __device__ __forceinline__ float4 normals(uint4 words) {
 
 // Two of four words: u in (0, 1] of the first two.
 __device__ __forceinline__ double2 wide_normals(uint4 words) {
-    const double length = sqrt(-2.0 * log(unit(words.x, words.y) + 0x1p-53));
+    const double length = sqrt(-2.0 * log((whole(words.x, words.y) + 1.0) * 0x1p-53));
     double sine, cosine;
-    sincospi(2.0 * unit(words.z, words.w), &sine, &cosine);
+    sincospi(whole(words.z, words.w) * 0x1p-52, &sine, &cosine);
     return make_double2(length * sine, length * cosine);
 }
