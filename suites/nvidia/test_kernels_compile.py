@@ -71,16 +71,6 @@ BUDGETS = (
     Budget("multi_tensor.cu", "unscale<bfloat16, 1>", 40, "streams"),
     Budget("multi_tensor.cu", "norms<SumOfSquares, bfloat16, float32, 64>", 64, "four packs in flight"),
     Budget("multi_tensor.cu", "global_norm<float32, 64>", 64, "four packs in flight"),
-    Budget("random.cu", "random_fill<Uniform<float32>, float32, 4, false>", 48, "four calls in flight, 16 words"),
-    Budget("random.cu", "random_fill<Uniform<bfloat16>, bfloat16, 8, false>", 56, "four calls in flight, 16 words"),
-    Budget("random.cu", "random_fill<Normal<float32>, float32, 4, true>", 64, "four calls in flight, 16 words"),
-    Budget("random.cu", "random_fill<Normal<float64>, float64, 2, false>", 64, "logarithm and sine in double"),
-    Budget("random.cu", "random_fill<LongIntegers<int64>, int64, 2, false>", 48, "products of 128 bits"),
-    Budget("random.cu", "random_fill<Keep<uint8>, uint8, 16, false>", 56, "four calls in flight, 16 words"),
-    Budget("random.cu", "random_map<Dropout<bfloat16>, bfloat16, 8, false>", 64, "16 words beside two packs"),
-    Budget("random.cu", "random_map<Dropout<float64>, float64, 2, false>", 104, "16 words beside 16 doubles"),
-    Budget("random.cu", "random_map<Bernoulli<float32>, float32, 4, true>", 72, "16 words beside four packs"),
-    Budget("random.cu", "random_permutation<int64, 2, false>", 40, "the round keys are in shared memory"),
 )
 FILES = sorted({budget.file for budget in BUDGETS})
 

@@ -84,7 +84,6 @@ LONG_SOFT = "softmax_long<float32, 4, true>"
 CLUSTER_SOFT, CLUSTER_SOFT16 = "softmax_cluster<float32, 4, 8>", "softmax_cluster<bfloat16, 8, 4>"
 NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8, 1>"
 UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
-UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
 LONG_NORM, LONG_NORM16 = "layer_norm_long<float32, 1, true>", "layer_norm_long<bfloat16, 1, true>"
 
 ADAM = "adam<float32, float32, float32, false, false, 0, false, 0, 1, 6>"
@@ -359,43 +358,6 @@ FAULTS = (
           "__shfl_up_sync(0xffffffffu, both", "__shfl_down_sync(0xffffffffu, both"),
     Fault("fused_adam_", "end of a warp not stored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
           "|| (lane == 31 && i >= own)", ""),
-    # -------------------------------------------------------------------------------------------- philox.cuh, random.cu
-    Fault("uniform", "upper half of the seed ignored", "values", "float32", "philox.cuh", UNIFORM,
-          "second = uint32(from.seed >> 32)", "second = 0"),
-    Fault("uniform", "nine rounds", "values", "float32", "philox.cuh", UNIFORM,
-          "round < 10", "round < 9"),
-    Fault("uniform", "upper half of the offset ignored", "values", "float64", "philox.cuh",
-          "random_fill<Uniform<float64>, float64, 2, false>", "uint32(low >> 32)", "0"),
-    Fault("normal", "a constant of three digits", "values", "float32", "philox.cuh",
-          "random_fill<Normal<float32>, float32, 4, false>", "0.3333321f", "0.333f"),
-    Fault("normal", "sine and cosine exchanged", "values", "float64", "philox.cuh",
-          "random_fill<Normal<float64>, float64, 2, false>", "&sine, &cosine", "&cosine, &sine"),
-    Fault("uniform", "16 bits rounded to nearest", "values", "bfloat16", "random.cu",
-          "random_fill<Uniform<bfloat16>, bfloat16, 8, false>",
-          "__float2bfloat16_rd(value)", "__float2bfloat16_rn(value)"),
-    Fault("uniform", "last of a group not stored", "values", "float32", "random.cu", UNIFORM,
-          "if (first + from + i < n) out[", "if (first + from + i + 1 < n) out["),
-    Fault("uniform", "groups of a thread share their words", "values", "float32", "random.cu", UNIFORM,
-          "(start + g * int64(blockDim.x)) * kCalls + call", "start * kCalls + call"),
-    Fault("integers", "remainder for product", "values", "int32", "random.cu",
-          "random_fill<Integers<int32>, int32, 4, false>",
-          "low + __umul64hi(uint64(words.y) << 32 | words.x, range)",
-          "low + (uint64(words.y) << 32 | words.x) % range"),
-    Fault("integers", "carry forgotten", "values", "int64", "random.cu",
-          "random_fill<LongIntegers<int64>, int64, 2, false>", " + (carried < product)", ""),
-    Fault("permutation", "twelve rounds", "values", "int32", "random.cu", "random_permutation<int32, 4, false>",
-          "round < kRounds;", "round < kRounds / 2;"),
-    Fault("permutation", "parity always odd", "values", "int32", "random.cu", "random_permutation<int32, 4, false>",
-          "found ^ (keys[kRounds] & 1)", "found ^ 1"),
-    Fault("dropout_mask", "drops what it should keep", "values", "float32", "random.cu",
-          "random_fill<Keep<uint8>, uint8, 16, false>", "to[0] = words.x >= dropped", "to[0] = words.x < dropped"),
-    Fault("dropout", "not scaled", "values", "bfloat16", "random.cu",
-          "random_map<Dropout<bfloat16>, bfloat16, 8, false>", "widen<W>(a) * scale", "widen<W>(a)"),
-    Fault("dropout", "one word for a whole call", "values", "float32", "random.cu",
-          "random_map<Dropout<float32>, float32, 4, false>", "draw.of(to[1], w.y)", "draw.of(to[1], w.x)"),
-    Fault("bernoulli", "half the probability", "values", "float32", "random.cu",
-          "random_map<Bernoulli<float32>, float32, 4, false>",
-          "widen<double>(p) * 0x1p32", "widen<double>(p) * 0x1p31"),
 )  # fmt: skip
 
 
