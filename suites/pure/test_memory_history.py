@@ -273,6 +273,26 @@ def test_pinned_memory_has_a_history_too() -> None:
     assert [action for action, _ in told(host)][-3:] == ["alloc", "free_requested", "free_completed"]
 
 
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_entries_of_segments_are_the_memory_taken_each_byte_once(granularity: int) -> None:
+    """Ranges that grow, small segments out of their pages and views of several: a random program, looked at often."""
+    chance, live = random.Random(7), []  # noqa: S311
+    allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+    for step in range(1500):
+        if live and chance.random() < 0.5:
+            allocator.free(live.pop(chance.randrange(len(live))))
+        else:
+            live.append(allocator.malloc(chance.choice([700, 3 * MIB, chance.randrange(1, 60 * MIB)])))
+        if step % 100 == 0:
+            segments = allocator.snapshot()["segments"]
+            for entry in segments:
+                assert entry["total_size"] == sum(block["size"] for block in entry["blocks"])
+                assert entry["address"] == entry["blocks"][0]["address"]
+            assert sum(entry["total_size"] for entry in segments) == allocator.statistics().reserved_bytes.all.current
+            blocks = {block["address"] for entry in segments for block in entry["blocks"] if block["requested_size"]}
+            assert blocks >= {block.address for block in live}
+
+
 # ------------------------------------------------------------------------------------------------ files
 
 

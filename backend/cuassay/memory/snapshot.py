@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from cuassay.errors import ArgumentError
-from cuassay.memory.blocks import Block, Segment
+from cuassay.memory.blocks import HOLE, LENT, Block, Segment
 
 if TYPE_CHECKING:
     from cuassay.memory.history import Entry, Frames, History
@@ -26,21 +26,36 @@ __all__ = ["FORMATS", "combined", "describe_block", "describe_segment", "describ
 FORMATS = ("json", "torch")
 
 
-def describe_segment(segment: Segment, history: History | None = None) -> dict[str, Any]:
-    """One entry of ``segments``: its figures, and its blocks by address."""
-    blocks = list(segment)
+def describe_segment(segment: Segment, history: History | None = None) -> list[dict[str, Any]]:
+    """The entries of ``segments`` for `segment`: its figures, and its blocks by address.
+
+    A range that grows is told as torch tells it: one entry for each run of memory. Addresses without memory are left
+    out, and so is what is lent to another segment, which has an entry of its own.
+    """
+    runs: list[list[Block]] = [[]]
+    is_whole = True
+    for block in segment:
+        if block.home is HOLE or block.home is LENT:
+            is_whole = False
+            runs.append([])
+        else:
+            runs[-1].append(block)
+    return [_described(segment, run, history, is_whole=is_whole) for run in runs if run]
+
+
+def _described(segment: Segment, blocks: list[Block], history: History | None, *, is_whole: bool) -> dict[str, Any]:
     live = [block for block in blocks if block.is_live]
     return {
         "device": 0,
-        "address": segment.address,
-        "total_size": segment.nbytes,
+        "address": blocks[0].address,
+        "total_size": sum(block.nbytes for block in blocks),
         "allocated_size": sum(block.nbytes for block in live),
         "active_size": sum(block.nbytes for block in blocks if block.state != "inactive"),
         "requested_size": sum(block.requested for block in live),
         "stream": segment.lane.stream,
         "segment_type": "small" if segment.is_small else "large",
         "segment_pool_id": segment.lane.pool.id,
-        "is_expandable": False,
+        "is_expandable": not is_whole,
         "frames": [],
         "blocks": [describe_block(block, history) for block in blocks],
     }

@@ -327,7 +327,8 @@ class Store(ABC):
         """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
         with self._lock:
             history = self.history
-            segments = [describe_segment(segment, history) for segment in self._every_segment()]
+            every = self._every_segment()
+            segments = [entry for segment in every for entry in describe_segment(segment, history)]
             settings = {"CUASSAY_ALLOC_CONF": str(self.config)}
         return {
             "segments": segments,
