@@ -160,7 +160,7 @@ def test_the_call_of_another_library_that_breaks_a_capture_is_named(made: Any) -
     graph, a = made(), full(1)
     stream = cupy.cuda.Stream(non_blocking=True)
 
-    with pytest.raises(CaptureError, match=r"`cupy\.cuda\.runtime\.streamSynchronize\(stream\.ptr\).*test_graphs\.py"):
+    with pytest.raises(CaptureError, match=r"`broken_by\(.*streamSynchronize.*` at .*test_graphs\.py"):
         broken_by(graph, lambda: cupy.cuda.runtime.streamSynchronize(stream.ptr), a)
 
     assert values(ops.add(a, a)) == {2.0}
@@ -325,7 +325,7 @@ def test_what_a_users_kernel_reads_is_pointed_at() -> None:
 @pytest.mark.parametrize("dtype", ["float32", "float16"])
 @pytest.mark.parametrize("extent", [64, 1024])
 def test_what_a_library_reads_is_copied_and_the_rest_is_pointed_at(dtype: str, extent: int) -> None:
-    """cuBLAS's kernels for sm_90 hold descriptors in which an address does not show."""
+    """cuBLAS's kernels for sm_90 take one buffer with descriptors in it."""
     draw = np.random.default_rng(0)
 
     def made() -> Any:
