@@ -1,9 +1,9 @@
 """Where an input's address stands in an executable graph, and how to put another there.
 
 A kernel of ours takes addresses as arguments of 8 bytes, which can be found by their value and replaced. What a
-library's kernel was given cannot be known from outside: cuBLAS's for sm_90 take a buffer of 1,720 bytes with descriptors
-(TMA) in it, which show an address today, though nothing promises it. So an input is re-pointed only if nothing else can
-have seen it; see `Inputs.pointer`.
+library's kernel was given cannot be known from outside: cuBLAS's for sm_90 take one buffer of 1,720 bytes with TMA
+descriptors in it, which show an address today, though nothing promises it. So an input is re-pointed only if nothing
+else can have seen it; see `Inputs.pointer`.
 """
 
 from __future__ import annotations
