@@ -81,6 +81,11 @@ class Lists:
         random.normal(out=flat, generator=Generator(self.device, seed=seed))
         return flat
 
+    def squares(self, seed: int) -> Any:
+        """A flat array of what a second moment may be."""
+        flat = self.filled(seed)
+        return ops.mul(flat, flat, out=flat)
+
     def views(self, flat: Any) -> tuple[Any, ...]:
         """One array a shape."""
         places = zip(self.places, self.shapes, strict=True)
@@ -91,9 +96,9 @@ class Lists:
         return Work(bytes=accesses * self.size * np.dtype(self.params.dtype).itemsize)
 
     def ceiling(self) -> Callable[[], Any]:
-        """The same accesses without arithmetic."""
+        """The same accesses, on arrays whose bits are taken for float32: the gradients are only read."""
         kernel = cuda.compile_kernel(CEILING, "ceiling", signature=("float32*",) * 4 + ("int64",))
-        arrays = [flat.view(np.float32) for flat in (self.params, self.grads, self.filled(3), self.filled(4))]
+        arrays = [flat.view(np.float32) for flat in (self.filled(3), self.grads, *map(self.filled, (4, 5)))]
         n = arrays[0].size // 4
         return lambda: kernel((-(-n // 256),), (256,), (*arrays, n))
 
@@ -235,7 +240,7 @@ def test_tensors_of_odd_sizes_that_begin_anywhere(
     """Odd sizes; then all lists one element past a boundary; then parameters and gradients alone."""
     name, odd = dtype_name(dtype), [(4096 * 4097 - 1,)] * 8
     aligned, sized, moved = lists([(4096 * 4097,)] * 8, name), lists(odd, name), lists(odd, name, 1)
-    states = [(one.views(one.filled(3)), one.views(one.filled(4))) for one in (aligned, sized, moved, sized)]
+    states = [(one.views(one.filled(3)), one.views(one.squares(4))) for one in (aligned, sized, moved, sized)]
     cases = {"aligned": aligned, "odd sizes": sized, "all off by one": moved, "two lists off by one": moved}
     calls = {}
     for (label, held), moments in zip(cases.items(), states, strict=True):

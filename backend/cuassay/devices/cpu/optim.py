@@ -193,8 +193,13 @@ def _updated(
     new = {"exp_avgs": m, "exp_avg_sqs": v}
     if "max_exp_avg_sqs" in states:
         v = new["max_exp_avg_sqs"] = np.maximum(states["max_exp_avg_sqs"].astype(p.dtype), v)
-    step_size, root = real(lr / (1 - beta1**count)), real(1 / math.sqrt(1 - beta2**count))
+    step_size, root = real(lr / _rest(beta1, count)), real(1 / math.sqrt(_rest(beta2, count)))
     return {"params": p - step_size * m / (np.sqrt(v) * root + real(eps)), **new}
+
+
+def _rest(beta: float, count: float) -> float:
+    """``1 - beta**count`` to the last digits."""
+    return -math.expm1(count * math.log(beta)) if beta else 1.0
 
 
 def stochastic_bits(seed: int, step: int, tensor: int, size: int, stream: int) -> NDArray[np.uint32]:

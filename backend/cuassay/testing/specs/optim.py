@@ -290,13 +290,18 @@ def _adam(
         m = a(beta1 * exp_avgs[i]) + a((1 - beta1) * terms)
         v = beta2 * exp_avg_sqs[i] + (1 - beta2) * slope**2
         x = np.maximum(max_exp_avg_sqs[i], v) if max_exp_avg_sqs else v
-        step = lr / (1 - beta1**t) * m / (np.sqrt(x / (1 - beta2**t)) + eps)
+        step = lr / _rest(beta1, t) * m / (np.sqrt(x / _rest(beta2, t)) + eps)
         p = a(p) + a(-step) - (a(lr * weight_decay * p) if decoupled else 0) * (-1 if size else 1)
         new = (p, np.zeros_like(g) if zero_grads else g, m, v, x, p)
         for one, value, there in zip(lists, new, (1, 1, 1, 1, max_exp_avg_sqs, masters), strict=True):
             if there:
                 one.append(a(value))
     return _flat(*lists, steps + 1)
+
+
+def _rest(beta: float, t: Any) -> Any:
+    """``1 - beta**t``, all of whose digits hold: the difference of the two has lost two by a beta of 0.999."""
+    return -np.expm1(t * np.log(np.float64(beta)))
 
 
 def _adam_errors(make: Samples) -> Iterator[ErrorInput]:
