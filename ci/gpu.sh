@@ -56,7 +56,7 @@ recorded=(--device "$device" --require-device "$device" --cuassay-record "$rows"
 step health 60 bash -c health
 step suites 270 "$PYTHON" -m pytest suites/devices suites/nvidia suites/harness/test_cuda_states.py "${recorded[@]}" \
     --benchmark-disable --tb=short --junit-xml "$out/junit.xml"
-step speed 170 "$PYTHON" -m pytest suites/speed/test_ops.py suites/speed/test_bandwidth.py suites/speed/test_host_overhead.py suites/speed/test_streams.py suites/speed/test_memory_device.py suites/speed/test_blas.py suites/speed/test_adam.py "${recorded[@]}" \
+step speed 170 "$PYTHON" -m pytest suites/speed/test_ops.py suites/speed/test_bandwidth.py suites/speed/test_host_overhead.py suites/speed/test_streams.py suites/speed/test_memory_device.py suites/speed/test_pinned.py suites/speed/test_blas.py suites/speed/test_adam.py "${recorded[@]}" \
     --benchmark-only --benchmark-columns=min,median,iqr,rounds
 step ledger 30 "$PYTHON" -m cuassay.benchmarking.ledger write "$rows" --out reports/ledger
 if kept=$(grep -ls "\"$run\"" reports/ledger/*.jsonl); then

@@ -19,10 +19,17 @@ MIB = 2**20
 
 
 @pytest.fixture
-def gpu() -> str:
+def gpu() -> Any:
+    """The device; nothing is pinned ahead meanwhile, so that figures are those of the test."""
     if not cuda.is_available():
         pytest.skip("no CUDA device")
-    return "cuda:0"
+    import cuassay.devices.cuda.pinned as module
+
+    allocator = module.allocator()
+    allocator.configure("pinned_ahead_mb:0")
+    allocator.tend()
+    yield "cuda:0"
+    allocator.configure("pinned_ahead_mb:64")
 
 
 # ------------------------------------------------------------------------------------------------ without a device
@@ -56,7 +63,7 @@ def test_pin_memory_copies_what_is_not_pinned_and_gives_back_what_is(gpu: str) -
 
 
 def test_figures_follow_what_is_pinned(gpu: str) -> None:
-    pinned.empty_host_cache()
+    gc.collect()
     before = cuda.host_memory_stats()["active_bytes.current"]
 
     array = pinned.empty_pinned(10_000, np.float32)
