@@ -264,6 +264,18 @@ def test_a_call_that_needs_results_names_itself(
     assert values(ops.add(a, a)) == [2.0] * 8
 
 
+def foreign() -> None:
+    raise RuntimeError("operation not permitted when stream is capturing")
+
+
+def test_the_call_of_another_library_that_breaks_a_capture_is_named(made: Any) -> None:
+    with (
+        pytest.raises(CaptureError, match=r"^`raise RuntimeError\(.*` at .*test_graphs\.py:\d+ cannot be captured"),
+        cuda.graph(made()),
+    ):
+        foreign()
+
+
 def test_an_error_that_was_not_let_out_is_told_at_the_end(device: Device, backend: Any, made: Any, full: Any) -> None:
     a = full(1)
 
