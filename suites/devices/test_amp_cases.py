@@ -1,4 +1,4 @@
-"""Autocast and GradScaler do what torch does, case by case: its answers stand in ``suites/data/amp``, with their origin."""
+"""Autocast and GradScaler do what torch does, case by case: its answers stand in ``suites/data/amp``."""
 
 from __future__ import annotations
 

@@ -89,7 +89,7 @@ def scaler(options: dict, events: list) -> dict:
         if how == "update":
             made.update(grads[0])
         else:
-            for grad, param, optimizer in zip(grads, params, optimizers):
+            for grad, param, optimizer in zip(grads, params, optimizers, strict=False):
                 param.grad = torch.full((1,), grad, device="cuda")
                 if how == "loss":
                     loss = made.scale(torch.full((1,), grad, device="cuda", dtype=torch.float16))
