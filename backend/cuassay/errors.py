@@ -20,6 +20,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
+    ├── LinAlgError (ValueError)            a matrix that is singular, not positive definite, or does not converge
     ├── ArgumentError (ValueError)          any other argument that is wrong
     │   ├── ShapeError                      shapes that do not fit together
     │   ├── CapabilityNameError             a requirement nobody defines
@@ -45,6 +46,7 @@ __all__ = [
     "ForkError",
     "KernelNotFoundError",
     "LibraryNotFoundError",
+    "LinAlgError",
     "OutOfMemoryError",
     "RaceError",
     "ResultError",
@@ -138,6 +140,13 @@ class OutOfMemoryError(CuassayError, MemoryError):
 
 class DTypeError(CuassayError, TypeError):
     """A dtype is unknown, or does not fit the operation."""
+
+
+class LinAlgError(CuassayError, ValueError):
+    """A matrix is singular, not positive definite, or its decomposition did not converge.
+
+    Not NumPy's class of that name, which words like these cannot import; both are `ValueError`.
+    """
 
 
 class ArgumentError(CuassayError, ValueError):

@@ -144,6 +144,23 @@ def scalars_changed(**changed: Any) -> Callable[[Kernel], Kernel]:
     return lambda kernel: lambda *arrays, out, **scalars: kernel(*arrays, out=out, **{**scalars, **changed})
 
 
+def written_with(**changed: Any) -> Callable[[Kernel], Kernel]:
+    """The same, of an op that writes its parameters."""
+    return lambda kernel: lambda *arrays, **scalars: kernel(*arrays, **{**scalars, **changed})
+
+
+def given_as(changed: dict[int, Callable[[Any], Any]]) -> Callable[[Kernel], Kernel]:
+    """The kernel gets other arrays, by place."""
+
+    def plant(kernel: Kernel) -> Kernel:
+        def run(*arrays: Any, **named: Any) -> None:
+            kernel(*(changed.get(place, lambda same: same)(one) for place, one in enumerate(arrays)), **named)
+
+        return run
+
+    return plant
+
+
 def instead(function: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
     """The kernel replaced by a NumPy expression."""
 
@@ -251,6 +268,14 @@ def last_element_zero(arrays: list[Any]) -> None:
 
 def last_array_doubled(arrays: list[Any]) -> None:
     arrays[-1][...] *= 2
+
+
+def vh_not_conjugate(kernel: Kernel) -> Kernel:
+    def run(a: Any, u: Any, s: Any, vh: Any, info: Any, **scalars: Any) -> None:
+        kernel(a, u, s, vh, info, **scalars)
+        np.conjugate(vh, out=vh)
+
+    return run
 
 
 def adam_with(**changed: Any) -> Callable[[Kernel], Kernel]:
@@ -421,6 +446,24 @@ FAULTS = (
     Fault("fused_adam_", "a skipped step counted", "values", "float32", counted_when_skipped),
     Fault("fused_adam_", "correction of the next step", "values", "float32", counted_twice),
     Fault("fused_adam_", "last elements", "values", "float32", after(last_element_zero)),
+    Fault("slow_conv2d", "dilation ignored", "values", "float32", scalars_changed(dilation=1)),
+    Fault("slow_conv2d", "a convolution proper", "values", "float16", given_as({1: lambda w: w[:, :, ::-1, ::-1]})),
+    Fault("slow_conv2d", "bias left out", "values", "float32", given_as({2: lambda bias: None})),
+    Fault("solve_", "the transpose", "values", "float64", given_as({0: lambda a: a.swapaxes(-2, -1)})),
+    Fault("solve_", "singular not told", "values", "float32", given_as({3: np.zeros_like})),
+    Fault("inv_", "not conjugate", "values", "complex64", given_as({0: np.conj})),
+    Fault("det", "sign", "values", "float32", given_as({0: lambda a: a[..., ::-1, :]})),
+    Fault("det", "last element", "values", "complex128", last_element_wrong),
+    Fault("cholesky_", "upper", "values", "float32", given_as({1: lambda factor: factor.swapaxes(-2, -1)})),
+    Fault("cholesky_", "failure not told", "values", "float64", given_as({2: np.zeros_like})),
+    Fault("qr_", "r not written", "values", "float32", given_as({2: np.zeros_like})),
+    Fault("qr_", "of the conjugate", "values", "complex64", given_as({0: np.conj})),
+    Fault("svd_", "v, not its adjoint", "values", "complex64", vh_not_conjugate),
+    Fault("svd_", "ascending", "values", "float32", given_as({2: lambda s: s[..., ::-1]})),
+    Fault("eigh_", "the other triangle", "values", "float32", written_with(uplo="L")),
+    Fault("eigh_", "rows for columns", "values", "float64", given_as({2: lambda v: v.swapaxes(-2, -1)})),
+    Fault("lstsq_", "rcond ignored", "values", "float32", written_with(rcond=0.0)),
+    Fault("lstsq_", "rank not told", "values", "float32", given_as({4: np.zeros_like})),
 )  # fmt: skip
 
 

@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.ops import drawn, lists, products, registry, shapes
+from cuassay.ops import convolution, decompositions, drawn, lists, products, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
@@ -33,10 +33,13 @@ __all__ = [
     "bernoulli",
     "bmm",
     "cast",
+    "cholesky_",
     "copy",
     "declare",
+    "det",
     "dropout",
     "dropout_mask",
+    "eigh_",
     "exp",
     "foreach_add_",
     "foreach_copy_",
@@ -50,17 +53,23 @@ __all__ = [
     "global_norm_",
     "grouped_mm",
     "integers",
+    "inv_",
     "layer_norm",
     "linear",
+    "lstsq_",
     "matmul",
     "mm",
     "mul",
     "normal",
     "permutation",
+    "qr_",
     "relu",
     "scaled_mm",
+    "slow_conv2d",
     "softmax",
+    "solve_",
     "sum",
+    "svd_",
     "uniform",
     "update_scale_",
 ]
@@ -232,6 +241,58 @@ scaled_mm = declare(
     "-> out",
     shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", decides=("a",), typed_by="out_dtype",
     doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a`, `format_b` say what uint8 holds.",
+)  # fmt: skip
+
+slow_conv2d = declare(
+    "slow_conv2d(a, weight, bias?, *, stride=1, padding=0, dilation=1, groups=1, precision=None) -> out",
+    shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
+    doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product.",
+)  # fmt: skip
+
+# ------------------------------------------------------------------------------------------------ linear algebra
+#
+# They write their parameters, and wait for nothing: `info` (int32) is 0 for each matrix it worked for. `cuassay.linalg`
+# allocates what they write, looks at `info` and raises.
+
+solve_ = declare(
+    "solve_(a, b, x!, info!) ->",
+    shape=decompositions.solve, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a", "b"),
+    doc="``a @ x = b`` of square matrices.",
+)  # fmt: skip
+inv_ = declare(
+    "inv_(a, inverse!, info!) ->",
+    shape=decompositions.inv, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    doc="``a @ inverse = 1``.",
+)  # fmt: skip
+det = declare(
+    "det(a) -> out",
+    shape=decompositions.det, dtypes=decompositions.LAPACK, op_class="reduction",
+    doc="Determinants; 0 where singular.",
+)  # fmt: skip
+cholesky_ = declare(
+    "cholesky_(a, factor!, info!) ->",
+    shape=decompositions.cholesky, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    doc="``a = factor @ factor.H`` of positive definite matrices, factor lower; the lower triangle of a is read.",
+)  # fmt: skip
+qr_ = declare(
+    "qr_(a, q!, r!, *, mode='reduced') ->",
+    shape=decompositions.qr, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    doc="``a = q @ r``, columns of q orthonormal, r upper.",
+)  # fmt: skip
+svd_ = declare(
+    "svd_(a, u!, s!, vh!, info!, *, full_matrices=False) ->",
+    shape=decompositions.svd, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    doc="``a = u * s @ vh``, columns of u and rows of vh orthonormal, s descending.",
+)  # fmt: skip
+eigh_ = declare(
+    "eigh_(a, w!, v!, info!, *, uplo='L') ->",
+    shape=decompositions.eigh, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    doc="``a @ v = v * w`` of Hermitian matrices, one triangle of which is read; w ascending, v orthonormal.",
+)  # fmt: skip
+lstsq_ = declare(
+    "lstsq_(a, b, x!, residuals!, rank!, s!, info!, *, rcond=None) ->",
+    shape=decompositions.lstsq, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a", "b"),
+    doc="The shortest of the x that make ``|b - a @ x|`` least; singular values up to rcond times the largest are 0.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ over lists of arrays

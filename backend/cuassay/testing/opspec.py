@@ -122,6 +122,9 @@ class OpSpec:
         Otherwise by the op's class.
     terms, magnitude : callable, optional
         Of the sample's arguments (NumPy, wide): accumulated terms per element; what errors are relative to.
+    meaning : callable, optional
+        Of an op that makes no array, where what it writes has several right answers: of its arguments by name (NumPy,
+        wide), the arrays that have one, such as ``q @ r``, in order. It is what the reference gives, lined up.
     work : callable, optional
         Of the sample's arguments: `Work`. Otherwise every array once.
     bench : callable, optional
@@ -150,6 +153,7 @@ class OpSpec:
     tolerance: Tolerance | None = None
     terms: Callable[..., int] | None = None
     magnitude: Callable[..., Any] | None = None
+    meaning: Callable[..., Sequence[Any]] | None = None
     work: Callable[..., Work] | None = None
     bench: Generator | None = None
     known_failures: tuple[KnownFailure, ...] = ()
@@ -244,7 +248,8 @@ class OpSpec:
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call the operation on arrays of `device`."""
         if self.op is not None:
-            return self.op(*args, **kwargs) if self.op.schema.outputs else written(self.op, device, args, kwargs)
+            made = bool(self.op.schema.outputs)
+            return self.op(*args, **kwargs) if made else written(self.op, device, args, kwargs, self.meaning)
         if self.fn is None:
             raise SpecError("an OpSpec needs fn= or op=")
         return self.fn(devices.namespace(device), *args, **kwargs)
@@ -292,8 +297,16 @@ class OpSpec:
         return lambda make: drawn(make, largest=self.op is not None)
 
 
-def written(op: Op, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """What an op that makes no array writes into copies of its parameters: one array, in the dtype of the first.
+def written(
+    op: Op,
+    device: str | Device,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    meaning: Callable[..., Sequence[Any]] | None = None,
+) -> Any:
+    """What an op that makes no array writes into copies of its parameters, or its `meaning`: one array.
+
+    It has the dtype of the first array that is written, the meaning that of the op's first array.
 
     Of lists of two arrays, those of the second list begin one element into their memory, those of the third two, ...:
     a kernel may not rely on where arrays begin.
@@ -302,6 +315,11 @@ def written(op: Op, device: str | Device, args: Sequence[Any], kwargs: Mapping[s
     params = [param for param in op.schema.arrays if param.access != "read"]
     copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
     op(**{**bound, **copies})
+    if meaning is not None:
+        host = {name: devices.to_host(x) if hasattr(x, "dtype") else x for name, x in {**bound, **copies}.items()}
+        meant = meaning(**{name: _wide(value) for name, value in host.items()})
+        dtype = host[op.schema.arrays[0].name].dtype
+        return devices.from_host(np.concatenate([np.ravel(one).astype(dtype) for one in meant]), device)
     arrays = [devices.to_host(array) for param in params for _, array in param.members(copies[param.name])]
     flat = [array.ravel().astype(arrays[0].dtype) for array in arrays]
     return devices.from_host(np.concatenate(flat), device)

@@ -6,7 +6,7 @@ step, so that its bfloat16 sum of 4,096 ones is 256.
 
 from __future__ import annotations
 
-from cuassay.devices.cpu import elementwise, linalg, optim, random, reduction, scaling
+from cuassay.devices.cpu import conv, elementwise, linalg, optim, random, reduction, scaling, solver
 from cuassay.devices.cpu.runtime import CpuBackend
 
 __all__ = ["BACKEND"]
@@ -15,6 +15,8 @@ BACKEND = CpuBackend()
 elementwise.register()
 reduction.register()
 linalg.register()
+conv.register()
+solver.register()
 optim.register()
 random.register()
 scaling.register()

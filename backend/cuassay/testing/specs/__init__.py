@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
-from cuassay.testing.specs import amp, elementwise, linalg, optim, random, reduction, storage
+from cuassay.testing.specs import amp, conv, elementwise, linalg, optim, random, reduction, solver, storage
 
 __all__ = ["SPECS"]
 
-SPECS = (*elementwise.SPECS, *optim.SPECS, *reduction.SPECS, *linalg.SPECS, *storage.SPECS, *random.SPECS, *amp.SPECS)
+SPECS = (
+    *elementwise.SPECS,
+    *optim.SPECS,
+    *reduction.SPECS,
+    *linalg.SPECS,
+    *conv.SPECS,
+    *solver.SPECS,
+    *storage.SPECS,
+    *random.SPECS,
+    *amp.SPECS,
+)

@@ -1,0 +1,121 @@
+"""Linear algebra on NumPy arrays: LAPACK through NumPy, or through SciPy where that is preferred.
+
+Matrix by matrix, so that one that is singular spoils no other: its results are NaN and its `info` is 1.
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
+"""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.devices.cpu.info import limited_threads
+from cuassay.ops import decompositions, registry
+
+__all__ = ["register"]
+
+Array = NDArray[Any]
+Function = Callable[..., Sequence[Any]]
+
+
+def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array], info: Array | None = None) -> None:
+    """`function` of each matrix of the inputs, into those of the outputs."""
+    with limited_threads(), np.errstate(all="ignore"), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy warns of an ill-conditioned matrix, NumPy does not
+        for index in np.ndindex(inputs[0].shape[:-2]):
+            failed = False
+            try:
+                results = function(*(one[index] for one in inputs))
+            except np.linalg.LinAlgError:  # SciPy's is the same class
+                results, failed = [np.nan if one.dtype.kind in "fc" else 0 for one in outputs], True
+            for out, result in zip(outputs, results, strict=True):
+                out[index] = result
+            if info is not None:
+                info[index] = failed
+
+
+def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
+    """By LU with partial pivoting."""
+    _apply(lambda a, b: (_linalg().solve(a, b),) if a.size and b.size else (b,), (a, b), (x,), info)
+
+
+def inv_(a: Array, inverse: Array, info: Array) -> None:
+    """By LU with partial pivoting."""
+    _apply(lambda a: (np.linalg.inv(a),), (a,), (inverse,), info)
+
+
+def det(a: Array, *, out: Array) -> None:
+    """By LU with partial pivoting; 0 where singular."""
+    with limited_threads(), np.errstate(all="ignore"):
+        out[...] = np.linalg.det(a)
+
+
+def cholesky_(a: Array, factor: Array, info: Array) -> None:
+    """The lower triangle of `a` is read."""
+    _apply(lambda a: (np.linalg.cholesky(a),), (a,), (factor,), info)
+
+
+def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
+    """By Householder reflections."""
+    _apply(lambda a: np.linalg.qr(a, mode=mode), (a,), (q, r))  # type: ignore[call-overload]  # mode is checked
+
+
+def svd_(a: Array, u: Array, s: Array, vh: Array, info: Array, *, full_matrices: bool) -> None:
+    """By divide and conquer."""
+    _apply(lambda a: _svd(a, full_matrices=full_matrices), (a,), (u, s, vh), info)
+
+
+def eigh_(a: Array, w: Array, v: Array, info: Array, *, uplo: str) -> None:
+    """NumPy's by divide and conquer; SciPy's by relatively robust representations."""
+    _apply(lambda a: _eigh(a, uplo), (a,), (w, v), info)
+
+
+def lstsq_(
+    a: Array, b: Array, x: Array, residuals: Array, rank: Array, s: Array, info: Array, *, rcond: float | None
+) -> None:
+    """By singular values: those up to `rcond` times the largest count as 0."""
+
+    def one(a: Array, b: Array) -> Sequence[Any]:
+        a = a.astype(x.dtype, copy=False)
+        u, values, vh = _svd(a, full_matrices=False)
+        least = np.finfo(x.dtype).eps * max(a.shape) if rcond is None else rcond
+        kept = values > least * values.max(initial=0)
+        inverse = np.where(kept, 1 / values, 0).astype(values.dtype)
+        found = vh.conj().T @ (inverse[:, None] * (u.conj().T @ b))
+        rest = b - a @ found
+        return found, (rest.real**2 + rest.imag**2).sum(axis=0), int(kept.sum()), values
+
+    _apply(one, (a, b), (x, residuals, rank, s), info)
+
+
+def _linalg() -> Any:
+    """The preferred library's namespace; it has the names of ``numpy.linalg``."""
+    return import_module("scipy.linalg") if decompositions.library() == "scipy" else np.linalg
+
+
+def _svd(a: Array, *, full_matrices: bool) -> Sequence[Any]:
+    if not np.isfinite(a).all():
+        raise np.linalg.LinAlgError  # NumPy's LAPACK says so, SciPy's raises ValueError
+    found: Sequence[Any] = (_linalg() if a.size else np.linalg).svd(a, full_matrices=full_matrices)
+    return found
+
+
+def _eigh(a: Array, uplo: str) -> Sequence[Any]:
+    if not np.isfinite(np.tril(a) if uplo == "L" else np.triu(a)).all():
+        raise np.linalg.LinAlgError  # LAPACK's divide and conquer gives NaN or fails, by version
+    if decompositions.library() == "scipy" and a.size:
+        found: Sequence[Any] = _linalg().eigh(a, lower=uplo == "L")
+        return found
+    return np.linalg.eigh(a, UPLO="L" if uplo == "L" else "U")
+
+
+def register() -> None:
+    """Enter these into the registry."""
+    for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
+        name = implementation.__name__
+        registry.implement(name, kind="cpu", dtypes=decompositions.LAPACK)(implementation)

@@ -1,0 +1,306 @@
+"""Linear algebra on any device: solve, inv, det, cholesky, qr, svd, eigh, lstsq; of matrices and stacks of them.
+
+Names and meanings are those of ``torch.linalg`` and ``numpy.linalg``: the last two axes are a matrix, those before a
+stack. float32, float64 and their complex forms; LAPACK and cuSOLVER have nothing narrower.
+
+A matrix that is singular, not positive definite, or whose decomposition does not converge raises `LinAlgError`. To see
+that, the host waits for the device once; with ``check_errors=False`` it does not (torch's ``_ex`` functions), and the
+results of such a matrix mean nothing. In a capture nothing can be waited for: there it must be False.
+
+Each function allocates and calls the operation of its name in `cuassay.ops`, which writes into what it is given.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from cuassay import devices, ops
+from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from cuassay.ops import registry
+from cuassay.ops.decompositions import LAPACK, preferred_linalg_library, real_dtype
+
+__all__ = [
+    "QR",
+    "SVD",
+    "Eigen",
+    "LeastSquares",
+    "LinAlgError",
+    "cholesky",
+    "det",
+    "eigh",
+    "inv",
+    "lstsq",
+    "preferred_linalg_library",
+    "qr",
+    "solve",
+    "svd",
+]
+
+Array = Any
+Shape = tuple[int, ...]
+
+
+class QR(NamedTuple):
+    """``a = Q @ R``."""
+
+    Q: Array
+    R: Array
+
+
+class SVD(NamedTuple):
+    """``a = U * S @ Vh``."""
+
+    U: Array
+    S: Array
+    Vh: Array
+
+
+class Eigen(NamedTuple):
+    """``a @ eigenvectors = eigenvectors * eigenvalues``."""
+
+    eigenvalues: Array
+    eigenvectors: Array
+
+
+class LeastSquares(NamedTuple):
+    """The solution; the squared norm of each column of ``b - a @ solution``; rank and singular values of a."""
+
+    solution: Array
+    residuals: Array
+    rank: Array
+    singular_values: Array
+
+
+def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
+    """The `x` of ``a @ x = b``, a square.
+
+    Parameters
+    ----------
+    a : array
+        (..., N, N).
+    b : array
+        (..., N, K), or a vector (N,), as in NumPy 2; stacks broadcast.
+    check_errors : bool
+        Wait, and raise where a matrix is singular.
+
+    Returns
+    -------
+    array
+        The shape of `b`, stacks broadcast; the promoted dtype.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is singular: a pivot is exactly 0.
+    ShapeError, DTypeError
+        If the arguments do not fit together, or are of a dtype that LAPACK does not have.
+    """
+    dtype = _dtype("solve", a, b)
+    vector = b.ndim == 1
+    a, b = _beside(a, b[:, None] if vector else b)
+    x, info = _new(a, tuple(b.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
+    ops.solve_(a, b, x, info)
+    _look("solve", "is singular", info, check_errors)
+    return x[..., 0] if vector else x
+
+
+def inv(a: Array, *, check_errors: bool = True) -> Array:
+    """The inverse of `a` (..., N, N); raises as `solve` does, which is faster and more exact for a right side."""
+    dtype = _dtype("inv", a)
+    inverse, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
+    ops.inv_(a, inverse, info)
+    _look("inv", "is singular", info, check_errors)
+    return inverse
+
+
+def det(a: Array) -> Array:
+    """The determinant of `a` (..., N, N), shape (...); 0 where singular, 1 where N is 0."""
+    _dtype("det", a)
+    return ops.det(a)
+
+
+def cholesky(a: Array, *, check_errors: bool = True) -> Array:
+    """The lower triangular `L` of ``a = L @ L.H``, of which the lower triangle is read.
+
+    Raises
+    ------
+    LinAlgError
+        If a matrix is not positive definite.
+    """
+    dtype = _dtype("cholesky", a)
+    factor, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
+    ops.cholesky_(a, factor, info)
+    _look("cholesky", "is not positive definite", info, check_errors)
+    return factor
+
+
+def qr(a: Array, mode: str = "reduced") -> QR:
+    """Orthonormal columns times an upper triangle; the signs are the library's.
+
+    Parameters
+    ----------
+    a : array
+        (..., M, N); K = min(M, N).
+    mode : str
+        ``"reduced"``: Q (..., M, K), R (..., K, N); ``"complete"``: (..., M, M), (..., M, N).
+    """
+    dtype = _dtype("qr", a)
+    stack, rows, columns = _extents("qr", a)
+    inner = rows if mode == "complete" else min(rows, columns)
+    q, r = _new(a, (*stack, rows, inner), dtype), _new(a, (*stack, inner, columns), dtype)
+    ops.qr_(a, q, r, mode=mode)
+    return QR(q, r)
+
+
+def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> SVD:
+    """Singular values, descending, and their vectors; signs are the library's.
+
+    Parameters
+    ----------
+    a : array
+        (..., M, N); K = min(M, N).
+    full_matrices : bool
+        U (..., M, M) and Vh (..., N, N), or (..., M, K) and (..., K, N).
+    check_errors : bool
+        Wait, and raise where it did not converge.
+
+    Raises
+    ------
+    LinAlgError
+        If it did not converge, as where there is NaN.
+    """
+    dtype = _dtype("svd", a)
+    stack, rows, columns = _extents("svd", a)
+    inner = min(rows, columns)
+    left, right = (rows, columns) if full_matrices else (inner, inner)
+    u, vh = _new(a, (*stack, rows, left), dtype), _new(a, (*stack, right, columns), dtype)
+    s, info = _new(a, (*stack, inner), real_dtype(dtype)), _new(a, stack, np.int32)
+    ops.svd_(a, u, s, vh, info, full_matrices=full_matrices)
+    _look("svd", "has no decomposition that converged", info, check_errors)
+    return SVD(u, s, vh)
+
+
+def eigh(a: Array, UPLO: str = "L", *, check_errors: bool = True) -> Eigen:
+    """Eigenvalues, ascending, and orthonormal eigenvectors (columns) of Hermitian matrices.
+
+    Parameters
+    ----------
+    a : array
+        (..., N, N), of which one triangle is read.
+    UPLO : str
+        Which: ``"L"`` or ``"U"``.
+    check_errors : bool
+        Wait, and raise where it did not converge.
+
+    Raises
+    ------
+    LinAlgError
+        If it did not converge, as where there is NaN.
+    """
+    dtype = _dtype("eigh", a)
+    w, v = _new(a, tuple(a.shape[:-1]), real_dtype(dtype)), _new(a, tuple(a.shape), dtype)
+    info = _new(a, tuple(a.shape[:-2]), np.int32)
+    ops.eigh_(a, w, v, info, uplo=UPLO)
+    _look("eigh", "has no decomposition that converged", info, check_errors)
+    return Eigen(w, v)
+
+
+def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool = True) -> LeastSquares:
+    """The shortest of the `x` that make ``|b - a @ x|`` least, of any rank.
+
+    Parameters
+    ----------
+    a : array
+        (..., M, N).
+    b : array
+        (..., M, K), or a vector (M,); stacks broadcast.
+    rcond : float, optional
+        Singular values up to `rcond` times the largest count as 0; otherwise the dtype's epsilon times max(M, N).
+    check_errors : bool
+        Wait, and raise where the singular values did not converge.
+
+    Returns
+    -------
+    LeastSquares
+        Residuals stand there for any rank, unlike NumPy's and torch's, which leave them out where it is not full.
+
+    Raises
+    ------
+    LinAlgError
+        If the singular values did not converge.
+    """
+    dtype = _dtype("lstsq", a, b)
+    vector = b.ndim == 1
+    a, b = _beside(a, b[:, None] if vector else b)
+    stack, rows, columns = _extents("lstsq", a)
+    real, count = real_dtype(dtype), b.shape[-1]
+    x, residuals = _new(a, (*stack, columns, count), dtype), _new(a, (*stack, count), real)
+    rank, info = _new(a, stack, np.int32), _new(a, stack, np.int32)
+    s = _new(a, (*stack, min(rows, columns)), real)
+    ops.lstsq_(a, b, x, residuals, rank, s, info, rcond=rcond)
+    _look("lstsq", "has no singular values that converged", info, check_errors)
+    return LeastSquares(x[..., 0] if vector else x, residuals[..., 0] if vector else residuals, rank, s)
+
+
+# ------------------------------------------------------------------------------------------------ parts
+
+
+def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
+    """The promoted dtype, which must be one of LAPACK's."""
+    dtype = promote(*(as_dtype(array.dtype) for array in arrays))
+    if dtype_name(dtype) not in LAPACK:
+        raise DTypeError(
+            f"{name} computes in {', '.join(LAPACK)}: LAPACK and cuSOLVER have nothing else; got {dtype_name(dtype)}; "
+            "cast to float32 first"
+        )
+    return dtype
+
+
+def _extents(name: str, a: Array) -> tuple[Shape, int, int]:
+    if a.ndim < 2:
+        raise ShapeError(f"{name} needs a matrix (..., M, N); got shape {tuple(a.shape)}; give two dimensions or more")
+    return tuple(a.shape[:-2]), a.shape[-2], a.shape[-1]
+
+
+def _new(like: Array, shape: Shape, dtype: Any) -> Array:
+    return devices.empty(shape, dtype, _place(like))
+
+
+def _place(array: Array) -> Device:
+    backend = registry.backend_of(type(array))
+    if backend is None:
+        raise ArgumentError(f"{type(array).__qualname__} is no array of a known device kind; allocate it on a device")
+    return backend.device_of(array)
+
+
+def _beside(a: Array, b: Array) -> tuple[Array, Array]:
+    """Both with the same axes before the last two, by broadcasting."""
+    if a.ndim < 2 or b.ndim < 2 or a.shape[:-2] == b.shape[:-2]:
+        return a, b  # the operation says what is wrong, if anything is
+    try:
+        stack = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
+    except ValueError as error:
+        raise ShapeError(
+            f"stacks of matrices must broadcast; got a {tuple(a.shape)} and b {tuple(b.shape)}; reshape one"
+        ) from error
+    xp = devices.namespace(_place(a))
+    return xp.broadcast_to(a, (*stack, *a.shape[-2:])), xp.broadcast_to(b, (*stack, *b.shape[-2:]))
+
+
+def _look(name: str, what: str, info: Array, wanted: bool) -> None:
+    """Wait, and raise for the matrices that failed."""
+    if not wanted:
+        return
+    codes = devices.to_host(info)
+    if codes.any():
+        places = np.argwhere(codes).tolist()
+        which = f"matrix {tuple(places[0])}" if codes.ndim else "the matrix"
+        more = f", and {len(places) - 1} more of {codes.size}" if len(places) > 1 else ""
+        raise LinAlgError(
+            f"{name}: {which} {what}{more} (info {codes.flat[np.flatnonzero(codes)[0]]}); "
+            "look at its condition, use lstsq, or give check_errors=False and go on with the others"
+        )
