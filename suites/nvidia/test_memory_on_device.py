@@ -55,6 +55,18 @@ class TestArrays:
 
         assert filled(12345).data.ptr == address
 
+    @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 1, 3), (2, 0)], ids=str)
+    def test_it_is_as_cupys_own_constructor_makes_it(self, shape):
+        ours = cuassay.empty(shape, "float16", "cuda:0")
+        theirs = cupy.ndarray(shape, "float16", ours.data)
+
+        for fact in ("__class__", "shape", "strides", "dtype", "size", "nbytes", "ndim"):
+            assert getattr(ours, fact) == getattr(theirs, fact)
+        assert (ours.flags.c_contiguous, ours.flags.f_contiguous) == (
+            theirs.flags.c_contiguous,
+            theirs.flags.f_contiguous,
+        )
+
     def test_an_array_without_elements_takes_nothing(self):
         before = memory.memory_allocated()
 

@@ -62,6 +62,30 @@ _fast: Callable[[int], Callable[[int], Block] | None] = allocators.fast.get
 _has_many = runtime.device_count() > 1
 
 
+def _short(shape: tuple[int, ...], dtype: Any, memory: Any) -> Any:
+    """What ``cupy.ndarray(shape, dtype, memory)`` does for the class itself: its constructor is there for subclasses.
+
+    That takes twice as long: 0.81 µs, and 0.41 so (CuPy 14.2, CPython 3.12, no device).
+    """
+    array = _blank(_ndarray)
+    array._init(shape, dtype, memory)  # noqa: SLF001
+    return array
+
+
+def _has_short_way() -> bool:
+    """Whether this CuPy's arrays are still made so; tried on one without elements, which needs no device."""
+    asked = (0, 3), "float32", _pointer(_unowned(0, 0, None, 0), 0)
+    try:
+        made, wanted = _short(*asked), _ndarray(*asked)
+    except (AttributeError, TypeError):
+        return False
+    return all(getattr(made, fact) == getattr(wanted, fact) for fact in ("__class__", "shape", "strides", "dtype"))
+
+
+_blank: Any = getattr(getattr(cupy._core.core, "_ndarray_base", None), "__new__", None)  # noqa: SLF001
+_array: Any = _short if _has_short_way() else _ndarray
+
+
 def pointer(block: Block, nbytes: int, index: int) -> Any:
     """A `cupy.cuda.MemoryPointer` to `block` of device `index`, which gives the block back when it is gone."""
     return _pointer(Memory(block.address, nbytes, block, index), 0)
@@ -121,10 +145,10 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
         raise
     nbytes = prod(shape) * itemsize
     if not nbytes:
-        return _ndarray(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
+        return _array(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
-    return _ndarray(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
+    return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
 def address_of(stream: Any) -> int:
