@@ -77,7 +77,7 @@ def _routine(library: Any, name: str, dtype: Any) -> Any:
 
 
 def _pointers(stack: Array) -> Array:
-    """The address of each matrix, on the device."""
+    """The address of each matrix, on the device; to be kept by a name, or the next allocation takes its place."""
     step = stack.shape[1] * stack.shape[2] * stack.itemsize
     return cupy.arange(stack.data.ptr, stack.data.ptr + step * len(stack), step, dtype=np.uint64)
 
@@ -88,8 +88,8 @@ def _factored(transposed: Array, dtype: Any) -> tuple[Array, Array, Array]:
     count, n, _ = factors.shape
     pivots, codes = cupy.empty((count, n), np.int32), cupy.empty(count, np.int32)
     if count > 1 and n <= _BATCHED:
-        batched = _routine(_cublas(), "getrfBatched", dtype)
-        batched(device.get_cublas_handle(), n, _pointers(factors).data.ptr, n, pivots.data.ptr, codes.data.ptr, count)
+        batched, addresses = _routine(_cublas(), "getrfBatched", dtype), _pointers(factors)
+        batched(device.get_cublas_handle(), n, addresses.data.ptr, n, pivots.data.ptr, codes.data.ptr, count)
         return factors, pivots, codes
     handle = device.get_cusolver_handle()
     length = _routine(_cusolver(), "getrf_bufferSize", dtype)(handle, n, n, factors.data.ptr, n)
@@ -108,10 +108,10 @@ def _substitute(factors: Array, pivots: Array, columns: Array) -> None:
     k, dtype = columns.shape[1], factors.dtype
     if count > 1 and n <= _BATCHED:
         status = np.zeros(1, np.int32)  # of the arguments, on the host
-        batched = _routine(_cublas(), "getrsBatched", dtype)
+        batched, left, right = _routine(_cublas(), "getrsBatched", dtype), _pointers(factors), _pointers(columns)
         batched(
-            device.get_cublas_handle(), _cublas().CUBLAS_OP_N, n, k, _pointers(factors).data.ptr, n, pivots.data.ptr,
-            _pointers(columns).data.ptr, n, status.ctypes.data, count,
+            device.get_cublas_handle(), _cublas().CUBLAS_OP_N, n, k, left.data.ptr, n, pivots.data.ptr,
+            right.data.ptr, n, status.ctypes.data, count,
         )  # fmt: skip
         return
     handle, unused = device.get_cusolver_handle(), cupy.empty(1, np.int32)
@@ -145,8 +145,8 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     codes, handle = cupy.empty(count, np.int32), device.get_cusolver_handle()
     upper = _cublas().CUBLAS_FILL_MODE_UPPER
     if count > 1:
-        batched = _routine(_cusolver(), "potrfBatched", a.dtype)
-        batched(handle, upper, n, _pointers(stack).data.ptr, n, codes.data.ptr, count)
+        batched, addresses = _routine(_cusolver(), "potrfBatched", a.dtype), _pointers(stack)
+        batched(handle, upper, n, addresses.data.ptr, n, codes.data.ptr, count)
     else:
         length = _routine(_cusolver(), "potrf_bufferSize", a.dtype)(handle, upper, n, stack.data.ptr, n)
         workspace = cupy.empty(length, a.dtype)
