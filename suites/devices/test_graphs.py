@@ -355,6 +355,21 @@ def test_a_graph_is_not_replayed_into_a_capture(made: Any, full: Any) -> None:
         inner.replay()
 
 
+def test_a_capture_waits_for_nothing(made: Any, full: Any) -> None:
+    a, graph = full(1), made()
+    cuda.set_sync_debug_mode("error")
+    try:
+        with cuda.graph(graph):
+            result = ops.add(a, a)
+        graph.replay()
+        twice = cuda.make_graphed_callables(lambda a: ops.mul(a, 2.0), (result,))
+        doubled = twice(result)
+    finally:
+        cuda.set_sync_debug_mode("default")
+
+    assert (values(result), values(doubled)) == ([2.0] * 8, [4.0] * 8)
+
+
 def test_the_collector_rests_during_a_capture_and_then_goes_on(made: Any, full: Any) -> None:
     a = full(1)
     with cuda.graph(made()):

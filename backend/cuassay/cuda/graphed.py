@@ -260,11 +260,12 @@ def _capture(function: Function, arguments: tuple[Any, ...], warmups: int, pool:
 
     backend, index = _home(arguments)
     made = backend.new_capture(index)
-    stream = side_stream(made.device)
+    stream, current = side_stream(made.device), backend.current_stream(index)
+    stream.wait_stream(current)
     with backend.use_stream(stream):
-        backend.synchronize(index)
         for _ in range(warmups):
             function(*arguments)
+    current.wait_stream(stream)
     with graph(made, pool=pool, stream=stream, capture_error_mode=mode), made.observed():
         outputs = function(*arguments)
     return GraphedCallable(function, made, arguments, outputs)

@@ -1,8 +1,9 @@
 """Graphs of captured work by ``torch.cuda.graphs``' names; CuPy is imported at the first use of `CUDAGraph`.
 
 `graph` and `make_graphed_callables` serve every kind of device that captures, `sim` too. Where we differ from torch: a
-capture that breaks names the call that broke it; the garbage collector rests during a capture instead of running before
-it; `GraphedCallable.replay` takes other inputs without copying them; memory goes back when a pool's last graph is gone.
+capture that breaks names the call that broke it; the host does not wait for the device before one, and the garbage
+collector rests during it; `GraphedCallable.replay` takes other inputs without copying them; memory goes back when a
+pool's last graph is gone.
 """
 
 from __future__ import annotations
@@ -68,8 +69,8 @@ def is_current_stream_capturing() -> bool:
 class graph:  # noqa: N801  torch's name
     """Work given to a side stream inside the block is captured into `cuda_graph`.
 
-    The device is waited for first. Where the block raises, or a call in it breaks the capture, the graph is left empty
-    and the stream and the thread are free again.
+    Nothing runs meanwhile, so nothing is waited for. Where the block raises, or a call in it breaks the capture, the
+    graph is left empty and the stream and the thread are free again.
 
     Parameters
     ----------
@@ -104,7 +105,6 @@ class graph:  # noqa: N801  torch's name
         self._collects = False
 
     def __enter__(self) -> None:
-        self._backend.synchronize(self._graph.device.index)
         self._entered = self._backend.use_stream(self._stream)
         self._entered.__enter__()
         # A finaliser that ran now could call the driver, which breaks a capture. Collecting before, as torch once did,
