@@ -23,10 +23,10 @@ Array = Any
 #: What the libraries call a dtype.
 _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 
-#: Up to here cuBLAS factors a stack of matrices at once in less time than cuSOLVER one after the other; so has CuPy.
+#: Up to here a stack is factored by one batched call, beyond it matrix by matrix; CuPy's limit too.
 _BATCHED = 256
 
-#: Jacobi's method takes stacks; beyond this its sweeps cost more than one call a matrix.
+#: Up to here a stack of Hermitian matrices goes to Jacobi's method at once, as cuSOLVER's `gesvdjBatched` is limited to.
 _JACOBI = 32
 
 
@@ -66,7 +66,7 @@ def _cublas() -> Any:
 
 @cache
 def _cusolver() -> Any:
-    """Loaded at the first call that needs it: it is 200 MB, and the kind must not fail without it."""
+    """Loaded at the first call that needs it: the rest of the kind must not fail without it."""
     from cupy_backends.cuda.libs import cusolver
 
     return cusolver
@@ -144,14 +144,15 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     count, n, _ = stack.shape
     codes, handle = cupy.empty(count, np.int32), device.get_cusolver_handle()
     upper = _cublas().CUBLAS_FILL_MODE_UPPER
-    if count > 1:
+    if count > 1 and n <= _BATCHED:
         batched, addresses = _routine(_cusolver(), "potrfBatched", a.dtype), _pointers(stack)
         batched(handle, upper, n, addresses.data.ptr, n, codes.data.ptr, count)
     else:
         length = _routine(_cusolver(), "potrf_bufferSize", a.dtype)(handle, upper, n, stack.data.ptr, n)
-        workspace = cupy.empty(length, a.dtype)
-        single = _routine(_cusolver(), "potrf", a.dtype)
-        single(handle, upper, n, stack.data.ptr, n, workspace.data.ptr, length, codes.data.ptr)
+        workspace, single = cupy.empty(length, a.dtype), _routine(_cusolver(), "potrf", a.dtype)
+        for place in range(count):
+            matrix, code = stack[place].data.ptr, codes[place:].data.ptr
+            single(handle, upper, n, matrix, n, workspace.data.ptr, length, code)
     factor[...] = cupy.tril(stack).reshape(factor.shape)
     info[...] = codes.reshape(info.shape)
 
