@@ -26,7 +26,7 @@ _LETTERS = {"f": "s", "d": "d", "F": "c", "D": "z"}
 #: Up to here a stack is factored by one batched call, beyond it matrix by matrix; CuPy's limit too.
 _BATCHED = 256
 
-#: Up to here a stack of Hermitian matrices goes to Jacobi's method at once, as cuSOLVER's `gesvdjBatched` is limited to.
+#: Up to here a stack of Hermitian matrices goes to Jacobi's method at once, cuSOLVER's limit for singular values too.
 _JACOBI = 32
 
 
