@@ -161,6 +161,20 @@ def given_as(changed: dict[int, Callable[[Any], Any]]) -> Callable[[Kernel], Ker
     return plant
 
 
+def cast_by(change: Callable[[Any], Any]) -> Callable[[Kernel], Kernel]:
+    """The operand changed before it is cast."""
+    return lambda kernel: lambda a, *, dtype, out: kernel(change(a), dtype=dtype, out=out)
+
+
+def _chopped(a: Any) -> Any:
+    """Without the bits that bfloat16 lacks: no rounding happens then."""
+    return (np.ascontiguousarray(a).view(np.uint32) & np.uint32(0xFFFF0000)).view(np.float32)
+
+
+def one_step_late(kernel: Kernel) -> Kernel:
+    return lambda *arrays, growth_interval, **more: kernel(*arrays, growth_interval=growth_interval + 1, **more)
+
+
 def instead(function: Callable[..., Any]) -> Callable[[Kernel], Kernel]:
     """The kernel replaced by a NumPy expression."""
 
@@ -446,6 +460,15 @@ FAULTS = (
     Fault("fused_adam_", "a skipped step counted", "values", "float32", counted_when_skipped),
     Fault("fused_adam_", "correction of the next step", "values", "float32", counted_twice),
     Fault("fused_adam_", "last elements", "values", "float32", after(last_element_zero)),
+    Fault("cast", "towards zero", "values", "float32", cast_by(_chopped)),
+    Fault("cast", "rounded twice", "values", "float64", cast_by(lambda a: a.astype(np.float32))),
+    Fault("cast", "strides", "layouts", "float16", strides_ignored),
+    Fault("cast", "largest number for infinity", "extremal", "float32", cast_by(np.nan_to_num)),
+    Fault("update_scale_", "scale not written", "values", "float32", given_as({0: np.copy})),
+    Fault("update_scale_", "never backed off", "values", "float32", given_as({3: np.zeros_like})),
+    Fault("update_scale_", "inverse left", "values", "float32", given_as({1: np.copy})),
+    Fault("update_scale_", "flag left up", "values", "float32", given_as({3: np.copy})),
+    Fault("update_scale_", "grows a step late", "values", "float32", one_step_late),
     Fault("slow_conv2d", "dilation ignored", "values", "float32", scalars_changed(dilation=1)),
     Fault("slow_conv2d", "a convolution proper", "values", "float16", given_as({1: lambda w: w[:, :, ::-1, ::-1]})),
     Fault("slow_conv2d", "bias left out", "values", "float32", given_as({2: lambda bias: None})),

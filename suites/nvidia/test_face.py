@@ -64,6 +64,15 @@ def test_every_public_function_is_annotated_and_documented(name):
     assert inspect.signature(function).return_annotation is not inspect.Signature.empty
 
 
+@pytest.mark.parametrize("module", [name for name in NAMES if name])
+def test_a_module_of_the_face_is_there_without_importing_it(module):
+    code = f"import cuassay; print(cuassay.cuda.{module}.__name__)"
+
+    said = subprocess.check_output([sys.executable, "-c", f"import cuassay.cuda; {code}"], text=True)
+
+    assert said.strip() == f"cuassay.cuda.{module}"
+
+
 def test_importing_the_face_imports_no_cuda_library():
     code = "import sys, cuassay.cuda.streams; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda')])"
 

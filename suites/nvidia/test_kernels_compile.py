@@ -27,6 +27,8 @@ class Budget:
 BUDGETS = (
     Budget("condition.cu", "set_condition", 32, "one load, and a call of the driver's"),
     Budget("elementwise.cu", "dense_unary<Exp, float32, 4>", 40, "streams"),
+    Budget("elementwise.cu", "dense_cast<bfloat16, float32, 4>", 40, "streams"),
+    Budget("elementwise.cu", "strided_cast<bfloat16, float64>", 48, "64-bit divisions of an index"),
     Budget("elementwise.cu", "dense_unary<Gelu, bfloat16, 8>", 48, "erff on 8 elements"),
     Budget("elementwise.cu", "dense_binary<Add, bfloat16, 8>", 40, "streams"),
     Budget("elementwise.cu", "packed_binary<Add, bfloat16, 8>", 40, "streams"),
@@ -65,6 +67,9 @@ BUDGETS = (
     Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, true, 0, 1, 4>", 104, "and their bits"),
     Budget("adam.cu", "adam<bfloat16, bfloat16, float32, true, false, 0, false, 0, 1, 6>", 64, "four packs in flight"),
     Budget("adam.cu", "adam<float64, float64, float64, false, false, 0, false, 0, 1, 4>", 88, "division in double"),
+    Budget("loss_scale.cu", "update_scale", 40, "one thread"),
+    Budget("tags.cu", "write_tag", 32, "one word a thread"),
+    Budget("tags.cu", "check_tag", 32, "one word a thread"),
     Budget("multi_tensor.cu", "pointwise<Add, float32, float32, true, 0, 1>", 40, "streams"),
     Budget("multi_tensor.cu", "pointwise<Copy, bfloat16, float16, true, 2, 1>", 40, "streams"),
     Budget("multi_tensor.cu", "pointwise<Lerp, bfloat16, bfloat16, true, 0, 1>", 48, "two forms of eight elements"),

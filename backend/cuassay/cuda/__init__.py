@@ -298,6 +298,8 @@ _HOME = {name: module for module, names in _LAZY.items() for name in names}
 
 
 def __getattr__(name: str) -> Any:
+    if name in _LAZY:  # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch
+        return importlib.import_module(f"{__name__}.{name}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)

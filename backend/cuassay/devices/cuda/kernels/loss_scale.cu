@@ -1,9 +1,10 @@
-// Loss scale after a step: found_inf != 0: scale *= backoff, tracker = 0; else tracker += 1, and at `interval`
-// scale *= growth, if that is finite, and tracker = 0. inv_scale = 1 / scale, rounded once; found_inf = 0.
+// out: none; a loss scale after a step, in place. found_inf != 0: scale *= backoff, tracker = 0; else tracker += 1, and at
+// `interval` scale *= growth, if that is finite, and tracker = 0. inv_scale = 1 / scale, rounded once; found_inf = 0.
 //
 // Source: P. Micikevicius et al., "Mixed precision training", arXiv 1710.03740, section 3.2, grown as torch's GradScaler does.
-// Shapes: one number each. Launch: one thread: it stands between two passes over gigabytes, and spares the host a wait.
-// Caller: devices/cuda/scaling.py. OpSpec: cuassay/testing/specs/amp.py.
+// Shapes: one number each.
+// Launch: one thread: it stands between two passes over gigabytes, and spares the host a wait.
+// Caller: devices/cuda/scaling.py. OpSpecs: cuassay/testing/specs/amp.py.
 
 #include "element.cuh"
 

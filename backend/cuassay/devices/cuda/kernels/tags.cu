@@ -1,10 +1,11 @@
-// Both ends of a block hold its tag: ends[k] = tag for k in {first 16 bytes, last 16 bytes}.
+// out: none; both ends of a block hold its tag: ends[k] = tag for k in {first 16 bytes, last 16 bytes}.
 //
 // write_tag puts it there; check_tag compares, counts what differs in report[0], and leaves the address, the tag that was
 // expected and the word that was found in report[1..3], of one of those that differed first.
 // Shapes: address: a block of nbytes, a multiple of 16 and at least 32, aligned to 16; report: (4,) 64-bit words.
 // Launch: one block of 4 threads, two words an end.
-// Caller: devices/cuda/memory/tags.py. Tests: suites/devices/test_memory_tags.py.
+// Caller: devices/cuda/memory/tags.py.
+// OpSpecs: cuassay/testing/specs/ has none, this is no op; suites/devices/test_memory_tags.py tests it.
 
 typedef unsigned long long word;
 
