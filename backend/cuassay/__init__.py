@@ -27,7 +27,7 @@ from cuassay.core.precision import (
 )
 
 if TYPE_CHECKING:
-    from cuassay import ops, random
+    from cuassay import amp, cuda, devices, linalg, ops, optim, random
     from cuassay.devices import (
         capabilities,
         empty,
@@ -44,9 +44,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Capabilities",
     "Device",
+    "amp",
     "are_deterministic_algorithms_enabled",
     "capabilities",
+    "cuda",
     "current_precision",
+    "devices",
     "empty",
     "empty_like",
     "from_host",
@@ -55,8 +58,10 @@ __all__ = [
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
     "kinds",
+    "linalg",
     "namespace",
     "ops",
+    "optim",
     "parse_requirement",
     "precision",
     "random",
@@ -68,6 +73,8 @@ __all__ = [
     "use_deterministic_algorithms",
     "zeros",
 ]
+
+_MODULES = ("amp", "cuda", "devices", "linalg", "ops", "optim", "random")
 
 _FROM_DEVICES = (
     "capabilities",
@@ -84,7 +91,7 @@ _FROM_DEVICES = (
 
 
 def __getattr__(name: str) -> Any:
-    if name in ("devices", "ops", "random"):
+    if name in _MODULES:
         return import_module(f"cuassay.{name}")
     if name not in _FROM_DEVICES:
         raise AttributeError(f"module 'cuassay' has no attribute {name!r}; it has {', '.join(__all__)}")

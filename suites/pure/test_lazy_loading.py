@@ -15,3 +15,18 @@ def test_first_array_loads_its_kind(imported: str) -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
 
     assert (done.stdout.strip(), done.stderr) == ("[2.0, 2.0]", "")
+
+
+@pytest.mark.parametrize("module", ["amp", "cuda", "devices", "linalg", "ops", "optim", "random"])
+def test_a_module_is_there_without_importing_it(module: str) -> None:
+    code = f"import cuassay; print(cuassay.{module}.__name__)"
+
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+
+    assert (done.stdout.strip(), done.stderr) == (f"cuassay.{module}", "")
+
+
+def test_importing_the_package_imports_neither_numpy_nor_a_kind_of_device() -> None:
+    code = "import sys, cuassay; print([m for m in sys.modules if m in ('numpy', 'cupy') or 'cuassay.devices' in m])"
+
+    assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"

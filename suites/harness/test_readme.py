@@ -1,0 +1,74 @@
+"""What README.md shows in Python runs as it stands there, on cpu and sim."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from cuassay.core import syncdebug
+from cuassay.errors import CuassayError
+
+README = Path(__file__).parents[2] / "README.md"
+TEXT = README.read_text(encoding="utf-8") if README.is_file() else ""
+BLOCKS = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+FILES = {name: block for block in BLOCKS for name in re.findall(r"\A# (\w+\.py)\n", block)}
+LINES = [block for block in BLOCKS if block not in FILES.values()]
+
+pytestmark = pytest.mark.skipif(not TEXT, reason="no README.md beside the suites")
+
+
+def raised(line: str) -> type[Exception] | None:
+    """The error that a line's comment begins with."""
+    found = re.search(r"# (\w+Error): ", line)
+    return None if found is None else next(one for one in subclasses(CuassayError) if one.__name__ == found[1])
+
+
+def subclasses(base: type[Exception]) -> list[type[Exception]]:
+    return [one for direct in base.__subclasses__() for one in (direct, *subclasses(direct))]
+
+
+def test_the_lines_run_in_their_order():
+    names: dict[str, object] = {}
+
+    for statement in ast.parse("".join(LINES)).body:
+        code = compile(ast.Module([statement], []), "README.md", "exec")
+        error = raised("".join(LINES).splitlines()[statement.lineno - 1])
+        if error is None:
+            exec(code, names)  # noqa: S102  our own README
+        else:
+            with pytest.raises(error):
+                exec(code, names)  # noqa: S102
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes"),
+    [
+        ("test_norm.py", {"passed": 32}),
+        ("test_roundtrip.py", {"passed": 4}),
+        ("test_streams.py", {"failed": 1}),
+        ("test_speed.py", {"passed": 2}),
+    ],
+)
+def test_the_files_run(pytester: pytest.Pytester, name: str, outcomes: dict[str, int]):
+    for file in ("conftest.py", name):
+        pytester.path.joinpath(file).write_text(FILES[file], encoding="utf-8")
+
+    result = pytester.runpytest("-p", "no:cacheprovider", "--device", "cpu", "--device", "sim", name)
+
+    result.assert_outcomes(**outcomes)
+    assert ("RaceError" in result.stdout.str()) == ("failed" in outcomes)
+
+
+def test_the_sync_debug_mode_is_as_it_says():
+    import cuassay
+
+    x = cuassay.zeros(4, "float32", "sim")
+    syncdebug.set_mode("error")
+    try:
+        with pytest.raises(CuassayError, match="waits for the device"):
+            float(x.sum())
+    finally:
+        syncdebug.set_mode("default")
