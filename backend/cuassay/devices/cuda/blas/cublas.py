@@ -44,15 +44,20 @@ _STATUS: dict[int, tuple[str, str]] = {
 }
 
 
+#: Handles of threads that have ended, by device: making one takes milliseconds.
+_idle: dict[int, list[ctypes.c_void_p]] = {}
+
+
 class _Lease:
     """One handle a device, as two threads must not use one at once; given back when its thread ends."""
 
     def __init__(self) -> None:
         self.by_device: dict[int, ctypes.c_void_p] = {}
 
-    def __del__(self) -> None:
+    def __del__(self, idle: dict[int, list[ctypes.c_void_p]] = _idle) -> None:
+        # At exit the module's names are gone before this is.
         for device, handle in self.by_device.items():
-            _idle.setdefault(device, []).append(handle)
+            idle.setdefault(device, []).append(handle)
 
 
 class _Handles(threading.local):
@@ -60,8 +65,6 @@ class _Handles(threading.local):
         self.lease = _Lease()
 
 
-#: Handles of threads that have ended, by device: making one takes milliseconds.
-_idle: dict[int, list[ctypes.c_void_p]] = {}
 _handles = _Handles()
 
 

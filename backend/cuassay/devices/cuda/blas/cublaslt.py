@@ -112,7 +112,8 @@ def _driver_error(error: Any, doing: str) -> DriverError:
 
 # ------------------------------------------------------------------------------------------------ handles
 
-#: Handles of threads that have ended, by device: making one takes milliseconds.
+#: Handles of threads that have ended, by device: making one takes milliseconds. The library itself may hand out one
+#: and the same for a device, as 13.1 does: what is each thread's own are descriptors and workspaces.
 _idle: dict[int, list[int]] = {}
 
 
@@ -122,9 +123,10 @@ class _Lease:
     def __init__(self) -> None:
         self.by_device: dict[int, int] = {}
 
-    def __del__(self) -> None:
+    def __del__(self, idle: dict[int, list[int]] = _idle) -> None:
+        # At exit the module's names are gone before this is.
         for device, address in self.by_device.items():
-            _idle.setdefault(device, []).append(address)
+            idle.setdefault(device, []).append(address)
 
 
 class _Handles(threading.local):
