@@ -59,8 +59,6 @@ FAULTS = (
           'return _FLOAT32_MODES.get(mode, "32F")', 'return "32F_FAST_TF32"'),
     Fault("matmul", "16-bit accumulator", "values", "float16", "blas.problem",
           'if name == "float16" and options.fp16_accumulation:', 'if name == "float16":'),
-    Fault("matmul", "parts of K added in 16 bits", "values", "bfloat16", "blas.problem",
-          'return _ANY if getattr(options, f"{prefix}_reduced_precision_reduction") else _WIDE', "return _ANY"),
     Fault("matmul", "of no terms is not zero", "zero_size", "float32", "gemm", "out.fill(0)", "out.fill(1)"),
     Fault("linear", "bias left out", "values", "float32", "linalg",
           "weight.T, out, None, bias, 1.0, 0.0, activation", "weight.T, out, None, None, 1.0, 0.0, activation"),
