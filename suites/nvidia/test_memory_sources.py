@@ -19,7 +19,9 @@ from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 PAGE = 2**21
 
 
-class Status(IntEnum):
+class CUresult(IntEnum):
+    """Named as the driver's, by which its texts are asked for."""
+
     CUDA_SUCCESS = 0
     CUDA_ERROR_INVALID_VALUE = 1
     CUDA_ERROR_OUT_OF_MEMORY = 2
@@ -33,6 +35,7 @@ CALLS = {
     "cuMemMap": "map",
     "cuMemSetAccess": "give_access",
     "cuMemUnmap": "unmap",
+    "cuGetErrorString": "describe",
 }
 
 
@@ -67,59 +70,62 @@ class Driver(ModuleType):
 
     def create(self, nbytes: int, properties: Any, flags: int) -> tuple[Any, ...]:
         if self._fails():
-            return Status.CUDA_ERROR_OUT_OF_MEMORY, None
+            return CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
         self._next += PAGE
         self.handles[self._next] = nbytes
-        return Status.CUDA_SUCCESS, self._next
+        return CUresult.CUDA_SUCCESS, self._next
 
     def release(self, handle: int) -> tuple[Any, ...]:
         if handle not in self.handles or handle in self.released:
-            return (Status.CUDA_ERROR_INVALID_VALUE,)
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         self.released.add(handle)
         self._sweep()
-        return (Status.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS,)
 
     def reserve(self, nbytes: int, alignment: int, address: int, flags: int) -> tuple[Any, ...]:
         if self._fails():
-            return Status.CUDA_ERROR_OUT_OF_MEMORY, None
+            return CUresult.CUDA_ERROR_OUT_OF_MEMORY, None
         self._next += PAGE
         start = self._next
         self._next += nbytes
         self.ranges[start] = nbytes
-        return Status.CUDA_SUCCESS, start
+        return CUresult.CUDA_SUCCESS, start
 
     def forget(self, address: int, nbytes: int) -> tuple[Any, ...]:
         if self.ranges.get(address) != nbytes or any(address <= at < address + nbytes for at in self.shown):
-            return (Status.CUDA_ERROR_INVALID_VALUE,)
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         del self.ranges[address]
-        return (Status.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS,)
 
     def map(self, address: int, nbytes: int, offset: int, handle: int, flags: int) -> tuple[Any, ...]:
         if self._fails():
-            return (Status.CUDA_ERROR_OUT_OF_MEMORY,)
+            return (CUresult.CUDA_ERROR_OUT_OF_MEMORY,)
         inside = any(start <= address and address + nbytes <= start + size for start, size in self.ranges.items())
         taken = any(at < address + nbytes and address < at + size for at, (_, size) in self.shown.items())
         if offset or self.handles.get(handle) != nbytes or not inside or taken:
-            return (Status.CUDA_ERROR_INVALID_VALUE,)
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         self.shown[address] = handle, nbytes
-        return (Status.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS,)
 
     def give_access(self, address: int, nbytes: int, access: Any, count: int) -> tuple[Any, ...]:
         if self._fails():
-            return (Status.CUDA_ERROR_OUT_OF_MEMORY,)
+            return (CUresult.CUDA_ERROR_OUT_OF_MEMORY,)
         self.readable |= {at for at in self.shown if address <= at < address + nbytes}
-        return (Status.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS,)
 
     def unmap(self, address: int, nbytes: int) -> tuple[Any, ...]:
         gone = sorted(at for at in self.shown if address <= at < address + nbytes)
         if not gone or sum(self.shown[at][1] for at in gone) != nbytes:
-            return (Status.CUDA_ERROR_INVALID_VALUE,)
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
         for at in gone:
             del self.shown[at]
             self.readable.discard(at)
         self.unmaps += 1
         self._sweep()
-        return (Status.CUDA_SUCCESS,)
+        return (CUresult.CUDA_SUCCESS,)
+
+    def describe(self, status: CUresult) -> tuple[Any, ...]:
+        return CUresult.CUDA_SUCCESS, b"as the model has it"
 
     def _sweep(self) -> None:
         for handle in self.released - {handle for handle, _ in self.shown.values()}:

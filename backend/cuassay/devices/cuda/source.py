@@ -261,17 +261,27 @@ def _compile(source: str, names: Sequence[str], options: Sequence[str], file: st
         if status:
             raise _compile_error(source, names, file, log, status.name)
         lowered = {name: _lowered(program, name, file) for name in names}
-        cubin = b" " * check(nvrtc.nvrtcGetCUBINSize(program), "measuring the cubin")
+        nbytes = check(nvrtc.nvrtcGetCUBINSize(program), "measuring the cubin")
+        cubin = _room(nbytes)
         check(nvrtc.nvrtcGetCUBIN(program, cubin), "reading the cubin")
     finally:
         nvrtc.nvrtcDestroyProgram(program)
-    return Compiled(cubin, lowered, log, _resources(log))
+    return Compiled(cubin[:nbytes], lowered, log, _resources(log))
+
+
+def _room(nbytes: int) -> bytes:
+    """Bytes for NVRTC to write into, one more than asked for.
+
+    CPython has one object for all bytes of length 1: the empty log's final zero, written into ``b" " * 1``, made every
+    b" " of the process a zero, and every space between two parts of an f-string compiled afterwards nothing.
+    """
+    return bytes(nbytes + 1)
 
 
 def _log(program: Any) -> str:
     from cuda.bindings import nvrtc
 
-    log = b" " * check(nvrtc.nvrtcGetProgramLogSize(program), "measuring the compiler's log")
+    log = _room(check(nvrtc.nvrtcGetProgramLogSize(program), "measuring the compiler's log"))
     check(nvrtc.nvrtcGetProgramLog(program, log), "reading the compiler's log")
     return str(log.rstrip(b"\0 "), "utf-8", "replace")
 

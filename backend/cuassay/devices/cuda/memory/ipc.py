@@ -6,8 +6,10 @@ small file, which the importer holds locked while it uses the memory; a lock end
 
 from __future__ import annotations
 
+import atexit
 import fcntl
 import os
+import sys
 import tempfile
 import threading
 from collections.abc import Iterator
@@ -108,6 +110,8 @@ class _Event:
         self.event = check(cudart.cudaEventCreateWithFlags(flags), "making an event")
 
     def __del__(self) -> None:
+        if sys.is_finalizing():
+            return  # the driver may be gone, and takes it along
         from cuda.bindings import runtime as cudart
 
         cudart.cudaEventDestroy(self.event)
@@ -134,6 +138,17 @@ def collect() -> int:
         os.close(descriptor)
         Path(path).unlink(missing_ok=True)
     return len(gone)
+
+
+@atexit.register
+def _end() -> None:
+    """Nobody can be given anything from here; events go while the driver is there."""
+    with _lock:
+        gone = dict(_given)
+        _given.clear()
+    for path, (descriptor, _) in gone.items():
+        os.close(descriptor)
+        Path(path).unlink(missing_ok=True)
 
 
 def _is_done(descriptor: int) -> bool:
@@ -175,7 +190,7 @@ class _Opened:
             raise
 
     def __del__(self) -> None:
-        if not hasattr(self, "base"):
+        if not hasattr(self, "base") or sys.is_finalizing():
             return
         from cuda.bindings import runtime as cudart
 

@@ -5,6 +5,9 @@ Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the 
 
 from __future__ import annotations
 
+import atexit
+import ctypes
+import sys
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -19,6 +22,13 @@ LEGACY, PER_THREAD = 1, 2
 #: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
 #: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
 kept: dict[int, Any] = {}
+
+
+@atexit.register
+def _outlive() -> None:
+    """Their destructors would run when the driver is gone: none runs at all."""
+    for stream in kept.values():
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
 
 def keep(index: int, address: int) -> None:
@@ -58,8 +68,11 @@ class Order:
         self._idle: list[Any] = []
 
     def record(self, stream: int) -> Marker | None:
-        """A marker of what `stream` was given so far; None in a forked child, where a dead array may still be freed."""
-        if forks.is_child():
+        """A marker of what `stream` was given so far.
+
+        None in a forked child and while the interpreter ends, when arrays may still be dropped.
+        """
+        if forks.is_child() or sys.is_finalizing():
             return None
         from cuda.bindings import runtime as cudart
 
