@@ -53,9 +53,14 @@ def test_a_fallback_supports_what_the_kind_behind_it_does() -> None:
     assert registry.dtypes(ops.add, "sim") == registry.dtypes(ops.add, "cpu") == ops.add.schema.dtypes
 
 
-def test_a_composition_runs_where_its_parts_do() -> None:
-    assert registry.find(ops.linear, "cpu", np.dtype(np.float32)) is None
-    assert registry.dtypes(ops.linear, "cpu") == ops.linear.schema.dtypes
+def test_a_composition_runs_where_its_parts_do(declare: Any) -> None:
+    squared = declare(
+        "test_square_plus(a, b) -> out", composite=lambda a, b: ops.add(ops.mul(a, a), b), parts=("mul", "add")
+    )
+
+    assert registry.find(squared, "cpu", np.dtype(np.float32)) is None
+    assert registry.dtypes(squared, "cpu") == ("float32",)
+    assert squared(np.full(2, 3.0, np.float32), np.ones(2, np.float32)).tolist() == [10.0, 10.0]
 
 
 def test_an_unknown_kind_is_named() -> None:
@@ -104,14 +109,19 @@ def test_a_call_resolved_before_a_kernel_was_replaced_is_resolved_again() -> Non
 
 
 @pytest.fixture
-def halve(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """An op declared for one test, without a kernel."""
+def declare(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Declares ops for one test, without a kernel."""
     for table in ("_ops", "_implementations", "_fallbacks", "_backends", "_kind_of_type"):
         monkeypatch.setattr(registry, table, dict(getattr(registry, table)))
-    signature = "test_halve(a) -> out"
-    yield ops.declare(signature, shape=lambda bound: bound["a"].shape, dtypes=("float32",), op_class="elementwise")
+    rule = {"shape": lambda bound: bound["a"].shape, "dtypes": ("float32",), "op_class": "elementwise"}
+    yield lambda signature, **more: ops.declare(signature, **rule, **more)
     monkeypatch.undo()
     registry.register_backend(devices.backend("cpu"))  # what was resolved meanwhile is forgotten
+
+
+@pytest.fixture
+def halve(declare: Any) -> Any:
+    return declare("test_halve(a) -> out")
 
 
 def test_a_kernel_registered_after_a_refused_call_serves_the_next(halve: Any) -> None:

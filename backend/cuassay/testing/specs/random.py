@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import ops
-from cuassay.arrays.dtypes import compute_dtype, epsilon, smallest_subnormal
+from cuassay.arrays.dtypes import INTEGERS, compute_dtype, epsilon, smallest_subnormal
 from cuassay.arrays.philox import random_words
 from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
@@ -233,6 +233,26 @@ def _activations(**scalars: Any) -> Callable[[Samples, ModelSizes], Iterator[Sam
     return draw
 
 
+def _countable(dtype: str, most: int) -> int:
+    """`most`, or as many as an integer dtype counts."""
+    return min(most, int(np.iinfo(dtype).max)) if dtype in INTEGERS else most
+
+
+def _integers_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """Token numbers."""
+    scalars = {"state": STATE, "low": 0, "high": _countable(make.dtype, sizes.vocabulary)}
+    yield Sample((make((sizes.batch, sizes.length)),), scalars)
+
+
+def _order_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """An order of the vocabulary, or of as many as the dtype counts."""
+    yield Sample((make((_countable(make.dtype, sizes.vocabulary),)),), {"state": STATE})
+
+
+def _probabilities_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width), low=0.0, high=1.0),), {"state": STATE})
+
+
 def _written(like: Array, **scalars: Any) -> Work:
     """Of `like` nothing is read."""
     return Work(bytes=like.nbytes)
@@ -261,19 +281,19 @@ SPECS = (
     ),
     _Drawn(
         op=ops.integers, reference=_integers, samples=_integer_samples, error_inputs=_refuses(*_INTEGER_BOUNDS),
-        work=_written, tolerance=_EXACT,
+        bench=_integers_bench, work=_written, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.permutation, reference=_permutation, samples=_vectors, error_inputs=_permutation_errors, work=_written,
-        tolerance=_EXACT,
+        bench=_order_bench, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.bernoulli, reference=lambda p, *, state: 1.0 * (_fractions(p, state) < p.astype(np.float64)),
-        samples=_probabilities, error_inputs=_refuses(), tolerance=_EXACT,
+        samples=_probabilities, error_inputs=_refuses(), bench=_probabilities_bench, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.dropout_mask, reference=lambda like, *, state, p=0.5: _fractions(like, state) >= p, samples=_kept,
-        error_inputs=_refuses(*_PROBABILITY), work=_mask_written, tolerance=_EXACT,
+        error_inputs=_refuses(*_PROBABILITY), bench=_activations(p=0.1), work=_mask_written, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.dropout, reference=_dropout, samples=_kept, error_inputs=_refuses(*_PROBABILITY),
