@@ -16,7 +16,7 @@ from cuassay import Device, cuda, devices, from_host, ops, to_host
 from cuassay.core.graphs import Graph
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, CaptureError, DTypeError, OutOfMemoryError, ShapeError
-from cuassay.testing import requires
+from cuassay.testing import exclusive, requires
 
 pytestmark = requires("graphs")
 
@@ -154,6 +154,7 @@ def test_a_result_outlives_its_graph(made: Any, full: Any) -> None:
     assert len(others) == 10
 
 
+@exclusive
 def test_memory_goes_back_when_the_last_graph_and_the_last_array_are_gone(
     device: Device, backend: Any, made: Any, full: Any
 ) -> None:
@@ -331,6 +332,7 @@ def test_an_error_of_the_work_goes_through_and_ends_the_capture(made: Any, full:
     assert values(result) == [3.0] * 8
 
 
+@exclusive
 def test_running_out_of_memory_in_a_capture_leaves_everything_usable(
     device: Device, backend: Any, made: Any, full: Any
 ) -> None:

@@ -14,6 +14,7 @@ from cuassay.core.protocols import DeviceMemory
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import CachingAllocator
 from cuassay.testing import devices as on
+from cuassay.testing import exclusive
 
 MIB = 2**20
 TOTAL = 256 * MIB
@@ -117,6 +118,7 @@ class TestStreams:
         allocator.free(elsewhere)
         allocator.free(here)
 
+    @exclusive
     def test_a_block_waits_for_the_streams_that_used_it(self, allocator, backend, device, streams):
         one, other = map(backend.stream_number, streams)
         block = allocator.malloc(4 * MIB, one)

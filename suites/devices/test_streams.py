@@ -18,7 +18,7 @@ from cuassay.core.protocols import Backend, Capture, Event, Stream
 from cuassay.core.rotation import STREAMS_PER_PRIORITY
 from cuassay.errors import ArgumentError, CaptureError, DeviceError, RaceError, SynchronizationError
 from cuassay.testing import devices as on
-from cuassay.testing import requires
+from cuassay.testing import exclusive, requires
 
 
 @pytest.fixture
@@ -290,6 +290,7 @@ def test_streams_of_two_priorities_are_never_the_same(device: Device, backend: B
     assert {stream.priority for stream in urgent} == {-1}
 
 
+@exclusive
 @on("sim", "cuda")
 @requires("streams")
 def test_a_new_event_knows_nothing_of_its_forerunner_that_is_pending(
@@ -337,6 +338,7 @@ def consumed(backend: Backend, device: Device, ones: Any, *, waits: bool) -> flo
             stream.synchronize()
 
 
+@exclusive
 @on("sim", "cuda")
 @requires("streams")
 def test_a_consumer_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:
@@ -372,6 +374,7 @@ def read_back(backend: Backend, device: Device, ones: Any, *, waits: bool) -> fl
         stream.synchronize()
 
 
+@exclusive
 @on("sim", "cuda")
 @requires("streams", "pinned_memory")
 def test_a_host_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:

@@ -22,6 +22,7 @@ from cuassay import cuda, from_host, ops, to_host
 from cuassay.core.graphs import Graph
 from cuassay.cuda import memory
 from cuassay.errors import CaptureError
+from cuassay.testing import exclusive
 
 DEVICE = "cuda:0"
 
@@ -403,6 +404,7 @@ def layers(x: Any, depth: int) -> Any:
     return x
 
 
+@exclusive
 def test_graphs_of_16_batch_sizes_take_what_the_largest_takes() -> None:
     sizes = [8 * n for n in range(1, 17)]
     models = [network(64 * size) for size in sizes]
@@ -423,6 +425,7 @@ def test_graphs_of_16_batch_sizes_take_what_the_largest_takes() -> None:
         np.testing.assert_array_equal(to_host(one(x)), to_host(function(x)))
 
 
+@exclusive
 def test_memory_is_back_when_the_last_graph_is_gone() -> None:
     a = full(1, 1 << 22)
     ops.add(a, a)
@@ -442,6 +445,7 @@ def test_memory_is_back_when_the_last_graph_is_gone() -> None:
     assert abs(before - settled()) <= 2 << 20
 
 
+@exclusive
 def test_captures_over_and_over_take_no_more_memory() -> None:
     a = from_host(np.ones((256, 256), np.float16), DEVICE)
 
@@ -496,6 +500,7 @@ def test_a_forked_child_may_drop_its_parents_graphs() -> None:
     assert (done.returncode, done.stdout.strip(), done.stderr) == (0, "7", "")
 
 
+@exclusive
 def test_a_short_graph_on_another_stream_is_done_while_a_long_one_runs(made: Any) -> None:
     long, short, streams = made(), made(), [cuda.Stream(), cuda.Stream()]
     for graph, cycles in ((long, 400_000_000), (short, 1_000)):

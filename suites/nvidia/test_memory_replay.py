@@ -18,9 +18,12 @@ from cuassay import devices
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Event, load_trace, replay
 from cuassay.memory.workloads import WORKLOADS
+from cuassay.testing import exclusive
 
 if not cuassay.cuda.is_available():
     pytest.skip("no CUDA device", allow_module_level=True)
+
+pytestmark = exclusive  # the driver's count of free memory is everybody's
 
 FILES = sorted((Path(__file__).parents[1] / "data" / "traces").glob("*.csv.gz"))
 Events = tuple[Event, ...]

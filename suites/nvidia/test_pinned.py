@@ -14,6 +14,7 @@ import pytest
 import cuassay.cuda.host as pinned
 from cuassay import cuda, devices, from_host, to_host
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
+from cuassay.testing import exclusive
 
 MIB = 2**20
 
@@ -194,6 +195,7 @@ def test_pinned_memory_of_cupy_counts(gpu: str) -> None:
 # ------------------------------------------------------------------------------------------------ order
 
 
+@exclusive
 def test_an_early_drop_is_safe_while_the_stream_is_busy(gpu: str) -> None:
     """The stream spins, so that every copy is still to come when the memory is dropped and asked for again."""
     side = devices.backend("cuda").new_stream(0)
@@ -215,6 +217,7 @@ def test_an_early_drop_is_safe_while_the_stream_is_busy(gpu: str) -> None:
     assert [int(to_host(out).max()) for out in outs] == list(range(8))
 
 
+@exclusive
 def test_reading_too_early_shows_old_numbers(gpu: str) -> None:
     """What sim raises for, on the device: the mistake is real."""
     side = devices.backend("cuda").new_stream(0)
@@ -232,6 +235,7 @@ def test_reading_too_early_shows_old_numbers(gpu: str) -> None:
     assert (host == 1).all()
 
 
+@exclusive
 def test_copies_overlap_with_compute(gpu: str) -> None:
     """A kernel that keeps the device busy and a copy, on two streams: both take hardly longer than the longer one."""
     backend = devices.backend("cuda")

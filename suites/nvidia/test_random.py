@@ -11,6 +11,7 @@ from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.cuda import random as face
 from cuassay.devices.cuda import runtime
 from cuassay.errors import ArgumentError
+from cuassay.testing import exclusive
 
 
 @pytest.fixture(autouse=True)
@@ -137,6 +138,7 @@ def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy):
     graph.reset()
 
 
+@exclusive
 def test_more_elements_than_32_bits_count(cupy):
     from cuassay.arrays import distributions, philox
 

@@ -21,6 +21,7 @@ from cuassay import cuda, devices, ops
 from cuassay.devices.cuda.event import idle_events
 from cuassay.devices.cuda.stream import ExternalStream, _Switching, adopt
 from cuassay.errors import ArgumentError, CaptureError
+from cuassay.testing import exclusive
 
 BACKEND = devices.backend("cuda")
 
@@ -227,6 +228,7 @@ def test_a_priority_is_brought_into_the_range_of_the_device(theirs: Any) -> None
     ]
 
 
+@exclusive
 def test_streams_are_not_ordered_with_the_default_stream(side: Any) -> None:
     with side:
         cuda.spin(20 * MILLISECOND)
@@ -307,6 +309,7 @@ def test_an_event_as_a_stream_is_refused(side: Any) -> None:
         event.record(side.record_event())
 
 
+@exclusive
 def test_the_time_of_a_spin_is_read_and_of_a_pending_event_refused(side: Any) -> None:
     start, end = cuda.Event(enable_timing=True), cuda.Event(enable_timing=True)
     with side:
@@ -369,6 +372,7 @@ def test_handles_of_events_are_used_again_and_bounded(side: Any) -> None:
     assert len(idle_events(0)) <= 1024
 
 
+@exclusive
 def test_streams_and_events_by_the_thousand_leave_no_memory_behind(side: Any) -> None:
     def churn(rounds: int) -> None:
         for _ in range(rounds):
@@ -498,6 +502,7 @@ def graph_of(stream: Any, work: Callable[[], None]) -> Any:
     return graph
 
 
+@exclusive
 def test_external_events_order_a_graph_with_other_streams(side: Any) -> None:
     counter, seen = cupy.zeros(1), cupy.zeros(1)
     begun, ended = cuda.Event(external=True), cuda.Event(external=True)

@@ -4,7 +4,8 @@ Decides what of a run is worth keeping for years: every outcome, every figure an
 of failures the first part. What a row means stands in `cuassay_reports.columns`.
 
 ``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from what its
-processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``.
+processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``;
+``... check FILE --require-device D`` says what all its processes together ran, which none of them knows.
 """
 
 from __future__ import annotations
@@ -19,11 +20,13 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.benchmarking.record import Recorder, begin
+from cuassay.core.device import Device
 from cuassay.errors import ResultError
 from cuassay.testing.presence import HOST_KINDS
+from cuassay.testing.summary import Outcomes
 from cuassay_reports.columns import ResultFormatError, validate
 
-__all__ = ["MAX_BYTES", "MAX_SAMPLES", "Row", "file_name", "main", "read", "trimmed", "write"]
+__all__ = ["MAX_BYTES", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
 #: Size that a file keeps to by shortening what failures say; a year of nightly runs then stays a repository's size.
 MAX_BYTES = 400_000
@@ -33,6 +36,9 @@ MAX_SAMPLES = 20
 
 #: Characters kept of a failure's text, the first of them that makes the file small enough.
 MESSAGE_LENGTHS = (4000, 500, 0)
+
+#: Of the one case of a test none of whose devices was chosen.
+_NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 _TABLES = ("run", "device", "limit", "time", "test")
 
@@ -190,6 +196,23 @@ def _free(path: Path, run: str) -> Path:
     return candidate
 
 
+def outcomes(rows: Iterable[Row]) -> Outcomes:
+    """What became of the cases in `rows`, whichever process ran them."""
+    found = Outcomes()
+    for row in rows:
+        if row["record"] == "test" and ("device" in row or _NOWHERE.search(row["nodeid"])):
+            found.add(row["nodeid"], row, row["outcome"], row.get("reason", ""))
+    return found
+
+
+def _check(paths: Iterable[str], required: Iterable[str]) -> int:
+    found = outcomes(read(paths))
+    verdicts = found.idle(str(Device(name)) for name in required)
+    for line in (*found.table(), *found.nowhere(), *(f"ERROR {verdict}" for verdict in verdicts)):
+        sys.stdout.write(f"{line}\n")
+    return int(bool(verdicts))
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
     options = _parser().parse_args(argv)
@@ -198,6 +221,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             with Recorder(options.file) as recorder:
                 begin(recorder, options.command)
             sys.stdout.write(f"{recorder.run}\n")
+        elif options.action == "check":
+            return _check(options.paths, options.require_device)
         else:
             sys.stdout.write(f"{write(options.paths, options.out)}\n")
     except ResultError as error:
@@ -212,6 +237,11 @@ def _parser() -> argparse.ArgumentParser:
     beginning = actions.add_parser("begin", help="write the row of a new run and print its id")
     beginning.add_argument("file", help="result file that the run's processes append to")
     beginning.add_argument("--command", default="", help="what is run, without machine paths")
+    checking = actions.add_parser("check", help="say what ran on each device, and what on none")
+    checking.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files of one run, or folders of them")
+    checking.add_argument(
+        "--require-device", action="append", default=[], metavar="D", help="fail unless a test passed or failed on it"
+    )
     writing = actions.add_parser("write", help="merge and trim the files of one run; print the name of the result")
     writing.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files, or folders of them")
     writing.add_argument("--out", required=True, metavar="DIR", help="the ledger's folder")

@@ -7,10 +7,12 @@ Use it by importing the fixture into a conftest::
 By default a benchmark runs once, as a test. It is measured when pytest-benchmark is told to: by
 ``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or compares figures (``--benchmark-json``,
 ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or when ``--cuassay-record`` keeps them.
+``--benchmark-max-time`` bounds the seconds of each call.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -51,8 +53,9 @@ class DeviceBenchmark:
         False: calls run once, and there are no timings.
     """
 
-    def __init__(self, fixture: BenchmarkFixture, *, enabled: bool) -> None:
+    def __init__(self, fixture: BenchmarkFixture, *, enabled: bool, most_seconds: float = math.inf) -> None:
         self._fixture = fixture
+        self._most_seconds = most_seconds
         self.enabled = enabled and fixture.enabled
 
     def __repr__(self) -> str:
@@ -81,7 +84,7 @@ class DeviceBenchmark:
         work : Work, optional
             Gives bytes/s and flop/s in ``extra_info``.
         max_seconds : float
-            For each call.
+            For each call, and no more than ``--benchmark-max-time``.
         **extra
             More for ``extra_info``.
 
@@ -96,7 +99,7 @@ class DeviceBenchmark:
                 call()
             self._used("once")
             return {}
-        timings = interleave(named, device, cache=cache, max_seconds=max_seconds)
+        timings = interleave(named, device, cache=cache, max_seconds=min(max_seconds, self._most_seconds))
         first, *peers = timings
         self._enter(timings[first], {"device": str(device), **extra, **_rates(work, timings[first])})
         self._fixture.extra_info |= {f"{peer}_median_s": timings[peer].median_s for peer in peers}
@@ -128,4 +131,5 @@ def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
 @pytest.fixture
 def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> DeviceBenchmark:
     """Measure on a device, with pytest-benchmark's reports; see `DeviceBenchmark`."""
-    return DeviceBenchmark(benchmark, enabled=is_measuring(request.config))
+    most = float(request.config.getoption("benchmark_max_time"))
+    return DeviceBenchmark(benchmark, enabled=is_measuring(request.config), most_seconds=most)

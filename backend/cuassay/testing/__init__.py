@@ -9,14 +9,14 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuassay.testing.marks import devices, dtypes, ops, requires
+from cuassay.testing.marks import devices, dtypes, exclusive, ops, requires
 
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
     from cuassay.testing.conformance import conformance
     from cuassay.testing.opspec import OpSpec
 
-__all__ = ["OpSpec", "assert_close", "conformance", "devices", "dtypes", "ops", "requires"]
+__all__ = ["OpSpec", "assert_close", "conformance", "devices", "dtypes", "exclusive", "ops", "requires"]
 
 _LAZY = {
     "OpSpec": "cuassay.testing.opspec",

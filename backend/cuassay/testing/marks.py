@@ -16,15 +16,23 @@ import pytest
 from cuassay.core.capability import DTYPE_NAMES, parse_requirement
 from cuassay.errors import CapabilityNameError, DeviceError
 
-__all__ = ["MARKERS", "SpecLike", "devices", "dtypes", "ops", "requires"]
+__all__ = ["EXCLUSIVE", "MARKERS", "SpecLike", "devices", "dtypes", "exclusive", "ops", "requires"]
 
-#: The marks behind the decorators: name to meaning.
+#: The marks behind the decorators: how each is written, to meaning.
 MARKERS: dict[str, str] = {
-    "cuassay_devices": "devices the test may run on; written by cuassay.testing.devices",
-    "cuassay_dtypes": "dtypes the test runs in; written by cuassay.testing.dtypes",
-    "cuassay_ops": "ops the test runs for; written by cuassay.testing.ops",
-    "cuassay_requires": "capabilities the device must have; written by cuassay.testing.requires",
+    "cuassay_devices(*names)": "devices the test may run on; written by cuassay.testing.devices",
+    "cuassay_dtypes(*names)": "dtypes the test runs in; written by cuassay.testing.dtypes",
+    "cuassay_ops(*names)": "ops the test runs for; written by cuassay.testing.ops",
+    "cuassay_requires(*names)": "capabilities the device must have; written by cuassay.testing.requires",
+    "cuassay_exclusive": "reads the device's free memory or needs it alone; written by cuassay.testing.exclusive",
 }
+
+#: The mark of `exclusive`.
+EXCLUSIVE = "cuassay_exclusive"
+
+#: Keep the test out of ``--cuassay-shard I/N``, whose processes share the device, and in ``--cuassay-shard alone``: it
+#: reads the device's free memory, or holds it to a time. ``@exclusive``, or ``pytestmark = exclusive`` for a file.
+exclusive: pytest.MarkDecorator = pytest.mark.cuassay_exclusive
 
 
 class SpecLike(Protocol):

@@ -24,6 +24,10 @@ _DEVICE_HELP = (
     "may be repeated or given as a comma list; default: the setting CUASSAY_DEVICES, else accelerators, else cpu"
 )
 _REQUIRE_HELP = "fail unless this device is present and at least one test passes or fails on it; selects it as well"
+_SHARD_HELP = (
+    "run one part of the collected cases: I/N is the I-th of N, from 1, each in a process of its own at the same "
+    "time; tests marked `exclusive` are in no part, and run with: alone"
+)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -41,6 +45,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="ID",
         help="id of the run these rows belong to, whose run row somebody else has written",
     )
+    group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:

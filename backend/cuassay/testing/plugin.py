@@ -70,14 +70,18 @@ def pytest_load_initial_conftests(
 
 def pytest_configure(config: pytest.Config) -> None:
     """Decide the devices the user named; a device that does not exist ends the session here."""
-    for name, meaning in MARKERS.items():
-        config.addinivalue_line("markers", f"{name}(*names): {meaning}")
+    for form, meaning in MARKERS.items():
+        config.addinivalue_line("markers", f"{form}: {meaning}")
     try:
         harness = config.stash[_HARNESS] = Harness(config)
         if harness.presence.is_explicit:
             _ = harness.presence.devices
     except (DeviceError, SettingError) as error:
         raise pytest.UsageError(str(error)) from None
+    if config.getoption("cuassay_shard"):
+        from cuassay.testing.sharding import Sharding, parse_shard
+
+        config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
     if not harness.is_worker:
         _configure_controller(config, harness)
 
@@ -86,7 +90,8 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
     from cuassay.testing.summary import Tally
 
     required = _required(config, harness)
-    config.pluginmanager.register(Tally(required), "cuassay_tally")
+    is_part = bool(config.getoption("cuassay_shard"))
+    config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
     if config.pluginmanager.hasplugin("xdist"):
         from cuassay.testing.workers import Workers
 

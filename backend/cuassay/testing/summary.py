@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 import pytest
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cuassay.core.device import Device
     from cuassay.testing.presence import Presence
 
-__all__ = ["Tally", "first_line", "header"]
+__all__ = ["Outcomes", "Tally", "first_line", "header"]
 
 _SHOWN = 20
 
@@ -33,48 +33,31 @@ def header(presence: Presence, root: str) -> list[str]:
     return [f"cuassay: devices {devices}{profile}; revision {commit}; seed {settings.get('CUASSAY_SEED')}", *absent]
 
 
-class Tally:
-    """Counts outcomes by device, in the process that prints; a pytest plugin of its own.
+class Outcomes:
+    """Counts outcomes by device, and knows which tests ran on none."""
 
-    Parameters
-    ----------
-    required : iterable of Device
-        Devices that must have run at least one test.
-    """
-
-    def __init__(self, required: Iterable[Device] = ()) -> None:
-        self._required = tuple(map(str, required))
+    def __init__(self) -> None:
         self._counts: dict[str, Counter[str]] = {}
         self._ran: set[str] = set()
         self._skipped: dict[str, str] = {}
-        self._verdicts: list[str] = []
 
     def __repr__(self) -> str:
-        return f"Tally({len(self._counts)} devices, {len(self._ran)} tests ran)"
+        return f"Outcomes({len(self._counts)} devices, {len(self._ran)} tests ran)"
 
-    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Count one report of a test that takes a device of ours."""
-        told = getattr(report, "cuassay", None)
-        outcome = _counted(report)
-        if told is None or outcome is None:
-            return
+    def add(self, nodeid: str, told: Mapping[str, str], outcome: str, why: str) -> None:
+        """Count one case: `told` may name its device and op, `why` says why it was skipped."""
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
-        name = _name(report.nodeid, told)
+        name = _name(nodeid, told)
         if outcome == "skipped":
-            self._skipped.setdefault(name, first_line(report))
+            self._skipped.setdefault(name, why)
         else:
             self._ran.add(name)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session where a required device ran nothing."""
-        if session.config.option.collectonly:
-            return
-        idle = [name for name in self._required if not self._ran_on(name)]
-        self._verdicts = [f"required device {name}: no test passed or failed on it; {self._why(name)}" for name in idle]
-        if idle and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
-            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+    def idle(self, required: Iterable[str]) -> list[str]:
+        """What to say of each required device on which no test passed or failed."""
+        names = [name for name in required if not self._ran_on(name)]
+        return [f"required device {name}: no test passed or failed on it; {self._why(name)}" for name in names]
 
     def _ran_on(self, device: str) -> bool:
         counts = self._counts.get(device, Counter())
@@ -84,27 +67,67 @@ class Tally:
         skipped = self._counts.get(device, Counter())["skipped"]
         return f"{skipped} were skipped there" if skipped else "no collected test takes `device`, or none was selected"
 
-    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Print the table, what ran nowhere, and the verdict."""
-        lines = [*self._table(), *self._nowhere()]
-        if lines or self._verdicts:
-            terminalreporter.section("cuassay")
-        for line in lines:
-            terminalreporter.write_line(line)
-        for verdict in self._verdicts:
-            terminalreporter.write_line(f"ERROR {verdict}", red=True)
-
-    def _table(self) -> Iterator[str]:
+    def table(self) -> Iterator[str]:
+        """A line a device."""
         for device, counts in sorted(self._counts.items()):
             yield f"{device}: {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
 
-    def _nowhere(self) -> Iterator[str]:
+    def nowhere(self) -> Iterator[str]:
+        """The tests that ran on no device, each with the first reason."""
         names = sorted(self._skipped.keys() - self._ran)
         if names:
             yield f"ran nowhere ({len(names)}):"
         yield from (f"  {name}: {self._skipped[name]}" for name in names[:_SHOWN])
         if len(names) > _SHOWN:
             yield f"  and {len(names) - _SHOWN} more; -rs lists every skip"
+
+
+class Tally:
+    """Tells of the outcomes in the process that prints; a pytest plugin of its own.
+
+    Parameters
+    ----------
+    required : iterable of Device
+        Devices that must have run at least one test.
+    is_part : bool
+        Others run the rest of the cases: what this process did not run says nothing, so that neither the verdict on
+        required devices nor what ran nowhere is told.
+    """
+
+    def __init__(self, required: Iterable[Device] = (), *, is_part: bool = False) -> None:
+        self._required = () if is_part else tuple(map(str, required))
+        self._is_part = is_part
+        self._outcomes = Outcomes()
+        self._verdicts: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Tally({self._outcomes!r})"
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Count one report of a test that takes a device of ours."""
+        told = getattr(report, "cuassay", None)
+        outcome = _counted(report)
+        if told is not None and outcome is not None:
+            self._outcomes.add(report.nodeid, told, outcome, first_line(report) if outcome == "skipped" else "")
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Fail the session where a required device ran nothing."""
+        if session.config.option.collectonly:
+            return
+        self._verdicts = self._outcomes.idle(self._required)
+        if self._verdicts and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Print the table, what ran nowhere, and the verdict."""
+        lines = [*self._outcomes.table(), *(() if self._is_part else self._outcomes.nowhere())]
+        if lines or self._verdicts:
+            terminalreporter.section("cuassay")
+        for line in lines:
+            terminalreporter.write_line(line)
+        for verdict in self._verdicts:
+            terminalreporter.write_line(f"ERROR {verdict}", red=True)
 
 
 def first_line(report: pytest.TestReport) -> str:
@@ -125,7 +148,7 @@ def _counted(report: pytest.TestReport) -> str | None:
     return "skipped" if report.skipped else None
 
 
-def _name(nodeid: str, told: dict[str, str]) -> str:
+def _name(nodeid: str, told: Mapping[str, str]) -> str:
     """The test without its device: the function, and the op where there is one."""
     base = nodeid.partition("[")[0]
     return f"{base}[{told['op']}]" if "op" in told else base

@@ -1,0 +1,126 @@
+"""Which part of the collected cases this process runs: one of N, or what shares a device with nobody.
+
+N processes that are given ``1/N`` to ``N/N`` run every case once, at the same time and on the same device. Beside them
+nobody may read the device's free memory, or hold it to a time: such tests are marked by `cuassay.testing.exclusive`,
+are in no part, and run by ``alone`` afterwards.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import pytest
+
+from cuassay.testing.marks import EXCLUSIVE
+from cuassay.testing.skips import case_of
+
+__all__ = ["ALONE", "Shard", "Sharding", "parse_shard", "part_of_each"]
+
+#: The part that is run by itself.
+ALONE = "alone"
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The `number`-th of `total` parts, from 1; 0 of 0 is what runs alone."""
+
+    number: int
+    total: int
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.total}" if self.total else ALONE
+
+
+def parse_shard(text: str) -> Shard:
+    """Read ``2/8`` or ``alone``.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it has another form, or there is no such part.
+    """
+    if text == ALONE:
+        return Shard(0, 0)
+    number, slash, total = text.partition("/")
+    if slash and number.isdecimal() and total.isdecimal() and 1 <= int(number) <= int(total):
+        return Shard(int(number), int(total))
+    raise pytest.UsageError(
+        f"--cuassay-shard is I/N with I from 1 to N, such as 2/8, or {ALONE}; got {text!r}; "
+        f"start N processes with 1/N to N/N, and one with {ALONE} afterwards"
+    )
+
+
+class Sharding:
+    """Leaves the other parts out of the collection; a pytest plugin of its own."""
+
+    def __init__(self, shard: Shard) -> None:
+        self._shard = shard
+        self._left_out = 0
+
+    def __repr__(self) -> str:
+        return f"Sharding({self._shard}, {self._left_out} cases left out)"
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep this part, in order: of what ``-k`` and ``-m`` have left."""
+        kept = self._kept(items)
+        others = [item for item in items if item.nodeid not in kept]
+        items[:] = [item for item in items if item.nodeid in kept]
+        self._left_out = len(others)
+        if others:
+            config.hook.pytest_deselected(items=others)
+
+    def _kept(self, items: Sequence[pytest.Item]) -> set[str]:
+        alone = {item.nodeid for item in items if item.get_closest_marker(EXCLUSIVE) is not None}
+        if not self._shard.total:
+            return alone
+        shared = [item for item in items if item.nodeid not in alone]
+        parts = part_of_each(((_file(item), _bundle(item), item.nodeid) for item in shared), self._shard.total)
+        return {nodeid for nodeid, part in parts.items() if part == self._shard.number}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A part that holds nothing is no failure: the others hold it."""
+        if self._left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]
+
+
+def _bundle(item: pytest.Item) -> str:
+    """What stays together: the checks of one op in one dtype need the same kernels, which one process compiles once."""
+    case = case_of(item)
+    return f"{case['device']} {case['op'].name} {case.get('dtype')}" if "op" in case else item.nodeid
+
+
+def part_of_each(cases: Iterable[tuple[str, str, str]], total: int) -> dict[str, int]:
+    """The part, from 1 to `total`, of each case by its name.
+
+    Each file is spread over all parts by itself: its cases take similar times, those of two files do not. The largest
+    bundles come first, each into the part that has the fewest of that file, and then the fewest of all. The order in
+    which the cases are given does not matter.
+
+    Parameters
+    ----------
+    cases : iterable of (file, bundle, name)
+        A bundle's cases are in one part.
+    total : int
+        Number of parts.
+    """
+    files: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for file, bundle, name in cases:
+        files[file][bundle].append(name)
+    parts: dict[str, int] = {}
+    loads = [0] * total
+    for _, bundles in sorted(files.items()):
+        own = [0] * total
+        for _, names in sorted(bundles.items(), key=lambda bundle: (-len(bundle[1]), bundle[0])):
+            part = min(range(total), key=lambda at: (own[at], loads[at], at))
+            own[part] += len(names)
+            loads[part] += len(names)
+            parts |= dict.fromkeys(names, part + 1)
+    return parts
