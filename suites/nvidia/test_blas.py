@@ -21,6 +21,7 @@ from cuassay.devices.cuda import gemm
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, plans
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError
+from cuassay.testing import exclusive
 
 BACKEND = devices.backend("cuda")
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
@@ -147,6 +148,7 @@ def test_the_current_handle_is_on_the_current_stream() -> None:
 # ------------------------------------------------------------------------------------------------ captures
 
 
+@exclusive
 @pytest.mark.parametrize("library", ["cublas", "cublaslt"])
 def test_a_hundred_captures_keep_little_memory(library: str) -> None:
     controls.preferred_blas_library(library)
@@ -328,6 +330,23 @@ def test_only_what_the_library_cannot_read_is_copied(shape: tuple[int, ...], cop
     assert ("copied" in str(found)) == (copied or shape[1] == 1)
     expected = host(a) @ host(b)
     np.testing.assert_allclose(host(found.result), expected, rtol=1e-2, atol=1e-2)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_large_heads_inside_rows_are_not_copied(monkeypatch: pytest.MonkeyPatch, shared: bool) -> None:
+    monkeypatch.setattr(gemm, "_LEAST_FLOPS", 0)
+    a = random(2, 64, 3, 32, dtype="float16").transpose(0, 2, 1, 3)
+    b = random(1, 3, 32, 16, dtype="float16") if shared else random(2, 3, 32, 16, dtype="float16")
+    expected = host(a) @ host(b)
+
+    found = ops.explain(lambda: ops.matmul(a, b))
+    plan = ops.matmul.prepare(a, b)
+
+    assert "one product a first index" in str(found)
+    assert "copied" not in str(found)
+    for result in (found.result, *(plan.run().copy() for _ in range(4))):
+        np.testing.assert_allclose(host(result), expected, rtol=1e-2, atol=1e-2)
+    controls.renew()
 
 
 def test_a_transposed_operand_and_a_column_major_output_are_not_copied() -> None:

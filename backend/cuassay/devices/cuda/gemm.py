@@ -37,6 +37,10 @@ _MOST_ALIGNED = 256
 #: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
 _BIAS_ALIGNMENT = 16
 
+#: A stack that the library cannot read at once is taken apart into at most so many calls of at least so many
+#: operations: about what it computes while the host gives it the next one, on an H200. Else an operand is copied.
+_MOST_CALLS, _LEAST_FLOPS = 16, 10**9
+
 #: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
 _MOST_WAYS = 8192
 
@@ -240,7 +244,7 @@ def _by_library(product: Product, alignment: int) -> _Way:
     stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
     for name, stack in stacks.items():
         if stack is None and (name != "c" or product.c is not None):
-            return _copying(name)
+            return _Way("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
     placed = place(stacks["a"], stacks["b"], stacks["c"], stacks["d"], **_fields(product), alignment=alignment)
     if isinstance(placed, str):
         return _copying(placed)
@@ -353,6 +357,28 @@ def _apart(product: Product) -> None:
     if bias is not None:
         registry.op("add")(out, bias, out=out)
     _activate(out, product.activation)
+
+
+def _may_loop(product: Product) -> bool:
+    """Whether a stack at two distances, as heads inside rows are, is better taken apart than copied."""
+    stack = product.out.shape[:-2]
+    if len(stack) < 2 or not 1 < stack[0] <= _MOST_CALLS:
+        return False
+    return bool(2 * product.out.size * product.a.shape[-1] >= stack[0] * _LEAST_FLOPS)
+
+
+def _one_by_one(product: Product) -> None:
+    """Each index of the first axis by itself; what has no such axis is the same for all."""
+    axes = product.out.ndim
+
+    def at(array: Array | None, index: int) -> Array | None:
+        if array is None or array.ndim < axes:
+            return array
+        return array[index if array.shape[0] > 1 else 0]
+
+    for index in range(product.out.shape[0]):
+        of: dict[str, Any] = {name: at(getattr(product, name), index) for name in ("a", "b", "c", "out")}
+        compute(replace(product, **of))
 
 
 def _copying(name: str) -> _Way:
