@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from cuassay import devices, ops
+from cuassay import Device, devices, ops
 from cuassay.amp import GradScaler
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import syncdebug
@@ -148,6 +148,24 @@ def test_an_overflow_of_one_optimizer_backs_the_scale_off_but_steps_the_other(de
     scaler.step(second, [on(device, 4.0)])
     scaler.update()
     assert scaler.get_growth_tracker() == 1  # the flags were taken down
+
+
+@requires("count>=2")
+@pytest.mark.parametrize("bad", [0, 1], ids=["where the scale lives", "elsewhere"])
+def test_one_scale_serves_two_devices(device, scaler, bad):
+    places = Device(device.kind, 0), Device(device.kind, 1)
+    params = [on(place, 1.0) for place in places]
+    optimizers = [Adam([param], lr=0.1) for param in params]
+
+    first = [host(output).tolist() for output in scaler.scale([on(place, 2.0) for place in places])]
+    for index, (optimizer, place) in enumerate(zip(optimizers, places, strict=True)):
+        scaler.step(optimizer, [on(place, np.inf if index == bad else 8.0)])
+    scaler.update()
+    second = [host(output).tolist() for output in scaler.scale([on(place, 2.0) for place in places])]
+
+    assert (first, second) == ([[16.0]] * 2, [[8.0]] * 2)
+    assert host(params[bad]).tolist() == [1.0]
+    assert host(params[1 - bad])[0] == pytest.approx(0.9)
 
 
 @pytest.fixture

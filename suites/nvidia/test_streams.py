@@ -293,6 +293,15 @@ def test_cuda_core_takes_ours_and_ours_takes_its(side: Any) -> None:
     assert int(wrapped.handle) == side.ptr
 
 
+def test_an_events_handle_has_torchs_name(side: Any) -> None:
+    event = cuda.Event()
+    before = event.cuda_event
+
+    event.record(side)
+
+    assert (before, event.cuda_event) == (0, event.ptr)
+
+
 @pytest.mark.parametrize("call", ["record", "wait"])
 @pytest.mark.parametrize("junk", [1.5, "stream", object()], ids=repr)
 def test_an_event_refuses_what_is_no_stream(call: str, junk: Any, side: Any) -> None:

@@ -176,6 +176,11 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         return self.handle
 
     @property
+    def cuda_event(self) -> int:
+        """The handle, by torch's name; 0 before the first record."""
+        return self.handle
+
+    @property
     def done(self) -> bool:
         """`query`, by CuPy's name."""
         return self.query()
