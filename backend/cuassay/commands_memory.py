@@ -35,7 +35,7 @@ _PASSES = 3
 
 def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
     """Declare ``memory`` and what it offers."""
-    memory = commands.add_parser("memory", help="allocator: replay recorded traces")
+    memory = commands.add_parser("memory", help="allocator: replay traces, draw snapshots")
     offers = memory.add_subparsers(required=True, metavar="COMMAND")
     replaying = offers.add_parser("replay", help="how much a policy reserves for recorded traces, and how fast it is")
     replaying.add_argument(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -80,3 +82,13 @@ def test_measuring_where_a_device_is_absent_says_so_in_one_line(
 
     assert status == 2
     assert capsys.readouterr().err.startswith("sim:99 does not exist")
+
+
+def test_a_reader_that_goes_away_is_no_error():
+    command = [sys.executable, "-m", "cuassay.cli", "settings"]
+
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
+        running.stdout.close()
+        told = running.stderr.read()
+
+    assert (told, running.returncode) == (b"", 0)
