@@ -5,8 +5,8 @@ set -uo pipefail
 export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-100} PYTHONUNBUFFERED=1
 device=cuda:0
 out=reports/out/gpu
-jobs=$(nproc)
-jobs=$((jobs < 8 ? jobs : 8))
+cores=$(nproc)
+jobs=$((cores < 8 ? cores : 8))
 seconds=0 # for everything; 0: as long as the steps' own limits allow
 while [ $# -gt 0 ]; do
     case $1 in
@@ -42,9 +42,10 @@ step() { # NAME COMMAND...
     printf '== %s: status %d, %d s\n' "$1" "$status" $((SECONDS - begun)) | tee -a "$log"
 }
 
-# What outlasts its time is interrupted, so that pytest still reports, and killed if the driver holds it.
+# What outlasts its time is interrupted, so that pytest still reports, and killed if the driver holds it. Takes the place
+# of the shell, which is one of a pipe or in the background: its process is then the one to end.
 within() { # SECONDS COMMAND...
-    timeout --signal=INT --kill-after=10 "$@"
+    exec timeout --signal=INT --kill-after=10 "$@"
 }
 
 left() { # MOST: seconds for a step, so that 15 are left for the record and the page
@@ -72,8 +73,8 @@ export PYTHON device
 
 run=$("$PYTHON" -m cuassay.benchmarking.ledger begin "$rows" --command "ci/run gpu --device $device") || exit 2
 recorded=(--device "$device" --require-device "$device" --cuassay-record "$rows" --cuassay-run "$run" -q)
-suites=(suites/devices suites/nvidia suites/harness/test_cuda_states.py "${recorded[@]}" --benchmark-disable --tb=short)
-
+suites=(suites/devices suites/nvidia suites/harness/test_cuda_states.py "${recorded[@]}" --benchmark-disable --tb=short
+    -p no:cacheprovider)
 ledger=(within 30 "$PYTHON" -m cuassay.benchmarking.ledger write "$rows" --out reports/ledger)
 
 part() { # SECONDS NAME ARGUMENT...: one process over the suites
@@ -83,6 +84,9 @@ part() { # SECONDS NAME ARGUMENT...: one process over the suites
 parts() { # SECONDS: as many processes as jobs, at once, each over its part; each appends to the record, row by row
     local status=0 found number pids=()
     trap 'kill "${pids[@]}"; exit 130' INT TERM
+    # The references are computed on the host; as many threads as cores in each process would wait for one another.
+    export OMP_NUM_THREADS=$((cores > jobs ? cores / jobs : 1))
+    export OPENBLAS_NUM_THREADS=$OMP_NUM_THREADS
     for ((number = 1; number <= jobs; number++)); do
         part "$1" "-$number" --cuassay-shard "$number/$jobs" >"$out/suites-$number.log" 2>&1 &
         pids+=($!)
