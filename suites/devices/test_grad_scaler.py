@@ -282,6 +282,18 @@ def test_float16_gradients_are_unscaled_in_the_step_only(device, scaler):
     assert host(params[0])[0] == pytest.approx(0.5, abs=1e-3)
 
 
+@pytest.mark.parametrize("name", ["grad_scale", "found_inf"])
+def test_what_the_scaler_gives_is_not_given_twice(device, scaler, name):
+    params, grads = [on(device, 1.0)], [on(device, 8.0)]
+
+    with pytest.raises(ArgumentError, match=f"got {name} too; leave them away"):
+        scaler.step(Adam(params), grads, **{name: on(device, 1.0)})
+
+    assert host(params[0]).tolist() == [1.0]
+    scaler.step(Adam(params, lr=0.5), grads)
+    assert host(params[0])[0] == pytest.approx(0.5)
+
+
 def test_an_array_of_another_kind_is_refused(device):
     other = "sim" if kind(device) == "cpu" else "cpu"
 

@@ -241,6 +241,7 @@ def custom_fwd(
     """With `cast_inputs`, a function of yours gets its floating arrays in that dtype, and runs without autocast.
 
     Without `cast_inputs` it runs as it is. As in torch, float64 arrays are not cast, nor anything outside a region.
+    There is no ``custom_bwd``: a backward pass over plain arrays is a function as any other.
     """
     if function is None:
         return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)  # type: ignore[return-value]

@@ -213,10 +213,16 @@ class GradScaler(Handle):
         self, optimizer: Any, progress: _Progress, grads: Sequence[Any], options: Mapping[str, Any]
     ) -> Any:
         if progress.stage is _Stage.UNSCALED:
-            return optimizer.step(grads, found_inf=progress.found_inf, **options)
-        place = self._one_place(progress, _flat(grads))
-        scale = self._on(place).scale
-        return optimizer.step(grads, grad_scale=scale, found_inf=progress.found_inf, check_finite=True, **options)
+            own = {"found_inf": progress.found_inf}
+        else:
+            scale = self._on(self._one_place(progress, _flat(grads))).scale
+            own = {"grad_scale": scale, "found_inf": progress.found_inf, "check_finite": True}
+        twice = sorted(own.keys() & options.keys())
+        if twice:
+            raise ArgumentError(
+                f"the scaler gives this step {', '.join(own)} itself; got {', '.join(twice)} too; leave them away"
+            )
+        return optimizer.step(grads, **own, **options)
 
     def _step_outside(
         self, optimizer: Any, progress: _Progress, grads: Sequence[Any], options: Mapping[str, Any]
