@@ -525,6 +525,11 @@ def test_a_group_that_is_none_is_refused(draw: Draw, group: Any, message: str) -
     optimizer.step(draw(1))
 
 
+def test_an_array_in_place_of_a_list_of_them_is_refused(draw: Draw) -> None:
+    with pytest.raises(ArgumentError, match=r"got one array; give \[params\]"):
+        Adam(draw(0)[0])
+
+
 def test_a_group_added_later_starts_at_its_first_step(draw: Draw) -> None:
     params, later = draw(0), draw(3)
     optimizer = Adam(params)

@@ -726,6 +726,8 @@ def test_an_argument_unlike_the_captured_one_is_refused(device: Device, full: An
         graphed(from_host(np.ones(8), device))
     with pytest.raises(ArgumentError, match="takes and gives arrays"):
         cuda.make_graphed_callables(lambda a: a, (3,))
+    with pytest.raises(ArgumentError, match="sample_args is a tuple of arguments"):
+        cuda.make_graphed_callables(lambda a: a, full(1))
 
 
 def test_several_functions_share_memory_and_keep_their_order(full: Any) -> None:

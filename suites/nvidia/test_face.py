@@ -5,11 +5,12 @@ from __future__ import annotations
 import inspect
 import subprocess
 import sys
+from importlib.util import find_spec
 
 import pytest
 
 import cuassay.cuda
-from cuassay.errors import CuassayError, DeviceError
+from cuassay.errors import CuassayError, DeviceError, LibraryNotFoundError
 
 #: Every public name, by the module of the face it lives in; "" is the face itself.
 NAMES = {
@@ -90,6 +91,15 @@ def test_without_a_device_the_error_says_what_is_missing(call):
         pytest.skip("a CUDA device is here")
 
     with pytest.raises(CuassayError, match=r"driver|CUDA_VISIBLE_DEVICES"):
+        getattr(cuassay.cuda, call)()
+
+
+@pytest.mark.parametrize("call", ["use_with_cupy", "record_memory_history", "MemPool", "Stream", "CUDAGraph"])
+def test_without_cupy_the_error_says_what_is_missing(call):
+    if find_spec("cupy") is not None:
+        pytest.skip("CuPy is here")
+
+    with pytest.raises(LibraryNotFoundError, match=r"install cuassay\[cuda13\]"):
         getattr(cuassay.cuda, call)()
 
 

@@ -234,6 +234,8 @@ def make_graphed_callables(
     >>> to_host(twice(b)).tolist()
     [4.0, 4.0, 4.0]
     """
+    if hasattr(sample_args, "dtype"):
+        raise ArgumentError(f"sample_args is a tuple of arguments; got {sample_args!r}; give (it,)")
     if callable(callables):
         return _graphed((callables,), (sample_args,), num_warmup_iters, pool, capture_error_mode)[0]
     if len(callables) != len(sample_args):

@@ -59,11 +59,11 @@ def record_memory_history(
 
 
 def _watched(device: int | str | Device | None, *, with_host: bool) -> list[Any]:
+    from cuassay import cuda
     from cuassay.devices.cuda import pinned
-    from cuassay.devices.cuda.context import index_of
     from cuassay.devices.cuda.memory import allocator as allocators
 
-    allocators.allocator(index_of(device))
+    allocators.allocator(cuda._index(device))  # noqa: SLF001  one reading of device names for the whole face
     found: list[Any] = [one for index in allocators.indices() for one in allocators.every_allocator(index)]
     host = pinned.allocator() if with_host else pinned.opened()
     return found if host is None or not (with_host or host.history) else [*found, host]

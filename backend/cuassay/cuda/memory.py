@@ -93,7 +93,10 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _module(name: str) -> Any:
-    return import_module(f"cuassay.devices.cuda.memory.{name}")
+    from cuassay.devices.cuda.check import guarded
+
+    with guarded("CuPy"):
+        return import_module(f"cuassay.devices.cuda.memory.{name}")
 
 
 def _allocators() -> Any:

@@ -95,6 +95,8 @@ class Adam:
         self.grad_norm: Array | None = None
         self._states: list[State] = []
         self._norms: list[Kept] = []
+        if hasattr(params, "dtype"):
+            raise ArgumentError("params is a list of arrays; got one array; give [params]")
         given = list(params)
         for group in given if given and isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
