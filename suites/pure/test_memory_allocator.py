@@ -170,6 +170,83 @@ class TestOtherStreams:
 
         assert block.is_live
 
+    @pytest.mark.parametrize("reached", [0, 1])
+    def test_every_stream_that_used_it_is_waited_for(
+        self, allocator: CachingAllocator, source: IntegerSource, reached: int
+    ) -> None:
+        block = allocator.malloc(30 * MIB, stream=3)
+        for stream in (7, 8):
+            allocator.record_stream(block, stream)
+        allocator.free(block)
+        events = source.pending()
+        source.complete(events[reached])
+
+        allocator.malloc(30 * MIB, stream=3)
+
+        assert source.waits == [(3, event) for event in events]
+        assert len(events) == 2
+
+    def test_its_next_owner_has_users_of_its_own(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+        source.complete(*source.pending())
+        again = allocator.malloc(30 * MIB)
+
+        allocator.record_stream(again, 7)
+        allocator.free(again)
+
+        assert again.segment is block.segment
+        assert len(source.pending()) == 1
+
+    def test_without_users_the_next_owner_leaves_it_free(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+        source.complete(*source.pending())
+        again = allocator.malloc(30 * MIB)
+
+        allocator.free(again)
+
+        assert again.segment is block.segment
+        assert (again.state, again.events) == ("inactive", ())
+
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    def test_a_capture_waits_for_no_other_stream(self, granularity: int) -> None:
+        source = IntegerSource(1024 * MIB, is_lazy=True, granularity=granularity)
+        allocator = CachingAllocator(source, total=1024 * MIB, config="")
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+
+        with allocator.capturing():
+            taken = allocator.malloc(30 * MIB)
+            allocator.empty_cache()
+
+        assert taken.address != block.address
+        assert (source.waits, allocator.statistics().num_sync_all_streams) == ([], 0)
+
+    def test_of_nested_captures_the_outermost_ends_it(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        block = allocator.malloc(4096)
+        allocator.record_stream(block, 7)
+
+        with allocator.capturing():
+            with allocator.capturing():
+                allocator.free(block)
+            within = source.pending()
+
+        assert (within, len(source.pending())) == ((), 1)
+
+    def test_a_capture_that_fails_is_over(self, allocator: CachingAllocator) -> None:
+        allocator.free(allocator.malloc(30 * MIB))
+
+        with pytest.raises(KeyError), allocator.capturing():
+            raise KeyError
+
+        assert allocator.empty_cache() == 30 * MIB
+
 
 class TestGivingBack:
     def test_empty_cache_releases_free_segments_alone(self, allocator: CachingAllocator, source: IntegerSource) -> None:
@@ -210,6 +287,39 @@ class TestGivingBack:
 
         assert allocator.statistics().reserved_bytes.all.current == 36 * MIB
 
+    def test_of_free_segments_the_young_ones_stay(self, source: IntegerSource) -> None:
+        allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
+        old, young = allocator.malloc(20 * MIB, stream=1), allocator.malloc(20 * MIB, stream=2)
+        allocator.free(old)
+        allocator.reset_peak_stats()  # free segments are known as such from here
+        for nbytes in range(512, 4096, 512):
+            allocator.malloc(nbytes, stream=3)
+        allocator.free(young)
+
+        allocator.malloc(12 * MIB, stream=4)
+
+        assert old.segment not in allocator.segments()
+        assert young.segment in allocator.segments()
+
+
+class TestOversizeBlocks:
+    @pytest.fixture
+    def allocator(self, source: IntegerSource) -> CachingAllocator:
+        return CachingAllocator(source, total=1024 * MIB, config="max_split_size_mb:32")
+
+    def test_they_are_not_split(self, allocator: CachingAllocator) -> None:
+        allocator.free(allocator.malloc(40 * MIB))
+
+        block = allocator.malloc(36 * MIB)
+
+        assert (block.nbytes, block.is_whole) == (40 * MIB, True)
+
+    def test_they_serve_no_smaller_requests(self, allocator: CachingAllocator) -> None:
+        large = allocator.malloc(40 * MIB)
+        allocator.free(large)
+
+        assert allocator.malloc(30 * MIB).segment is not large.segment
+
 
 class TestPrivatePools:
     def test_a_pool_shares_nothing(self, allocator: CachingAllocator) -> None:
@@ -233,6 +343,15 @@ class TestPrivatePools:
 
         assert (first.lane.pool, second.lane.pool) == (inner, outer)
 
+    def test_after_an_error_the_former_pool_serves_again(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+
+        with pytest.raises(KeyError), allocator.use_pool(pool):
+            raise KeyError
+
+        assert not allocator.malloc(512).lane.pool.is_private
+        assert pool.use_count == 1
+
     def test_a_pool_serves_its_own_thread_alone(self, allocator: CachingAllocator) -> None:
         blocks: list[Any] = []
         pool = allocator.create_pool()
@@ -244,7 +363,9 @@ class TestPrivatePools:
 
         assert not blocks[0].lane.pool.is_private
 
-    def test_its_segments_go_once_it_has_no_owner(self, allocator: CachingAllocator) -> None:
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    def test_its_segments_go_once_it_has_no_owner(self, granularity: int) -> None:
+        allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
         pool = allocator.create_pool()
         allocator.free(allocator.lane(0, pool).malloc(4096))
         kept = allocator.empty_cache()
@@ -311,6 +432,13 @@ class TestBadInput:
             allocator.find(block.address + offset)
 
         assert allocator.find(block.address) is block
+
+    def test_a_freed_block_is_not_found(self, allocator: CachingAllocator) -> None:
+        block = allocator.malloc(4096)
+        allocator.free(block)
+
+        with pytest.raises(ArgumentError, match="no live block begins"):
+            allocator.find(block.address)
 
     def test_a_freed_block_takes_no_stream(self, allocator: CachingAllocator) -> None:
         block = allocator.malloc(4096)

@@ -199,6 +199,26 @@ def test_on_again_goes_on_and_cleared_begins_anew(allocator: CachingAllocator) -
     assert [action for action, _ in told(allocator)] == ["alloc", "free_requested", "free_completed"]
 
 
+def test_on_again_live_blocks_keep_their_stacks(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    block = ask(allocator, 3 * MIB)
+
+    allocator.record_history()
+
+    assert allocator.history is not None
+    assert ask.__code__ in [code for code, _ in allocator.history.frames_of(block.address)]
+
+
+def test_a_freed_block_has_no_stack(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    block = ask(allocator, 3 * MIB)
+
+    allocator.free(block)
+
+    assert allocator.history is not None
+    assert allocator.history.frames_of(block.address) == ()
+
+
 def test_off_a_hit_is_the_hit_it_was(allocator: CachingAllocator) -> None:
     """The quick lists serve again, without a miss, once recording has stopped."""
     allocator.record_history()

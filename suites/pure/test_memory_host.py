@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import weakref
 from concurrent.futures import ThreadPoolExecutor
 from itertools import pairwise
 from typing import Any
@@ -11,9 +12,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import Block, IntegerSource, parse_config
-from cuassay.memory.host import HOST, HostAllocator
+from cuassay.memory.host import HOST, HostAllocator, Kept
 from cuassay.memory.host_statistics import Duration
 from cuassay.memory.trace import ShadowModel
 
@@ -256,6 +258,44 @@ def test_memory_is_pinned_ahead_once_demand_has_grown_and_serves_what_comes_next
     assert source.reserves == reserved
 
 
+def test_without_new_demand_nothing_more_is_pinned_ahead() -> None:
+    host, source = allocator("pinned_ahead_mb:64")
+    host.malloc(4 * MIB)
+    host.tend()
+    for _ in range(10):
+        host.malloc(4 * MIB)
+    reserved = source.reserves
+
+    host.tend()
+
+    assert source.reserves == reserved
+
+
+def test_no_more_is_pinned_ahead_than_is_kept_when_it_is_free() -> None:
+    host, source = allocator("pinned_ahead_mb:64,pinned_max_cached_size_mb:20")
+    host.malloc(4 * MIB)
+
+    host.tend()
+
+    assert sum(source.ranges.values()) <= 40 * MIB
+
+
+def test_during_a_capture_nothing_is_asked_or_given_back() -> None:
+    host, source = allocator("pinned_max_cached_size_mb:20,pinned_ahead_mb:0")
+    used, free = host.malloc(4 * MIB), host.malloc(40 * MIB)
+    host.record_stream(used, 3)
+    host.free(used)
+    host.free(free)
+    source.complete(*source.pending())
+
+    with host.capturing():
+        host.tend()
+        host.empty_cache()
+        state, releases = used.state, source.releases
+
+    assert (state, releases) == ("active_pending_free", 0)
+
+
 def test_nothing_is_pinned_ahead_where_the_key_says_so() -> None:
     host, source = allocator("pinned_ahead_mb:0")
     host.malloc(64 * MIB)
@@ -310,6 +350,58 @@ def test_blocks_above_the_cached_size_go_back() -> None:
     host.tend()
 
     assert list(source.ranges.values()) == [12 * MIB]
+
+
+def test_a_block_of_the_cached_size_is_kept() -> None:
+    host, source = allocator("pinned_max_cached_size_mb:40,pinned_ahead_mb:0")
+    host.free(host.malloc(40 * MIB))
+
+    host.tend()
+
+    assert list(source.ranges.values()) == [40 * MIB]
+
+
+def test_changing_one_option_leaves_the_others() -> None:
+    host, _ = allocator("pinned_max_cached_size_mb:40")
+
+    host.configure("pinned_ahead_mb:0")
+
+    assert host.config.pinned_max_cached_size == 40 * MIB
+
+
+def test_the_block_that_an_address_lies_in_is_found_while_it_lives() -> None:
+    host, _ = allocator()
+    block = host.malloc(4096)
+    inside, behind = block.address + 4095, block.address + block.nbytes
+    found = host.block_at(block.address), host.block_at(inside), host.block_at(behind)
+
+    host.free(block)
+
+    assert found == (block, block, None)
+    assert host.block_at(inside) is None
+
+
+def test_what_captured_copies_use_is_kept_by_every_open_capture_until_its_graph_is_gone() -> None:
+    device = Device("sim")
+
+    class Used:
+        pass
+
+    kept, captures, used = Kept(), (object(), object()), Used()
+    alive = weakref.ref(used)
+    for capture in captures:
+        kept.capture_begin(capture, device)
+    kept.keep(used)
+    del used
+    for capture in captures:
+        kept.capture_end(capture, device)
+    states = [kept.is_open, alive() is not None]
+    for capture in captures:
+        states.append(alive() is not None)
+        kept.capture_forget(capture, device)
+
+    assert states == [False, True, True, True]
+    assert alive() is None
 
 
 def test_requests_up_to_the_threshold_are_rounded_to_a_power_of_two_and_none_by_default() -> None:
@@ -385,6 +477,17 @@ def test_a_block_in_use_by_a_copy_counts_as_active_until_the_copy_is_done() -> N
     assert (pending, host.host_statistics().active_requests.current) == (1, 0)
 
 
+def test_pinning_and_unpinning_are_counted_apart() -> None:
+    host, _ = allocator("pinned_ahead_mb:0")
+    host.malloc(4 * MIB)
+    host.free(host.malloc(40 * MIB))
+
+    host.empty_cache()
+
+    found = host.host_statistics()
+    assert (found.num_host_alloc, found.num_host_free) == (2, 1)
+
+
 def test_resetting_the_totals_resets_times_and_counters() -> None:
     host, _ = allocator()
     host.malloc(MIB)
@@ -393,7 +496,7 @@ def test_resetting_the_totals_resets_times_and_counters() -> None:
 
     found = host.host_statistics()
     assert found.host_alloc_time == Duration()
-    assert (found.num_host_alloc, found.bucket_allocation) == (0, ())
+    assert (found.num_host_alloc, found.num_host_free, found.bucket_allocation) == (0, 0, ())
     assert found.active_bytes.current == MIB
 
 

@@ -178,6 +178,37 @@ def test_a_capture_begins_when_a_release_under_way_is_done(granularity: int, cal
     assert (begun, states) == ([], [call])
 
 
+def test_a_segment_that_is_taken_in_part_meanwhile_stays() -> None:
+    source, allocator = made(0)
+    for stream in (1, 2):
+        allocator.free(allocator.malloc(24 * MIB, stream))
+
+    with stopped(source, "release", allocator.empty_cache) as given_back:
+        low, high = allocator.malloc(11 * MIB, 2), allocator.malloc(11 * MIB, 2)
+        allocator.free(low)
+        allocator.reset_peak_stats()  # what is free may be had by any request from here
+
+    assert low.segment is high.segment
+    assert given_back == [24 * MIB]
+    assert high.segment in allocator.segments()
+
+
+@pytest.mark.parametrize(
+    "look", ["statistics", "snapshot", "segments", "reset_peak_stats", "reset_accumulated_stats", "record_history"]
+)
+def test_whoever_looks_waits_for_a_change_under_way(look: str) -> None:
+    _, allocator = made(0)
+    thread = threading.Thread(target=getattr(allocator, look))
+
+    with allocator._lock:
+        thread.start()
+        thread.join(0.05)
+        waits = thread.is_alive()
+    thread.join(PATIENCE)
+
+    assert waits
+
+
 @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
 def test_whoever_holds_frees_off_can_still_allocate(granularity: int) -> None:
     _, allocator = made(granularity)

@@ -124,6 +124,16 @@ class TestWhatIsTried:
         assert allocator.malloc(3 * MIB).segment.nbytes == 4 * MIB
 
 
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_what_the_source_refuses_is_not_counted_as_on_its_way(granularity: int) -> None:
+    source = IntegerSource(TOTAL, granularity=granularity)  # somebody else has the other half of the device
+    allocator = CachingAllocator(source, total=2 * TOTAL)
+    for _ in range(4):
+        failure(allocator, TOTAL + 2 * MIB)
+
+    assert allocator.malloc(TOTAL).is_live
+
+
 class TestWhatIsSaid:
     def test_asked_free_holders_and_advice(self, allocator: CachingAllocator) -> None:
         allocator.malloc(20 * MIB, stream=1)
@@ -135,8 +145,9 @@ class TestWhatIsSaid:
             "or work in smaller parts"
         )
 
-    def test_more_than_there_is_can_never_fit(self, allocator: CachingAllocator) -> None:
+    def test_more_than_there_is_can_never_fit(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         assert "can never fit" in failure(allocator, TOTAL + 1)
+        assert source.ranges == {}
 
     def test_a_fraction_is_named(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         allocator.configure("per_process_memory_fraction:0.5")

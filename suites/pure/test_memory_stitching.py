@@ -155,10 +155,93 @@ class TestStitching:
 
         assert reserved(allocator) == 36 * MIB
 
+    def test_what_is_free_is_enough_without_waiting_for_anybody(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 4 * MIB, 4)
+        allocator.record_stream(kept[0], 7)
+        allocator.free(kept[0])
+
+        allocator.malloc(12 * MIB)
+
+        assert (reserved(allocator), source.waits) == (32 * MIB, [])
+
+    def test_a_range_that_nobody_uses_is_not_among_the_segments(self, allocator: CachingAllocator) -> None:
+        scatter(allocator, 4 * MIB, 3)
+        block = allocator.malloc(12 * MIB)
+        assert block.segment in allocator.segments()
+        allocator.free(block)
+
+        allocator.malloc(30 * MIB)
+
+        assert block.segment not in allocator.segments()
+
+    def test_the_small_pool_gives_back_in_the_books_too(self, allocator: CachingAllocator) -> None:
+        for block in [allocator.malloc(MIB) for _ in range(8)]:
+            allocator.free(block)
+
+        allocator.malloc(8 * MIB)
+
+        assert allocator.statistics().reserved_bytes.small_pool.current == 0
+
+
+class TestViewsThatAreTooMany:
+    """A view shows 6 pages, and 12 may be shown."""
+
+    @pytest.fixture(autouse=True)
+    def few_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr("cuassay.memory.stitching._MOST_PAGES", 12)
+
+    @staticmethod
+    def make(allocator: CachingAllocator, count: int) -> list[int]:
+        """So many views, each of pages of its own, none in use; their addresses."""
+        scatter(allocator, 4 * MIB, 3 * count)
+        blocks = [allocator.malloc(12 * MIB) for _ in range(count)]
+        for block in blocks:
+            allocator.free(block)
+        return [block.address for block in blocks]
+
+    def test_those_asleep_for_longest_go(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        first, second = self.make(allocator, 2)
+        allocator.malloc(20 * MIB)
+
+        assert first not in source.aliases
+        assert second in source.aliases
+
+    def test_what_goes_makes_room(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("cuassay.memory.stitching._MOST_PAGES", 30)
+        self.make(allocator, 5)
+
+        allocator.malloc(20 * MIB)  # three go
+        allocator.malloc(16 * MIB)  # none goes
+
+        assert len(source.aliases) == 4
+
+    def test_while_captured_none_goes(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        views = self.make(allocator, 2)
+
+        with allocator.capturing():
+            allocator.malloc(20 * MIB)
+
+        assert set(views) <= source.aliases.keys()
+        assert source.synchronized == []
+
+    def test_a_pool_that_a_graph_holds_keeps_its_own(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        with allocator.use_pool(allocator.create_pool()):
+            views = self.make(allocator, 2)
+            allocator.malloc(20 * MIB)
+
+        assert set(views) <= source.aliases.keys()
+
 
 class TestOptingOut:
-    def test_a_pool_of_single_handles_takes_segments(self, allocator: CachingAllocator, source: IntegerSource) -> None:
-        lane = allocator.lane(0, allocator.create_pool(one_handle=True))
+    @pytest.mark.parametrize("option", ["one_handle", "no_split"])
+    def test_a_pool_of_single_handles_takes_segments(
+        self, allocator: CachingAllocator, source: IntegerSource, option: str
+    ) -> None:
+        lane = allocator.lane(0, allocator.create_pool(**{option: True}))
 
         lane.malloc(11 * MIB)
 
@@ -195,6 +278,28 @@ class TestGivingBack:
         assert (reserved(allocator), source.aliases) == (12 * MIB, {})
         assert set(source.synchronized) == {0}
         assert all(source.physical(block.address, block.nbytes) for block in kept)
+
+    def test_the_host_waits_for_the_stream_whose_pages_they_are(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        scatter(allocator, 4 * MIB, 3, stream=5)
+
+        allocator.empty_cache()
+
+        assert set(source.synchronized) == {5}
+
+    def test_pages_that_cannot_be_given_back_stay_free(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        allocator.free(allocator.malloc(12 * MIB))
+        with monkeypatch.context() as patch:
+            patch.setattr(source, "unmap", lambda pages: {}["unmap"])
+            with pytest.raises(KeyError):
+                allocator.empty_cache()
+
+        allocator.malloc(12 * MIB)
+
+        assert reserved(allocator) == 12 * MIB
 
     def test_addresses_that_lost_their_pages_get_new_ones(
         self, allocator: CachingAllocator, source: IntegerSource
