@@ -5,7 +5,8 @@ stack. float32, float64 and their complex forms; LAPACK and cuSOLVER have nothin
 
 A matrix that is singular, not positive definite, or whose decomposition does not converge raises `LinAlgError`. To see
 that, the host waits for the device once; with ``check_errors=False`` it does not (torch's ``_ex`` functions), and the
-results of such a matrix mean nothing. In a capture nothing can be waited for: there it must be False.
+results of such a matrix mean nothing. In a capture nothing can be waited for: there it must be False; and on cuda all
+of this is refused there, since CuPy calls cuSOLVER in no capture.
 
 Each function allocates and calls the operation of its name in `cuassay.ops`, which writes into what it is given.
 """

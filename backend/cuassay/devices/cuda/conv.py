@@ -69,9 +69,9 @@ def _windows(a: Array, g: Geometry, *, channels_last: bool) -> Array:
 def _channels_first(windows: Array, weight: Array, bias: Array | None, out: Array, g: Geometry, mode: Mode) -> None:
     """Filters times columns, image by image; the bias is a column that broadcasts."""
     places = g.output[0] * g.output[1]
-    columns = windows.reshape(len(windows), -1, places)
+    filters, inner = g.filters // g.groups, g.channels // g.groups * g.kernel[0] * g.kernel[1]
+    columns = windows.reshape(len(windows), g.groups * inner, places)
     product = out.reshape(len(windows), g.filters, places)
-    filters, inner = g.filters // g.groups, columns.shape[1] // g.groups
     rows = cupy.ascontiguousarray(weight).reshape(g.filters, inner)
     for group in range(g.groups):
         mine = slice(group * filters, (group + 1) * filters)
@@ -81,8 +81,9 @@ def _channels_first(windows: Array, weight: Array, bias: Array | None, out: Arra
 
 def _channels_last(windows: Array, weight: Array, bias: Array | None, out: Array, g: Geometry, mode: Mode) -> None:
     """Rows times filters, all images at once; the bias is a row."""
-    rows = windows.reshape(len(windows) * g.output[0] * g.output[1], -1)
-    filters = cupy.ascontiguousarray(weight.transpose(0, 2, 3, 1)).reshape(g.filters, -1)
+    inner = g.channels * g.kernel[0] * g.kernel[1]
+    rows = windows.reshape(len(windows) * g.output[0] * g.output[1], inner)
+    filters = cupy.ascontiguousarray(weight.transpose(0, 2, 3, 1)).reshape(g.filters, inner)
     product = out.transpose(0, 2, 3, 1).reshape(len(rows), g.filters)
     if not rows.shape[1]:
         product[...] = 0 if bias is None else bias

@@ -1,12 +1,14 @@
 """Linear algebra on CuPy arrays: cuSOLVER, and cuBLAS for stacks of small matrices.
 
 Nothing here waits for the device: what failed is told by `info`, which the libraries write there. Both are
-column-major, so that they get transposes. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
+column-major, so that they get transposes. CuPy calls neither in a capture, so these are refused there.
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
 """
 
 from __future__ import annotations
 
-from functools import cache
+from collections.abc import Callable
+from functools import cache, wraps
 from typing import Any
 
 import cupy
@@ -14,6 +16,7 @@ import numpy as np
 from cupy.cuda import device
 
 from cuassay.devices.cuda.gemm import gemm
+from cuassay.errors import CaptureError
 from cuassay.ops import decompositions, registry
 
 __all__ = ["register"]
@@ -128,11 +131,12 @@ def det(a: Array, *, out: Array) -> None:
     if not a.size:
         out[...] = 1
         return
-    factors, pivots, _ = _factored(a, a.dtype)  # a determinant is that of the transpose
+    factors, pivots, codes = _factored(a, a.dtype)  # a determinant is that of the transpose
     exchanges = (pivots != cupy.arange(1, a.shape[-1] + 1, dtype=np.int32)).sum(axis=-1) % 2
     diagonal = cupy.diagonal(factors, axis1=-2, axis2=-1)
     product = cupy.prod(diagonal, axis=-1)
-    out[...] = cupy.where(exchanges == 1, -product, product).reshape(out.shape)
+    signed = cupy.where(exchanges == 1, -product, product)
+    out[...] = cupy.where(codes > 0, 0, signed).reshape(out.shape)  # past a pivot of 0 the factors mean nothing
 
 
 def cholesky_(a: Array, factor: Array, info: Array) -> None:
@@ -215,8 +219,23 @@ def _product(a: Array, b: Array) -> Array:
     return out
 
 
+def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None]:
+    """The same, refused with the reason while the current stream is being captured."""
+
+    @wraps(implementation)
+    def run(*arrays: Array, **named: Any) -> None:
+        if cupy.cuda.get_current_stream().is_capturing():
+            raise CaptureError(
+                f"{implementation.__name__} cannot be captured: CuPy calls neither cuSOLVER nor cuBLAS in a capture; "
+                "call it before, and capture what uses its result"
+            )
+        implementation(*arrays, **named)
+
+    return run
+
+
 def register() -> None:
     """Enter these into the registry."""
     for implementation in (solve_, inv_, det, cholesky_, qr_, svd_, eigh_, lstsq_):
         name = implementation.__name__
-        registry.implement(name, kind="cuda", dtypes=decompositions.LAPACK)(implementation)
+        registry.implement(name, kind="cuda", dtypes=decompositions.LAPACK)(_outside_captures(implementation))
