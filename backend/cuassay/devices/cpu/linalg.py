@@ -106,9 +106,7 @@ def _activated(x: Array, activation: str | None) -> Array:
     return x
 
 
-def linear(
-    a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None
-) -> None:
+def linear(a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None) -> None:
     """`addmm` of the rows of `a`."""
     with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
         addmm(bias, a, weight.T, out=out, alpha=1.0, beta=1.0, precision=precision, activation=activation)
