@@ -16,7 +16,7 @@ import numpy as np
 from cupy.cuda import device
 
 from cuassay.devices.cuda.gemm import gemm
-from cuassay.errors import CaptureError
+from cuassay.errors import CaptureError, LibraryNotFoundError
 from cuassay.ops import decompositions, registry
 
 __all__ = ["register"]
@@ -69,9 +69,13 @@ def _cublas() -> Any:
 
 @cache
 def _cusolver() -> Any:
-    """Loaded at the first call that needs it: the rest of the kind must not fail without it."""
-    from cupy_backends.cuda.libs import cusolver
-
+    """Loaded at the first call: the rest of the kind must not fail without it. Raises `LibraryNotFoundError`."""
+    try:
+        from cupy_backends.cuda.libs import cusolver
+    except ImportError as error:
+        raise LibraryNotFoundError(
+            f"cuSOLVER could not be loaded: {error}; install it with the CUDA toolkit or as nvidia-cusolver"
+        ) from error
     return cusolver
 
 
@@ -220,7 +224,7 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None]:
-    """The same, refused with the reason while the current stream is being captured."""
+    """The same, with cuSOLVER loaded; refused with the reason while the current stream is being captured."""
 
     @wraps(implementation)
     def run(*arrays: Array, **named: Any) -> None:
@@ -229,6 +233,7 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
                 f"{implementation.__name__} cannot be captured: CuPy calls neither cuSOLVER nor cuBLAS in a capture; "
                 "call it before, and capture what uses its result"
             )
+        _cusolver()
         implementation(*arrays, **named)
 
     return run
