@@ -29,7 +29,7 @@ def slow_conv2d(
         return
     g = geometry({"a": a, "weight": weight, "bias": bias, **window})
     a, weight = a.astype(out.dtype, copy=False), weight.astype(out.dtype, copy=False)
-    bias = None if bias is None else bias.astype(out.dtype, copy=False)
+    bias = None if bias is None else cupy.ascontiguousarray(bias.astype(out.dtype, copy=False))
     last = g.groups == 1 and _is_channels_last(a)
     target = _target(out, channels_last=last)
     for images in g.chunks(out.dtype.itemsize):
@@ -90,7 +90,7 @@ def _channels_last(windows: Array, weight: Array, bias: Array | None, out: Array
     elif bias is None:
         gemm(rows, filters.T, product, mode=mode)
     else:
-        gemm(rows, filters.T, product, bias=cupy.ascontiguousarray(bias), mode=mode)
+        gemm(rows, filters.T, product, bias=bias, mode=mode)
 
 
 def _multiply(a: Array, b: Array, out: Array, c: Array | None, mode: Mode) -> None:

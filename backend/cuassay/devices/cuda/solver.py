@@ -201,7 +201,7 @@ def lstsq_(
     a, b = a.astype(x.dtype, copy=False), b.astype(x.dtype, copy=False)
     u, values, vh = cupy.linalg.svd(a, full_matrices=False)
     least = np.finfo(x.dtype).eps * max(a.shape[-2:]) if rcond is None else rcond
-    kept = values > values.dtype.type(least) * values[..., :1]  # descending
+    kept = values > values[..., :1] * float(least)  # descending
     inverse = cupy.where(kept, 1 / cupy.where(kept, values, 1), 0).astype(values.dtype)
     x[...] = _product(_adjoint(vh), inverse[..., None] * _product(_adjoint(u), b))
     rest = b - _product(a, x)
