@@ -83,6 +83,33 @@ def test_a_window_of_one_is_a_product(device: Device) -> None:
     np.testing.assert_allclose(out, np.einsum("nchw,oc->nohw", a, weight[:, :, 0, 0]), rtol=1e-12)
 
 
+@pytest.mark.parametrize("bias", [True, False], ids=["bias", "none"])
+def test_it_follows_the_precision_it_is_given(device: Device, bias: bool) -> None:
+    a, weight, row = (from_host(one, device) for one in operands())
+
+    exact, rough = (
+        to_host(ops.slow_conv2d(a, weight, row if bias else None, precision=mode, **WINDOW))
+        for mode in ("ieee", "bf16")
+    )
+
+    assert 1e-4 < abs(exact - rough).max() < 0.1
+
+
+@pytest.mark.parametrize("groups", [2, 4])
+def test_a_group_sees_its_own_channels(device: Device, groups: int) -> None:
+    a, weight, _ = operands("float64")
+    weight = weight[:, : 8 // groups]
+    size, filters = 8 // groups, 4 // groups
+    parts = [
+        ops.slow_conv2d(a[:, g * size : (g + 1) * size], weight[g * filters : (g + 1) * filters], **WINDOW)
+        for g in range(groups)
+    ]
+
+    out = to_host(ops.slow_conv2d(from_host(a, device), from_host(weight, device), groups=groups, **WINDOW))
+
+    np.testing.assert_allclose(out, np.concatenate(parts, axis=1), rtol=1e-12)
+
+
 def test_autocast_lowers_it_as_any_product(device: Device) -> None:
     there = [from_host(one, device) for one in operands()]
     if devices.why_unsupported(ops.slow_conv2d, device, "bfloat16"):

@@ -189,6 +189,61 @@ def test_nothing_waits_for_the_host(device, scaler, no_waits):
     scaler.update()
 
 
+def test_on_a_second_device_the_scale_is_that_of_now():
+    with devices.backend("sim").simulated(devices=2):
+        places = Device("sim", 0), Device("sim", 1)
+        optimizers = [Adam([on(place, 1.0)]) for place in places]
+        scaler = GradScaler("sim", init_scale=8.0)
+
+        for bad in (np.inf, 1.0):
+            for optimizer, place in zip(optimizers, places, strict=True):
+                scaler.scale(on(place, 1.0))
+                scaler.step(optimizer, [on(place, bad)])
+            scaler.update()
+
+        assert [float(host(scaler.scale(on(place, 1.0)))[0]) for place in places] == [4.0, 4.0]
+
+
+def test_gradients_that_moved_take_their_flag_along():
+    with devices.backend("sim").simulated(devices=2):
+        scaler, recorder = GradScaler("sim", init_scale=8.0), Recorder()
+        for index in (0, 1):
+            scaler.step(recorder, [on(Device("sim", index), 8.0)])
+            scaler.update()
+
+        assert scaler.get_growth_tracker() == 2
+
+
+def test_after_a_scale_of_the_callers_a_new_round_begins(device, scaler):
+    optimizer = Adam([on(device, 1.0)])
+    scaler.step(optimizer, [on(device, 8.0)])
+
+    scaler.update(32.0)
+    scaler.step(optimizer, [on(device, 8.0)])
+    scaler.update()
+
+    assert scaler.get_growth_tracker() == 1
+
+
+def test_the_inverse_is_that_of_the_scale_as_it_is_kept(device):
+    scaler, grads = GradScaler(kind(device), init_scale=8.1), [on(device, 1.0)]
+
+    scaler.unscale_(Recorder(), grads)
+
+    kept = np.float64(np.float32(8.1))
+    assert devices.to_host(grads[0])[0] == np.float32(1 / kept)
+
+
+@pytest.mark.parametrize(("name", "bad"), [("growth_factor", 1.0), ("backoff_factor", 1.5), ("growth_interval", 0)])
+def test_a_setting_that_is_refused_leaves_the_former(device, scaler, name, bad):
+    former = getattr(scaler, f"get_{name}")()
+
+    with pytest.raises(ArgumentError, match=name):
+        getattr(scaler, f"set_{name}")(bad)
+
+    assert getattr(scaler, f"get_{name}")() == former
+
+
 @pytest.mark.parametrize("new", [32.0, "array"])
 def test_a_scale_of_the_callers_is_taken(device, scaler, new):
     scaler.scale(on(device, 1.0))

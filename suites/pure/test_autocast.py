@@ -21,6 +21,7 @@ from cuassay.amp import (
 )
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.errors import ArgumentError, CapabilityError, DTypeError
+from cuassay.ops.interposers import interposers
 
 
 def ones(*shape: int, dtype: str = "float32") -> np.ndarray:
@@ -117,6 +118,19 @@ def test_a_region_speaks_of_one_kind():
         assert name_of(ops.mm(moved, moved)) == "float16"
 
 
+def test_regions_of_two_kinds_hold_at_once():
+    with autocast("sim"), autocast("cpu"):
+        assert is_autocast_enabled("sim")
+        assert is_autocast_enabled("cpu")
+
+
+def test_behind_the_last_region_calls_pass_through_nothing():
+    with autocast("cpu"), autocast("sim"):
+        pass
+
+    assert not interposers.stack
+
+
 def test_it_is_a_decorator_too():
     @autocast("cpu")
     def step():
@@ -143,12 +157,15 @@ def test_an_exception_leaves_the_region():
 def test_another_thread_is_not_in_the_region():
     found = []
 
+    def look() -> None:
+        found.extend([name_of(CALLS["mm"]("float32")), is_autocast_enabled("cpu")])
+
     with autocast("cpu"):
-        thread = threading.Thread(target=lambda: found.append(name_of(CALLS["mm"]("float32"))))
+        thread = threading.Thread(target=look)
         thread.start()
         thread.join()
 
-    assert found == ["float32"]
+    assert found == ["float32", False]
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("cpu", "bfloat16"), ("sim", "float16"), ("cuda", "float16")])
@@ -167,6 +184,37 @@ def test_a_weight_is_cast_once_a_region(monkeypatch):
 
     with autocast("cpu", weights=[weight]):
         ops.mm(ones(2, 3), weight)
+    assert casts.count(id(weight)) == 2
+
+
+def test_a_weight_of_the_outer_region_is_kept_in_the_inner_one(monkeypatch):
+    weight, casts = ones(3, 4), count_casts(monkeypatch)
+
+    with autocast("cpu", weights=[weight]), autocast("cpu"):
+        ops.mm(ones(2, 3), weight)
+        ops.mm(ones(2, 3), weight)
+
+    assert casts.count(id(weight)) == 1
+
+
+def test_a_weight_is_cast_for_each_dtype(monkeypatch):
+    weight = ones(3, 4)
+
+    with autocast("cpu", "bfloat16", weights=[weight]):
+        first = ops.mm(ones(2, 3), weight)
+        with autocast("cpu", "float16"):
+            second = ops.mm(ones(2, 3), weight)
+
+    assert [name_of(first), name_of(second)] == ["bfloat16", "float16"]
+
+
+def test_a_cache_that_is_off_is_off_in_inner_regions(monkeypatch):
+    weight, casts = ones(3, 4), count_casts(monkeypatch)
+
+    with autocast("cpu", cache_enabled=False), autocast("cpu", weights=[weight]):
+        ops.mm(ones(2, 3), weight)
+        ops.mm(ones(2, 3), weight)
+
     assert casts.count(id(weight)) == 2
 
 
@@ -207,6 +255,21 @@ def test_a_replay_uses_the_weights_of_its_own_time(sim_backend):
             ops.copy(devices.from_host(3 * ones(1, 1), "sim"), out=weight)
             capture.replay()
     sim_backend.synchronize(0)
+
+    assert devices.to_host(out).tolist() == [[3.0]]
+
+
+def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend):
+    weight, x = devices.from_host(3 * ones(1, 1), "sim"), devices.from_host(ones(1, 1), "sim")
+    stream, capture = sim_backend.new_stream(0), sim_backend.new_capture(0)
+    sim_backend.synchronize(0)
+
+    with autocast("sim", weights=[weight]), sim_backend.use_stream(stream):
+        capture.begin()
+        ops.mm(x, weight)
+        capture.end()
+        out = ops.mm(x, weight)
+        sim_backend.synchronize(0)
 
     assert devices.to_host(out).tolist() == [[3.0]]
 
@@ -267,6 +330,7 @@ def test_a_function_gets_its_inputs_cast_and_runs_without_autocast():
 
     with autocast("cpu"):
         assert name_of(product(half, half)) == "float32"
+        assert name_of(product(a=half, b=half)) == "float32"
     assert name_of(product(half, half)) == "float16"
 
 

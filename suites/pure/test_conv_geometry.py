@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from numpy.lib.stride_tricks import as_strided
@@ -45,3 +46,16 @@ def test_chunks_are_all_images_once(images: int, extent: int) -> None:
     places = [place for chunk in g.chunks(2**20) for place in range(images)[chunk]]
 
     assert places == list(range(images))
+
+
+@pytest.mark.parametrize(("itemsize", "at_once"), [(2, 4), (4, 2), (8, 1), (16, 1)])
+def test_as_many_images_are_unfolded_at_a_time_as_fit(
+    itemsize: int, at_once: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    a, weight = np.zeros((8, 3, 6, 5)), np.zeros((1, 3, 3, 2))
+    g = geometry({"a": a, "weight": weight, "bias": None, "stride": 1, "padding": 0, "dilation": 1, "groups": 1})
+    monkeypatch.setattr("cuassay.ops.convolution._UNFOLDED", 4 * (3 * 3 * 2) * (4 * 4) * 2)
+
+    first, *_ = g.chunks(itemsize)
+
+    assert first == slice(0, at_once)

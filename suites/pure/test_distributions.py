@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuassay import ops
 from cuassay.arrays import distributions, philox
 from cuassay.arrays.dtypes import FLOATS, as_dtype
 from cuassay.core.generator import GeneratorState
@@ -272,3 +273,72 @@ def test_a_longer_array_begins_with_the_numbers_of_a_shorter_one(dtype, n):
 @pytest.mark.parametrize(("p", "words"), [(0.0, 0), (0.5, 2**31), (1.0, 2**32)])
 def test_the_words_that_drop(p, words):
     assert distributions.dropped_words(p) == words
+
+
+# ------------------------------------------------------------------------------------------------ word by word
+
+
+@pytest.mark.parametrize("reach", [1, 10, 2**31 + 1, 2**32, 2**32 + 1, 2**63 - 3, 2**64 - 1, 2**64])
+@pytest.mark.parametrize("low", [0, -7])
+def test_an_integer_is_the_upper_part_of_range_times_words(reach, low):
+    """With Python's integers, of any size."""
+    state, n = GeneratorState(5, 8), 1000
+    a_number = 2 if reach <= 2**32 else 4
+    words = philox.random_words(state, n * a_number // 4).reshape(n, a_number).tolist()
+    expected = [
+        (low + (reach * sum(word << 32 * place for place, word in enumerate(row)) >> 32 * a_number)) % 2**64
+        for row in words
+    ]
+
+    assert distributions.integers(state, n, low, low + reach).tolist() == expected
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_normals_of_16_bits_are_those_of_float32_rounded(dtype):
+    like, state = np.empty(N, as_dtype(dtype)), GeneratorState(3)
+
+    drawn = ops.normal(like, state=state, mean=0.3, std=1.7)
+
+    wide = ops.normal(np.empty(N, np.float32), state=state, mean=0.3, std=1.7)
+    np.testing.assert_array_equal(drawn.view(np.uint16), wide.astype(as_dtype(dtype)).view(np.uint16))
+
+
+def test_of_two_normals_the_first_is_the_sine():
+    words = philox.random_words(GeneratorState(3), 25).reshape(-1, 2)
+    angle = 2 * np.pi * (words[:, 1] >> np.uint32(6)).astype(np.float64) * 2.0**-26
+
+    pairs = distributions.normal(GeneratorState(3), 100, as_dtype("float32")).reshape(-1, 2)
+
+    np.testing.assert_allclose(np.arctan2(pairs[:, 0], pairs[:, 1]) % (2 * np.pi), angle, atol=1e-9)
+
+
+@pytest.mark.parametrize("n", [2, 4, 64, 4096])
+def test_a_permutation_of_a_power_of_two_needs_no_second_walk(n):
+    assert distributions.permutation_bits(n) == n.bit_length() - 1
+
+
+def test_a_word_at_the_probability_is_no_hit():
+    state, n = GeneratorState(9), 1000
+    p = distributions.words_of(state, n) / 2.0**32
+
+    drawn = ops.bernoulli(p, state=state), ops.bernoulli(np.nextafter(p, 1), state=state)
+
+    assert [float(one.sum()) for one in drawn] == [0, n]
+
+
+def test_a_word_at_the_threshold_is_kept_by_dropout():
+    state, n = GeneratorState(9), 8
+    words = distributions.words_of(state, n)
+
+    for place, word in enumerate(words.tolist()):
+        at, above = (ops.dropout_mask(np.empty(n, np.float32), state=state, p=p / 2**32) for p in (word, word + 1))
+        assert (bool(at[place]), bool(above[place])) == (True, False)
+
+
+@pytest.mark.parametrize("dtype", FLOATS)
+def test_below_zero_lies_the_smallest_negative_number(dtype):
+    kind = as_dtype(dtype)
+
+    last = distributions.bounds(-1.0, 0.0, kind).last
+
+    assert last.astype(kind).view(f"i{kind.itemsize}") == np.iinfo(f"i{kind.itemsize}").min + 1

@@ -139,6 +139,17 @@ def test_a_capture_that_draws_nothing_costs_its_replays_nothing():
     assert recordings.capture_end(recordings, DEVICE) is None
 
 
+def test_of_two_captures_of_a_thread_the_later_one_records():
+    recordings, generator, captures = Recordings(), Generator(DEVICE), ("outer", "inner")
+    for capture in captures:
+        recordings.capture_begin(capture, DEVICE)
+
+    generator.take()
+
+    renewals = [recordings.capture_end(capture, DEVICE) for capture in reversed(captures)]
+    assert [renew is None for renew in renewals] == [False, True]
+
+
 def test_each_capture_and_generator_has_a_cell_of_its_own_until_it_is_forgotten():
     numbers, published, dropped = count(), [], []
     recordings = Recordings(lambda device: next(numbers), lambda place: published.append(place.cell), dropped.append)
