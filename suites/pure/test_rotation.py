@@ -34,6 +34,37 @@ def test_what_may_not_be_used_is_passed_over_unless_nothing_may(size: int, barre
     assert given <= (usable or set(range(size)))
 
 
+@pytest.mark.parametrize("free", range(3))
+def test_the_only_one_that_may_be_used_is_found_from_any_turn(free: int) -> None:
+    numbers = count()
+    rotation = Rotation(lambda: next(numbers), 3, usable=lambda thing: thing == free)
+    for _ in range(3):
+        rotation.take()
+
+    assert [rotation.take() for _ in range(4)] == [free] * 4
+
+
+def test_a_thread_that_asks_while_one_is_made_waits_for_its_turn() -> None:
+    numbers, making, goes_on = count(), threading.Event(), threading.Event()
+
+    def make() -> int:
+        making.set()
+        goes_on.wait(10)
+        return next(numbers)
+
+    rotation = Rotation(make, 1)
+    threads = [threading.Thread(target=rotation.take) for _ in range(2)]
+    threads[0].start()
+    making.wait(10)
+    threads[1].start()
+    threads[1].join(0.05)
+    goes_on.set()
+    for thread in threads:
+        thread.join()
+
+    assert next(numbers) == 1
+
+
 def test_a_failure_to_make_one_is_passed_on_and_tried_again() -> None:
     answers = iter([RuntimeError("no more"), 7])
 

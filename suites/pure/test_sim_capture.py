@@ -211,6 +211,47 @@ class TestOrder:
 
         BACKEND.synchronize(0)
 
+    def test_work_after_the_event_that_is_waited_for_is_not_joined(self, array: Any) -> None:
+        side, stream, capture = BACKEND.new_stream(0), BACKEND.new_stream(0), BACKEND.new_capture(0)
+        capture.begin(stream)
+        side.wait_stream(stream)
+        with BACKEND.use_stream(side):
+            ops.add(array, 1.0)
+            event = side.record_event()
+            ops.add(array, 1.0)
+        stream.wait_event(event)
+
+        with pytest.raises(CaptureError, match="that it does not wait for"):
+            capture.end()
+
+    def test_a_replay_waits_for_an_event_not_for_what_came_after_it(self, array: Any) -> None:
+        side, result = BACKEND.new_stream(0), BACKEND.from_host(np.zeros((4, 4), np.float32), 0)
+        BACKEND.synchronize(0)
+
+        def work(stream: Any) -> None:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                ops.add(array, 1.0, out=result)
+                event = side.record_event()
+                ops.add(array, 2.0, out=result)
+            stream.wait_event(event)
+            ops.add(result, 1.0)
+            stream.wait_stream(side)
+
+        capture, _ = captured(work)
+
+        with pytest.raises(RaceError, match="read by add"):
+            capture.replay()
+
+    def test_an_event_of_a_capture_may_be_recorded_again_outside(self, array: Any) -> None:
+        events = []
+        captured(lambda stream: (ops.add(array, 1.0), events.append(stream.record_event())))
+        (event,) = events
+
+        event.record(BACKEND.new_stream(0))
+
+        assert event.query()
+
     def test_an_event_from_outside_cannot_be_waited_for(self) -> None:
         event = BACKEND.new_event(0)
         event.record()
@@ -253,6 +294,79 @@ class TestLife:
 
         BACKEND.synchronize(0)
         assert BACKEND.memory_info(0) == before
+
+    def test_after_a_broken_one_it_can_capture_again(self, array: Any) -> None:
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        capture.begin(stream)
+        with pytest.raises(CaptureError):
+            stream.query()
+        with pytest.raises(CaptureError, match="was refused"):
+            capture.end()
+
+        capture.begin(stream)
+        capture.end()
+
+        assert not stream.capturing
+
+    def test_a_stream_that_is_captured_in_relaxed_mode_is_not_asked_either(self) -> None:
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        capture.begin(stream, capture_error_mode="relaxed")
+
+        with pytest.raises(CaptureError, match=r"Stream\.query"):
+            stream.query()
+        capture.reset()
+
+    def test_behind_it_the_former_stream_is_current(self) -> None:
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        former = BACKEND.current_stream(0)
+
+        capture.begin(stream)
+        inside = BACKEND.current_stream(0)
+        capture.end()
+
+        assert (inside, BACKEND.current_stream(0)) == (stream, former)
+
+    def test_streams_that_are_captured_are_not_handed_out(self) -> None:
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        capture.begin(stream)
+
+        others = [BACKEND.new_stream(0) for _ in range(64)]
+        capture.end()
+
+        assert stream not in others
+
+    def test_what_it_replays_branches_on_goes_with_it(self, array: Any) -> None:
+        side, device = BACKEND.new_stream(0), BACKEND.machine.devices[0]
+
+        def work(stream: Any) -> None:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                ops.add(array, 1.0)
+            stream.wait_stream(side)
+
+        captured(work)[0].reset()
+        BACKEND.synchronize(0)
+        before = len(device.queues)
+        for _ in range(3):
+            captured(work)[0].reset()
+        BACKEND.synchronize(0)
+
+        assert len(device.queues) <= before + 3  # the stream of each, which comes from the pool
+
+    def test_an_error_in_a_body_ends_the_body(self, array: Any) -> None:
+        never = BACKEND.from_host(np.zeros(1, bool), 0)
+        BACKEND.synchronize(0)
+        capture, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+        with BACKEND.use_stream(stream):
+            capture.begin()
+            with pytest.raises(KeyError), capture.if_node(never):
+                raise KeyError
+            ops.add(array, 1.0, out=array)
+            capture.end()
+            capture.replay()
+
+        BACKEND.synchronize(0)
+        assert (array.get() == np.eye(4) + 2).all()
 
     def test_after_reset_it_can_capture_again(self, array: Any) -> None:
         capture, _ = captured(lambda stream: ops.add(array, 1.0))
@@ -362,6 +476,54 @@ class TestPools:
             second.replay()
 
         assert first.statistics().pool_nbytes == 512
+
+    @pytest.mark.parametrize(
+        ("steps", "taken"),
+        [
+            ([[512], [256, 256], [512]], 512),  # halves are one again
+            ([[256, 256], [512]], 1024),  # what came in two pieces stays two: they go back one by one
+            ([[1024], [256, 512]], 1024),  # a rest serves too
+            ([[1024, 256], [256, 1024]], 1280),  # the smallest that is large enough
+        ],
+    )
+    def test_captures_of_one_pool_take_what_the_former_ones_left(self, steps: list[list[int]], taken: int) -> None:
+        graphs, stream = [BACKEND.new_capture(0) for _ in steps], BACKEND.new_stream(0)
+        for graph, sizes in zip(graphs, steps, strict=True):
+            graph.begin(stream, pool=graphs[0].pool() if graph is not graphs[0] else None)
+            made = [BACKEND.empty((nbytes,), "uint8", 0) for nbytes in sizes]
+            del made
+            graph.end()
+
+        assert graphs[-1].statistics().pool_nbytes == taken
+
+    def test_memory_held_for_another_stream_serves_the_next_capture(self, array: Any) -> None:
+        side, stream, graphs = BACKEND.new_stream(0), BACKEND.new_stream(0), [BACKEND.new_capture(0) for _ in range(2)]
+        for graph in graphs:
+            graph.begin(stream, pool=graphs[0].pool() if graph is graphs[1] else None)
+            made = BACKEND.empty((256,), "uint8", 0)
+            made.record_stream(side)
+            del made
+            later = BACKEND.empty((256,), "uint8", 0)
+            del later
+            graph.end()
+
+        assert graphs[1].statistics().pool_nbytes == 512
+
+    def test_an_input_dropped_behind_a_replay_stays_until_that_is_done(self) -> None:
+        arrays = [BACKEND.from_host(np.ones(4, np.float32), 0)]
+        BACKEND.synchronize(0)
+        capture, _ = captured(lambda stream: ops.add(arrays[0], 1.0))
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            BACKEND.spin(0, 10**9)
+            capture.replay()
+
+        low = arrays[0].span.low
+        arrays.clear()
+        again = BACKEND.empty((4,), "float32", 0)
+
+        assert again.span.low != low
+        again.fill(1.0)
+        BACKEND.synchronize(0)
 
     def test_the_arena_gets_the_memory_back_after_the_replay_that_uses_it(self, array: Any) -> None:
         before = BACKEND.memory_info(0)

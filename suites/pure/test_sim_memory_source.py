@@ -91,6 +91,55 @@ def test_a_marker_is_reached_when_its_stream_was_waited_for(source):
     assert (before, source.query(marker)) == (False, True)
 
 
+@pytest.fixture
+def busy():
+    """A stream that takes a second, and its number."""
+    stream = BACKEND.new_stream(0)
+    with BACKEND.use_stream(stream):
+        BACKEND.spin(0, 10**9)
+    return stream, BACKEND.stream_number(stream)
+
+
+def test_the_host_waits_for_the_device_before_a_segment_goes(source, busy):
+    address, (stream, _) = source.reserve(PAGE, 0), busy
+
+    source.release(address)
+
+    assert stream.query()
+
+
+def test_a_marker_stays_where_it_was_set(source, busy):
+    stream, number = busy
+    marker = source.record(number)
+    clock = dict(marker[0])
+
+    with BACKEND.use_stream(stream):
+        BACKEND.spin(0, 10**9)
+
+    assert marker[0] == clock != source.record(number)[0]
+
+
+def test_between_two_events_lie_milliseconds_of_virtual_time(source):
+    host, stream = source.device.machine.host, BACKEND.new_stream(0)
+    first, second = (BACKEND.new_event(0, timing=True) for _ in range(2))
+    first.record(stream)
+    begin = host.now
+    with BACKEND.use_stream(stream):
+        BACKEND.spin(0, 10**9)
+    second.record(stream)
+    stream.synchronize()
+
+    assert first.elapsed_time(second) == pytest.approx((host.now - begin) * 1e3, rel=0.01)
+
+
+def test_a_stream_that_waits_is_done_after_what_it_waits_for(source, busy):
+    other = BACKEND.new_stream(0)
+
+    source.wait(BACKEND.stream_number(other), source.record(busy[1]))
+
+    assert not other.query()
+
+
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.randoms(use_true_random=False))
 def test_everything_that_was_taken_goes_back(sizes, chance):
     with BACKEND.simulated(memory=128 * PAGE, devices=1) as sim:

@@ -12,7 +12,7 @@ import pytest
 from cuassay import devices, from_host, ops, to_host
 from cuassay.devices.sim import BACKEND, SimStream
 from cuassay.devices.sim.pinned import host_memory
-from cuassay.errors import RaceError
+from cuassay.errors import CaptureError, RaceError
 
 N = 1000
 
@@ -114,6 +114,34 @@ def test_reading_what_a_copy_reads_is_sound(stream: SimStream) -> None:
         devices.copy(host, there, non_blocking=True)
 
     assert float(host.sum()) == N
+
+
+def test_reading_into_another_pinned_array_is_found_too(stream: SimStream) -> None:
+    there, host, result = on_device(1), pinned(), pinned()
+    with BACKEND.use_stream(stream):
+        devices.copy(there, host, non_blocking=True)
+
+    with pytest.raises(RaceError, match="read by the host"):
+        np.add(host, 1, out=result)
+
+
+@pytest.mark.parametrize("mode", ["relaxed", "global"])
+def test_a_copy_that_the_host_waits_for_is_refused_in_a_capture(stream: SimStream, mode: str) -> None:
+    there, host, capture = on_device(1), np.empty(N, np.float32), BACKEND.new_capture(0)
+    with BACKEND.use_stream(stream):
+        capture.begin(capture_error_mode=mode)
+        with pytest.raises(CaptureError, match="a copy that the host waits for"):
+            devices.copy(there, host)
+        capture.reset()
+
+
+def test_a_copy_that_the_host_waits_for_is_refused_on_other_streams_too(stream: SimStream) -> None:
+    there, host, capture = on_device(1), np.empty(N, np.float32), BACKEND.new_capture(0)
+    capture.begin(BACKEND.new_stream(0))
+
+    with BACKEND.use_stream(stream), pytest.raises(CaptureError, match="for other streams too"):
+        devices.copy(there, host)
+    capture.reset()
 
 
 def test_parts_that_no_copy_touches_are_free(stream: SimStream) -> None:

@@ -60,10 +60,12 @@ def test_a_wait_is_refused() -> None:
 def test_a_watcher_hears_of_the_mode_now_and_of_each_change(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(syncdebug.state, "watchers", [])
     heard: list[int] = []
+    also: list[int] = []
     syncdebug.set_mode("warn")
 
     syncdebug.on_change(heard.append)
+    syncdebug.on_change(also.append)
     syncdebug.set_mode("error")
     syncdebug.set_mode(0)
 
-    assert heard == [1, 2, 0]
+    assert heard == also == [1, 2, 0]
