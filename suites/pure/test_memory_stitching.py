@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from statistics import geometric_mean
 
 import pytest
@@ -416,6 +417,29 @@ class TestFailures:
 
         with pytest.raises(ArgumentError, match="lent to another segment"):
             allocator.free(lent)
+
+
+@pytest.mark.parametrize("seed", [5, 6, 10, 26, 32, 36])
+def test_when_nothing_is_live_everything_goes_back_at_once(seed: int) -> None:
+    """Segments of the small pool may lie in parts of views, so that one thing has to go home before another."""
+    source = IntegerSource(512 * MIB, granularity=2 * MIB)
+    allocator = CachingAllocator(source, total=512 * MIB, config="")
+    chance, live = random.Random(seed), []  # noqa: S311  no secret
+    for _ in range(400):
+        try:
+            live.append(allocator.malloc(int(2 ** chance.uniform(4, 26)), chance.randrange(2)))
+        except OutOfMemoryError:
+            while len(live) > 5:
+                allocator.free(live.pop(0))
+        while len(live) > 40 or (live and chance.random() < 0.45):
+            allocator.free(live.pop(chance.randrange(len(live))))
+    for block in live:
+        allocator.free(block)
+
+    allocator.empty_cache()
+
+    assert reserved(allocator) == 0
+    assert source.free == source.total
 
 
 @pytest.mark.parametrize("name", WORKLOADS)

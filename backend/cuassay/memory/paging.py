@@ -102,11 +102,14 @@ class PagedStore(Store):
     def _go_home(self, lane: Lane, territory: Territory) -> None:
         """Everything free merges, where it is at home."""
         self._unpark(lane)
-        nested, given = territory.go_home()
-        for segment in nested:
-            self._books.move_to_small(-segment.nbytes)
-        for block in given:
-            self._set_free(block)
+        while True:
+            nested, given = territory.go_home()
+            for segment in nested:
+                self._books.move_to_small(-segment.nbytes)
+            for block in given:
+                self._set_free(block)
+            if not nested:
+                return  # else the ground of one may lie in a view, where it is free only now
 
     def _make_room(self, lane: Lane, territory: Territory, nbytes: int) -> bool:
         """Set addresses aside until there is a hole for `nbytes`; False when the source has not so many."""
