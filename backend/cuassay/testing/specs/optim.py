@@ -134,6 +134,10 @@ def _unscales(make: Samples) -> Iterator[Sample]:
         grads = _list(make, _LONG)
         grads[0].values[39_999] = bad
         yield Sample((grads, clear, factor), label=f"{bad} at the end")
+    grads = _list(make, _LONG)
+    for grad in grads:
+        grad.values[0] = math.inf
+    yield Sample((grads, clear, factor), label="infinity in two arrays")
 
 
 def _unscale(grads: Arrays, found_inf: Array, inv_scale: Array) -> Array:
@@ -241,6 +245,7 @@ def _adams(make: Samples) -> Iterator[Sample]:
     yield _adam_sample(make, "long", _LONG, weight_decay=0.1)
     yield _adam_sample(make, "decoupled decay", weight_decay=0.1, decoupled=True)
     yield _adam_sample(make, "amsgrad, maximized", amsgrad=True, maximize=True, lr=rate)
+    yield _adam_sample(make, "maximized, decay", maximize=True, weight_decay=0.5)
     yield _adam_sample(make, "scaled", cells=(8.0, 0.0, None), beta1=0.0)
     yield _adam_sample(make, "clipped", cells=(None, None, 40.0), max_norm=10.0)
     yield _adam_sample(make, "not clipped", cells=(2.0, 0.0, 4.0), max_norm=10.0, zero_grads=True)
@@ -325,6 +330,7 @@ def _adam_errors(make: Samples) -> Iterator[ErrorInput]:
         ("an integer gradient", 1, [make(n, dtype="int32") for n in (3, 4)], DTypeError, "grads beside"),
         ("mixed parameters", 0, [make(3), make(4, dtype="float64")], DTypeError, "must have one dtype"),
         ("a count missing", 6, make.full((1,), 0, dtype="float32"), ArgumentError, r"steps must be \(2,\) float32"),
+        ("counts that are whole", 6, make.full((2,), 0, dtype="int32"), ArgumentError, r"steps must be \(2,\) float32"),
     ):
         args = (*plain.args[:place], arrays, *plain.args[place + 1 :])
         if not (label == "mixed parameters" and make.dtype == "float64"):
