@@ -9,6 +9,7 @@ import pytest
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory.pages import pair
 from cuassay.memory.trace import ShadowModel, replay
 from cuassay.memory.workloads import WORKLOADS
 
@@ -365,6 +366,17 @@ class TestFailures:
         assert allocator.malloc(128 * MIB).is_live
         assert source.free == 0
 
+    def test_addresses_that_got_no_pages_serve_again(self) -> None:
+        source = IntegerSource(32 * MIB)  # somebody else has the rest
+        allocator = CachingAllocator(source, total=256 * MIB, config="")
+        kept = allocator.malloc(4 * MIB)
+        for _ in range(8):
+            with pytest.raises(OutOfMemoryError):
+                allocator.malloc(60 * MIB)
+
+        assert allocator.malloc(20 * MIB).segment is kept.segment
+        assert len(source.ranges) == 1
+
     def test_without_room_for_mappings_pages_are_taken_anew(
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -440,6 +452,15 @@ def test_when_nothing_is_live_everything_goes_back_at_once(seed: int) -> None:
 
     assert reserved(allocator) == 0
     assert source.free == source.total
+
+
+def test_a_view_shows_a_page_once(allocator: CachingAllocator) -> None:
+    page, block = 2 * MIB, allocator.malloc(2 * MIB)
+    ends, begins = [(block, page // 2, page)], [(block, 0, page // 2), (block, 4 * page, 5 * page - 1)]
+
+    found = pair(ends, begins, page, page)
+
+    assert found == (ends[0], (block, 4 * page, 4 * page + page // 2))
 
 
 @pytest.mark.parametrize("name", WORKLOADS)
