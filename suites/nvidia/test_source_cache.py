@@ -69,6 +69,14 @@ def test_a_second_build_comes_from_the_disk(monkeypatch):
     assert build() == first
 
 
+def test_a_program_compiled_again_has_its_resources_again(tmp_path, monkeypatch):
+    """NVRTC has a cache of its own, which gives no log."""
+    first = build()
+    monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path / "another"))
+
+    assert build().resources == first.resources != {}
+
+
 @pytest.mark.parametrize("keep", [0, 10, 100], ids=["empty", "digest torn", "payload torn"])
 def test_a_torn_cache_file_is_compiled_anew(cache, keep):
     first = build()

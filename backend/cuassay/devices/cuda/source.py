@@ -36,7 +36,7 @@ __all__ = [
 ]
 
 #: Raised whenever what is stored, or how it is compiled, changes.
-_SCHEMA = 2
+_SCHEMA = 3
 
 #: What every kernel of ours must compile for.
 ARCHITECTURES = ("sm_75", "sm_80", "sm_86", "sm_89", "sm_90", "sm_100", "sm_120")
@@ -77,6 +77,12 @@ def kernels_directory() -> Path:
 def kernel_source(file: str) -> str:
     """The text of one of our own ``.cu`` files."""
     return (resources.files("cuassay.devices.cuda") / "kernels" / file).read_text(encoding="utf-8")
+
+
+@cache
+def _without_cache() -> tuple[str, ...]:
+    """NVRTC 13 keeps what it has compiled, and of a program that it takes from there the log is empty: no resources."""
+    return ("--no-cache",) if int(compiler_version().partition(".")[0]) >= 13 else ()
 
 
 @cache
@@ -206,7 +212,7 @@ def compile_source(
     key = cache_key(source, name_expressions=name_expressions, arch=arch, options=options, include=folders)
     found = _load(key)
     if found is None:
-        told = (f"--gpu-architecture={arch}", *_OPTIONS, *options)
+        told = (f"--gpu-architecture={arch}", *_OPTIONS, *_without_cache(), *options)
         searched = [f"--include-path={folder}" for folder in (*folders, header_directory())]
         found = _compile(source, name_expressions, (*told, *searched), file)
         _store(key, found)
