@@ -49,7 +49,8 @@ def test_torchs_viewer_reads_what_we_write(tmp_path: Path, view: str, granularit
         assert "test_history.py:" in text
         assert str(30 * MIB) in text
     if view == "trace":
-        assert "[0:3.0MiB]" in text
+        # Of ranges that grow torch's viewer knows only what is left at the end, so that it cannot place each block.
+        assert ("[0:3.0MiB]" if not granularity else "del a # 3.0MiB") in text
         assert text.count("# free completed") == 2
     assert len(text) > 300
 
