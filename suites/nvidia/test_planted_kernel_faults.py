@@ -19,6 +19,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda import launch, source
 from cuassay.errors import DriverError, LibraryNotFoundError
+from cuassay.ops import registry
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.opspec import own_specs
 
@@ -439,6 +440,12 @@ def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("empty", "empty_like"):
         monkeypatch.setattr(cupy, name, poisoned(getattr(cupy, name)))
+    from cuassay.devices.cuda import shortcuts
+    from cuassay.devices.cuda.memory import hook
+
+    ours = poisoned(hook.empty)
+    monkeypatch.setattr(devices.backend("cuda"), "empty", ours)
+    monkeypatch.setattr(shortcuts, "_empty", ours)
 
 
 @pytest.fixture
@@ -457,10 +464,18 @@ def planted(
                 return right(fault.spoilt(), name_expressions=name_expressions, **options)
 
         monkeypatch.setattr(launch, "compile_source", compile_spoilt)
-        launch.kernel.cache_clear()
+        forget_kernels()
 
     yield plant
+    forget_kernels()
+
+
+def forget_kernels() -> None:
+    """What is called next is compiled anew: the launches that shortcuts keep hold a kernel too."""
     launch.kernel.cache_clear()
+    for op in registry.ops():
+        for shortcut in op.shortcuts.values():
+            shortcut.forget()
 
 
 def caught_by_its_check(fault: Fault) -> str:

@@ -86,6 +86,10 @@ class Shortcut:
                     return NotImplemented
         return out if self._launch(idle, dtype, size, addresses) == 0 else NotImplemented
 
+    def forget(self) -> None:
+        """Drop the launches made ready: who replaces a kernel must, or it goes on being launched."""
+        self._forms.clear()
+
     def _launch(self, idle: list[_Ready], dtype: np.dtype[Any], size: int, addresses: list[int]) -> int:
         """The driver's status."""
         try:  # not a test first: another thread may take the last one in between
