@@ -8,7 +8,7 @@ overflowed stays on the device, where it holds the step off and moves the scale;
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields, replace
 from enum import Enum
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -16,6 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cuassay import devices, ops
+from cuassay.amp.scale import Factors, LossScale, place_of
 from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -42,15 +43,6 @@ class _Progress:
 
     stage: _Stage = _Stage.READY
     found_inf: Array = None
-
-
-@dataclass(frozen=True)
-class _Numbers:
-    """The scale as it stands on one device: () arrays."""
-
-    scale: Array
-    inverse: Array
-    tracker: Array
 
 
 class GradScaler(Handle):
@@ -83,33 +75,14 @@ class GradScaler(Handle):
         enabled: bool = True,
     ) -> None:
         self.device_type = Device(device).kind
-        self._init_scale, self._init_tracker = float(init_scale), 0
-        self._growth_factor, self._backoff_factor = float(growth_factor), float(backoff_factor)
-        self._growth_interval = growth_interval
+        self._scale = LossScale(float(init_scale))
+        self._factors = Factors(float(growth_factor), float(backoff_factor), growth_interval)
         self._enabled = enabled
-        self._home: Device | None = None
-        self._numbers: _Numbers | None = None
-        self._copies: dict[Device, _Numbers] = {}
         self._optimizers: WeakKeyDictionary[Any, _Progress] = WeakKeyDictionary()
         self._round: list[_Progress] = []  # since the last update; an optimizer dropped meanwhile still counts
-        self._check()
-
-    def _check(self) -> None:
-        """The op's own rules, before there is a device."""
-        one, count = np.ones((), np.float32), np.zeros((), np.int32)
-        arrays = {"scale": one, "inv_scale": one, "growth_tracker": count, "found_inf": one}
-        ops.update_scale_.schema.shape({**arrays, **self._factors()})
-
-    def _factors(self) -> dict[str, Any]:
-        return {
-            "growth_factor": self._growth_factor,
-            "backoff_factor": self._backoff_factor,
-            "growth_interval": self._growth_interval,
-        }
 
     def __repr__(self) -> str:
-        state = f"from {self._init_scale:g}" if self._numbers is None else f"on {self._home}"
-        return f"GradScaler({self.device_type!r}, {state if self._enabled else 'disabled'})"
+        return f"GradScaler({self.device_type!r}, {self._scale if self._enabled else 'disabled'})"
 
     # ------------------------------------------------------------------------------------------------ the calls
 
@@ -126,14 +99,14 @@ class GradScaler(Handle):
         if not self._enabled:
             return outputs
         if registry.backend_of(type(outputs)) is not None:
-            return _times(outputs, self._on(self._own(outputs)).scale)
+            return _times(outputs, self._scale.on(self._own(outputs)).scale)
         if isinstance(outputs, str | bytes | Mapping) or not isinstance(outputs, Iterable):
             raise ArgumentError(f"scale takes arrays, or iterables of them; got {type(outputs).__qualname__}")
         scaled = map(self.scale, outputs)
         return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
 
     def _own(self, array: Array) -> Device:
-        place = _place(array)
+        place = place_of(array)
         if place.kind != self.device_type:
             raise DeviceError(
                 f"this scaler is for {self.device_type} arrays; got one on {place}; make one for that kind"
@@ -215,7 +188,7 @@ class GradScaler(Handle):
         if progress.stage is _Stage.UNSCALED:
             own = {"found_inf": progress.found_inf}
         else:
-            scale = self._on(self._one_place(progress, _flat(grads))).scale
+            scale = self._scale.on(self._one_place(progress, _flat(grads))).scale
             own = {"grad_scale": scale, "found_inf": progress.found_inf, "check_finite": True}
         twice = sorted(own.keys() & options.keys())
         if twice:
@@ -247,17 +220,16 @@ class GradScaler(Handle):
         if not self._enabled:
             return
         if new_scale is not None:
-            self._take(new_scale)
-            self._begin_anew()
-            return
-        flags = [progress.found_inf for progress in self._round]
-        if not flags:
+            (self._scale.take if hasattr(new_scale, "dtype") else self._scale.write)(new_scale)
+        elif self._round:
+            self._scale.move([progress.found_inf for progress in self._round], self._factors)
+        else:
             raise StateError(
                 "update() found no optimizer that was stepped or unscaled; call step(optimizer, grads) first"
             )
-        home = self._on(self._home or _place(flags[0]))
-        ops.update_scale_(home.scale, home.inverse, home.tracker, self._combined(flags), **self._factors())
-        self._begin_anew()
+        for progress in self._round:
+            progress.stage = _Stage.READY
+        self._round.clear()
 
     # ------------------------------------------------------------------------------------------------ settings, state
 
@@ -267,52 +239,42 @@ class GradScaler(Handle):
 
     def get_scale(self) -> float:
         """The scale; waits for the device. 1 where it is disabled."""
-        if not self._enabled:
-            return 1.0
-        return self._init_scale if self._numbers is None else float(devices.to_host(self._numbers.scale))
+        return self._scale.read()[0] if self._enabled else 1.0
 
     def get_growth_tracker(self) -> int:
         """Good steps in a row since the scale last moved; waits for the device."""
-        return self._init_tracker if self._numbers is None else int(devices.to_host(self._numbers.tracker))
+        return self._scale.read()[1]
 
     def get_growth_factor(self) -> float:
         """What the scale is multiplied by after enough good steps."""
-        return self._growth_factor
+        return self._factors.growth_factor
 
     def set_growth_factor(self, new_factor: float) -> None:
         """Above 1. Raises `ArgumentError`."""
-        self._set("_growth_factor", new_factor)
+        self._factors = replace(self._factors, growth_factor=new_factor)
 
     def get_backoff_factor(self) -> float:
         """What the scale is multiplied by after a step whose gradients overflowed."""
-        return self._backoff_factor
+        return self._factors.backoff_factor
 
     def set_backoff_factor(self, new_factor: float) -> None:
         """Between 0 and 1. Raises `ArgumentError`."""
-        self._set("_backoff_factor", new_factor)
+        self._factors = replace(self._factors, backoff_factor=new_factor)
 
     def get_growth_interval(self) -> int:
         """Good steps in a row until the scale grows."""
-        return self._growth_interval
+        return self._factors.growth_interval
 
     def set_growth_interval(self, new_interval: int) -> None:
         """1 or more. Raises `ArgumentError`."""
-        self._set("_growth_interval", new_interval)
-
-    def _set(self, name: str, value: Any) -> None:
-        former = getattr(self, name)
-        setattr(self, name, value)
-        try:
-            self._check()
-        except ArgumentError:
-            setattr(self, name, former)
-            raise
+        self._factors = replace(self._factors, growth_interval=new_interval)
 
     def state_dict(self) -> dict[str, Any]:
         """Scale, factors, interval and tracker as plain numbers, in torch's words; waits. Empty if disabled."""
         if not self._enabled:
             return {}
-        return dict(zip(_KEYS, (self.get_scale(), *self._factors().values(), self.get_growth_tracker()), strict=True))
+        scale, tracker = self._scale.read()
+        return {"scale": scale, **asdict(self._factors), "_growth_tracker": tracker}
 
     def load_state_dict(self, state_dict: Mapping[str, Any]) -> None:
         """Take what `state_dict` gave.
@@ -330,56 +292,13 @@ class GradScaler(Handle):
                 f"the state lacks {', '.join(missing)}; got {sorted(state_dict) or 'an empty one'}, as a disabled "
                 "scaler gives it; save it from an enabled one"
             )
-        former = self._growth_factor, self._backoff_factor, self._growth_interval
-        scale, *factors, tracker = (state_dict[key] for key in _KEYS)
-        self._growth_factor, self._backoff_factor, self._growth_interval = factors
-        try:
-            self._check()
-        except ArgumentError:
-            self._growth_factor, self._backoff_factor, self._growth_interval = former
-            raise
-        self._init_scale, self._init_tracker = float(scale), int(tracker)
-        if self._numbers is not None:
-            self._write(self._numbers, self._init_scale)
-            ops.copy(_number(self._init_tracker, np.int32, _place(self._numbers.tracker)), out=self._numbers.tracker)
+        self._factors = Factors(*(state_dict[field.name] for field in fields(Factors)))
+        self._scale.write(float(state_dict["scale"]), int(state_dict["_growth_tracker"]))
 
-    # ------------------------------------------------------------------------------------------------ the numbers
-
-    def _on(self, place: Device) -> _Numbers:
-        """Scale and inverse on `place`: they live where they were first asked for, and are copied to others."""
-        if self._numbers is None:
-            self._home = place
-            given = self._init_scale, 1.0 / np.float64(np.float32(self._init_scale))
-            scale, inverse = (_number(value, np.float32, place) for value in given)
-            self._numbers = _Numbers(scale, inverse, _number(self._init_tracker, np.int32, place))
-        if place == self._home:
-            return self._numbers
-        if place not in self._copies:
-            scale, inverse = (ops.copy(array, device=place) for array in (self._numbers.scale, self._numbers.inverse))
-            self._copies[place] = _Numbers(scale, inverse, None)
-        return self._copies[place]
-
-    def _write(self, numbers: _Numbers, scale: float) -> None:
-        place = _place(numbers.scale)
-        ops.copy(_number(scale, np.float32, place), out=numbers.scale)
-        ops.copy(_number(1.0 / np.float64(np.float32(scale)), np.float32, place), out=numbers.inverse)
-
-    def _take(self, new_scale: Any) -> None:
-        """A scale of the caller's; the tracker stays."""
-        if not hasattr(new_scale, "dtype"):
-            self._init_scale = float(new_scale)
-            return None if self._numbers is None else self._write(self._numbers, self._init_scale)
-        numbers = self._on(self._home or _place(new_scale))
-        ops.copy(new_scale.reshape(()), out=numbers.scale)
-        # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
-        flag, tracker = devices.zeros((), "float32", self._home or ""), ops.copy(numbers.tracker)
-        still = {**self._factors(), "growth_interval": 2**31 - 1}
-        ops.update_scale_(numbers.scale, numbers.inverse, numbers.tracker, flag, **still)
-        ops.copy(tracker, out=numbers.tracker)
-        return None
+    # ------------------------------------------------------------------------------------------------ the gradients
 
     def _unscale(self, progress: _Progress, arrays: Sequence[Array]) -> None:
-        inverse = self._on(self._one_place(progress, arrays)).inverse
+        inverse = self._scale.on(self._one_place(progress, arrays)).inverse
         by_dtype: dict[Any, list[Array]] = {}
         for array in arrays:
             by_dtype.setdefault(array.dtype, []).append(array)
@@ -390,41 +309,21 @@ class GradScaler(Handle):
         """Where an optimizer's gradients are, and its flag with them."""
         if not arrays:
             raise ArgumentError("the optimizer got no gradients; give one for each parameter")
-        places = dict.fromkeys(map(_place, arrays))
+        places = dict.fromkeys(map(place_of, arrays))
         if len(places) > 1:
             raise DeviceError(
                 f"one optimizer's gradients are on {', '.join(map(str, places))}; make an optimizer for each device: "
                 "the scaler takes several"
             )
         (place,) = places
-        if progress.found_inf is None or _place(progress.found_inf) != place:
+        if progress.found_inf is None or place_of(progress.found_inf) != place:
             progress.found_inf = devices.zeros((), "float32", place)
         return place
-
-    def _combined(self, flags: Sequence[Array]) -> Array:
-        """One flag, where the scale lives, for those of all optimizers, which are 0 afterwards."""
-        if len(flags) == 1 and _place(flags[0]) == self._home:
-            return flags[0]
-        total = devices.zeros((), "float32", self._home or "")
-        for flag in flags:
-            ops.foreach_add_([total], [ops.copy(flag, device=self._home)])
-            ops.foreach_zero_([flag])
-        return total
-
-    def _begin_anew(self) -> None:
-        self._copies.clear()
-        for progress in self._round:
-            progress.stage = _Stage.READY
-        self._round.clear()
 
 
 def _flat(grads: Sequence[Any]) -> list[Array]:
     """The arrays of one sequence, or of one a group."""
     return [array for one in grads for array in (one if isinstance(one, list | tuple) else (one,))]
-
-
-def _number(value: Any, dtype: Any, place: Device) -> Array:
-    return devices.from_host(np.array(value, dtype), place)
 
 
 def _times(array: Array, scale: Array) -> Array:
@@ -435,10 +334,3 @@ def _times(array: Array, scale: Array) -> Array:
     with np.errstate(over="ignore"):  # on the host; that a loss overflows is what the scale moves by
         ops.foreach_mul_([out], scale)
     return out
-
-
-def _place(array: Any) -> Device:
-    backend = registry.backend_of(type(array))
-    if backend is None:
-        raise ArgumentError(f"a gradient must be an array of a device; got {type(array).__qualname__}")
-    return backend.device_of(array)

@@ -1,0 +1,141 @@
+"""A loss scale where its arrays live: read by every step, moved after it, without a word to the host.
+
+The rule by which it moves is the op `update_scale_`; who asks for it, and when, is `cuassay.amp.scaler`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices, ops
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.errors import ArgumentError
+from cuassay.ops import registry
+
+__all__ = ["Factors", "LossScale", "Numbers", "place_of"]
+
+Array = Any
+
+#: An interval that no tracker reaches.
+_NEVER = 2**31 - 1
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What a scale is multiplied by after `growth_interval` good steps, and after a bad one. Raises `ArgumentError`."""
+
+    growth_factor: float
+    backoff_factor: float
+    growth_interval: int
+
+    def __post_init__(self) -> None:
+        """The op's own rules, before there is a device."""
+        one, count = np.ones((), np.float32), np.zeros((), np.int32)
+        arrays = {"scale": one, "inv_scale": one, "growth_tracker": count, "found_inf": one}
+        ops.update_scale_.schema.shape({**arrays, **asdict(self)})
+
+
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """The scale as it stands on one device: () arrays, float32 but for the tracker, int32, which stays at home."""
+
+    scale: Array
+    inverse: Array
+    tracker: Array
+
+
+class LossScale(Handle):
+    """Made on the device where it is first asked for, its home, and copied to others until it moves."""
+
+    def __init__(self, scale: float, tracker: int = 0) -> None:
+        self._begins = scale, tracker
+        self._home: Device | None = None
+        self._numbers: Numbers | None = None
+        self._copies: dict[Device, Numbers] = {}
+
+    def __repr__(self) -> str:
+        return f"LossScale(from {self._begins[0]:g})" if self._home is None else f"LossScale(on {self._home})"
+
+    def on(self, place: Device) -> Numbers:
+        """Scale and inverse on `place`, as they stand."""
+        if self._numbers is None:
+            self._home, (scale, tracker) = place, self._begins
+            self._numbers = Numbers(*_pair(scale, place), _number(tracker, np.int32, place))
+        if place == self._home:
+            return self._numbers
+        if place not in self._copies:
+            scale, inverse = (ops.copy(array, device=place) for array in (self._numbers.scale, self._numbers.inverse))
+            self._copies[place] = Numbers(scale, inverse, None)
+        return self._copies[place]
+
+    def read(self) -> tuple[float, int]:
+        """Scale and tracker; waits for the device."""
+        if self._numbers is None:
+            return self._begins
+        return float(devices.to_host(self._numbers.scale)), int(devices.to_host(self._numbers.tracker))
+
+    def write(self, scale: float, tracker: int | None = None) -> None:
+        """Take numbers of the host's; without a `tracker` it stays."""
+        self._begins = scale, self._begins[1] if tracker is None else tracker
+        self._copies.clear()
+        if self._numbers is None:
+            return
+        place = place_of(self._numbers.scale)
+        for array, new in zip((self._numbers.scale, self._numbers.inverse), _pair(scale, place), strict=True):
+            ops.copy(new, out=array)
+        if tracker is not None:
+            ops.copy(_number(tracker, np.int32, place), out=self._numbers.tracker)
+
+    def take(self, scale: Array) -> None:
+        """Take the one number of an array, on its device; the tracker stays."""
+        numbers = self.on(self._home or place_of(scale))
+        ops.copy(scale.reshape(()), out=numbers.scale)
+        # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
+        tracker = ops.copy(numbers.tracker)
+        self._update(numbers, self._no_flag(), Factors(2.0, 0.5, _NEVER))
+        ops.copy(tracker, out=numbers.tracker)
+
+    def move(self, flags: Sequence[Array], factors: Factors) -> None:
+        """After a step: by whether one of `flags`, () float32, is not 0; they are 0 afterwards."""
+        numbers = self.on(self._home or place_of(flags[0]))
+        self._update(numbers, self._combined(flags), factors)
+
+    def _update(self, numbers: Numbers, flag: Array, factors: Factors) -> None:
+        self._copies.clear()
+        ops.update_scale_(numbers.scale, numbers.inverse, numbers.tracker, flag, **asdict(factors))
+
+    def _combined(self, flags: Sequence[Array]) -> Array:
+        """One flag, at home, for all; those it was made of are 0."""
+        if len(flags) == 1 and place_of(flags[0]) == self._home:
+            return flags[0]
+        total = self._no_flag()
+        for flag in flags:
+            ops.foreach_add_([total], [ops.copy(flag, device=self._home)])
+            ops.foreach_zero_([flag])
+        return total
+
+    def _no_flag(self) -> Array:
+        return devices.zeros((), "float32", self._home or "")
+
+
+def place_of(array: Any) -> Device:
+    """Where an array lives. Raises `ArgumentError` where it is none."""
+    backend = registry.backend_of(type(array))
+    if backend is None:
+        raise ArgumentError(f"a gradient must be an array of a device; got {type(array).__qualname__}")
+    return backend.device_of(array)
+
+
+def _pair(scale: float, place: Device) -> tuple[Array, Array]:
+    """A scale and its inverse, rounded once."""
+    rounded = np.float32(scale)
+    return _number(rounded, np.float32, place), _number(1.0 / np.float64(rounded), np.float32, place)
+
+
+def _number(value: Any, dtype: Any, place: Device) -> Array:
+    return devices.from_host(np.array(value, dtype), place)
