@@ -256,6 +256,16 @@ def test_a_scale_of_the_callers_is_taken(device, scaler, new):
     assert host(grads[0]).tolist() == [2.0]
 
 
+def test_an_overflow_before_a_scale_of_the_callers_does_not_hold_off_the_next_step(device, scaler):
+    optimizer = Recorder()
+    scaler.step(optimizer, [on(device, np.inf)])
+
+    scaler.update(32.0)
+    scaler.step(optimizer, [on(device, 1.0)])
+
+    assert optimizer.steps == 1
+
+
 def test_a_state_survives(device, scaler):
     scaler.step(Recorder(), [on(device, np.inf)])
     scaler.update()

@@ -219,10 +219,13 @@ class GradScaler(Handle):
         """
         if not self._enabled:
             return
+        flags = [progress.found_inf for progress in self._round]
         if new_scale is not None:
             (self._scale.take if hasattr(new_scale, "dtype") else self._scale.write)(new_scale)
-        elif self._round:
-            self._scale.move([progress.found_inf for progress in self._round], self._factors)
+            for flag in flags:
+                ops.foreach_zero_([flag])
+        elif flags:
+            self._scale.move(flags, self._factors)
         else:
             raise StateError(
                 "update() found no optimizer that was stepped or unscaled; call step(optimizer, grads) first"
