@@ -21,6 +21,7 @@ import pytest
 
 from cuassay import Device, ops, to_host
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
@@ -83,29 +84,9 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
             timings = {name: Timing(one.host_s, one.host_s, "host", one.cache) for name, one in timings.items()}
         device_benchmark.note(**{f"{name}_{case}_s": timing.median_s for name, timing in timings.items()})
         for name, timing in timings.items() if recorder is not None else ():
-            recorder.write_time(**_row(device, op, case, dtype, name, timing))
+            recorder.write_time(**timing_row(op, device, name, timing, case=case, dtype=dtype))
 
     return measure
-
-
-def _row(device: Device, op: str, case: str, dtype: str, implementation: str, timing: Timing) -> dict[str, object]:
-    low, high = timing.quartiles_s
-    return {
-        "benchmark": op,
-        "device": str(device),
-        "case": case,
-        "implementation": implementation,
-        "clock": timing.clock,
-        "median": timing.median_s,
-        "n": len(timing.samples_s),
-        "dtype": dtype,
-        "cache": timing.cache,
-        "mode": timing.mode,
-        "minimum": min(timing.samples_s),
-        "q25": low,
-        "q75": high,
-        "samples": list(timing.samples_s),
-    }
 
 
 @devices("cuda")

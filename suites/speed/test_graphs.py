@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, cuda, devices, from_host, ops
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
@@ -63,28 +64,9 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
             host = Timing(tuple(s / per_sample for s in samples), (), "host", timing.cache)
             device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
             if recorder is not None:
-                recorder.write_time(**row(device, case, name, host))
+                recorder.write_time(**timing_row("graphs", device, name, host, case=case))
 
     return measure
-
-
-def row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
-    low, high = timing.quartiles_s
-    return {
-        "benchmark": "graphs",
-        "device": str(device),
-        "case": case,
-        "implementation": implementation,
-        "clock": timing.clock,
-        "median": timing.median_s,
-        "n": len(timing.samples_s),
-        "cache": timing.cache,
-        "mode": timing.mode,
-        "minimum": min(timing.samples_s),
-        "q25": low,
-        "q75": high,
-        "samples": list(timing.samples_s),
-    }
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, from_host, namespace, ops, to_host
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
@@ -89,29 +90,10 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
         hosts = {name: Timing(timing.host_s, timing.host_s, "host", timing.cache) for name, timing in timings.items()}
         device_benchmark.note(**{f"{name}_host_median_s": timing.median_s for name, timing in hosts.items()})
         for name, timing in hosts.items() if recorder is not None else ():
-            recorder.write_time(**_row(device, case, name, timing))
+            told = {"case": f"{case}, {ELEMENTS} elements", "dtype": "float32"}
+            recorder.write_time(**timing_row("host_overhead", device, name, timing, **told))
 
     return measure
-
-
-def _row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
-    low, high = timing.quartiles_s
-    return {
-        "benchmark": "host_overhead",
-        "device": str(device),
-        "case": f"{case}, {ELEMENTS} elements",
-        "implementation": implementation,
-        "clock": timing.clock,
-        "median": timing.median_s,
-        "n": len(timing.samples_s),
-        "dtype": "float32",
-        "cache": timing.cache,
-        "mode": timing.mode,
-        "minimum": min(timing.samples_s),
-        "q25": low,
-        "q75": high,
-        "samples": list(timing.samples_s),
-    }
 
 
 @pytest.fixture

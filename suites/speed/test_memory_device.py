@@ -18,6 +18,7 @@ import pytest
 
 import cuassay
 from cuassay import Device, devices
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
@@ -93,28 +94,9 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
             host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
             device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
             if recorder is not None:
-                recorder.write_time(**row(device, case, name, host))
+                recorder.write_time(**timing_row("memory", device, name, host, case=case))
 
     return measure
-
-
-def row(device: Device, case: str, implementation: str, timing: Timing) -> dict[str, object]:
-    low, high = timing.quartiles_s
-    return {
-        "benchmark": "memory",
-        "device": str(device),
-        "case": case,
-        "implementation": implementation,
-        "clock": timing.clock,
-        "median": timing.median_s,
-        "n": len(timing.samples_s),
-        "cache": timing.cache,
-        "mode": timing.mode,
-        "minimum": min(timing.samples_s),
-        "q25": low,
-        "q75": high,
-        "samples": list(timing.samples_s),
-    }
 
 
 def test_hit(pairs: dict[str, Pair], measured: Callable[..., None]) -> None:

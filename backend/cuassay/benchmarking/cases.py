@@ -23,7 +23,7 @@ from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.samples import Sample, Samples, Shape, normalized
 
-__all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for"]
+__all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for", "timing_row"]
 
 #: The dtypes that are measured unless others are asked for: what models are trained in.
 DTYPES: tuple[str, ...] = ("float32", "bfloat16")
@@ -114,22 +114,28 @@ class _Extents(Samples):
 
 def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
     """Columns of a ``time`` row."""
+    work = {"bytes": case.work.bytes, "flops": case.work.flops or None}
+    told = {"case": case.label, "dtype": case.dtype, **work}
+    return timing_row(case.spec.name, case.device, implementation, timing, **told)
+
+
+def timing_row(
+    benchmark: str, device: str | Device, implementation: str, timing: Timing, **told: object
+) -> dict[str, object]:
+    """Columns of a ``time`` row of anything that was timed; `told` is what else is known: ``case``, ``dtype``."""
     low, high = timing.quartiles_s
     return {
-        "benchmark": case.spec.name,
-        "device": str(case.device),
-        "case": case.label,
+        "benchmark": benchmark,
+        "device": str(device),
         "implementation": implementation,
         "clock": timing.clock,
         "median": timing.median_s,
         "n": len(timing.samples_s),
-        "dtype": case.dtype,
         "cache": timing.cache,
         "mode": timing.mode,
         "minimum": min(timing.samples_s),
         "q25": low,
         "q75": high,
         "samples": list(timing.samples_s),
-        "bytes": case.work.bytes,
-        "flops": case.work.flops or None,
+        **told,
     }
