@@ -75,7 +75,8 @@ def test_a_module_of_the_face_is_there_without_importing_it(module):
 
 
 def test_importing_the_face_imports_no_cuda_library():
-    code = "import sys, cuassay.cuda.streams; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda')])"
+    modules = ", ".join(f"cuassay.cuda.{name}" for name in NAMES if name)
+    code = f"import sys, {modules}; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda', 'nvmath')])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 

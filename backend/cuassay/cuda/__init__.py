@@ -209,101 +209,19 @@ __all__ = [
     "use_with_numba",
 ]
 
-#: Names that live in a module of the face, loaded at the first use of one: importing the face touches no driver.
-_LAZY: dict[str, tuple[str, ...]] = {
-    "blas": ("cublas_workspace_size", "current_blas_handle", "matmul", "preferred_blas_library"),
-    "history": ("dump_snapshot", "record_memory_history"),
-    "host": ("empty_host_cache", "empty_pinned", "is_pinned", "pin", "pin_memory", "reserve_pinned", "unpin"),
-    "graphs": (
-        "CUDAGraph",
-        "GraphedCallable",
-        "graph",
-        "graph_pool_handle",
-        "is_current_stream_capturing",
-        "make_graphed_callables",
-        "register_graph_capture_end_hook",
-        "register_graph_capture_start_hook",
-        "register_graph_destroy_hook",
-        "register_graph_instantiate_hook",
-        "register_graph_replay_end_hook",
-        "register_graph_replay_start_hook",
-    ),
-    "memory": (
-        "CUDAPluggableAllocator",
-        "MemPool",
-        "caching_allocator_alloc",
-        "caching_allocator_delete",
-        "caching_allocator_disabled",
-        "caching_allocator_enable",
-        "change_current_allocator",
-        "empty_cache",
-        "get_allocator_backend",
-        "get_allocator_settings",
-        "get_per_process_memory_fraction",
-        "host_memory_stats",
-        "host_memory_stats_as_nested_dict",
-        "ipc_collect",
-        "ipc_handle",
-        "max_memory_allocated",
-        "max_memory_cached",
-        "max_memory_reserved",
-        "memory_allocated",
-        "memory_cached",
-        "memory_reserved",
-        "memory_resource",
-        "memory_snapshot",
-        "memory_stats",
-        "memory_stats_as_nested_dict",
-        "memory_summary",
-        "open_ipc_handle",
-        "record_stream",
-        "reset_accumulated_host_memory_stats",
-        "reset_accumulated_memory_stats",
-        "reset_max_memory_allocated",
-        "reset_max_memory_cached",
-        "reset_peak_host_memory_stats",
-        "reset_peak_memory_stats",
-        "set_allocator_settings",
-        "set_per_process_memory_fraction",
-        "use_mem_pool",
-        "use_with_cupy",
-        "use_with_numba",
-    ),
-    "random": (
-        "get_rng_state",
-        "get_rng_state_all",
-        "initial_seed",
-        "manual_seed",
-        "manual_seed_all",
-        "seed",
-        "seed_all",
-        "set_rng_state",
-        "set_rng_state_all",
-    ),
-    "streams": (
-        "Event",
-        "ExternalStream",
-        "Stream",
-        "current_stream",
-        "default_stream",
-        "get_stream_from_external",
-        "get_sync_debug_mode",
-        "set_stream",
-        "set_sync_debug_mode",
-        "spin",
-        "stream",
-    ),
-}
-_HOME = {name: module for module, names in _LAZY.items() for name in names}
+#: The modules of the face; loaded when a name is first asked for, and importing them touches no driver either.
+_MODULES = ("blas", "graphs", "history", "host", "memory", "random", "streams")
 
 
 def __getattr__(name: str) -> Any:
-    if name in _LAZY:  # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch
+    if name in _MODULES:  # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch
         return importlib.import_module(f"{__name__}.{name}")
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    found = globals()[name] = getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
-    return found
+    for home in _MODULES if name in __all__ else ():
+        module = importlib.import_module(f"{__name__}.{home}")
+        if name in module.__all__:
+            found = globals()[name] = getattr(module, name)
+            return found
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 #: How a device may be named: an index, ``"cuda:1"``, a `Device`; None is the current one.
