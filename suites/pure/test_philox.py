@@ -95,18 +95,6 @@ def test_a_long_element_goes_on_where_the_next_call_starts() -> None:
 
 
 @pytest.mark.parametrize(
-    ("word", "below_one", "above_zero"),
-    [(0, 0.0, 2.0**-24), (255, 0.0, 2.0**-24), (256, 2.0**-24, 2.0**-23), (ONES, 1 - 2.0**-24, 1.0)],
-)
-def test_float32_uniforms_take_24_bits(word: int, below_one: float, above_zero: float) -> None:
-    words = np.array([word], np.uint32)
-
-    assert philox.uniform_float32(words).tolist() == [below_one]
-    assert philox.uniform_float32(words, include_one=True).tolist() == [above_zero]
-    assert philox.uniform_float32(words).dtype == np.float32
-
-
-@pytest.mark.parametrize(
     ("words", "below_one", "above_zero"),
     [
         ([0, 0], 0.0, 2.0**-53),

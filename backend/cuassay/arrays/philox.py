@@ -26,7 +26,6 @@ __all__ = [
     "philox4x32",
     "random_words",
     "sine_cosine",
-    "uniform_float32",
     "uniform_float64",
 ]
 
@@ -105,15 +104,6 @@ def _halves(values: NDArray[np.uint64], *leading: int) -> tuple[Words, Words]:
     shape: Sequence[int] = (*leading, *values.shape[len(leading) :])
     wide = np.broadcast_to(values, shape)
     return wide.astype(np.uint32), (wide >> np.uint64(32)).astype(np.uint32)
-
-
-def uniform_float32(words: NDArray[Any], *, include_one: bool = False) -> NDArray[np.float32]:
-    """One float32 of each word, from its upper 24 bits: in [0, 1), or in (0, 1] with `include_one`.
-
-    24 bits are what float32 holds exactly at equal distances: with more, values next to 1 round to 1.
-    """
-    steps = (words >> np.uint32(8)).astype(np.float32)
-    return (steps + np.float32(include_one)) * np.float32(2.0**-24)
 
 
 def uniform_float64(words: NDArray[Any], *, include_one: bool = False) -> NDArray[np.float64]:
