@@ -13,17 +13,17 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter_ns
-from typing import Any, NoReturn
+from typing import Any
 
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
-from cuassay.errors import CapabilityError
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
 from cuassay.memory.host_statistics import Duration, HostStatistics
 from cuassay.memory.lane import Lane
+from cuassay.memory.source import Pageless
 
 __all__ = ["HOST", "HostAllocator", "HostSource", "Kept"]
 
@@ -53,32 +53,13 @@ def _rules(config: AllocatorConfig) -> _Rules:
     return _Rules(**{name: getattr(config, name) for name in _FIELDS})
 
 
-class HostSource:
+class HostSource(Pageless):
     """What a source of host memory leaves out: it gives segments only, and the host's stream holds no work."""
 
-    granularity = 0
-
-    def span(self, nbytes: int, stream: int) -> int:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def map(self, address: int, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def unmap(self, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def alias(self, pages: Sequence[int]) -> int:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
+    instead = "host memory is pinned in one piece: reserve segments"
 
     def synchronize(self, streams: Sequence[int]) -> None:
         """Nothing is given to the host's stream."""
-
-    def _refuse(self) -> NoReturn:
-        raise CapabilityError(f"{self!r} has no pages: host memory is pinned in one piece; reserve segments")
 
 
 class Kept:

@@ -1,18 +1,47 @@
-"""A source of integers: addresses with nothing behind them, for tests, trace replay and benchmarks."""
+"""A source of integers: addresses with nothing behind them, for tests and trace replay; and sources without pages."""
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from itertools import accumulate
+from typing import NoReturn
 
 from cuassay.core.capability import format_bytes
-from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 
-__all__ = ["IntegerSource"]
+__all__ = ["IntegerSource", "Pageless"]
 
 #: Apart from each other, so that blocks of two segments are never neighbours by accident.
 _GAP = 2**21
+
+
+class Pageless:
+    """What a `cuassay.core.protocols.MemorySource` of segments alone leaves out."""
+
+    granularity = 0
+
+    #: What to do, for the error.
+    instead = "reserve segments"
+
+    def span(self, nbytes: int, stream: int) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def map(self, address: int, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def unmap(self, pages: Sequence[int]) -> None:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def alias(self, pages: Sequence[int]) -> int:
+        """There are no pages; raises `CapabilityError`."""
+        self._refuse()
+
+    def _refuse(self) -> NoReturn:
+        raise CapabilityError(f"{self!r} has no pages; {self.instead}")
 
 
 class IntegerSource:

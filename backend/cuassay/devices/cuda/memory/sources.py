@@ -9,21 +9,22 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from itertools import accumulate, groupby
-from typing import Any, NoReturn
+from typing import Any
 
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import check
 from cuassay.devices.cuda.memory.order import Order, at
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
-from cuassay.errors import ArgumentError, CapabilityError
+from cuassay.errors import ArgumentError
+from cuassay.memory.source import Pageless
 
 __all__ = ["BACKENDS", "AsyncSource", "DeviceSource", "PageSource", "make_source"]
 
 
-class DeviceSource(Order):
+class DeviceSource(Pageless, Order):
     """Segments by ``cudaMalloc``: one piece each, which another process or a network card can be given."""
 
-    granularity = 0
+    instead = "set backend:native in CUASSAY_ALLOC_CONF for ranges of them"
 
     def reserve(self, nbytes: int, stream: int) -> int:
         """`nbytes` in one piece. Raises `OutOfMemoryError`."""
@@ -42,25 +43,6 @@ class DeviceSource(Order):
 
         with at(self.index):
             check(cudart.cudaFree(address), f"giving back the segment at {address:#x}")
-
-    def span(self, nbytes: int, stream: int) -> int:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def map(self, address: int, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def unmap(self, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def alias(self, pages: Sequence[int]) -> int:
-        """There are no pages; raises `CapabilityError`."""
-        self._refuse()
-
-    def _refuse(self) -> NoReturn:
-        raise CapabilityError(f"{self!r} has no pages; set backend:native in CUASSAY_ALLOC_CONF for ranges of them")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(cuda:{self.index})"
