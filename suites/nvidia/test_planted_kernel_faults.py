@@ -472,10 +472,13 @@ def planted(
 
 def forget_kernels() -> None:
     """What is called next is compiled anew: the launches that shortcuts keep hold a kernel too."""
+    from cuassay.devices.cuda import shortcuts
+
     launch.kernel.cache_clear()
     for op in registry.ops():
         for shortcut in op.shortcuts.values():
-            shortcut.forget()
+            if isinstance(shortcut, shortcuts.Shortcut):  # those of products keep no launch
+                shortcut.forget()
 
 
 def caught_by_its_check(fault: Fault) -> str:
