@@ -126,14 +126,15 @@ class State:
         self.lists = {
             "exp_avgs": self._zeros(params, wanted),
             "exp_avg_sqs": self._zeros(params, wanted),
-            "max_exp_avg_sqs": self._zeros(params, wanted) if group["amsgrad"] else [],
-            "masters": self._masters(params) if master else [],
+            "max_exp_avg_sqs": self._zeros(params, wanted) if group["amsgrad"] else (),
+            "masters": self._masters(params) if master else (),
         }
         self.steps = devices.zeros((len(params),), "float32", self.device)
         self._kept = Kept()
 
-    def _empty(self, params: Arrays, dtype: Any) -> list[Array]:
-        return [self._beside(param, dtype) for param in params]
+    def _empty(self, params: Arrays, dtype: Any) -> tuple[Array, ...]:
+        """One array a parameter; as a tuple, which a step knows by itself."""
+        return tuple(self._beside(param, dtype) for param in params)
 
     def _beside(self, param: Array, dtype: Any) -> Array:
         """Uninitialised; begins as far past a 16-byte boundary as `param`, so that a kernel reaches both in step."""
@@ -142,14 +143,14 @@ class State:
             return devices.empty(tuple(param.shape), dtype, self.device)
         return devices.empty((param.size + skipped,), dtype, self.device)[skipped:].reshape(param.shape)
 
-    def _zeros(self, params: Arrays, dtype: Any) -> list[Array]:
+    def _zeros(self, params: Arrays, dtype: Any) -> tuple[Array, ...]:
         made = self._empty(params, dtype)
-        ops.foreach_zero_(made)
+        ops.foreach_zero_(list(made))
         return made
 
-    def _masters(self, params: Arrays) -> list[Array]:
+    def _masters(self, params: Arrays) -> tuple[Array, ...]:
         made = self._empty(params, "float32")
-        ops.foreach_copy_(made, list(params))
+        ops.foreach_copy_(list(made), list(params))
         return made
 
     def step(self, group: Mapping[str, Any], grads: Arrays, given: Mapping[str, Any], decoupled: bool) -> None:
