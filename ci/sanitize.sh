@@ -1,10 +1,26 @@
 #!/usr/bin/env bash
-# a reduced selection of tests on cuda:0 under compute-sanitizer: sanitize [memcheck|racecheck|initcheck|synccheck]
+# the suites that run kernels, on cuda:0 under compute-sanitizer: sanitize [--tool T] [--jobs N] [--seconds S]
 # groups: test
 set -uo pipefail
-tool=${1:-memcheck}
-log=reports/out/sanitize/$tool.log
-mkdir -p "$(dirname "$log")"
+tool=memcheck # or racecheck, initcheck, synccheck
+cores=$(nproc)
+jobs=$((cores < 12 ? cores : 12))
+seconds=540 # for each process; what it had not come to by then is said by its log
+while [ $# -gt 0 ]; do
+    case $1 in
+        --tool) tool=${2:?--tool needs a tool of compute-sanitizer} ;;
+        --jobs) jobs=${2:?--jobs needs a number of processes} ;;
+        --seconds) seconds=${2:?--seconds needs a number} ;;
+        *)
+            echo "ci/run sanitize: unknown argument '$1'; it takes --tool T, --jobs N and --seconds S" >&2
+            exit 2
+            ;;
+    esac
+    shift 2
+done
+out=reports/out/sanitize
+mkdir -p "$out"
+rm -f "$out/$tool"-*.log
 
 skip() {
     echo "sanitize skipped: $1"
@@ -13,37 +29,56 @@ skip() {
 
 sanitizer=$(PATH=$PATH:/usr/local/cuda/bin command -v compute-sanitizer) ||
     skip "compute-sanitizer is not on PATH; it comes with the CUDA toolkit"
+"$PYTHON" -c 'import sys; from cuassay import devices; sys.exit(devices.backend("cuda").why_absent())' ||
+    skip "there is no CUDA device"
 
-# An array of its own allocation each: inside a pool's block, reading past an array's end is no error to the tool.
-under_sanitizer() { # SECONDS PYTEST_ARGUMENT...
+# Every kernel in the two dtypes that have paths of their own, by the checks that walk edges: sizes, layouts, outputs. Of
+# the rest, left out is what starts processes or counts the card's memory, of which the tool takes some, what shows by
+# time that two things overlap, which under the tool they need not, and what repeats one thing many times.
+edges="test_values or test_layouts or test_zero_size or test_broadcast or test_out or test_inplace"
+apart="process or fork or interpreter or launches or before or pending or go_on or time or blocking or default_stream"
+apart="$apart or thousand or external or digits or memory or leak or overlap"
+files=(suites/devices/test_{conformance,streams,graphs,graphed_step,random,adam,foreach,grad_scaler,blas,conv,copy}.py
+    suites/nvidia/test_{rows_on_device,streams,graphs,random,adam,blas,shortcuts,user_kernel}.py)
+chosen="(test_conformance or test_rows_on_device) and ($edges or test_rows_on_device) and (float32 or bfloat16)
+    and not test_out_refused or not test_conformance and not test_rows_on_device and not ($apart)"
+if [ "$tool" = racecheck ]; then # looks at shared memory only, and takes long: the kernels that have some, and streams
+    chosen="($chosen) and (softmax or layer_norm or sum or amax or norm or rows or streams or skinny or split)"
+fi
+
+part() { # NUMBER: an array is an allocation of its own, for inside a pool's block reading past its end is no error
     # API errors are left out: tests provoke some, and each is checked by its return value.
-    timeout --kill-after=15 "$1" "$sanitizer" --tool "$tool" --error-exitcode 99 --report-api-errors no --print-limit 20 \
-        "$PYTHON" -c '
+    exec timeout --signal=INT --kill-after=20 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 \
+        --report-api-errors no --print-limit 20 "$PYTHON" -c '
 import sys
 import cupy
 import pytest
 cupy.cuda.set_allocator(None)
-sys.exit(pytest.main(sys.argv[1:]))' --device cuda:0 --require-device cuda:0 --benchmark-disable -p no:cacheprovider -q "${@:2}"
+sys.exit(pytest.main(sys.argv[1:]))' "${files[@]}" -k "${chosen//$'\n'/ }" --device cuda:0 --require-device cuda:0 \
+        --cuassay-shard "$1/$jobs" --benchmark-disable -p no:cacheprovider -q --tb=short
 }
 
-"$PYTHON" -c 'import sys; from cuassay import devices; sys.exit(devices.backend("cuda").why_absent())' ||
-    skip "there is no CUDA device"
-
-# Every kernel in the two dtypes that have paths of their own, by the checks that walk edges: sizes, layouts, outputs.
-checks="test_values or test_layouts or test_zero_size or test_broadcast or test_out or test_inplace"
-under_sanitizer 540 suites/devices/test_conformance.py suites/nvidia/test_rows_on_device.py \
-    -k "($checks or test_rows_on_device) and (float32 or bfloat16) and not test_out_refused" 2>&1 | tee "$log"
-status=${PIPESTATUS[0]}
-
-# Streams, events and captures. Left out: what starts processes or counts the card's memory, of which the tool takes
-# some, and what shows by time that two things overlap, which under the tool they need not.
-apart="process or fork or interpreter or launches or before or pending or go_on or time or blocking or default_stream or thousand"
-under_sanitizer 240 suites/devices/test_streams.py suites/nvidia/test_streams.py -k "not ($apart or external)" 2>&1 |
-    tee -a "$log"
-second=${PIPESTATUS[0]}
-[ "$status" -ne 0 ] || status=$second
-if grep -q "Device not supported" "$log"; then
+status=0
+pids=()
+trap 'kill "${pids[@]}"; exit 130' INT TERM
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+for ((number = 1; number <= jobs; number++)); do
+    part "$number" >"$out/$tool-$number.log" 2>&1 &
+    pids+=($!)
+done
+for ((number = 1; number <= jobs; number++)); do
+    wait "${pids[number - 1]}"
+    found=$?
+    log=$out/$tool-$number.log
+    printf '%s/%s: status %d: %s; %s\n' "$number" "$jobs" "$found" "$(grep -E ' (passed|failed|error)' "$log" | tail -n 1)" \
+        "$(grep -E '^=+ (ERROR|RACECHECK) SUMMARY' "$log" | tail -n 1)"
+    if [ "$found" -ne 0 ]; then
+        status=$found
+        tail -n 60 "$log"
+    fi
+done
+if grep -qs "Device not supported" "$out/$tool"-*.log; then
     skip "compute-sanitizer says that this device is not supported, as it does inside some containers"
 fi
-[ "$status" -eq 0 ] && echo "sanitize passed: $tool" || echo "sanitize failed: $tool, status $status; see $log"
+[ "$status" -eq 0 ] && echo "sanitize passed: $tool" || echo "sanitize failed: $tool, status $status; see $out/$tool-*.log"
 exit "$status"
