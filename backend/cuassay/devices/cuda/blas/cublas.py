@@ -23,7 +23,7 @@ from cuassay.devices.cuda.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
-__all__ = ["Plan", "current_handle"]
+__all__ = ["Plan", "current_handle", "version"]
 
 #: ``CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION``: by default a product split along K adds its 16-bit parts in 16
 #: bits; bfloat16 (3, 1025) x (1025, 2) was measured 0.75 units in the last place off where half a unit is possible.
@@ -74,6 +74,17 @@ def _library() -> Any:
         from cuda import pathfinder
 
         return ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublas").abs_path)
+
+
+@cache
+def version() -> str:
+    """The library's version, such as ``13.1.0``; needs no device."""
+    parts = []
+    for part in range(3):  # libraryPropertyType: major, minor, patch
+        number = ctypes.c_int()
+        _check(_library().cublasGetProperty(part, ctypes.byref(number)), "asking cuBLAS for its version")
+        parts.append(str(number.value))
+    return ".".join(parts)
 
 
 def _check(status: int, doing: str) -> None:

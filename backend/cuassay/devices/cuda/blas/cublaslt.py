@@ -24,7 +24,7 @@ from cuassay.devices.cuda.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
-__all__ = ["Algorithm", "Plan", "candidates", "handle", "version"]
+__all__ = ["Algorithm", "Plan", "adjusted", "candidates", "handle", "version"]
 
 _CONFIG = (
     "ID", "TILE_ID", "STAGES_ID", "SPLITK_NUM", "REDUCTION_SCHEME", "CTA_SWIZZLING", "CUSTOM_OPTION", "INNER_SHAPE_ID",
@@ -216,12 +216,7 @@ _SOME_ADDRESS = 256
 
 def candidates(problem: Problem, device: int, *, count: int = 1, workspace_nbytes: int = 0) -> tuple[Algorithm, ...]:
     """Up to `count` algorithms for `problem` on the current device `device`, the library's favourite first; or none."""
-    lt, described = _lt(), _Descriptors(problem)
-    if "bias" in problem.epilogue:
-        described.set("BIAS_POINTER", _SOME_ADDRESS)
-    if problem.scaling != "none":
-        described.set("A_SCALE_POINTER", _SOME_ADDRESS)
-        described.set("B_SCALE_POINTER", _SOME_ADDRESS)
+    lt, described = _lt(), _searched(problem)
     results = np.zeros(count, lt.matmul_heuristic_result_dtype)
     found = np.zeros(1, np.int32)
     with _preference(problem, workspace_nbytes) as preference:
@@ -236,6 +231,35 @@ def candidates(problem: Problem, device: int, *, count: int = 1, workspace_nbyte
     return tuple(
         Algorithm(row["algo"].tobytes(), int(row["workspace_size"]), float(row["waves_count"])) for row in usable
     )
+
+
+def _searched(problem: Problem) -> _Descriptors:
+    described = _Descriptors(problem)
+    if "bias" in problem.epilogue:
+        described.set("BIAS_POINTER", _SOME_ADDRESS)
+    if problem.scaling != "none":
+        described.set("A_SCALE_POINTER", _SOME_ADDRESS)
+        described.set("B_SCALE_POINTER", _SOME_ADDRESS)
+    return described
+
+
+def adjusted(problem: Problem, algorithm: Algorithm, device: int, **config: int) -> Algorithm | None:
+    """`algorithm` with these of its numbers (see `Algorithm.config`) changed; None where the library refuses that."""
+    lt, described = _lt(), _searched(problem)
+    data = np.frombuffer(algorithm.data, np.uint8).copy()
+    result = np.zeros(1, lt.matmul_heuristic_result_dtype)
+    layouts = described.a, described.b, described.c, described.d
+    try:
+        for name, value in config.items():
+            attribute = lt.MatmulAlgoConfigAttribute[name]
+            number = np.array([value], lt.get_matmul_algo_config_attribute_dtype(attribute))
+            lt.matmul_algo_config_set_attribute(data.ctypes.data, attribute, number.ctypes.data, number.nbytes)
+        lt.matmul_algo_check(handle(device), described.operation, *layouts, data.ctypes.data, result.ctypes.data)
+    except lt.cuBLASLtError:  # NOT_SUPPORTED, or INVALID_VALUE where a combination does not exist
+        return None
+    # The check fills in what the algorithm needs; the algorithm is the one that was asked about.
+    found = result[0]
+    return Algorithm(data.tobytes(), int(found["workspace_size"]), float(found["waves_count"]))
 
 
 @contextmanager

@@ -81,7 +81,7 @@ class Provider(Protocol):
 
 
 #: Modules that register a provider; imported when one is first asked for.
-_MODULES: tuple[str, ...] = ()
+_MODULES: tuple[str, ...] = ("cuassay.devices.cuda.blas.libraries",)
 
 _providers: dict[str, Provider] = {}
 

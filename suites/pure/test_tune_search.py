@@ -1,0 +1,260 @@
+"""The race among candidates: it switches on a real gain and not on noise, within its limits, whatever breaks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from cuassay.errors import ArgumentError
+from cuassay.tune.search import CONFIRMATION, Limits, Outcome, search
+from cuassay.tune.space import Candidate
+
+DEFAULT = Candidate.of("library")
+
+
+def kernel(number: int) -> Candidate:
+    return Candidate.of("kernel", number=number)
+
+
+class Machine:
+    """A timer over a model of noise, as measured on dedicated GPUs: each sample, a slow drift, now and then a spike."""
+
+    def __init__(self, times: dict[Candidate, float], noise: float, seed: int) -> None:
+        self.times, self.noise = times, noise
+        self.random = np.random.default_rng(seed)
+        self.now = 0.0
+        self.calls: list[Candidate] = []
+
+    def __call__(self, candidate: Candidate) -> float:
+        self.calls.append(candidate)
+        drift = 1 + self.noise * (self.now / 0.5)
+        spike = self.random.uniform(0.05, 0.3) if self.random.random() < 0.02 else 0.0
+        sample = self.times[candidate] * drift * (1 + self.random.normal(0, self.noise) + spike)
+        self.now += 1e-3
+        return sample
+
+    def clock(self) -> float:
+        return self.now
+
+
+def run(times: dict[Candidate, float], *, noise: float = 0.0, seed: int = 0, **more: object) -> Outcome:
+    machine = Machine(times, noise, seed)
+    others = [one for one in times if one != DEFAULT]
+    return search(DEFAULT, others, machine, clock=machine.clock, **more)  # type: ignore[arg-type]
+
+
+def hundred(time: Callable[[int], float]) -> dict[Candidate, float]:
+    return {DEFAULT: 1.0} | {kernel(number): time(number) for number in range(100)}
+
+
+# ------------------------------------------------------------------------------------------------ the rule
+
+
+@pytest.mark.parametrize("noise", [0.002, 0.01, 0.03])
+def test_noise_does_not_switch(noise: float) -> None:
+    """A hundred equals of the default: the luckiest of them looks faster, and is not."""
+    switched = [seed for seed in range(100) if run(hundred(lambda _: 1.0), noise=noise, seed=seed).choice != DEFAULT]
+
+    assert switched == []
+
+
+@pytest.mark.parametrize(("noise", "gain"), [(0.002, 0.03), (0.01, 0.08), (0.03, 0.25)])
+def test_a_gain_beyond_the_noise_switches(noise: float, gain: float) -> None:
+    times = hundred(lambda number: 1 / (1 + gain) if number == 71 else 1.0 + number / 100)
+
+    found = [run(times, noise=noise, seed=seed).choice for seed in range(50)]
+
+    assert found.count(kernel(71)) >= 48
+
+
+def test_a_gain_below_two_per_cent_does_not_switch() -> None:
+    outcome = run({DEFAULT: 1.0, kernel(1): 1 / 1.019})
+
+    assert outcome.choice == DEFAULT
+    assert "not above 2.0%" in outcome.reason
+    assert (outcome.gain, outcome.default_s, outcome.chosen_s) == (0.0, 1.0, 1.0)
+
+
+def test_a_gain_below_twice_the_spread_does_not_switch() -> None:
+    times = iter([1.0] * 3 + [1.0, 0.9] * 200)
+
+    outcome = search(DEFAULT, [kernel(1)], lambda one: next(times) if one == DEFAULT else 0.9, clock=lambda: 0.0)
+
+    assert outcome.choice == DEFAULT
+    assert "spread" in outcome.reason
+
+
+def test_the_gain_is_told() -> None:
+    outcome = run({DEFAULT: 1.0, kernel(1): 0.8, kernel(2): 0.5, kernel(3): 0.7})
+
+    assert outcome.choice == kernel(2)
+    assert (outcome.default_s, outcome.chosen_s, outcome.gain, outcome.spread) == (1.0, 0.5, pytest.approx(1.0), 0.0)
+    assert (outcome.tried, outcome.untried, outcome.refused) == (4, 0, ())
+
+
+def test_thresholds_are_the_callers() -> None:
+    times = {DEFAULT: 1.0, kernel(1): 1 / 1.01}
+
+    assert run(times, limits=Limits(gain=0.005)).choice == kernel(1)
+    assert run(times, limits=Limits(gain=0.05)).choice == DEFAULT
+
+
+# ------------------------------------------------------------------------------------------------ the race
+
+
+def test_the_default_is_in_every_stage_and_losers_are_not() -> None:
+    machine = Machine(hundred(lambda number: 1.0 + number / 10), 0.0, 0)
+
+    search(DEFAULT, [kernel(number) for number in range(100)], machine, clock=machine.clock)
+
+    assert machine.calls.count(kernel(99)) == 1
+    assert machine.calls.count(DEFAULT) > 15
+
+
+def test_the_last_comparison_is_of_two_in_turns() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.5, kernel(2): 0.6}, 0.0, 0)
+
+    search(DEFAULT, [kernel(1), kernel(2)], machine, clock=machine.clock)
+
+    last = machine.calls[-2 * CONFIRMATION :]
+    assert last == [DEFAULT, kernel(1), kernel(1), DEFAULT] * (CONFIRMATION // 2)
+
+
+def test_what_is_near_the_best_takes_part() -> None:
+    asked: list[list[Candidate]] = []
+    times = {DEFAULT: 1.0, kernel(1): 0.9, kernel(2): 0.8, kernel(3): 0.5}
+    machine = Machine(times, 0.0, 0)
+
+    def refine(best: object) -> list[Candidate]:
+        asked.append(list(best))  # type: ignore[call-overload]
+        return [kernel(3), kernel(1)]
+
+    outcome = search(DEFAULT, [kernel(1), kernel(2)], machine, refine=refine, clock=machine.clock)
+
+    assert asked == [[kernel(2), kernel(1)]]
+    assert outcome.choice == kernel(3)
+
+
+def test_a_candidate_given_twice_runs_once() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 3.0}, 0.0, 0)
+
+    search(DEFAULT, [kernel(1), DEFAULT, kernel(1)], machine, clock=machine.clock)
+
+    assert machine.calls.count(kernel(1)) == 1
+
+
+def test_without_candidates_the_default_stays() -> None:
+    outcome = run({DEFAULT: 1.0})
+
+    assert (outcome.choice, outcome.tried, outcome.reason) == (DEFAULT, 1, "nothing else was faster")
+
+
+# ------------------------------------------------------------------------------------------------ what goes wrong
+
+
+def test_one_that_raises_is_out_with_its_reason() -> None:
+    def timer(candidate: Candidate) -> float:
+        if candidate == kernel(1):
+            raise RuntimeError("no such kernel on this device")
+        return 1.0 if candidate == DEFAULT else 0.5
+
+    outcome = search(DEFAULT, [kernel(1), kernel(2)], timer, clock=lambda: 0.0)
+
+    assert outcome.choice == kernel(2)
+    assert outcome.refused == ((kernel(1), "RuntimeError: no such kernel on this device"),)
+
+
+def test_an_error_of_the_default_is_the_callers() -> None:
+    def timer(candidate: Candidate) -> float:
+        raise RuntimeError(f"{candidate} is lost")
+
+    with pytest.raises(RuntimeError, match="library is lost"):
+        search(DEFAULT, [kernel(1)], timer)
+
+
+@pytest.mark.parametrize("how", ["tells", "raises"])
+def test_a_wrong_result_never_wins(how: str) -> None:
+    times = {DEFAULT: 1.0, kernel(1): 0.1, kernel(2): 0.15, kernel(3): 0.104}
+
+    def check(candidate: Candidate) -> str | None:
+        if candidate == kernel(1):
+            if how == "raises":
+                raise ValueError("0 for 1")
+            return "0 for 1"
+        return None
+
+    outcome = run(times, check=check)
+
+    assert outcome.choice == kernel(3)
+    assert "0 for 1" in dict(outcome.refused)[kernel(1)]
+
+
+def test_one_that_fails_in_the_last_comparison_is_out() -> None:
+    count = 0
+
+    def timer(candidate: Candidate) -> float:
+        nonlocal count
+        count += candidate != DEFAULT
+        if count > 20:
+            raise RuntimeError("lost")
+        return 1.0 if candidate == DEFAULT else 0.5
+
+    outcome = search(DEFAULT, [kernel(1)], timer, clock=lambda: 0.0)
+
+    assert (outcome.choice, outcome.reason) == (DEFAULT, "RuntimeError: lost")
+
+
+# ------------------------------------------------------------------------------------------------ limits
+
+
+def test_the_time_is_kept_and_what_it_did_not_reach_is_told() -> None:
+    machine = Machine(hundred(lambda number: 0.5 if number == 3 else 1.0), 0.0, 0)
+
+    outcome = search(
+        DEFAULT,
+        [kernel(number) for number in range(100)],
+        machine,
+        limits=Limits(seconds=0.03),
+        clock=machine.clock,
+    )
+
+    assert outcome.choice == kernel(3)
+    assert outcome.tried + outcome.untried == 101
+    assert outcome.untried > 50
+    assert outcome.seconds < 0.03 + 0.02  # the fewest pairs of the last comparison
+
+
+def test_iterations_of_a_candidate_are_limited() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.5}, 0.0, 0)
+
+    search(DEFAULT, [kernel(1)], machine, limits=Limits(iterations=25), clock=machine.clock)
+
+    assert max(machine.calls.count(one) for one in machine.times) == 25
+
+
+@pytest.mark.parametrize("wrong", [{"seconds": 0}, {"iterations": 0}, {"gain": -1}, {"spreads": -1}])
+def test_limits_are_checked(wrong: dict[str, float]) -> None:
+    with pytest.raises(ArgumentError, match="a search needs"):
+        Limits(**wrong)  # type: ignore[arg-type]
+
+
+# ------------------------------------------------------------------------------------------------ candidates
+
+
+def test_a_candidate_goes_through_plain_data() -> None:
+    candidate = Candidate.of("kernel", split=4, name="x", fast=True, share=0.5, none=None)
+
+    assert Candidate.from_plain(candidate.plain()) == candidate
+    assert candidate["split"] == 4
+    assert str(kernel(3)) == "kernel(number=3)"
+
+
+def test_what_is_no_candidate_is_told() -> None:
+    with pytest.raises(ArgumentError, match="must be a string, number, flag or None"):
+        Candidate.of("kernel", where=[1])  # type: ignore[arg-type]
+    with pytest.raises(ArgumentError, match="an implementation and parameters"):
+        Candidate.from_plain({"name": "x"})
+    with pytest.raises(ArgumentError, match="no parameter 'tile' here; it has number"):
+        kernel(1)["tile"]
