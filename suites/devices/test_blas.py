@@ -22,6 +22,9 @@ FLOAT32_PRODUCTS = [spec for spec in own_specs() if spec.op_class == "matmul" an
 ROUNDING_MODES = ("tf32", "bf16", "fp16")
 SPLIT_MODES = ("tf32x3", "bf16x6", "bf16x9")
 
+#: Rows, inner extent and columns from which a device may compute a mode by other means than a small product.
+LARGE = (640, 576, 520)
+
 
 def operands(shape: tuple[int, int, int] = (64, 256, 48), *, scale: float = 1.0) -> tuple[Any, Any]:
     make = Samples(7, "float32", "blas")
@@ -59,7 +62,16 @@ def test_a_split_mode_is_as_good_as_float32(device: Device, mode: Any, scale: fl
     assert split <= 2 * native
 
 
-@pytest.mark.parametrize("mode", ["ieee", *SPLIT_MODES])
+@pytest.mark.parametrize("scale", [1.0, 1e-18, 1e18])
+def test_two_bfloat16_parts_hold_16_bits(device: Device, scale: float) -> None:
+    a, b = operands(LARGE, scale=scale)
+
+    result = ops.mm(from_host(a, device), from_host(b, device), precision="bf16x3")
+
+    assert error(result, a, b) <= 5e-5
+
+
+@pytest.mark.parametrize("mode", ["ieee", "bf16x3", *SPLIT_MODES])
 def test_infinities_and_nan_are_those_of_float32(device: Device, mode: Any) -> None:
     a, b = operands((4, 33, 5))
     a[0, 3], a[1, 5], b[7, 2] = np.inf, np.nan, -np.inf
@@ -111,17 +123,27 @@ def test_the_guard_lets_pass_what_was_asked_for(device: Device, mode: Any) -> No
         ops.mm(*there, precision=mode)
 
 
-@pytest.mark.parametrize("asked", ["ieee", "tf32x3", "bf16x9"])
-def test_the_guard_finds_a_tf32_leak(device: Device, asked: Any) -> None:
-    there = [from_host(x, device) for x in operands()]
+@pytest.mark.parametrize(
+    ("asked", "leak"),
+    [
+        ("ieee", "tf32"),
+        ("tf32x3", "tf32"),
+        ("bf16x3", "tf32"),
+        ("bf16x9", "tf32"),
+        ("bf16x6", "bf16x3"),
+        ("ieee", "bf16x3"),
+    ],
+)
+def test_the_guard_finds_a_lower_precision_than_asked(device: Device, asked: Any, leak: Any) -> None:
+    there = [from_host(x, device) for x in operands(LARGE)]
 
     def leaking(kernel: Any) -> Any:
-        return lambda a, b, *, out, precision, **named: kernel(a, b, out=out, precision="tf32", **named)
+        return lambda a, b, *, out, precision, **named: kernel(a, b, out=out, precision=leak, **named)
 
     kind = "cpu" if device.kind == "sim" else device.kind
     with registry.substituted("mm", kind=kind, wrap=leaking), products_as_asked():
-        ops.mm(*there, precision="tf32")
-        with pytest.raises(AssertionError, match=rf"mm of .* asked for in '{asked}', computed in 'tf32'"):
+        ops.mm(*there, precision=leak)
+        with pytest.raises(AssertionError, match=rf"mm of .* asked for in '{asked}', computed in '{leak}'"):
             ops.mm(*there, precision=asked)
 
 

@@ -49,6 +49,12 @@ def test_a_split_mode_is_torchs_highest(mode: str) -> None:
     assert get_float32_matmul_precision() == "highest"
 
 
+def test_two_bfloat16_parts_are_torchs_high() -> None:
+    set_default_precision("bf16x3")
+
+    assert get_float32_matmul_precision() == "high"
+
+
 def test_a_call_overrides_context_and_default() -> None:
     set_default_precision("bf16")
     with precision("tf32"):

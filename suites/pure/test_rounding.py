@@ -148,6 +148,17 @@ def test_each_part_leaves_a_smaller_rest(dtype: str, bits: int, x: float) -> Non
     assert abs(x - float(first[0]) - float(second[0])) <= x * 2.0 ** (-2 * bits)
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "tf32"])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_the_largest_numbers_do_not_round_to_infinity(dtype: str, sign: int) -> None:
+    x = sign * np.finfo(np.float32).max
+
+    parts = split(np.array([x]), dtype, 3)
+
+    assert np.isfinite(parts).all()
+    assert sum(float(part[0]) for part in parts) == float(x)
+
+
 @pytest.mark.parametrize("special", [np.inf, -np.inf, np.nan])
 def test_the_first_part_takes_what_is_not_finite(special: float) -> None:
     first, *rest = split(np.array([special], np.float32), "bfloat16", 3)

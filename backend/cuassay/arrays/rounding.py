@@ -21,6 +21,7 @@ __all__ = ["narrowed", "round_tf32", "round_to", "split"]
 Float32 = NDArray[np.float32]
 
 _TF32_DROPPED_BITS = 13
+_LARGEST_TF32 = (2.0 - 2.0**-10) * 2.0**127
 
 
 def round_tf32(x: NDArray[Any]) -> Float32:
@@ -92,8 +93,9 @@ def narrowed(x: NDArray[Any], dtype: Any) -> NDArray[Any]:
 def split(x: NDArray[Any], dtype: str, parts: int) -> tuple[Float32, ...]:
     """`x` (float32) as a sum of `parts` numbers that `dtype` (``bfloat16`` or ``tf32``) holds exactly, largest first.
 
-    Three bfloat16 parts, or three TF32 ones, hold every bit of a float32 that is not near the ends of its range. Where
-    the first part is infinite or NaN, the others are 0.
+    Three bfloat16 parts, or two TF32 ones but for the last bit, hold a float32 whole, unless it has bits below what
+    `dtype` holds: 2**-133 for bfloat16. What would round to infinity is truncated instead, and the next part has the
+    rest. Of an infinity or NaN the further parts are 0.
 
     Raises
     ------
@@ -107,8 +109,14 @@ def split(x: NDArray[Any], dtype: str, parts: int) -> tuple[Float32, ...]:
     rest = _float32(x)
     found: list[Float32] = []
     for _ in range(parts):
-        part = round_tf32(rest) if dtype == "tf32" else round_to(rest, dtype)
+        part = _leading(rest, dtype)
         found.append(part)
         with np.errstate(invalid="ignore"):
             rest = np.where(np.isfinite(part), rest - part, np.float32(0))
     return tuple(found)
+
+
+def _leading(x: Float32, dtype: str) -> Float32:
+    rounded = round_tf32(x) if dtype == "tf32" else round_to(x, dtype)
+    largest_part = np.float32(_LARGEST_TF32 if dtype == "tf32" else largest(dtype))
+    return np.where(np.isinf(rounded) & np.isfinite(x), np.copysign(largest_part, x), rounded)

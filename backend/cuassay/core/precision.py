@@ -30,13 +30,15 @@ __all__ = [
     "set_matmul_options",
 ]
 
-Mode = Literal["ieee", "tf32", "tf32x3", "bf16x6", "bf16x9", "bf16", "fp16"]
+Mode = Literal["ieee", "tf32", "tf32x3", "bf16x3", "bf16x6", "bf16x9", "bf16", "fp16"]
 
-#: What each mode does to the operands of a float32 product; sums are float32 in all of them.
+#: What each mode does to the operands of a float32 product; sums are float32 in all of them. A device may compute in a
+#: more precise one instead: an H200 serves ``tf32x3`` by ``bf16x6``, and small products by ``ieee``.
 MODES: dict[str, str] = {
     "ieee": "float32 as it is",
     "tf32": "operands rounded to TF32 (10 explicit bits of mantissa)",
     "tf32x3": "operands split into two TF32 parts, three products",
+    "bf16x3": "operands split into two bfloat16 parts, three products: 16 bits of each operand",
     "bf16x6": "operands split into three bfloat16 parts, the six largest products",
     "bf16x9": "operands split into three bfloat16 parts, all nine products",
     "bf16": "operands rounded to bfloat16",
@@ -104,9 +106,9 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 
 def get_float32_matmul_precision() -> str:
-    """The process default in torch's words; the split modes are as good as float32, so "highest"."""
+    """The process default in torch's words: bf16x3 is "high", the other split modes are as good as float32."""
     default = _default or set_default_precision(None)
-    return {"tf32": "high", "bf16": "medium", "fp16": "medium"}.get(default, "highest")
+    return {"tf32": "high", "bf16x3": "high", "bf16": "medium", "fp16": "medium"}.get(default, "highest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

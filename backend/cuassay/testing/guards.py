@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.rounding import round_tf32, round_to
+from cuassay.arrays.rounding import round_tf32, round_to, split
 from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
 from cuassay.core.precision import current_precision, resolved
@@ -104,19 +104,28 @@ def computed_precision(a: NDArray[Any], b: NDArray[Any], result: NDArray[Any]) -
     Operands that a lower mode holds exactly do not tell: then it is ieee.
     """
     found, least = "ieee", _distance(result, np.matmul(a.astype(np.float64), b.astype(np.float64)))
-    for mode, rounding in _ROUNDED.items():
-        rounded = np.matmul(rounding(a).astype(np.float64), rounding(b).astype(np.float64))
-        distance = _distance(result, rounded)
+    for mode, multiply in _LESSER.items():
+        distance = _distance(result, multiply(a, b))
         if 2 * distance < least:  # the benefit of the doubt is the more precise one's
             found, least = mode, distance
     return found
 
 
-#: From the most precise one down.
-_ROUNDED: dict[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
-    "tf32": round_tf32,
-    "fp16": lambda x: round_to(x, "float16"),
-    "bf16": lambda x: round_to(x, "bfloat16"),
+def _of_rounded(rounding: Callable[[NDArray[Any]], NDArray[Any]]) -> Callable[..., NDArray[Any]]:
+    return lambda a, b: np.matmul(rounding(a).astype(np.float64), rounding(b).astype(np.float64))
+
+
+def _of_two_parts(a: NDArray[Any], b: NDArray[Any]) -> NDArray[Any]:
+    (a0, a1), (b0, b1) = ([part.astype(np.float64) for part in split(x, "bfloat16", 2)] for x in (a, b))
+    return np.asarray(np.matmul(a0, b0 + b1) + np.matmul(a1, b0))
+
+
+#: What the modes below float32 compute, sums exact; from the most precise one down.
+_LESSER: dict[str, Callable[..., NDArray[Any]]] = {
+    "bf16x3": _of_two_parts,
+    "tf32": _of_rounded(round_tf32),
+    "fp16": _of_rounded(lambda x: round_to(x, "float16")),
+    "bf16": _of_rounded(lambda x: round_to(x, "bfloat16")),
 }
 
 

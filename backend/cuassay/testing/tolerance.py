@@ -78,11 +78,12 @@ BY_CLASS: dict[str, Tolerance] = {
 GENERAL = Tolerance(ulps=16, growth="linear", computed_in="self")
 
 #: What float32 products round their operands to, as epsilon; it does not grow, since the rounding errors are of
-#: the operands. Split modes are as good as float32.
+#: the operands. Modes that are not here are as good as float32.
 MODE_EPS: dict[str, float] = {
     "tf32": 2.0**-10,  # 10 explicit bits; both operands, half a unit each
     "fp16": 2.0**-10,
     "bf16": 2.0**-7,
+    "bf16x3": 2.0**-16,  # two parts of 8 bits; both operands, half a unit each, and the product that is left out
 }
 
 

@@ -36,6 +36,7 @@ _ROUNDING: dict[str, Callable[[Array], Array]] = {
 #: Mode to the parts an operand is split into, and the products of them that are added: (of a, of b), largest first.
 _SPLITTING: dict[str, tuple[str, int, tuple[tuple[int, int], ...]]] = {
     "tf32x3": ("tf32", 2, ((0, 0), (0, 1), (1, 0))),
+    "bf16x3": ("bfloat16", 2, ((0, 0), (0, 1), (1, 0))),
     "bf16x6": ("bfloat16", 3, ((0, 0), (0, 1), (1, 0), (1, 1), (0, 2), (2, 0))),
     "bf16x9": ("bfloat16", 3, tuple(sorted(pairs_of(range(3), range(3)), key=sum))),
 }
