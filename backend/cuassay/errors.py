@@ -27,7 +27,8 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     │   ├── SettingError                    an environment variable or option with a bad value
     │   ├── SchemaError                     an op declared or registered wrongly
     │   └── SpecError                       an OpSpec that says nothing testable
-    └── ResultError (ValueError)            a result that does not follow the schema of results
+    ├── ResultError (ValueError)            a result that does not follow the schema of results
+    └── TuningError (ValueError)            a file of tuning that is unreadable, cut off, or of another machine
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ __all__ = [
     "SpecError",
     "StateError",
     "SynchronizationError",
+    "TuningError",
 ]
 
 
@@ -175,3 +177,7 @@ class SpecError(ArgumentError):
 
 class ResultError(CuassayError, ValueError):
     """A result does not follow the one schema of results."""
+
+
+class TuningError(CuassayError, ValueError):
+    """A file of tuning results, or of problems to tune, is unreadable, cut off, or of another machine."""

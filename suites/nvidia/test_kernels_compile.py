@@ -25,6 +25,8 @@ class Budget:
 # What streams shall leave room for 1,536 threads a multiprocessor (40 registers, 48 for the heavier ones); a warp that
 # keeps its row in registers, and a block that waits for shared memory rather than for registers, may use 64.
 BUDGETS = (
+    Budget("agreement.cu", "compare<bfloat16>", 48, "three sums in double"),
+    Budget("agreement.cu", "compare<float64>", 48, "three sums in double"),
     Budget("condition.cu", "set_condition", 32, "one load, and a call of the driver's"),
     Budget("elementwise.cu", "dense_unary<Exp, float32, 4>", 40, "streams"),
     Budget("elementwise.cu", "dense_cast<bfloat16, float32, 4>", 40, "streams"),

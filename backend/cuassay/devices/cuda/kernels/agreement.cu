@@ -1,0 +1,50 @@
+// out, of each block: max over its elements of |got - expected| - relative * |expected|; sum of expected^2; their number.
+//
+// How far one result lies from another that is known to be right, and how large that is. Elements that are equal, as
+// infinities may be, do not differ. Where both are NaN lies a gap that nobody writes, which counts in neither sum; where
+// one of them is, the excess is infinite.
+// Shapes: got, expected: (count,), a complex number as two; found: (3, blocks) float64.
+// Launch: 256 threads a block, any number of blocks.
+// Caller: devices/cuda/blas/agreement.py.
+// OpSpecs: cuassay/testing/specs/ has none, this is no op; suites/nvidia/test_tuning.py tests it.
+
+#include "element.cuh"
+
+constexpr int BLOCK = 256;
+
+struct Largest { __device__ double operator()(double a, double b) const { return fmax(a, b); } };
+struct Together { __device__ double operator()(double a, double b) const { return a + b; } };
+
+template <typename F> __device__ double of_block(double value, F combine) {
+    __shared__ double of_threads[BLOCK];
+    __syncthreads();
+    of_threads[threadIdx.x] = value;
+    for (int half = BLOCK / 2; half > 0; half /= 2) {
+        __syncthreads();
+        if (threadIdx.x < half)
+            of_threads[threadIdx.x] = combine(of_threads[threadIdx.x], of_threads[threadIdx.x + half]);
+    }
+    return of_threads[0];
+}
+
+template <typename T>
+__global__ void compare(const T* got, const T* expected, double* found, int64 count, double relative) {
+    double excess = 0, squares = 0, elements = 0;
+    const int64 stride = static_cast<int64>(gridDim.x) * BLOCK;
+    for (int64 i = static_cast<int64>(blockIdx.x) * BLOCK + threadIdx.x; i < count; i += stride) {
+        const double is = widen<double>(got[i]), right = widen<double>(expected[i]);
+        if (is_nan(is) && is_nan(right)) continue;
+        const double away = is == right ? 0 : fabs(is - right) - relative * fabs(right);
+        excess = fmax(excess, is_nan(away) ? __longlong_as_double(0x7ff0000000000000) : away);
+        squares += right * right;
+        elements += 1;
+    }
+    excess = of_block(excess, Largest());
+    squares = of_block(squares, Together());
+    elements = of_block(elements, Together());
+    if (threadIdx.x == 0) {
+        found[blockIdx.x] = excess;
+        found[gridDim.x + blockIdx.x] = squares;
+        found[2 * gridDim.x + blockIdx.x] = elements;
+    }
+}

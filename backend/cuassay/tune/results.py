@@ -1,0 +1,217 @@
+"""What was found by tuning: by op and problem, in memory and in a file bound to the machine it was found on.
+
+A problem is plain data in which everything stands that a choice depends on; the header holds everything else: the GPU,
+the driver, the libraries. Of two rows for one problem the later holds.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from cuassay.errors import ArgumentError, TuningError
+from cuassay.tune.lines import Lines, canonical
+from cuassay.tune.search import Outcome
+from cuassay.tune.space import Candidate
+
+__all__ = ["VERSION", "Result", "Results", "append_untuned", "read_untuned"]
+
+#: Of both formats; another one is refused.
+VERSION = 1
+
+_RESULTS, _UNTUNED = "cuassay tuning results", "cuassay untuned problems"
+
+Problem = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Result:
+    """One choice.
+
+    Attributes
+    ----------
+    op : str
+        Of which op, such as ``gemm``.
+    problem : mapping
+        Plain data.
+    choice : Candidate
+        What to use.
+    default_us, us : float
+        Microseconds a call, of the default and of the choice.
+    gain, spread : float
+        As of `Outcome`.
+    """
+
+    op: str
+    problem: Problem
+    choice: Candidate
+    default_us: float
+    us: float
+    gain: float
+    spread: float
+
+    @classmethod
+    def of(cls, op: str, problem: Problem, outcome: Outcome) -> Result:
+        """What a search found."""
+        return cls(
+            op=op,
+            problem=problem,
+            choice=outcome.choice,
+            default_us=round(outcome.default_s * 1e6, 4),
+            us=round(outcome.chosen_s * 1e6, 4),
+            gain=round(outcome.gain, 5),
+            spread=round(outcome.spread, 5),
+        )
+
+    @property
+    def key(self) -> tuple[str, str]:
+        """What it is found by."""
+        return self.op, canonical(self.problem)
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        figures = {name: getattr(self, name) for name in _FIGURES}
+        return {"op": self.op, "problem": dict(self.problem), "choice": self.choice.plain(), **figures}
+
+    @classmethod
+    def from_plain(cls, row: Mapping[str, Any]) -> Result:
+        """From what `plain` gave.
+
+        Raises
+        ------
+        ArgumentError
+            If a field is missing or of another type; which, and what it is.
+        """
+        op, problem = _field(row, "op", str), _field(row, "problem", dict)
+        choice = Candidate.from_plain(_field(row, "choice", dict))
+        figures = {name: float(_field(row, name, (int, float))) for name in _FIGURES}
+        return cls(op=op, problem=problem, choice=choice, **figures)
+
+
+_FIGURES = ("default_us", "us", "gain", "spread")
+
+
+def _field(row: Mapping[str, Any], name: str, wanted: type | tuple[type, ...]) -> Any:
+    value = row.get(name)
+    if not isinstance(value, wanted) or isinstance(value, bool):
+        names = " or ".join(one.__name__ for one in (wanted if isinstance(wanted, tuple) else (wanted,)))
+        raise ArgumentError(f"field {name} should be {names}; got {value!r}")
+    return value
+
+
+class Results:
+    """What was found so far on one machine; safe to use from several threads.
+
+    Parameters
+    ----------
+    validators : mapping
+        What results depend on beside the problem: the GPU, the driver, each library's version.
+    """
+
+    def __init__(self, validators: Mapping[str, str]) -> None:
+        self.validators = dict(validators)
+        self._found: dict[tuple[str, str], Result] = {}
+        self._lock = threading.Lock()
+
+    def __repr__(self) -> str:
+        return f"Results({len(self._found)} of {self.validators})"
+
+    def __len__(self) -> int:
+        return len(self._found)
+
+    def find(self, op: str, problem: Problem) -> Result | None:
+        """What was found for `problem`, if anything was."""
+        return self._found.get((op, canonical(problem)))
+
+    def all(self) -> tuple[Result, ...]:
+        """Every result, in the order of their problems' first."""
+        with self._lock:
+            return tuple(self._found.values())
+
+    def add(self, result: Result, path: str | Path | None = None) -> None:
+        """Keep `result`, also in the file `path`, where one is named.
+
+        Raises
+        ------
+        TuningError
+            If the file cannot take it; it is kept in memory all the same.
+        """
+        with self._lock:
+            self._found[result.key] = result
+        if path is not None:
+            self._lines(path).append(result.plain())
+
+    def read(self, path: str | Path) -> int:
+        """Take over every result in the file; gives their number.
+
+        Raises
+        ------
+        TuningError
+            If it is absent, unreadable, cut off, or another machine's; nothing is taken over then.
+        """
+        rows = [_row(path, number, row, Result.from_plain) for number, row in self._lines(path).read()]
+        with self._lock:
+            self._found |= {result.key: result for result in rows}
+        return len(rows)
+
+    def write(self, path: str | Path) -> int:
+        """Add to the file whatever of here it lacks or has otherwise; gives the number of rows added.
+
+        Raises
+        ------
+        TuningError
+            If the file is unreadable, cut off, or another machine's.
+        """
+        there = Results(self.validators)
+        if Path(path).exists():
+            there.read(path)
+        missing = [result.plain() for result in self.all() if there._found.get(result.key) != result]
+        if missing:
+            self._lines(path).append(*missing)
+        return len(missing)
+
+    def clear(self) -> None:
+        """Forget all; files stay."""
+        with self._lock:
+            self._found.clear()
+
+    def _lines(self, path: str | Path) -> Lines:
+        return Lines(path, {"format": _RESULTS, "version": VERSION, "validators": self.validators})
+
+
+def _row(path: str | Path, number: int, row: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]) -> Any:
+    try:
+        return read(row)
+    except ArgumentError as error:
+        raise TuningError(f"{path} cannot be read: line {number}: {error}") from error
+
+
+def append_untuned(path: str | Path, op: str, problem: Problem) -> None:
+    """Add a problem to a file of those to tune later, on whatever machine.
+
+    Raises
+    ------
+    TuningError
+        If the file is something else, cut off, or cannot be written.
+    """
+    Lines(path, {"format": _UNTUNED, "version": VERSION}).append({"op": op, "problem": dict(problem)})
+
+
+def read_untuned(paths: Sequence[str | Path]) -> tuple[tuple[str, dict[str, Any]], ...]:
+    """Op and problem of every row in these files, each once.
+
+    Raises
+    ------
+    TuningError
+        If a file is absent, unreadable, cut off, or something else.
+    """
+    found: dict[tuple[str, str], dict[str, Any]] = {}
+    for path in paths:
+        for number, row in Lines(path, {"format": _UNTUNED, "version": VERSION}).read():
+            op = _row(path, number, row, lambda row: _field(row, "op", str))
+            problem = _row(path, number, row, lambda row: _field(row, "problem", dict))
+            found.setdefault((op, canonical(problem)), problem)
+    return tuple((op, problem) for (op, _), problem in found.items())
