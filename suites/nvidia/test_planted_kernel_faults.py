@@ -19,7 +19,6 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda import launch, source
 from cuassay.errors import DriverError, LibraryNotFoundError
-from cuassay.ops import registry
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.opspec import own_specs
 
@@ -443,9 +442,8 @@ def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuassay.devices.cuda import shortcuts
     from cuassay.devices.cuda.memory import hook
 
-    ours = poisoned(hook.empty)
-    monkeypatch.setattr(devices.backend("cuda"), "empty", ours)
-    monkeypatch.setattr(shortcuts, "_empty", ours)
+    monkeypatch.setattr(devices.backend("cuda"), "empty", poisoned(hook.empty))
+    monkeypatch.setattr(shortcuts, "_fresh", poisoned(hook.fresh))
 
 
 @pytest.fixture
@@ -475,10 +473,7 @@ def forget_kernels() -> None:
     from cuassay.devices.cuda import shortcuts
 
     launch.kernel.cache_clear()
-    for op in registry.ops():
-        for shortcut in op.shortcuts.values():
-            if isinstance(shortcut, shortcuts.Shortcut):  # those of products keep no launch
-                shortcut.forget()
+    shortcuts.forget()
 
 
 def caught_by_its_check(fault: Fault) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.ops.interposers import interposers
 
 if TYPE_CHECKING:
     from cuassay.ops.dispatch import Call
@@ -50,7 +51,7 @@ _recording = _Recording()
 
 def is_explaining() -> bool:
     """Whether this thread's call is being explained."""
-    return _recording.explanation is not None
+    return interposers.is_explaining
 
 
 def note(text: str) -> None:
@@ -98,8 +99,10 @@ def explain(call: Call | Callable[[], Any]) -> Explanation:
     former = _recording.explanation, _recording.depth
     found = _recording.explanation = Explanation()
     _recording.depth = 0
+    interposers.note_steps(enabled=True)
     try:
         found.result = call() if callable(call) else call.op(**call.arguments, out=call.out)
     finally:
         _recording.explanation, _recording.depth = former
+        interposers.note_steps(enabled=former[0] is not None)
     return found

@@ -31,7 +31,31 @@ class Interposer(Protocol):
 
 
 class _Interposers(threading.local):
+    """Who watches this thread's calls.
+
+    Attributes
+    ----------
+    stack : tuple of Interposer
+        Outermost first.
+    is_explaining : bool
+        Whether the steps of a call are noted; see `cuassay.ops.explain`.
+    is_watched : bool
+        Whether either is so: what each call asks, in one look-up.
+    """
+
     stack: tuple[Interposer, ...] = ()
+    is_explaining: bool = False
+    is_watched: bool = False
+
+    def put(self, stack: tuple[Interposer, ...]) -> None:
+        """Put `stack` in the place of the one there is."""
+        self.stack = stack
+        self.is_watched = bool(stack) or self.is_explaining
+
+    def note_steps(self, *, enabled: bool) -> None:
+        """Whether calls are explained from here."""
+        self.is_explaining = enabled
+        self.is_watched = bool(self.stack) or enabled
 
 
 interposers = _Interposers()
@@ -41,11 +65,11 @@ interposers = _Interposers()
 def interpose(interposer: Interposer) -> Iterator[None]:
     """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first."""
     former = interposers.stack
-    interposers.stack = (*former, interposer)
+    interposers.put((*former, interposer))
     try:
         yield
     finally:
-        interposers.stack = former
+        interposers.put(former)
 
 
 def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
@@ -60,8 +84,8 @@ def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any
 @contextmanager
 def _only(stack: tuple[Interposer, ...]) -> Iterator[None]:
     former = interposers.stack
-    interposers.stack = stack
+    interposers.put(stack)
     try:
         yield
     finally:
-        interposers.stack = former
+        interposers.put(former)

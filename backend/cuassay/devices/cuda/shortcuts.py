@@ -2,12 +2,15 @@
 
 To find out what is obvious here costs dispatch more of the host's time than the driver takes to launch. A shortcut
 serves what it recognises and gives `NotImplemented` for everything else, which dispatch then serves or refuses: the
-kernels are the same. Launches are made ready once for each dtype and size, and kept idle between calls.
+kernels are the same. What decides the launch is the operands' layout; launches are made ready once for each, and kept
+idle between calls. The output may be an operand, or lie apart from all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import prod
+from operator import attrgetter
 from typing import Any
 
 import cupy
@@ -22,10 +25,13 @@ from cuassay.devices.cuda.launch import Kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op
 
-__all__ = ["Build", "Shortcut", "install"]
+__all__ = ["Build", "Shortcut", "forget", "install"]
 
-#: A launch made ready: its words, where the arguments' begin, the call.
-_Ready = tuple[memoryview, int, Callable[[], int]]
+#: A launch made ready: the words of its arguments, and the call.
+_Ready = tuple[memoryview, Callable[[], int]]
+
+#: dtype, shape, and whether the array is contiguous in C order.
+Layout = tuple[np.dtype[Any], tuple[int, ...], bool]
 
 #: From dtype and elements in all to kernel, grid and block, for arrays aligned to `_ALIGNMENT`; the kernel's arguments
 #: are the operands, the output and the number of elements.
@@ -33,90 +39,87 @@ Build = Callable[[np.dtype[Any], int], tuple[Kernel, tuple[int, int, int], int]]
 
 _ALIGNMENT = 16
 
-#: Forms of call whose launches are kept; with one more, all are dropped.
+#: Layouts whose launches are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
 
 _ndarray: Any = cupy.ndarray
-_empty = hook.empty
+_fresh = hook.fresh
 _current_stream = cupy.cuda.get_current_stream
-refused_in_child(globals(), "_current_stream", "_empty")
+refused_in_child(globals(), "_current_stream", "_fresh")
+
+#: The layout of a CuPy array, in one call of C; `array.flags` alone costs as much as all of it.
+layout_of: Callable[[Any], Layout] = attrgetter("dtype", "shape", "_c_contiguous")
 
 
 class Shortcut:
-    """Serves an operation on `arity` arrays of one of `dtypes` by the kernel that `build` gives."""
+    """Serves an operation on one or two arrays of one of `dtypes` by the kernel that `build` gives."""
 
     def __init__(self, arity: int, dtypes: frozenset[str], build: Build) -> None:
         self._arity = arity
         self._dtypes = dtypes
         self._build = build
-        self._forms: dict[tuple[int, int], tuple[list[_Ready], int]] = {}
+        self._first = first_argument_word(arity + 2)
+        self._last, self._out = self._first + arity - 1, self._first + arity
+        self._forms: dict[Layout, tuple[list[_Ready], int]] = {}
 
     def __repr__(self) -> str:
         return f"Shortcut({self._arity} arrays, {len(self._forms)} forms kept)"
 
-    def __call__(self, operands: tuple[Any, ...], out: Any) -> Any:
-        """The result; or `NotImplemented`, and nothing is done."""
-        first = operands[0]
-        dtype, shape, size = first.dtype, first.shape, first.size
-        idle, nbytes = self._forms.get((dtype.num, size)) or self._admitted(dtype, size)
+    def serve(self, operands: tuple[Any, ...], out: Any) -> Any:
+        """The result; or `NotImplemented`, and nothing is done. The first operand is CuPy's array, or a subclass's."""
+        a, b = operands[0], operands[-1]  # of one operand it is both, as its address is then written twice
+        layout = layout_of(a)
+        idle, nbytes = self._forms.get(layout) or self._admitted(layout)
         if not nbytes or len(operands) != self._arity:
             return NotImplemented
-        bits, addresses = 0, []
-        for array in operands if out is None else (*operands, out):
-            # One of CuPy's dtypes is one object; another object is dispatch's to compare.
+        if b is not a and (b.__class__ is not _ndarray or layout_of(b) != layout):
+            return NotImplemented
+        at_a, at_b, stream = a.data.ptr, b.data.ptr, _current_stream().ptr
+        if out is None:
+            if (at_a | at_b) % _ALIGNMENT:
+                return NotImplemented
+            out = _fresh(layout[1], layout[0], nbytes, 0, stream)
+            at = out.data.ptr
+        else:
+            if out.__class__ is not _ndarray or layout_of(out) != layout:
+                return NotImplemented
+            at = out.data.ptr
             if (
-                array.__class__ is not _ndarray
-                or array.dtype is not dtype
-                or array.shape != shape
-                or not array._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
+                (at_a | at_b | at) % _ALIGNMENT
+                or (at_a != at and -nbytes < at_a - at < nbytes)
+                or (at_b != at and -nbytes < at_b - at < nbytes)
             ):
                 return NotImplemented
-            address = array.data.ptr
-            bits |= address
-            addresses.append(address)
-        if bits % _ALIGNMENT:
-            return NotImplemented
-        if out is None:
-            out = _empty(shape, dtype, 0)
-            addresses.append(out.data.ptr)
-        else:
-            target = addresses[-1]
-            for address in addresses:
-                if address != target and -nbytes < address - target < nbytes:
-                    return NotImplemented
-        return out if self._launch(idle, dtype, size, addresses) == 0 else NotImplemented
-
-    def forget(self) -> None:
-        """Drop the launches made ready: who replaces a kernel must, or it goes on being launched."""
-        self._forms.clear()
-
-    def _launch(self, idle: list[_Ready], dtype: np.dtype[Any], size: int, addresses: list[int]) -> int:
-        """The driver's status."""
         try:  # not a test first: another thread may take the last one in between
             ready = idle.pop()
         except IndexError:
-            ready = self._made(dtype, size)
-        words, start, fire = ready
-        for place, address in enumerate(addresses, start):
-            words[place] = address
-        words[STREAM_WORD] = _current_stream().ptr
-        status = fire()
+            ready = self._made(layout)
+        words, fire = ready
+        words[self._first], words[self._last], words[self._out] = at_a, at_b, at
+        words[STREAM_WORD] = stream
+        failed = fire()
         idle.append(ready)
-        return status
+        return NotImplemented if failed else out
 
-    def _admitted(self, dtype: np.dtype[Any], size: int) -> tuple[list[_Ready], int]:
-        """The idle launches of a form of call, and the bytes of an array; 0 where it is not served."""
+    def forget(self) -> None:
+        """Drop the launches made ready."""
+        self._forms.clear()
+
+    def _admitted(self, layout: Layout) -> tuple[list[_Ready], int]:
+        """The idle launches of a layout, and the bytes of an array; 0 where it is not served."""
         if len(self._forms) >= _MOST_KEPT:
             self._forms.clear()
-        nbytes = size * dtype.itemsize if dtype_name(dtype) in self._dtypes else 0
-        return self._forms.setdefault((dtype.num, size), ([], nbytes))
+        dtype, shape, is_contiguous = layout
+        is_served = is_contiguous and dtype_name(dtype) in self._dtypes
+        return self._forms.setdefault(layout, ([], prod(shape) * dtype.itemsize if is_served else 0))
 
-    def _made(self, dtype: np.dtype[Any], size: int) -> _Ready:
+    def _made(self, layout: Layout) -> _Ready:
+        dtype, shape, _ = layout
+        size = prod(shape)
         kernel, grid, block = self._build(dtype, size)
-        types = [_ndarray] * (self._arity + 1) + [int]
-        launch, start = kernel.prepare(types), first_argument_word(len(types))
-        launch.words[start + self._arity + 1] = size
-        return launch.words, start, launch.bind(grid, block)
+        launch = kernel.prepare([_ndarray] * (self._arity + 1) + [int])
+        launch.words[self._out + 1] = size
+        return launch.words, launch.bind(grid, block)
 
 
 def install(op: Op, arity: int, dtypes: frozenset[str], build: Build) -> None:
@@ -126,4 +129,15 @@ def install(op: Op, arity: int, dtypes: frozenset[str], build: Build) -> None:
     """
     if runtime.device_count() == 1 and not settings.get("CUASSAY_LAUNCH_BLOCKING"):
         kept = frozenset(name for name in dtypes if dtype_name(op.schema.result(as_dtype(name))) == name)
-        op.shortcuts[_ndarray] = Shortcut(arity, kept, build)
+        made = Shortcut(arity, kept, build)
+        _installed.append(made)
+        op.shortcuts[_ndarray] = made.serve  # the method itself: to call an object costs twice as much
+
+
+_installed: list[Shortcut] = []
+
+
+def forget() -> None:
+    """Drop every launch made ready: who replaces a kernel must, or it goes on being launched."""
+    for shortcut in _installed:
+        shortcut.forget()

@@ -29,6 +29,7 @@ __all__ = [
     "allocate",
     "block_of",
     "empty",
+    "fresh",
     "is_ours",
     "pointer",
     "record_stream",
@@ -146,6 +147,13 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     nbytes = prod(shape) * itemsize
     if not nbytes:
         return _array(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
+    serve = _fast(address or -index)
+    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
+
+
+def fresh(shape: tuple[int, ...], dtype: Any, nbytes: int, index: int, address: int) -> Any:
+    """`empty` for who knows all: CuPy's own dtype, the bytes, more than 0, and the current stream's address."""
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
