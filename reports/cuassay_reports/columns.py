@@ -124,9 +124,13 @@ _TIME = (
            choices=("device", "host")),
     Column("median", "float", "median of the samples", unit="unit", required=True),
     Column("n", "int", "number of samples", required=True),
+    Column("groups", "str", "names of the groups of cases that it is summed up with, by spaces"),
+    Column("choice", "str", "which of several kernels or algorithms ran"),
     Column("dtype", "str", "dtype of the inputs"),
     Column("cache", "str", "state of the last-level cache before each sample", choices=("cold", "warm")),
     Column("mode", "str", "one launch a call, or the replay of a graph", choices=("stream", "graph")),
+    Column("launches", "str", "queued: all of a sample were in the stream before the first ran, so that no gap of the "
+           "host is in it; live: they ran as they came", choices=("queued", "live")),
     Column("unit", "str", "unit of the samples", default="s"),
     Column("better", "str", "which direction is better", choices=("less", "more"), default="less"),
     Column("minimum", "float", "least sample", unit="unit"),

@@ -36,7 +36,7 @@ Word = Literal["faster", "slower", "same", "ambiguous"]
 CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
 """Columns that two implementations must share to be compared."""
 
-SERIES = [*CASE, "implementation"]
+SERIES = [*CASE, "implementation", "launches"]
 """Columns that make two measurements points of one series."""
 
 OURS = "cuassay"
@@ -230,17 +230,17 @@ def peers(times: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a pair: `run`, `subject`, the columns of ``CASE``, `peer`, `ratio` (the peer's median over
-        ours: above 1 ours is faster), `low` and `high` (the same of opposite quartiles), `verdict` on
+        One row a pair: `run`, `subject`, the columns of ``CASE``, our `launches`, `peer`, `ratio` (the peer's
+        median over ours: above 1 ours is faster), `low` and `high` (the same of opposite quartiles), `verdict` on
         ours, and `why`.
     """
     keys = ["run", "subject", *CASE]
     last = times.drop_duplicates([*keys, "implementation"], keep="last")
     ours = last[last["implementation"] == OURS]
     others = last[last["implementation"] != OURS].rename(columns={"implementation": "peer"})
-    pairs = others.merge(ours[[*keys, *_JUDGED]], on=keys, suffixes=("_peer", ""))
+    pairs = others.merge(ours[[*keys, "launches", *_JUDGED]], on=keys, suffixes=("_peer", ""))
     found = [_ratio(row) for row in _rows(pairs)]
-    return pairs[[*keys, "peer"]].assign(**{name: [each[name] for each in found] for name in _RATIO})
+    return pairs[[*keys, "launches", "peer"]].assign(**{name: [each[name] for each in found] for name in _RATIO})
 
 
 _JUDGED = ["median", "q25", "q75", "n", "better"]

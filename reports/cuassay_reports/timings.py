@@ -99,7 +99,7 @@ class TimingSection:
         return any(row.peers for row in self.rows)
 
 
-_CASE = ["subject", *(name for name in SERIES if name != "clock")]
+_CASE = ["subject", *(name for name in SERIES if name not in ("clock", "launches"))]
 
 
 def sections(results: Results) -> list[TimingSection]:
@@ -193,7 +193,8 @@ def _tags(row: Mapping[str, Any]) -> list[str]:
     clock = "host clock" if row["clock"] == "host" else ""
     mode = "graph" if row["mode"] == "graph" else ""
     cache = f"{row['cache']} cache" if row["cache"] else ""
-    return [tag for tag in (implementation, clock, cache, mode) if tag]
+    launches = "live launches" if row["launches"] == "live" else ""
+    return [tag for tag in (implementation, clock, cache, mode, launches) if tag]
 
 
 def _common(tags: Sequence[Sequence[str]]) -> list[str]:

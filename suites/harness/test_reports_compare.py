@@ -182,6 +182,25 @@ def test_a_peer_of_another_case_clock_or_run_is_no_peer(write_rows: Make, time_r
     assert peers(load(write_rows("r2", time_row(1.0), *other)).times).empty
 
 
+def test_queued_samples_are_not_compared_with_live_ones_of_another_run(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    write_rows("r1", device_row(), time_row(2.0))  # of a time when rows did not say it
+    write_rows("r2", device_row(), time_row(2.0, launches="live"))
+
+    row = changes(load(write_rows("r3", device_row(), time_row(1.0, launches="queued")))).iloc[0]
+
+    assert (row["verdict"], row["why"]) == ("", "first measurement")
+
+
+def test_a_peer_that_had_to_be_measured_live_is_a_peer(write_rows: Make, time_row: Make) -> None:
+    rows = (time_row(1.0, launches="queued"), time_row(2.0, implementation="torch", launches="live"))
+
+    row = peers(load(write_rows("r1", *rows)).times).iloc[0]
+
+    assert (row["peer"], row["ratio"], row["launches"]) == ("torch", 2.0, "queued")
+
+
 def test_a_new_fingerprint_starts_a_new_line(write_rows: Make, device_row: Make, time_row: Make) -> None:
     write_rows("r1", device_row(), time_row(1.0))
     write_rows("r2", device_row(), time_row(2.0))

@@ -250,3 +250,14 @@ def test_a_line_goes_up_when_the_values_do() -> None:
     heights = [float(point.partition(",")[2]) for point in re.search(r'points="([^"]*)"', svg)[1].split()]
     assert heights[0] == heights[1] > heights[2]
     assert "&#34;hi&#34;" in svg
+
+
+def test_live_launches_and_host_times_are_told_beside_queued_ones(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    queued = time_row(1.0, launches="queued"), time_row(3.0, clock="host")
+    live = time_row(2.0, case="waits", launches="live"), time_row(1.0, implementation="torch", launches="live")
+
+    page = render_text(load(write_rows("r1", device_row(), *queued, *live)))
+
+    assert page.count("live launches") == 1

@@ -19,6 +19,7 @@ import pytest
 
 from cuassay import Device, cuda, empty, from_host, ops, random, to_host
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
@@ -145,13 +146,8 @@ def keep(device: Device, recorder: Recorder | None) -> Callable[..., None]:
 
     def write(case: str, timings: dict[str, Timing], dtype: str, work: Work | None = None) -> None:
         for name, timing in timings.items() if recorder is not None else ():
-            low, high = timing.quartiles_s
-            recorder.write_time(
-                benchmark="adam", device=str(device), case=case, implementation=name, clock=timing.clock,
-                median=timing.median_s, n=len(timing.samples_s), dtype=dtype, cache=timing.cache, mode=timing.mode,
-                minimum=min(timing.samples_s), q25=low, q75=high, samples=list(timing.samples_s),
-                bytes=None if work is None else work.bytes,
-            )  # fmt: skip
+            nbytes = None if work is None else work.bytes
+            recorder.write_time(**timing_row("adam", device, name, timing, case=case, dtype=dtype, bytes=nbytes))
 
     return write
 

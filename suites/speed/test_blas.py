@@ -24,7 +24,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
-from cuassay.benchmarking.timing import Timing
+from cuassay.benchmarking.timing import Cache, Timing
 from cuassay.testing import devices, dtypes
 from cuassay.testing.samples import Samples
 
@@ -79,7 +79,8 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
     """Measures calls side by side, by the host's clock where `host`, and keeps the figures where they are kept."""
 
     def measure(op: str, case: str, dtype: str, calls: dict[str, Call], *, host: bool = False) -> None:
-        timings = device_benchmark(calls, device, cache="warm" if host else "cold", op=op, case=case, dtype=dtype)
+        cache: Cache = "warm" if host else "cold"
+        timings = device_benchmark(calls, device, cache=cache, queued=not host, op=op, case=case, dtype=dtype)
         if host:
             timings = {name: Timing(one.host_s, one.host_s, "host", one.cache) for name, one in timings.items()}
         device_benchmark.note(**{f"{name}_{case}_s": timing.median_s for name, timing in timings.items()})

@@ -58,7 +58,7 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
     def measure(
         case: str, calls: dict[str, Call], per_sample: int, parts: dict[str, list[float]] | None = None
     ) -> None:
-        timings = device_benchmark(calls, device, cache="warm", op="graphs", case=case)
+        timings = device_benchmark(calls, device, cache="warm", queued=False, op="graphs", case=case)
         for name, timing in timings.items():
             samples = timing.host_s if parts is None else parts[name][-len(timing.host_s) :]
             host = Timing(tuple(s / per_sample for s in samples), (), "host", timing.cache)

@@ -86,7 +86,7 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
     """Measures calls side by side, and keeps the host's times where figures are kept."""
 
     def measure(case: str, calls: dict[str, Call]) -> None:
-        timings = device_benchmark(calls, device, cache="warm", op="add", case=case)
+        timings = device_benchmark(calls, device, cache="warm", queued=False, op="add", case=case)
         hosts = {name: Timing(timing.host_s, timing.host_s, "host", timing.cache) for name, timing in timings.items()}
         device_benchmark.note(**{f"{name}_host_median_s": timing.median_s for name, timing in hosts.items()})
         for name, timing in hosts.items() if recorder is not None else ():

@@ -89,7 +89,7 @@ def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Record
     """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
 
     def measure(case: str, calls: dict[str, Call], per_sample: int = CALLS) -> None:
-        timings = device_benchmark(calls, device, cache="warm", max_seconds=0.3, op="memory", case=case)
+        timings = device_benchmark(calls, device, cache="warm", queued=False, max_seconds=0.3, op="memory", case=case)
         for name, timing in timings.items():
             host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
             device_benchmark.note(**{f"{name}_host_median_s": host.median_s})

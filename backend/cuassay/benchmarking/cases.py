@@ -133,6 +133,7 @@ def timing_row(
         "n": len(timing.samples_s),
         "cache": timing.cache,
         "mode": timing.mode,
+        "launches": timing.launches,
         "minimum": min(timing.samples_s),
         "q25": low,
         "q75": high,

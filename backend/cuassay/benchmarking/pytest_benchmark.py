@@ -67,6 +67,7 @@ class DeviceBenchmark:
         device: str | Device,
         *,
         cache: Cache = "cold",
+        queued: bool = True,
         work: Work | None = None,
         max_seconds: float = 0.5,
         **extra: object,
@@ -81,6 +82,8 @@ class DeviceBenchmark:
             Where.
         cache : str
             ``cold`` or ``warm``.
+        queued : bool
+            See `timing.measure`: False for the host's own time.
         work : Work, optional
             Gives bytes/s and flop/s in ``extra_info``.
         max_seconds : float
@@ -99,7 +102,8 @@ class DeviceBenchmark:
                 call()
             self._used("once")
             return {}
-        timings = interleave(named, device, cache=cache, max_seconds=min(max_seconds, self._most_seconds))
+        most = min(max_seconds, self._most_seconds)
+        timings = interleave(named, device, cache=cache, queued=queued, max_seconds=most)
         first, *peers = timings
         self._enter(timings[first], {"device": str(device), **extra, **_rates(work, timings[first])})
         self._fixture.extra_info |= {f"{peer}_median_s": timings[peer].median_s for peer in peers}
@@ -115,7 +119,8 @@ class DeviceBenchmark:
     def _enter(self, timing: Timing, extra: Mapping[str, object]) -> None:
         """Hand the samples over, as `BenchmarkFixture` does its own."""
         self._used("device_benchmark(...)")
-        self._fixture.extra_info |= {**extra, "clock": timing.clock, "cache": timing.cache, "mode": timing.mode}
+        how = {"clock": timing.clock, "cache": timing.cache, "mode": timing.mode, "launches": timing.launches}
+        self._fixture.extra_info |= {**extra, **{name: value for name, value in how.items() if value is not None}}
         stats: Any = self._fixture._make_stats(1)  # type: ignore[no-untyped-call]  # noqa: SLF001  no public way in
         for sample in timing.samples_s:
             stats.update(sample)

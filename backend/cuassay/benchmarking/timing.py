@@ -3,6 +3,14 @@
 A sample is one call (warm: as many as fill `BATCH_SECONDS`) between two events of the device. On cpu the events
 read the host's clock, on sim virtual time; the interface is the same. What a series is compared with, and what a
 difference means, stands elsewhere.
+
+Where the device has a clock of its own, a sample is *queued*: the stream is kept busy, by `spin`, until the host has
+given it everything from the first event to the last. Else the device waits for the host between two launches, and
+before the first where it is short, and the sample counts that too: on an H200, 20 µs of the 42 that a sum by two
+launches seemed to take. NVBench does so with a kernel that waits for a flag of the host's, which never ends where the
+call itself waits for the device, loads a kernel or fills the queue, or a profiler serialises (NVIDIA/nvbench#45, #136,
+#240). `spin` ends by itself. That it was long enough is read from each sample: its first event is still pending when
+its last has been recorded. A call for which that cannot be reached is measured *live*, and its series says so.
 """
 
 from __future__ import annotations
@@ -18,7 +26,7 @@ from typing import Any, Literal
 
 from cuassay import devices
 from cuassay.core.device import Device
-from cuassay.core.protocols import Backend
+from cuassay.core.protocols import Backend, Spinning
 from cuassay.errors import ArgumentError
 
 __all__ = ["Cache", "Mode", "Ratio", "Timing", "interleave", "measure", "ratio"]
@@ -36,6 +44,21 @@ MIN_SAMPLES = 10
 #: Calls before the first sample: compilation, tuning, first touch of pages, clocks rising.
 WARM_UP = 3
 
+#: The stream is held for this many times what the host took to give a sample without, and for some launches around it.
+HOLD_FACTOR, HOLD_MARGIN = 2.0, 20e-6
+
+#: Not held for longer than this, seconds: where the host is that slow, its gaps are what there is to see.
+LONGEST_HOLD = 0.05
+
+#: Calls of a warm sample that is held, at most: a queue of CUDA takes 1,024 launches, then the host waits.
+MOST_QUEUED = 100
+
+#: Takes of a sample, and doublings of the hold, before a series is measured live.
+TAKES = 4
+
+#: Cycles a second that `spin` is asked for; a slower clock only holds for longer.
+_SPIN_HZ = 2e9
+
 
 @dataclass(frozen=True, slots=True)
 class Timing:
@@ -51,6 +74,9 @@ class Timing:
         ``cold``: the last-level cache was flushed before each sample. ``warm``: it was not.
     mode : str
         ``stream``: one launch a call. ``graph``: the call was captured once, and replayed.
+    queued : bool or None
+        Everything of each sample was in the stream before the first of it ran, so that the host's gaps are not in it.
+        None where nothing queues: by the host's clock, and on a device that is the host.
     """
 
     samples_s: tuple[float, ...]
@@ -58,6 +84,7 @@ class Timing:
     clock: Literal["device", "host"]
     cache: Cache
     mode: Mode = "stream"
+    queued: bool | None = None
 
     @property
     def median_s(self) -> float:
@@ -73,6 +100,11 @@ class Timing:
         return low, high
 
     @property
+    def launches(self) -> str | None:
+        """``queued`` or ``live``, as rows of results say it; None where nothing queues."""
+        return None if self.queued is None else "queued" if self.queued else "live"
+
+    @property
     def spread(self) -> float:
         """Distance of the quartiles over the median."""
         low, high = self.quartiles_s
@@ -80,7 +112,7 @@ class Timing:
 
     def __repr__(self) -> str:
         figures = f"median {self.median_s:.3g} s, spread {self.spread:.1%}, n {len(self.samples_s)}"
-        return f"Timing({figures}, {self.clock}, {self.cache}, {self.mode})"
+        return f"Timing({figures}, {self.clock}, {self.cache}, {self.mode}{', queued' if self.queued else ''})"
 
 
 def measure(
@@ -89,6 +121,7 @@ def measure(
     *,
     cache: Cache = "cold",
     mode: Mode = "stream",
+    queued: bool = True,
     samples: int = 200,
     max_seconds: float = 1.0,
     precision: float = 0.005,
@@ -98,9 +131,12 @@ def measure(
     Parameters
     ----------
     fn : callable
-        Gives work to the current stream; must not wait for it.
+        Gives work to the current stream; one that waits for it is measured live.
     cache, mode : str
         See `Timing`.
+    queued : bool
+        Hold the stream while the host gives it a sample, where that can be; False measures live: with the host's gaps,
+        and for the host's own time on an idle device.
     samples : int
         Most samples.
     max_seconds : float
@@ -113,8 +149,8 @@ def measure(
     CapabilityError
         For mode ``graph`` on a device without graphs.
     """
-    options = {"cache": cache, "mode": mode, "samples": samples, "max_seconds": max_seconds, "precision": precision}
-    return interleave({"fn": fn}, device, **options)["fn"]  # type: ignore[arg-type]
+    limits = {"samples": samples, "max_seconds": max_seconds, "precision": precision}
+    return interleave({"fn": fn}, device, cache=cache, mode=mode, queued=queued, **limits)["fn"]  # type: ignore[arg-type]
 
 
 def interleave(
@@ -123,6 +159,7 @@ def interleave(
     *,
     cache: Cache = "cold",
     mode: Mode = "stream",
+    queued: bool = True,
     samples: int = 200,
     max_seconds: float = 1.0,
     precision: float = 0.005,
@@ -136,7 +173,7 @@ def interleave(
     found = devices.find(device)
     backend = devices.backend(found.kind)
     with backend.activate(found.index), _prepared(calls, backend, found, mode) as ready:
-        series = {name: _Series(backend, found.index, call, cache) for name, call in ready.items()}
+        series = {name: _Series(backend, found.index, call, cache, queued=queued) for name, call in ready.items()}
         _sample(list(series.values()), samples, max_seconds * len(calls), precision)
     return {name: one.timing(mode) for name, one in series.items()}
 
@@ -186,40 +223,70 @@ def _prepared(calls: Mapping[str, Call], backend: Backend, device: Device, mode:
 class _Series:
     """The samples of one call, as they come."""
 
-    def __init__(self, backend: Backend, index: int, call: Call, cache: Cache) -> None:
+    def __init__(self, backend: Backend, index: int, call: Call, cache: Cache, *, queued: bool) -> None:
         self.backend = backend
         self.index = index
         self.call = call
         self.cache: Cache = cache
         self.times = [backend.new_event(index, timing=True) for _ in range(2)]
+        self.has_clock = bool(devices.capabilities(Device(backend.kind, index)).answer("timing"))
+        self.spins = backend if self.has_clock and isinstance(backend, Spinning) else None
+        self.queued = queued and self.spins is not None
+        self.hold_s = 0.0
         self.repeats = 1
         self.device_s: list[float] = []
         self.host_s: list[float] = []
 
     def calibrate(self) -> None:
-        """Find how many calls fill a warm sample."""
+        """Find how long the stream must be held, and how many calls fill a warm sample."""
+        self._find_hold()
         if self.cache == "warm":
-            once, _ = self._once()
-            self.repeats = max(1, min(1000, math.ceil(BATCH_SECONDS / max(once, 1e-9))))
+            once, _, _ = self._once()
+            most = MOST_QUEUED if self.queued else 1000
+            self.repeats = max(1, min(most, math.ceil(BATCH_SECONDS / max(once, 1e-9))))
+            self._find_hold()
+
+    def _find_hold(self) -> None:
+        """The shortest hold, of doublings, in which the host gives a sample; where there is none, samples are live."""
+        if not self.queued:
+            return
+        self.hold_s = 0.0
+        _, host_s, _ = self._once()
+        self.hold_s = HOLD_FACTOR * host_s * self.repeats + HOLD_MARGIN
+        for _ in range(TAKES):
+            if self.hold_s > LONGEST_HOLD:
+                break
+            if self._once()[2]:
+                return
+            self.hold_s *= 2
+        self.queued, self.hold_s = False, 0.0
 
     def add(self) -> None:
-        """Take one sample."""
-        device_s, host_s = self._once()
+        """Take one sample; again where the host was held up, and the device waited for it."""
+        for _ in range(TAKES):
+            device_s, host_s, is_queued = self._once()
+            if is_queued or not self.queued:
+                break
+        self.queued = self.queued and is_queued
         self.device_s.append(device_s)
         self.host_s.append(host_s)
 
-    def _once(self) -> tuple[float, float]:
+    def _once(self) -> tuple[float, float, bool]:
+        """Seconds of the device and of the host, a call; and whether all was given before the first of it ran."""
         start, end = self.times
         if self.cache == "cold":
-            self.backend.flush_cache(self.index)  # also covers the launch: the host runs ahead meanwhile
+            self.backend.flush_cache(self.index)
+        if self.hold_s and self.spins is not None:
+            self.spins.spin(self.index, int(self.hold_s * _SPIN_HZ))
         start.record()
         begun = time.perf_counter()
         for _ in range(self.repeats):
             self.call()
         host = time.perf_counter() - begun
         end.record()
+        is_queued = self.hold_s > 0 and not start.query()
         end.synchronize()
-        return start.elapsed_time(end) * 1e-3 / self.repeats, host / self.repeats
+        return start.elapsed_time(end) * 1e-3 / self.repeats, host / self.repeats, is_queued
 
     def is_settled(self, precision: float) -> bool:
         """Whether the median's standard error, from the median absolute deviation, is within `precision`."""
@@ -230,9 +297,9 @@ class _Series:
 
     def timing(self, mode: Mode) -> Timing:
         """The series, closed."""
-        can = devices.capabilities(Device(self.backend.kind, self.index))
-        whose: Literal["device", "host"] = "device" if can.answer("timing") else "host"
-        return Timing(tuple(self.device_s), tuple(self.host_s), whose, self.cache, mode)
+        whose: Literal["device", "host"] = "device" if self.has_clock else "host"
+        queued = None if self.spins is None else self.queued
+        return Timing(tuple(self.device_s), tuple(self.host_s), whose, self.cache, mode, queued)
 
 
 def _sample(series: list[_Series], samples: int, max_seconds: float, precision: float) -> None:

@@ -12,7 +12,17 @@ from typing import Any, Protocol, runtime_checkable
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 
-__all__ = ["Backend", "Capture", "Communicator", "DeviceMemory", "Event", "MemorySource", "PinnedMemory", "Stream"]
+__all__ = [
+    "Backend",
+    "Capture",
+    "Communicator",
+    "DeviceMemory",
+    "Event",
+    "MemorySource",
+    "PinnedMemory",
+    "Spinning",
+    "Stream",
+]
 
 
 @runtime_checkable
@@ -230,6 +240,14 @@ class PinnedMemory(Protocol):
 
 
 @runtime_checkable
+@runtime_checkable
+class Spinning(Protocol):
+    """A backend whose streams can be kept busy; a kind that runs each call at once, as cpu does, is none."""
+
+    def spin(self, index: int, cycles: int) -> None:
+        """Keep the current stream of device `index` busy for `cycles` of its clock, touching no memory."""
+
+
 class Backend(Protocol):
     """One kind of device: what `cuassay.devices.<kind>` exports as ``BACKEND``.
 
