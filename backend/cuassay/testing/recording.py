@@ -23,7 +23,7 @@ from cuassay.testing.summary import first_line
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
 
-__all__ = ["Recording", "fingerprint_of"]
+__all__ = ["Recording", "device_columns", "fingerprint_of"]
 
 #: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
 _FACTS = {"blas_threads": "threads"}
@@ -75,7 +75,7 @@ class Recording:
             self._write_run(session.config)
         if self._presence.is_decided:
             for device in self._presence.devices:
-                self._write_device(device)
+                self._recorder.write_device(**device_columns(device))
         for kind, reason in self._presence.absent.items():
             self._recorder.write_device(device=f"{kind}:0", present=False, reason=reason)
         return (yield)
@@ -90,19 +90,6 @@ class Recording:
             **revision(self._root).columns(),
         )
 
-    def _write_device(self, device: Device) -> None:
-        facts = dict(fingerprint_of(device))
-        can, missing, memory = _capabilities(device)
-        self._recorder.write_device(
-            device=str(device),
-            present=True,
-            fingerprint=facts,
-            digest=digest(facts),
-            memory=memory,
-            capabilities=can,
-            missing=missing,
-        )
-
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather a test's three reports; write its row with the last."""
         phases = self._open.setdefault(report.nodeid, [])
@@ -111,12 +98,31 @@ class Recording:
             del self._open[report.nodeid]
             self._recorder.write_test(**_row(phases))
 
+    def write_time(self, **columns: object) -> None:
+        """Append one measured series of this run."""
+        self._recorder.write_time(**columns)
+
     def pytest_unconfigure(self) -> None:
         """Write what never ended, and close the file."""
         for phases in self._open.values():
             self._recorder.write_test(**_row(phases))
         self._open.clear()
         self._recorder.close()
+
+
+def device_columns(device: Device) -> dict[str, object]:
+    """Columns of a ``device`` row: what a device that is here is, and what it can do."""
+    facts = dict(fingerprint_of(device))
+    can, missing, memory = _capabilities(device)
+    return {
+        "device": str(device),
+        "present": True,
+        "fingerprint": facts,
+        "digest": digest(facts),
+        "memory": memory,
+        "capabilities": can,
+        "missing": missing,
+    }
 
 
 def _capabilities(device: Device) -> tuple[dict[str, object], dict[str, object], int | None]:

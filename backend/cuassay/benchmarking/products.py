@@ -1,0 +1,264 @@
+"""The public shapes of matrix products beside the libraries that others use: one run, a row a shape and implementation.
+
+::
+
+    python -m cuassay.benchmarking.products suites/data/gemm_shapes.json --record FILE --seconds 240
+
+A shape's calls run on random operands in rotation, as graphs, so that no host's time is in them: ours with the tuner's
+choice and without, and those of `product_peers`. Shapes are taken in an order of which any beginning is spread over all
+lists, and what FILE has already is left out: a run that was cut is representative, and goes on when started again. What
+the rows say together is shown by ``cuassay report FILE``.
+
+Sums of 16-bit operands may be reduced in 16 bits where they are split, here as in torch, whose default that is.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, replace
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from cuassay import devices, ops
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.benchmarking import product_peers
+from cuassay.benchmarking.cases import timing_row
+from cuassay.benchmarking.ledger import read
+from cuassay.benchmarking.operands import Arena, Operands, elements_of
+from cuassay.benchmarking.record import Recorder, begin
+from cuassay.benchmarking.roofline import limits
+from cuassay.benchmarking.rotation import rotate, sets_for
+from cuassay.benchmarking.timing import Timing
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.core.precision import set_matmul_options
+from cuassay.errors import CuassayError
+from cuassay.testing.recording import device_columns
+from cuassay.tune.shapes import GemmShape, read_shapes, spread_out
+
+__all__ = ["cases", "main"]
+
+OURS, UNTUNED = "cuassay", "cuassay untuned"
+
+#: Products of so few rows are a group of their own: what a model computes that answers few at once.
+FEW_ROWS = 128
+
+#: Lists that are measured in float16 as well.
+IN_FLOAT16 = ("gpt2_124m_nanogpt", "square")
+
+
+def cases(path: str | Path, lists: Sequence[str] = ()) -> dict[GemmShape, tuple[str, ...]]:
+    """The shapes of a file, of some `lists` or of all, in the order they are taken; each with its groups."""
+    groups: dict[GemmShape, list[str]] = {}
+    for name, shapes in read_shapes(path).items():
+        if lists and name not in lists:
+            continue
+        for shape in shapes:
+            groups.setdefault(shape, []).append(name)
+            if name in IN_FLOAT16:
+                groups.setdefault(replace(shape, dtype="float16", out_dtype="float16"), []).append(f"{name}_float16")
+    few = {shape: [*found, f"m<={FEW_ROWS}"] if shape.m <= FEW_ROWS else found for shape, found in groups.items()}
+    return {shape: tuple(few[shape]) for shape in spread_out(list(few))}
+
+
+# ------------------------------------------------------------------------------------------------ the run
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and record; gives the exit status."""
+    asked = _parser().parse_args(argv)
+    deadline = time.monotonic() + asked.seconds
+    try:
+        device = devices.find(asked.device)
+        chosen = cases(asked.shapes, asked.list)
+        with _recorder(asked.record, device) as (recorder, done):
+            return _run(device, chosen, recorder, done, deadline, asked.tuning_ms)
+    except CuassayError as error:
+        print(error, file=sys.stderr)
+        return 2
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m cuassay.benchmarking.products", description="Measure the public shapes of products."
+    )
+    parser.add_argument("shapes", help="file of shapes, such as suites/data/gemm_shapes.json")
+    parser.add_argument("--record", required=True, metavar="FILE", help="result file; what it has is left out")
+    parser.add_argument("--device", default="cuda:0", metavar="D", help="where (default: %(default)s)")
+    parser.add_argument("--list", action="append", default=[], metavar="NAME", help="only this list; may be repeated")
+    parser.add_argument("--seconds", type=float, default=240.0, help="no shape is begun later (default: %(default)s)")
+    parser.add_argument(
+        "--tuning-ms", type=int, default=500, metavar="MS", help="for tuning one shape; 0: none (default: %(default)s)"
+    )
+    return parser
+
+
+@contextmanager
+def _recorder(path: str, device: Device) -> Iterator[tuple[Recorder, set[tuple[str, str]]]]:
+    """The file, begun or gone on with, and the (case, dtype) that it has on `device`."""
+    rows = read([path]) if Path(path).exists() else []
+    run = next((row["run"] for row in rows if row["record"] == "run"), None)
+    ours = [row for row in rows if row["record"] == "time" and row["implementation"] == OURS]
+    with Recorder(path, run=run) as recorder:
+        if run is None:
+            begin(recorder, "python -m cuassay.benchmarking.products")
+            recorder.write_device(**device_columns(device))
+        yield recorder, {(row["case"], row["dtype"]) for row in ours if row["device"] == str(device)}
+
+
+def _run(
+    device: Device,
+    chosen: Mapping[GemmShape, Sequence[str]],
+    recorder: Recorder,
+    done: set[tuple[str, str]],
+    deadline: float,
+    tuning_ms: int,
+) -> int:
+    left = [shape for shape in chosen if (str(shape), shape.dtype) not in done]
+    print(f"measuring {len(left)} shapes of {len(chosen)}", flush=True)
+    if not left:
+        return 0
+    if not done:
+        for limit in limits(device, sorted({shape.dtype for shape in left})):
+            recorder.write_limit(**limit.columns())
+    arenas, tuner, failed = _Arenas(device, left), _Tuner(device, tuning_ms), 0
+    former = set_matmul_options(bf16_reduced_precision_reduction=True, fp16_reduced_precision_reduction=True)
+    try:
+        for place, shape in enumerate(left):
+            if time.monotonic() > deadline:
+                print(f"{len(left) - place} shapes are left; run this again to go on", flush=True)
+                break
+            failed += not _measured(arenas.operands(shape), device, tuner, recorder, chosen[shape])
+    finally:
+        set_matmul_options(**asdict(former))
+    return int(failed > 0)
+
+
+class _Arenas:
+    """Memory for any of the shapes, made once."""
+
+    def __init__(self, device: Device, shapes: Iterable[GemmShape]) -> None:
+        self._device = device
+        sources: dict[str, int] = {}
+        results: dict[str, int] = {}
+        for shape in shapes:
+            of_inputs, of_result = elements_of(shape, self._sets(shape))
+            sources[shape.dtype] = max(of_inputs, sources.get(shape.dtype, 0))
+            results[shape.out_dtype] = max(of_result, results.get(shape.out_dtype, 0))
+        seed = int(settings.get("CUASSAY_SEED"))
+        self._sources = {dtype: Arena(device, dtype, size, seed=seed) for dtype, size in sources.items()}
+        self._results = {dtype: Arena(device, dtype, size) for dtype, size in results.items()}
+
+    def _sets(self, shape: GemmShape) -> int:
+        return sets_for(_nbytes(shape), self._device)
+
+    def operands(self, shape: GemmShape) -> Operands:
+        """Those of `shape`, in the place of the former's."""
+        return Operands.of(shape, self._sets(shape), self._sources[shape.dtype], self._results[shape.out_dtype])
+
+
+def _nbytes(shape: GemmShape) -> int:
+    """Bytes that a call must read and write once."""
+    inputs = shape.m * shape.k + shape.k * shape.n
+    return inputs * as_dtype(shape.dtype).itemsize + shape.m * shape.n * as_dtype(shape.out_dtype).itemsize
+
+
+class _Tuner:
+    """Ours as the tuner chooses, and as it is without; on a device that has none both are the same."""
+
+    def __init__(self, device: Device, milliseconds: int) -> None:
+        self._tunable: Any = None
+        if device.kind == "cuda" and milliseconds:
+            from cuassay.cuda import tunable
+
+            tunable.set_max_tuning_duration(milliseconds)
+            self._tunable = tunable
+
+    @contextmanager
+    def using(self, *, enabled: bool, tuning: bool = False) -> Iterator[None]:
+        """Inside, what was found by tuning is used, or not; and what was not tuned is, or not."""
+        if self._tunable is None:
+            yield
+            return
+        former = self._tunable.is_enabled(), self._tunable.tuning_is_enabled()
+        self._tunable.enable(enabled)
+        self._tunable.tuning_enable(tuning)
+        try:
+            yield
+        finally:
+            self._tunable.enable(former[0])
+            self._tunable.tuning_enable(former[1])
+
+    def pass_of(self, calls: Sequence[Callable[[], Any]], *, enabled: bool) -> Callable[[], None]:
+        """All of `calls` in turn."""
+
+        def run() -> None:
+            with self.using(enabled=enabled):
+                for call in calls:
+                    call()
+
+        return run
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """What one shape gave: timings by implementation, how ours is computed, and the seconds of its tuning."""
+
+    timings: dict[str, Timing]
+    choice: str
+    tuning_s: float
+
+
+def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recorder, groups: Sequence[str]) -> bool:
+    """Measure one shape and write its rows; False where it failed, which is told and takes nothing else with it."""
+    begun = time.monotonic()
+    try:
+        found = _timings(operands, device, tuner)
+    except CuassayError as error:
+        print(f"{operands.shape}: {error}", flush=True)
+        return False
+    shape = operands.shape
+    told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
+    for name, timing in found.timings.items():
+        columns = timing_row("mm", device, name, timing, groups=" ".join(groups), **told)
+        recorder.write_time(**columns, **({"choice": found.choice} if name == OURS else {}))
+    print(_line(shape, found, time.monotonic() - begun), flush=True)
+    return True
+
+
+def _timings(operands: Operands, device: Device, tuner: _Tuner) -> _Measured:
+    shape = operands.shape
+    wider = {} if shape.out_dtype == shape.dtype else {"out_dtype": shape.out_dtype}
+    calls = [
+        partial(ops.mm, a, b, **wider, out=out) for a, b, out in zip(operands.a, operands.b, operands.out, strict=True)
+    ]
+    begun = time.monotonic()
+    with tuner.using(enabled=True, tuning=True):
+        calls[0]()
+        devices.backend(device.kind).synchronize(device.index)
+        tuning_s = time.monotonic() - begun
+        choice = str(ops.explain(calls[0])).rpartition("; ")[2]
+    passes = {name: tuner.pass_of(calls, enabled=name == OURS) for name in (OURS, UNTUNED)}
+    peers = product_peers.passes(operands, device)
+    return _Measured(rotate({**passes, **peers}, operands.sets, device, live=product_peers.LIVE), choice, tuning_s)
+
+
+def _line(shape: GemmShape, found: _Measured, seconds: float) -> str:
+    ours = found.timings[OURS].median_s
+    others = {name: one.median_s for name, one in found.timings.items() if not name.startswith(OURS)}
+    best = min(others, key=others.__getitem__, default="")
+    beside = f", {others[best] / ours:.3f} x {best}" if best else ""
+    rate = f"{shape.flops / ours / 1e12:.4g} TFLOP/s"
+    return (
+        f"{shape} {shape.dtype}: {ours * 1e6:.2f} us, {rate}{beside}; {found.choice}; "
+        f"tuned in {found.tuning_s:.2f} s of {seconds:.2f}"
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

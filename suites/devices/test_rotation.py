@@ -1,0 +1,73 @@
+"""Calls on operands in rotation: every set is met alike, passes take turns, and the time is that of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.benchmarking.rotation import CACHE_MULTIPLE, rotate, sets_for
+from cuassay.errors import ArgumentError
+
+
+def adding_to_each(device: Device, sets: int) -> tuple[list[Any], Callable[[], None]]:
+    one = from_host(np.ones(100, np.float32), device)
+    sums = [from_host(np.zeros(100, np.float32), device) for _ in range(sets)]
+
+    def run() -> None:
+        for total in sums:
+            ops.add(one, total, out=total)
+
+    return sums, run
+
+
+def test_every_set_is_met_alike(device: Device) -> None:
+    sums, run = adding_to_each(device, 5)
+
+    timing = rotate({"add": run}, len(sums), device, samples=4)["add"]
+
+    assert (timing.cache, len(timing.samples_s)) == ("cold", 4)
+    assert min(timing.samples_s) > 0
+    counts = {float(to_host(total)[0]) for total in sums}
+    assert len(counts) == 1
+    assert counts.pop() >= 4
+
+
+def test_the_time_is_that_of_one_call(device: Device) -> None:
+    (_, one), (_, many) = adding_to_each(device, 1), adding_to_each(device, 64)
+
+    alone = rotate({"add": one}, 1, device)["add"]
+    among = rotate({"add": many}, 64, device)["add"]
+
+    assert among.median_s < 16 * alone.median_s  # 64 times, where a pass were taken for a call
+
+
+def test_passes_take_turns_in_abba_order(device: Device) -> None:
+    if devices.capabilities(device).answer("graphs"):
+        pytest.skip(f"{device} replays graphs of passes, which tell nobody")
+    order: list[str] = []
+
+    rotate({name: lambda name=name: order.append(name) for name in "ab"}, 10**9, device, samples=2)
+
+    turns = [name for place, name in enumerate(order) if place == 0 or order[place - 1] != name]
+    assert "".join(turns).endswith("aba")
+
+
+def test_sets_exceed_the_cache(device: Device) -> None:
+    cache = devices.capabilities(device).answer("l2")
+    if not cache:
+        assert sets_for(2**20, device) == 1
+        return
+    sets = sets_for(2**20, device)
+    assert sets * 2**20 >= CACHE_MULTIPLE * cache.value
+    assert sets_for(10**12, device) == 1
+    assert sets_for(1, device, most=8) == 8
+
+
+@pytest.mark.parametrize(("passes", "sets"), [({}, 1), ({"add": print}, 0)], ids=["no pass", "no set"])
+def test_a_rotation_of_nothing_is_refused(device: Device, passes: Any, sets: int) -> None:
+    with pytest.raises(ArgumentError, match="a rotation needs a pass"):
+        rotate(passes, sets, device)
