@@ -13,6 +13,7 @@ from functools import cache, partial
 from typing import Any
 
 from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.operands import Arena, Operands, Region
 from cuassay.core.device import Device
 from cuassay.errors import ShapeError
@@ -106,18 +107,11 @@ def _first_of_cublaslt(operands: Operands) -> Pass:
     """The algorithm that the library's heuristic names first, called with the least between."""
     from cuassay.core.precision import matmul_options
     from cuassay.devices.cuda.blas import plans
-    from cuassay.devices.cuda.blas.layouts import Stack, place
+    from cuassay.devices.cuda.blas.layouts import place
     from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
 
     shape, options = operands.shape, matmul_options()
-    a, b, d = (
-        Stack(1, *one.shape, 0, *(stride // one.dtype.itemsize for stride in one.strides), dtype)
-        for one, dtype in (
-            (operands.a[0], shape.dtype),
-            (operands.b[0], shape.dtype),
-            (operands.out[0], shape.out_dtype),
-        )
-    )
+    a, b, d = (_stack(one) for one in (operands.a[0], operands.b[0], operands.out[0]))
     fields = {"compute": compute_of(shape.dtype, "ieee", options), "reductions": reductions_of(shape.dtype, options)}
     placed = place(a, b, None, d, **fields)
     if isinstance(placed, str):
@@ -129,3 +123,11 @@ def _first_of_cublaslt(operands: Operands) -> Pass:
         for first, second, out in zip(*sources, operands.out, strict=True)
     ]
     return partial(_each, calls)
+
+
+def _stack(matrix: Any) -> Any:
+    from cuassay.devices.cuda.blas.layouts import Stack
+
+    rows, columns = matrix.shape
+    of_row, of_column = (stride // matrix.dtype.itemsize for stride in matrix.strides)
+    return Stack(1, rows, columns, 0, of_row, of_column, dtype_name(matrix.dtype))

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import cache
 from typing import Any, Literal
 
@@ -89,22 +89,21 @@ def _captured(
         run()
     backend.synchronize(device.index)
     ready: dict[str, tuple[Pass, Mode]] = {}
-    captures = []
-    for name, run in passes.items():
-        if name in live or not devices.capabilities(device).answer("graphs"):
-            ready[name] = run, "stream"
-            continue
-        captures.append(backend.new_capture(device.index))
-        captures[-1].begin()
-        try:
-            run()
-        finally:
-            captures[-1].end()
-        ready[name] = captures[-1].replay, "graph"
-    yield ready
-    backend.synchronize(device.index)
-    for capture in captures:
-        capture.reset()
+    with ExitStack() as captures:
+        for name, run in passes.items():
+            if name in live or not devices.capabilities(device).answer("graphs"):
+                ready[name] = run, "stream"
+                continue
+            capture = backend.new_capture(device.index)
+            captures.callback(capture.reset)
+            capture.begin()
+            try:
+                run()
+            finally:
+                capture.end()
+            ready[name] = capture.replay, "graph"
+        yield ready
+        backend.synchronize(device.index)
 
 
 class _Rotation:
