@@ -29,7 +29,6 @@ BENCHMARK = """
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
     monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the sessions inside are no worker's
-    pytester.makeconftest("from cuassay.benchmarking.pytest_benchmark import device_benchmark")
     pytester.makepyfile(BENCHMARK)
     return pytester
 
@@ -67,6 +66,64 @@ def test_two_runs_can_be_compared(project: pytest.Pytester) -> None:
     result = project.runpytest_subprocess("--device", "sim", "--benchmark-compare")
 
     result.stdout.fnmatch_lines(["test_add[[]sim:0[]] (*", "test_add[[]sim:0[]] (*"])
+
+
+ROWS = """
+    import pytest
+    from cuassay.testing import OpSpec, Work, conformance, dtypes
+
+    def square(xp, a):
+        return a * a
+
+    test_square = conformance(OpSpec(
+        fn=square, dtypes=("float32",), work=lambda a: Work(bytes=2 * a.nbytes),
+        bench=lambda make, sizes: [make((sizes.length, 4)), make((sizes.length, 8))],
+    ))
+
+    @dtypes("float32")
+    @pytest.mark.parametrize("width", [16])
+    def test_twice(device, dtype, xp, width, device_benchmark):
+        x = xp.ones(width, dtype)
+        device_benchmark({"mine": lambda: x + x, "peer": lambda: 2 * x}, device)
+"""
+
+
+def test_a_users_benchmarks_are_rows_of_a_report(project: pytest.Pytester) -> None:
+    path = project.makepyfile(ROWS)
+
+    result = project.runpytest_subprocess(path, "--device", "sim", "--benchmark-only", "--cuassay-record", "r.jsonl")
+
+    rows = [json.loads(line) for line in (project.path / "r.jsonl").read_text().splitlines()]
+    columns = ("benchmark", "case", "dtype", "implementation", "bytes")
+    assert {tuple(row.get(name) for name in columns) for row in rows if row["record"] == "time"} == {
+        ("square", "128x4", "float32", "cuassay", 4096),
+        ("square", "128x8", "float32", "cuassay", 8192),
+        (f"{path.name}::test_twice", "16", "float32", "cuassay", None),
+        (f"{path.name}::test_twice", "16", "float32", "peer", None),
+    }
+    assert {row["outcome"] for row in rows if row["record"] == "test"} == {"passed"}  # nothing that was left out
+    result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["*benchmark 'square': 2 tests*"])
+
+
+@pytest.mark.parametrize(
+    ("bench", "message"),
+    [
+        pytest.param("lambda make, sizes: []", "its bench yields nothing", id="nothing"),
+        pytest.param("lambda make, sizes: [make(sizes.depth)]", "its bench raises AttributeError", id="raises"),
+    ],
+)
+def test_a_bench_that_measures_nothing_is_an_error_of_collection(
+    pytester: pytest.Pytester, bench: str, message: str
+) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+        test_one = conformance(OpSpec(fn=lambda xp, a: a, name="one", bench={bench}))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    result.stdout.fnmatch_lines([f"*SpecError: one cannot be measured: {message}*"])
 
 
 def test_the_measuring_child_says_how_much_and_writes_rows(

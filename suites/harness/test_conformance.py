@@ -157,3 +157,49 @@ def test_a_function_unlike_each_time_fails_unless_it_says_so(
 
     found = result.parseoutcomes()
     assert {word: number for word, number in found.items() if word in ("passed", "failed")} == outcomes
+
+
+@pytest.mark.parametrize(
+    ("claim", "outcomes"),
+    [
+        pytest.param("", {"passed": 1}, id="nothing-said"),  # wrong on NumPy's arrays too: nothing to know it by
+        pytest.param(", result_dtype='float32'", {"failed": 1}, id="named"),
+        pytest.param(", result_dtype=lambda a: a", {"failed": 1}, id="as-the-input"),
+    ],
+)
+def test_a_result_of_another_dtype_than_said_fails(
+    pytester: pytest.Pytester, claim: str, outcomes: dict[str, int]
+) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+        test_wide = conformance(OpSpec(fn=lambda xp, a: a.astype("float64"), dtypes=("float32",){claim}))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-k", "test_values")
+
+    found = result.parseoutcomes()
+    assert {word: number for word, number in found.items() if word in ("passed", "failed")} == outcomes
+    assert ("dtype is float64, not float32" in result.stdout.str()) == ("failed" in outcomes)
+
+
+def test_bad_inputs_are_written_as_samples_are(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import ErrorInput, OpSpec, Sample, conformance
+
+        def first(xp, a, axis=0):
+            if a.ndim == 0:
+                raise ValueError("a 0-d array has no first element")
+            return xp.sum(a, axis=axis)
+
+        def bad(make):
+            yield ErrorInput(make(()), ValueError, "no first element")
+            yield ErrorInput(Sample((make(3),), {"axis": 1}), Exception, "out of bounds")
+
+        test_first = conformance(OpSpec(
+            fn=first, samples=lambda make: [make((2, 3))], error_inputs=bad, dtypes=("float32",)
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "--device", "cpu", "-k", "test_errors")
+
+    result.assert_outcomes(passed=2, deselected=result.parseoutcomes()["deselected"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -49,19 +50,33 @@ def test_the_lines_run_in_their_order(monkeypatch: pytest.MonkeyPatch):
     ("name", "outcomes"),
     [
         ("test_norm.py", {"passed": 32}),
+        ("test_rms.py", {"passed": 32}),
         ("test_roundtrip.py", {"passed": 4}),
         ("test_streams.py", {"failed": 1}),
         ("test_speed.py", {"passed": 2}),
     ],
 )
 def test_the_files_run(pytester: pytest.Pytester, name: str, outcomes: dict[str, int]):
-    for file in ("conftest.py", name):
-        pytester.path.joinpath(file).write_text(FILES[file], encoding="utf-8")
+    pytester.path.joinpath(name).write_text(FILES[name], encoding="utf-8")
 
     result = pytester.runpytest("-p", "no:cacheprovider", "--device", "cpu", "--device", "sim", name)
 
     result.assert_outcomes(**outcomes)
     assert ("RaceError" in result.stdout.str()) == ("failed" in outcomes)
+
+
+def test_a_record_of_two_runs_is_compared(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]):
+    for name in ("test_rms.py", "slower.py"):
+        pytester.path.joinpath(name).write_text(FILES[name], encoding="utf-8")
+    for run in ("before", "after"):
+        pytester.runpytest_subprocess("-k", "speed", "--device", "sim", f"--cuassay-record=results/{run}.jsonl")
+    names: dict[str, Any] = {}
+
+    exec(compile(FILES["slower.py"], "slower.py", "exec"), names)  # noqa: S102  our own README
+
+    assert set(names["found"].benchmark) == {"rms_norm"}
+    assert set(names["found"].verdict) == {"same"}  # sim's clock is virtual
+    assert "Empty DataFrame" in capsys.readouterr().out
 
 
 def test_the_sync_debug_mode_is_as_it_says():

@@ -87,3 +87,10 @@ def test_arrays_and_tuples_become_labelled_samples() -> None:
 def test_an_unknown_kind_of_sample_is_refused() -> None:
     with pytest.raises(SpecError, match="kind 'strange'"):
         list(normalized([Sample((1,), kind="strange")]))  # type: ignore[arg-type]
+
+
+def test_a_sample_that_is_given_an_array_says_to_give_a_tuple() -> None:
+    with pytest.raises(
+        SpecError, match=r"as a tuple; got HostArray\(\(4,\), float32, contiguous\); write Sample\(\(a, b\)\)"
+    ):
+        Sample(Samples(1, "float32")(4))  # type: ignore[arg-type]

@@ -1,13 +1,9 @@
-"""The bridge to pytest-benchmark: our samples in its table, JSON, comparison and history.
+"""The bridge to pytest-benchmark: our samples in its table, JSON, comparison and history, and in a report.
 
-Use it by importing the fixture into a conftest::
-
-    from cuassay.benchmarking.pytest_benchmark import device_benchmark
-
-By default a benchmark runs once, as a test. It is measured when pytest-benchmark is told to: by
-``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or compares figures (``--benchmark-json``,
-``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or when ``--cuassay-record`` keeps them.
-``--benchmark-max-time`` bounds the seconds of each call.
+The plugin gives it to tests as the fixture ``device_benchmark``. By default a benchmark runs once, as a test. It is
+measured when pytest-benchmark is told to: by ``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or
+compares figures (``--benchmark-json``, ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or
+when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call.
 """
 
 from __future__ import annotations
@@ -19,11 +15,15 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.timing import Cache, Timing, interleave
 from cuassay.core.device import Device
 from cuassay.testing.opspec import Work
 
 __all__ = ["DeviceBenchmark", "device_benchmark", "is_measuring"]
+
+#: What a report calls the implementation that peers are compared with.
+_OURS = "cuassay"
 
 #: Options that ask for figures; see `pytest_benchmark.plugin.pytest_addoption`.
 _ASKING = (
@@ -51,11 +51,23 @@ class DeviceBenchmark:
     ----------
     enabled : bool
         False: calls run once, and there are no timings.
+    write : callable or None
+        Takes the columns of a ``time`` row for each timing; None keeps no rows.
     """
 
-    def __init__(self, fixture: BenchmarkFixture, *, enabled: bool, most_seconds: float = math.inf) -> None:
+    def __init__(
+        self,
+        fixture: BenchmarkFixture,
+        *,
+        enabled: bool,
+        most_seconds: float = math.inf,
+        write: Callable[..., None] | None = None,
+        named: Mapping[str, str] | None = None,
+    ) -> None:
         self._fixture = fixture
         self._most_seconds = most_seconds
+        self._named = {} if named is None else named
+        self.write = write
         self.enabled = enabled and fixture.enabled
 
     def __repr__(self) -> str:
@@ -70,9 +82,10 @@ class DeviceBenchmark:
         queued: bool = True,
         work: Work | None = None,
         max_seconds: float = 0.5,
+        group: str | None = None,
         **extra: object,
     ) -> dict[str, Timing]:
-        """Measure one call, or several side by side; the first is what pytest-benchmark's table shows.
+        """Measure one call, or several side by side; the first is yours: what pytest-benchmark's table shows.
 
         Parameters
         ----------
@@ -88,8 +101,11 @@ class DeviceBenchmark:
             Gives bytes/s and flop/s in ``extra_info``.
         max_seconds : float
             For each call, and no more than ``--benchmark-max-time``.
+        group : str, optional
+            Of pytest-benchmark's tables; by default that of its mark.
         **extra
-            More for ``extra_info``.
+            More for ``extra_info``. Of these `op`, `case` and `dtype` name the rows of a report; left out, they are
+            the test, what else its id says, and its dtype.
 
         Returns
         -------
@@ -105,9 +121,26 @@ class DeviceBenchmark:
         most = min(max_seconds, self._most_seconds)
         timings = interleave(named, device, cache=cache, queued=queued, max_seconds=most)
         first, *peers = timings
+        self._fixture.group = group or self._fixture.group
         self._enter(timings[first], {"device": str(device), **extra, **_rates(work, timings[first])})
         self._fixture.extra_info |= {f"{peer}_median_s": timings[peer].median_s for peer in peers}
+        if self.write is not None:
+            self._record(self.write, timings, device, {**self._named, **extra}, work)
         return timings
+
+    @staticmethod
+    def _record(
+        write: Callable[..., None],
+        timings: Mapping[str, Timing],
+        device: str | Device,
+        named: Mapping[str, object],
+        work: Work | None,
+    ) -> None:
+        told = {name: str(named[name]) for name in ("case", "dtype") if name in named}
+        work_columns = {} if work is None else {"bytes": work.bytes, "flops": work.flops or None}
+        for place, (name, timing) in enumerate(timings.items()):
+            whose = name if place else _OURS
+            write(**timing_row(str(named["op"]), device, whose, timing, **told, **work_columns))
 
     def note(self, **extra: object) -> None:
         """Add to ``extra_info``."""
@@ -133,8 +166,30 @@ def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
     return {name: value for name, value in rates.items() if value}
 
 
-@pytest.fixture
 def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> DeviceBenchmark:
-    """Measure on a device, with pytest-benchmark's reports; see `DeviceBenchmark`."""
-    most = float(request.config.getoption("benchmark_max_time"))
-    return DeviceBenchmark(benchmark, enabled=is_measuring(request.config), most_seconds=most)
+    """Make what the fixture of this name gives the test of `request`."""
+    config = request.config
+    recording = config.pluginmanager.get_plugin("cuassay_recording")
+    return DeviceBenchmark(
+        benchmark,
+        enabled=is_measuring(config),
+        most_seconds=float(config.getoption("benchmark_max_time")),
+        write=getattr(recording, "write_time", None),
+        named=_names(request.node),
+    )
+
+
+def _names(test: pytest.Item) -> dict[str, str]:
+    """The columns by which a test's rows are told from another's: op, case and, where it has one, dtype."""
+    name, _, _ = test.nodeid.partition("[")
+    callspec = getattr(test, "callspec", None)
+    if callspec is None:
+        return {"op": name, "case": ""}
+    shown = {key: _shown(callspec.params[key]) for key in ("device", "dtype") if key in callspec.params}
+    case = "-".join(part for part in callspec.id.split("-") if part not in shown.values())
+    return {"op": name, "case": case, **{key: value for key, value in shown.items() if key == "dtype"}}
+
+
+def _shown(value: object) -> str:
+    """As it stands in an id."""
+    return str(getattr(value, "name", value))

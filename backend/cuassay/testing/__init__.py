@@ -14,12 +14,33 @@ from cuassay.testing.marks import devices, dtypes, exclusive, ops, requires
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
     from cuassay.testing.conformance import conformance
-    from cuassay.testing.opspec import OpSpec
+    from cuassay.testing.opspec import ErrorInput, KnownFailure, OpSpec, Work
+    from cuassay.testing.samples import Sample
+    from cuassay.testing.tolerance import Tolerance
 
-__all__ = ["OpSpec", "assert_close", "conformance", "devices", "dtypes", "exclusive", "ops", "requires"]
+__all__ = [
+    "ErrorInput",
+    "KnownFailure",
+    "OpSpec",
+    "Sample",
+    "Tolerance",
+    "Work",
+    "assert_close",
+    "conformance",
+    "devices",
+    "dtypes",
+    "exclusive",
+    "ops",
+    "requires",
+]
 
 _LAZY = {
+    "ErrorInput": "cuassay.testing.opspec",
+    "KnownFailure": "cuassay.testing.opspec",
     "OpSpec": "cuassay.testing.opspec",
+    "Sample": "cuassay.testing.samples",
+    "Tolerance": "cuassay.testing.tolerance",
+    "Work": "cuassay.testing.opspec",
     "assert_close": "cuassay.testing.compare",
     "conformance": "cuassay.testing.conformance",
 }
@@ -31,3 +52,7 @@ def __getattr__(name: str) -> Any:
     module = import_module(_LAZY[name])
     # The module `conformance` is callable, and importing it makes it the attribute of this name anyhow.
     return module if name == "conformance" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -58,9 +58,12 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class ErrorInput:
-    """A call that must raise `error` with a message that `match` (a regular expression) is found in."""
+    """A call that must raise `error` with a message that `match` (a regular expression) is found in.
 
-    sample: Sample
+    The call is written as `OpSpec.samples` yields one: a `Sample`, a tuple of arguments, or the only array.
+    """
+
+    sample: Any
     error: type[BaseException]
     match: str
 
@@ -116,6 +119,9 @@ class OpSpec:
         with ``xp=numpy``. Of an op that makes no array it gives what the op writes, as `written` lines it up.
     dtypes : sequence of str
         What is claimed to work wherever a device has the dtype. For an op, otherwise the schema's.
+    result_dtype : str or callable, optional
+        What `fn` gives: a dtype's name, or a function of the names of its arrays' dtypes that gives one. Otherwise what
+        it gives on NumPy arrays; where it takes none, nothing is asked.
     unclaimed : mapping
         Device kind to the dtypes not claimed there.
     tolerance : Tolerance, optional
@@ -128,7 +134,7 @@ class OpSpec:
     work : callable, optional
         Of the sample's arguments: `Work`. Otherwise every array once.
     bench : callable, optional
-        ``bench(make, sizes)``, with `sizes` a `ModelSizes`: yields samples to measure.
+        ``bench(make, sizes)``, with `sizes` a `ModelSizes`: yields samples to measure, one case each of ``test_speed``.
     known_failures : sequence of KnownFailure
         Expected failures.
     requires : sequence of str
@@ -149,6 +155,7 @@ class OpSpec:
     error_inputs: Generator | None = None
     reference: Callable[..., Any] | None = None
     dtypes: tuple[str, ...] = ()
+    result_dtype: str | Callable[..., str] | None = None
     unclaimed: Mapping[str, Sequence[str]] = field(default_factory=dict)
     tolerance: Tolerance | None = None
     terms: Callable[..., int] | None = None
@@ -238,7 +245,9 @@ class OpSpec:
     def draw_errors(self, seed: int, dtype: str) -> Iterator[ErrorInput]:
         """The calls that must raise."""
         if self.error_inputs is not None:
-            yield from self.error_inputs(Samples(seed, dtype, self.name))
+            for bad in self.error_inputs(Samples(seed, dtype, self.name)):
+                (sample,) = drawing.normalized([bad.sample])
+                yield ErrorInput(sample, bad.error, bad.match)
 
     def draw_bench(self, seed: int, dtype: str, sizes: ModelSizes) -> Iterator[Sample]:
         """The calls to measure."""
@@ -396,6 +405,10 @@ def _check(spec: OpSpec) -> None:
             raise SpecError(
                 f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64"
             )
+    if spec.result_dtype is not None and spec.op is not None:
+        raise SpecError(f"{spec.name} is an op, whose schema says the result's dtype; leave result_dtype= out")
+    if isinstance(spec.result_dtype, str) and spec.result_dtype not in DTYPE_NAMES:
+        raise SpecError(f"{spec.name}: {spec.result_dtype!r} is no dtype; dtypes: {', '.join(DTYPE_NAMES)}")
     _check_known_failures(spec)
     for need in spec.requires:
         parse_requirement(need)

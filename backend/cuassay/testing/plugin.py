@@ -163,12 +163,31 @@ def pytest_pycollect_makeitem(
     return collected
 
 
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Under ``--benchmark-only`` leave the other cases out: skipped, they would pass for what a device cannot do."""
+    if not config.getoption("benchmark_only", default=False):
+        return
+    left_out = [item for item in items if skips.case_of(item) and "benchmark" not in getattr(item, "fixturenames", ())]
+    if left_out:
+        gone = set(left_out)
+        items[:] = [item for item in items if item not in gone]
+        config.hook.pytest_deselected(items=left_out)
+
+
 @pytest.fixture
 def xp(device: Any) -> Any:
     """The array namespace of `device`: NumPy's names, arrays made there."""
     from cuassay.devices import namespace
 
     return namespace(device)
+
+
+@pytest.fixture
+def device_benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
+    """Measure calls by the device's clock; see `cuassay.benchmarking.pytest_benchmark.DeviceBenchmark`."""
+    from cuassay.benchmarking.pytest_benchmark import device_benchmark
+
+    return device_benchmark(benchmark, request)
 
 
 # -------------------------------------------------------------------------------------------------- each test

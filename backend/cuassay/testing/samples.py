@@ -133,12 +133,23 @@ class Sample:
     """One call: positional and named arguments, and a label that failures print.
 
     `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test.
+
+    Raises
+    ------
+    SpecError
+        If `args` is no tuple, or nothing tests samples of that `kind`.
     """
 
     args: tuple[Any, ...]
     kwargs: Mapping[str, Any] = field(default_factory=dict)
     label: str = ""
     kind: Kind = "values"
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.args, tuple):
+            raise SpecError(f"a Sample takes a call's arguments as a tuple; got {self.args!r}; write Sample((a, b))")
+        if self.kind not in KINDS:
+            raise SpecError(f"a sample has kind {self.kind!r}; give one of {', '.join(KINDS)}")
 
     def host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as NumPy arrays."""
@@ -267,8 +278,6 @@ def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
     """What a spec's generator gave, each as a labelled `Sample`: a tuple is the arguments, an array the only one."""
     for position, one in enumerate(drawn):
         sample = one if isinstance(one, Sample) else Sample(one if isinstance(one, tuple) else (one,))
-        if sample.kind not in KINDS:
-            raise SpecError(f"sample {position} has kind {sample.kind!r}; give one of {', '.join(KINDS)}")
         yield sample if sample.label else replace(sample, label=f"{position}: {_described(sample)}")
 
 

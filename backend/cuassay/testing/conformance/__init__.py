@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from itertools import islice
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +25,8 @@ __all__ = ["Conformance", "conformance"]
 class Conformance:
     """The generated tests of one spec; pytest collects the class under the name of the variable that holds this.
 
+    Where the spec has `bench`, ``test_speed`` is among them: one case a sample, run once unless it is measured.
+
     Parameters
     ----------
     spec : OpSpec
@@ -33,6 +36,8 @@ class Conformance:
     def __init__(self, spec: OpSpec) -> None:
         self.spec = spec
         methods = {f"test_{name}": method(check) for name, check in CHECKS.items() if check.applies(spec)}
+        if spec.bench is not None:
+            methods["test_speed"] = benchmark(spec)
         self.__cuassay_test_class__ = type("Conformance", (), {"spec": spec, **methods})
 
     def __repr__(self) -> str:
@@ -72,6 +77,34 @@ def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator
     for mark in (*marks, *([requires(*check.needs)] if check.needs else [])):
         test = mark(test)
     return test
+
+
+def benchmark(spec: OpSpec) -> Callable[..., None]:
+    """The benchmark of `spec` as a test method; a report knows its rows by the spec's name and the sample's shapes.
+
+    Raises
+    ------
+    SpecError
+        If its samples to measure cannot be drawn, or there are none.
+    """
+    from cuassay.benchmarking.cases import case_labels, cases
+
+    def test_speed(self: Any, device: Any, dtype: Any, op: OpSpec, sample: int, device_benchmark: Any) -> None:
+        case = next(islice(cases(op, device, dtype), sample, None))
+        told = {"op": op.name, "case": case.label, "dtype": case.dtype}
+        device_benchmark(case.run, device, work=case.work, group=op.name, **told)
+
+    try:
+        count = len(case_labels(spec, "cpu", spec.dtypes[0]))
+    except Exception as error:
+        raise SpecError(f"{spec.name} cannot be measured: its bench raises {type(error).__name__}: {error}") from error
+    if not count:
+        raise SpecError(
+            f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or leave bench= out"
+        )
+    numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
+    measured: Callable[..., None] = pytest.mark.parametrize("sample", numbers)(test_speed)
+    return measured
 
 
 class _Callable(ModuleType):

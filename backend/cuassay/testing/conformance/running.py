@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name, epsilon, is_complex, is_float
+from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.testing.compare import assert_close, describe_case
@@ -180,10 +180,14 @@ def _coarsest(sample: Sample, dtype: Any) -> Any:
 
 
 def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
-    """The schema's; of a function what NumPy gives for the same dtypes, None where NumPy cannot."""
+    """The schema's; of a function what it says, else what NumPy gives for the same dtypes, None where NumPy cannot."""
     args, kwargs = sample.host()
     if spec.op is not None and spec.op.schema.outputs:
         return spec.op.meta(*args, **kwargs).dtype
+    if callable(spec.result_dtype):
+        return as_dtype(spec.result_dtype(*(dtype_name(one.dtype) for one in args if isinstance(one, np.ndarray))))
+    if spec.result_dtype is not None:
+        return as_dtype(spec.result_dtype)
     try:
         with np.errstate(all="ignore"):
             return np.asarray(spec.run("cpu", args, kwargs)).dtype
