@@ -82,6 +82,26 @@ def _workspaces(value: str) -> int:
     return 1024 * sum(size * count for size, count in zip(sizes, counts, strict=True))
 
 
+def _mebibytes(value: str) -> int | None:
+    """A whole number of MiB; negative: None, what the reader takes by itself."""
+    try:
+        number = int(value)
+    except ValueError:
+        raise ValueError("a whole number of MiB, or -1") from None
+    return None if number < 0 else number
+
+
+def _tolerances(value: str) -> tuple[float, ...]:
+    """``atol_rtol``; 0 or off: none, the empty tuple."""
+    if value.strip().lower() in ("0", "off", "false", "no"):
+        return ()
+    try:
+        absolute, relative = map(float, value.split("_"))
+    except ValueError:
+        raise ValueError("atol_rtol, such as 1e-2_1e-2, or 0") from None
+    return absolute, relative
+
+
 def _kib(value: str) -> int:
     return 1024 * _count(value)
 
@@ -122,6 +142,8 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _mode: "precision mode",
     _workspaces: "KiB, :size:count...",
     _kib: "KiB",
+    _mebibytes: "MiB",
+    _tolerances: "atol_rtol",
 }
 
 #: The table: every variable of ours. Of others', beside the aliases here, only those are read that say where things
@@ -192,6 +214,67 @@ SETTINGS: dict[str, Setting] = {
         Setting("CUASSAY_SIM_DEVICES", _count, 2, "number of simulated devices"),
         Setting("CUASSAY_SIM_MEMORY", _nbytes, 2**30, "memory of each simulated device"),
         Setting("CUASSAY_SIM_PROFILE", _text, "h200", "capability set the simulated devices imitate"),
+        Setting(
+            "CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",
+            _count,
+            100,
+            "algorithms that cuBLASLt is asked for at each limit of workspace when a product is tuned",
+            aliases=("PYTORCH_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",),
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_ENABLED",
+            _flag,
+            False,
+            "use what tuning found for matrix products, and tune those it does not know",
+            aliases=("PYTORCH_TUNABLEOP_ENABLED",),
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_FILENAME",
+            _text,
+            "",
+            "file of tuning results, %d being the device's index; empty: in the cache folder, by GPU and versions",
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS",
+            _count,
+            500,
+            "most milliseconds that the search for one product takes, all its candidates together",
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_MAX_TUNING_ITERATIONS",
+            _count,
+            100,
+            "most samples of one candidate",
+            aliases=("PYTORCH_TUNABLEOP_MAX_TUNING_ITERATIONS",),
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_NUMERICAL_CHECK",
+            _tolerances,
+            None,
+            "by how much a tuned result may differ, atol times its root mean square; 0: unchecked; unset: by dtype",
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_RECORD_UNTUNED",
+            _flag,
+            False,
+            "write products that are not tuned to a file, to tune them later",
+            aliases=("PYTORCH_TUNABLEOP_RECORD_UNTUNED",),
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_ROTATING_BUFFER_SIZE",
+            _mebibytes,
+            None,
+            "operands that tuning rotates exceed so many MiB; 0: the same each time; -1: three level-2 caches",
+            aliases=("PYTORCH_TUNABLEOP_ROTATING_BUFFER_SIZE",),
+        ),
+        Setting(
+            "CUASSAY_TUNABLEOP_TUNING",
+            _flag,
+            True,
+            "whether unknown products are tuned while tuning is enabled, or only what was found is used",
+            aliases=("PYTORCH_TUNABLEOP_TUNING",),
+        ),
+        Setting("CUASSAY_TUNABLEOP_UNTUNED_FILENAME", _text, "cuassay_untuned.jsonl", "file of products to tune later"),
     )
 }
 

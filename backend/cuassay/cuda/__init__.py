@@ -212,9 +212,13 @@ __all__ = [
 #: The modules of the face; loaded when a name is first asked for, and importing them touches no driver either.
 _MODULES = ("blas", "graphs", "history", "host", "memory", "random", "streams")
 
+#: Modules whose names stay in them, as with torch: ``cuda.tunable.enable()``.
+_ROOMS = ("tunable",)
+
 
 def __getattr__(name: str) -> Any:
-    if name in _MODULES:  # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch
+    # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch.
+    if name in _MODULES or name in _ROOMS:
         return importlib.import_module(f"{__name__}.{name}")
     for home in _MODULES if name in __all__ else ():
         module = importlib.import_module(f"{__name__}.{home}")

@@ -131,18 +131,20 @@ class Results:
         with self._lock:
             return tuple(self._found.values())
 
-    def add(self, result: Result, path: str | Path | None = None) -> None:
-        """Keep `result`, also in the file `path`, where one is named.
+    def add(self, result: Result) -> None:
+        """Keep `result`, in memory."""
+        with self._lock:
+            self._found[result.key] = result
+
+    def append(self, result: Result, path: str | Path) -> None:
+        """Add `result` to the file, as it is.
 
         Raises
         ------
         TuningError
-            If the file cannot take it; it is kept in memory all the same.
+            If the file is unreadable, cut off, another machine's, or cannot be written.
         """
-        with self._lock:
-            self._found[result.key] = result
-        if path is not None:
-            self._lines(path).append(result.plain())
+        self._lines(path).append(result.plain())
 
     def read(self, path: str | Path) -> int:
         """Take over every result in the file; gives their number.

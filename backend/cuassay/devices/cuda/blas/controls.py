@@ -12,12 +12,24 @@ from cuassay.core import settings
 from cuassay.devices.cuda import runtime
 from cuassay.errors import ArgumentError
 
-__all__ = ["LIBRARIES", "generation", "library", "preferred_blas_library", "renew", "workspace_nbytes"]
+__all__ = [
+    "LIBRARIES",
+    "generation",
+    "is_preferred",
+    "library",
+    "most_workspace_nbytes",
+    "preferred_blas_library",
+    "renew",
+    "workspace_nbytes",
+]
 
 LIBRARIES = ("default", "cublas", "cublaslt")
 
 #: What NVIDIA recommends from Hopper on, and for what came before; bytes.
 _WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
+
+#: A search may find that more is worth it.
+_WORKSPACE_TUNED = 64 * 2**20
 
 _preferred = "default"
 _workspaces: dict[int, int] = {}
@@ -55,6 +67,11 @@ def preferred_blas_library(backend: str | None = None) -> str:
     return _preferred
 
 
+def is_preferred() -> bool:
+    """Whether a library was named: nothing else computes then, tuned or not."""
+    return _preferred != "default"
+
+
 def library() -> str:
     """The library that multiplies now: ``cublaslt`` or ``cublas``."""
     if _preferred != "default":
@@ -84,6 +101,13 @@ def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None 
         return _workspaces[device]
     name = "CUASSAY_CUBLASLT_WORKSPACE_SIZE" if library == "cublaslt" else "CUASSAY_CUBLAS_WORKSPACE_CONFIG"
     return int(settings.get(name)) or _recommended(device)
+
+
+def most_workspace_nbytes(device: int) -> int:
+    """Bytes that a tuned product on `device` may take: the limit where one was set, else more than without tuning."""
+    if device in _workspaces or settings.get("CUASSAY_CUBLASLT_WORKSPACE_SIZE"):
+        return workspace_nbytes(device)
+    return max(_WORKSPACE_TUNED, workspace_nbytes(device))
 
 
 @cache

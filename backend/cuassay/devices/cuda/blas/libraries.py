@@ -8,6 +8,7 @@ of blocks: its heuristic leaves most of these out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from importlib.util import find_spec
 
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
@@ -20,9 +21,6 @@ __all__ = ["CUBLAS", "CUBLASLT", "candidate_of", "near", "set_requested"]
 
 #: Algorithms asked for at each limit of workspace.
 _requested = 100
-
-#: A limit beyond the one that products have without tuning; the issue is speed, and a call returns it.
-_MORE_WORKSPACE = 64 * 2**20
 
 _SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
 
@@ -58,7 +56,7 @@ class _CublasLt:
         return str(cublaslt.version())
 
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
-        limits = dict.fromkeys((controls.workspace_nbytes(device), 0, _MORE_WORKSPACE))
+        limits = dict.fromkeys((controls.workspace_nbytes(device), 0, controls.most_workspace_nbytes(device)))
         return distinct(
             candidate_of(algorithm)
             for limit in limits
@@ -66,17 +64,21 @@ class _CublasLt:
         )
 
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublaslt.Plan:
+        most = controls.most_workspace_nbytes(device)
+        if candidate["workspace"] > most:
+            raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
         return cublaslt.Plan(problem, _algorithm_of(candidate), device)
 
 
 def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iterator[Candidate]:
     """What differs in one or two numbers from those of `candidates` that are cuBLASLt's."""
+    most = controls.most_workspace_nbytes(device)
     for candidate in candidates:
         if candidate.implementation == "cublaslt":
             algorithm = _algorithm_of(candidate)
             for change in _changes(problem, algorithm.config()):
                 found = cublaslt.adjusted(problem, algorithm, device, **change)
-                if found is not None and found.workspace_nbytes <= _MORE_WORKSPACE:
+                if found is not None and found.workspace_nbytes <= most:
                     yield candidate_of(found)
 
 
@@ -118,5 +120,6 @@ def _is_plain(problem: Problem) -> bool:
 
 
 CUBLASLT, CUBLAS = _CublasLt(), _Cublas()
-register(CUBLASLT)
+if find_spec("nvmath") is not None:
+    register(CUBLASLT)
 register(CUBLAS)

@@ -17,31 +17,48 @@ import numpy as np
 from cuassay.core.graphs import graph_pool_handle
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import graph_pool
-from cuassay.devices.cuda.blas import controls, cublas, cublaslt
+from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.devices.cuda.memory import hook
+from cuassay.errors import CuassayError
+from cuassay.tune.space import Candidate
 
 __all__ = [
     "Algorithm",
     "AnyPlan",
     "Bound",
+    "Choice",
     "Plan",
     "bind",
     "candidates",
     "choose",
+    "default",
     "fallback",
     "make",
     "observe",
     "set_selector",
 ]
 
-AnyPlan = cublaslt.Plan | cublas.Plan
+AnyPlan = providers.Plan
 
-#: From a problem and a device's index to the algorithm to use there, or None: the library's first.
-Selector = Callable[[Problem, int], Algorithm | None]
+#: An algorithm of cuBLASLt, or what any provider offers.
+Choice = Algorithm | Candidate
 
-_selector: Selector | None = None
+#: From a problem and a device's index to what computes it there, or None: the library in force, its first algorithm.
+Selector = Callable[[Problem, int], Choice | None]
+
+
+def _by_settings(problem: Problem, device: int) -> Choice | None:
+    """The selector at first: the tuner, where a setting turns it on."""
+    from cuassay.devices.cuda.blas.tuning import tuner  # which imports this module
+
+    first = tuner()
+    set_selector(first.select if first.options.enabled else None)
+    return first.select(problem, device) if first.options.enabled else None
+
+
+_selector: Selector | None = _by_settings
 _observers: list[Callable[[Problem, int], object]] = []
 
 #: What the library's search gave, by problem, device and most workspace: threads share it.
@@ -61,7 +78,10 @@ def candidates(problem: Problem, *, count: int = 100, workspace_nbytes: int | No
 
 
 def set_selector(selector: Selector | None) -> Selector | None:
-    """From here `selector` chooses algorithms, and plans made before are made anew; gives the former selector."""
+    """From here `selector` chooses, and plans made before are made anew; gives the former selector.
+
+    It is not asked while a library is preferred by name.
+    """
     global _selector
     former, _selector = _selector, selector
     controls.renew()
@@ -74,10 +94,7 @@ def observe(observer: Callable[[Problem, int], object]) -> None:
 
 
 def choose(problem: Problem, device: int) -> Algorithm | None:
-    """The selector's algorithm, else the library's first; None where the library has none."""
-    chosen = None if _selector is None else _selector(problem, device)
-    if chosen is not None:
-        return chosen
+    """The first algorithm of cuBLASLt; None where it has none."""
     key = problem, device, controls.workspace_nbytes(device)
     found = _found.get(key)
     if found is None:
@@ -86,16 +103,33 @@ def choose(problem: Problem, device: int) -> Algorithm | None:
 
 
 def make(problem: Problem) -> AnyPlan | None:
-    """A plan of the library in force, for this thread and the current device; None where it cannot compute that."""
+    """A plan for this thread and the current device: the selector's, else `default`."""
     device = cupy.cuda.runtime.getDevice()
-    if controls.library() == "cublas" and problem.scaling == "none":
-        return cublas.Plan(problem, device) if problem.epilogue == "none" and problem.c == problem.d else None
-    algorithm = choose(problem, device)
-    if algorithm is None:
-        return None
-    for observer in _observers:
+    plan = _selected(problem, device) or default(problem, device)
+    for observer in _observers if plan is not None else ():
         observer(problem, device)
-    return cublaslt.Plan(problem, algorithm, device)
+    return plan
+
+
+def _selected(problem: Problem, device: int) -> AnyPlan | None:
+    if _selector is None or controls.is_preferred():
+        return None
+    choice = _selector(problem, device)
+    if isinstance(choice, Candidate):
+        try:
+            return providers.plan(problem, choice, device)
+        except CuassayError:  # chosen with another factor, or where there was more to choose from
+            return None
+    return None if choice is None else cublaslt.Plan(problem, choice, device)
+
+
+def default(problem: Problem, device: int) -> AnyPlan | None:
+    """What computes `problem` where nothing was chosen: the library in force; None where it cannot."""
+    if controls.library() == "cublas" and problem.scaling == "none":
+        # What is added must lie in the output, which a problem does not tell.
+        return cublas.Plan(problem, device) if problem.epilogue == "none" and not problem.beta else None
+    algorithm = choose(problem, device)
+    return None if algorithm is None else cublaslt.Plan(problem, algorithm, device)
 
 
 def fallback(problem: Problem, device: int) -> AnyPlan:

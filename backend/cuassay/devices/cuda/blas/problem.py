@@ -5,16 +5,27 @@ Everything a plan depends on is a field, so that equal problems may share one an
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Collection, Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from typing import Any, Literal, get_args
 
 import numpy as np
 
 from cuassay.arrays.dtypes import COMPLEX, as_dtype, dtype_name
 from cuassay.core.precision import MatmulOptions
+from cuassay.errors import ArgumentError
 
-__all__ = ["COMPUTE_TYPES", "DATA_TYPES", "Epilogue", "Operand", "Problem", "Scaling", "compute_of", "reductions_of"]
+__all__ = [
+    "COMPUTE_TYPES",
+    "DATA_TYPES",
+    "Epilogue",
+    "Operand",
+    "Problem",
+    "Scaling",
+    "compute_of",
+    "reductions_of",
+    "representative",
+]
 
 #: ``cudaDataType_t`` of a dtype.
 DATA_TYPES: dict[str, int] = {
@@ -126,6 +137,22 @@ class Problem:
         sizes = (operand.rows * operand.columns * as_dtype(operand.dtype).itemsize for operand in (self.a, self.b))
         return self.batch * (sum(sizes) + self.m * self.n * as_dtype(self.d.dtype).itemsize * (2 if self.beta else 1))
 
+    def plain(self) -> dict[str, Any]:
+        """As JSON data; of a `representative`, whose factors are real."""
+        return asdict(self)
+
+    @classmethod
+    def from_plain(cls, data: Mapping[str, Any]) -> Problem:
+        """From what `plain` gave.
+
+        Raises
+        ------
+        ArgumentError
+            If a field is missing, unknown, or of another type.
+        """
+        operands = {name: Operand(**_checked(Operand, data.get(name), name)) for name in "abcd"}
+        return cls(**_checked(cls, data, "a problem") | operands)
+
     def __str__(self) -> str:
         letters = "".join("NT"[flag] for flag in (self.transpose_a, self.transpose_b))
         batch = f" x {self.batch}" if self.batch > 1 else ""
@@ -144,6 +171,40 @@ class Problem:
             f"aligned to {self.alignment} bytes": self.alignment < 16,
         }
         return dict.fromkeys(text for text, holds in texts.items() if holds)
+
+
+def _checked(kind: type, data: Any, name: str) -> dict[str, Any]:
+    """`data` as the fields of `kind`; numbers, flags and words are told apart, as JSON tells them."""
+    wanted = {field.name: str(field.type) for field in fields(kind)}
+    if not isinstance(data, Mapping) or set(data) != set(wanted):
+        raise ArgumentError(f"{name} should have the fields {', '.join(wanted)}; got {data!r}")
+    for field, value in data.items():
+        types = _PLAIN.get(wanted[field], (str,))
+        if wanted[field] != "Operand" and (not isinstance(value, types) or (bool not in types and value is True)):
+            raise ArgumentError(f"field {field} of {name} should be {wanted[field]}; got {value!r}")
+        if field in _WORDS and value not in _WORDS[field]:
+            raise ArgumentError(f"field {field} of {name} should be one of {', '.join(_WORDS[field])}; got {value!r}")
+    return dict(data)
+
+
+_WORDS: dict[str, Collection[str]] = {
+    "dtype": DATA_TYPES,
+    "compute": COMPUTE_TYPES,
+    "epilogue": get_args(Epilogue),
+    "scaling": get_args(Scaling),
+}
+
+#: What a field's values are in JSON; what is not here is a word.
+_PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "bool": (bool,), "complex | float": (int, float)}
+
+
+def representative(problem: Problem) -> Problem:
+    """What stands for all problems that differ from `problem` in the value of a factor only.
+
+    The kernel depends on whether alpha is 1 and beta 0 or 1, so another factor is 2.
+    """
+    alpha, beta = (1.0 if problem.alpha == 1 else 2.0), (float(problem.beta.real) if problem.beta in (0, 1) else 2.0)
+    return replace(problem, alpha=alpha, beta=beta)
 
 
 def compute_of(dtype: Any, mode: str, options: MatmulOptions) -> str:

@@ -1,0 +1,140 @@
+"""Tuning of listed problems, apart from the program that met them: here, or in one process a GPU.
+
+``python -m cuassay.devices.cuda.blas.offline DEVICE`` reads problems from standard input, a line each, and adds what it
+finds to the device's file of results, which takes rows of several processes; a line for each goes to standard output.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+from cuassay.core.precision import current_precision, matmul_options
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.blas.layouts import Stack, place
+from cuassay.devices.cuda.blas.problem import Problem, compute_of, reductions_of, representative
+from cuassay.devices.cuda.blas.tuning import OP, Options, tuner
+from cuassay.errors import ArgumentError, StateError, TuningError
+from cuassay.tune.results import read_untuned
+from cuassay.tune.shapes import GemmShape
+
+__all__ = ["main", "problem_of", "problems_in", "tune", "tune_on_several"]
+
+Row = dict[str, Any]
+Tell = Callable[[Row], object]
+
+
+def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
+    """The products that files of untuned problems list, each once.
+
+    Raises
+    ------
+    TuningError
+        If there is no file, one is something else or unreadable, or a product in it is none.
+    """
+    if not paths:
+        raise TuningError("no file of untuned products matches; record one first: cuda.tunable.record_untuned_enable()")
+    found = []
+    for op, problem in read_untuned(paths):
+        if op != OP:
+            raise TuningError(f"{', '.join(map(str, paths))} lists op {op!r}; only {OP!r} is tuned here")
+        try:
+            found.append(Problem.from_plain(problem))
+        except ArgumentError as error:
+            raise TuningError(f"{', '.join(map(str, paths))} lists what is no product: {error}") from error
+    return tuple(found)
+
+
+def problem_of(shape: GemmShape, dtype: str | None = None, out_dtype: str | None = None) -> Problem:
+    """A product as a call of `cuassay.ops.mm` asks for it, in the precision mode and with the options in force.
+
+    Parameters
+    ----------
+    shape : GemmShape
+        Extents and layout.
+    dtype, out_dtype : str, optional
+        Instead of the shape's own; where only `dtype` is given, the result has it too.
+    """
+    taken = dtype or shape.dtype
+    result = out_dtype or dtype or shape.out_dtype
+    a, b = (
+        Stack(1, rows, columns, 0, *((columns, 1) if letter == "N" else (1, rows)), taken)
+        for letter, rows, columns in zip(shape.layout, (shape.m, shape.k), (shape.k, shape.n), strict=True)
+    )
+    d = Stack(1, shape.m, shape.n, 0, shape.n, 1, result)
+    options = matmul_options()
+    fields = {"compute": compute_of(taken, current_precision(), options), "reductions": reductions_of(taken, options)}
+    placed = place(a, b, None, d, **fields)
+    if isinstance(placed, str):
+        raise ArgumentError(f"no library multiplies {shape}: operand {placed} would have to be copied")
+    return placed.problem
+
+
+def tune(problems: Iterable[Problem], device: int, tell: Tell | None = None) -> None:
+    """Tune each that is not known yet, on `device`; `tell` is given a row a product, as it is found.
+
+    Raises
+    ------
+    CuassayError
+        If a product cannot run at all.
+    """
+    mine = tuner()
+    with runtime.device(device):
+        for problem in problems:
+            if mine.results(device).find(OP, representative(problem).plain()) is None:
+                report = mine.tune(problem, device)
+                if tell is not None:
+                    tell(report.row())
+
+
+def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: Tell | None = None) -> None:
+    """The same in one process a device, each taking every so-manyth product; all add to the files of their devices.
+
+    Raises
+    ------
+    StateError
+        If a process failed; the others have gone on to their ends, and what was found is kept.
+    """
+    lock, options = threading.Lock(), tuner().options.plain()
+
+    def run(place: int) -> int:
+        part = [representative(problem).plain() for problem in problems[place :: len(devices)]]
+        command = [sys.executable, "-m", __name__, str(devices[place])]
+        process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with process:
+            # All of it, before anything is read: the child reads to the end before it begins.
+            process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (options, *part)))
+            process.stdin.close()
+            for line in process.stdout:
+                with lock:
+                    if tell is not None:
+                        tell(json.loads(line))
+        return int(process.returncode)
+
+    with ThreadPoolExecutor(len(devices)) as pool:
+        statuses = dict(zip(devices, pool.map(run, range(len(devices))), strict=True))
+    failed = [f"cuda:{device} ended with {status}" for device, status in statuses.items() if status]
+    if failed:
+        raise StateError(f"a process that tuned failed: {', '.join(failed)}; what it printed says why")
+
+
+def main(device: int) -> None:
+    """Tune what standard input lists, after a line of options; print a row for each."""
+    options, *problems = (json.loads(line) for line in sys.stdin)
+    tuner().configure(**Options.fields_of(options))
+    tune(map(Problem.from_plain, problems), device, _show)
+
+
+def _show(row: Row) -> None:
+    sys.stdout.write(f"{json.dumps(row)}\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]))

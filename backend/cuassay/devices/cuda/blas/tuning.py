@@ -1,0 +1,343 @@
+"""The tuner of matrix products: which candidate each problem gets, found once, kept in memory and in a file.
+
+While it is on, it is the selector of `plans`: a problem that is known gets what was found, one that is not is tuned at
+its first plan, or written down to be tuned later. A choice holds for all problems of one `representative`.
+"""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+from cuassay.core import graph_hooks, settings
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.blas import agreement, controls, libraries, plans, providers
+from cuassay.devices.cuda.blas.bench import Bench
+from cuassay.devices.cuda.blas.problem import Problem, representative
+from cuassay.devices.cuda.graph_driver import relaxed
+from cuassay.errors import CuassayError, TuningError
+from cuassay.ops.explain import is_explaining, note
+from cuassay.tune.results import Result, Results, append_untuned
+from cuassay.tune.search import Limits, Outcome, search
+from cuassay.tune.space import Candidate
+
+__all__ = ["DEFAULT", "OP", "Options", "Report", "Tuner", "tuner", "validators"]
+
+#: Of every result here.
+OP = "gemm"
+
+#: Stands in results for what is used without tuning, whatever that is.
+DEFAULT = Candidate.of("default")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Options:
+    """What a tuner does, and how.
+
+    Attributes
+    ----------
+    enabled : bool
+        Whether what was found is used, and whatever else is on is done.
+    tuning : bool
+        Whether an unknown problem is tuned.
+    recording : bool
+        Whether an unknown problem that is not tuned is written to `untuned`.
+    limits : Limits
+        Of one search.
+    algorithms : int
+        How many cuBLASLt is asked for at each limit of workspace.
+    rotating_nbytes : int or None
+        As of `Bench`.
+    tolerances : (float, float) or None
+        As of `Bench`.
+    checking : bool
+        Whether a result must agree with the default's.
+    path : str
+        The file of results, ``%d`` in it being the device's index; empty: one in the cache folder, by GPU and versions.
+    untuned : str
+        The file of problems to tune later.
+    writing : bool
+        Whether results are added to the file as they are found.
+    """
+
+    enabled: bool = False
+    tuning: bool = True
+    recording: bool = False
+    limits: Limits = field(default_factory=Limits)
+    algorithms: int = 100
+    rotating_nbytes: int | None = None
+    tolerances: agreement.Tolerances | None = None
+    checking: bool = True
+    path: str = ""
+    untuned: str = "cuassay_untuned.jsonl"
+    writing: bool = True
+
+    @classmethod
+    def of_settings(cls) -> Options:
+        """What the environment says."""
+        absolute_relative = settings.get("CUASSAY_TUNABLEOP_NUMERICAL_CHECK")
+        megabytes = settings.get("CUASSAY_TUNABLEOP_ROTATING_BUFFER_SIZE")
+        return cls(
+            enabled=settings.get("CUASSAY_TUNABLEOP_ENABLED"),
+            tuning=settings.get("CUASSAY_TUNABLEOP_TUNING"),
+            recording=settings.get("CUASSAY_TUNABLEOP_RECORD_UNTUNED"),
+            limits=Limits(
+                seconds=settings.get("CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS") * 1e-3,
+                iterations=settings.get("CUASSAY_TUNABLEOP_MAX_TUNING_ITERATIONS"),
+            ),
+            algorithms=settings.get("CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT"),
+            rotating_nbytes=None if megabytes is None else megabytes * 2**20,
+            tolerances=absolute_relative[::-1] if absolute_relative else None,
+            checking=absolute_relative != (),
+            path=settings.get("CUASSAY_TUNABLEOP_FILENAME"),
+            untuned=settings.get("CUASSAY_TUNABLEOP_UNTUNED_FILENAME"),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON data."""
+        return asdict(self)
+
+    @staticmethod
+    def fields_of(data: Mapping[str, Any]) -> dict[str, Any]:
+        """The fields from what `plain` gave, after JSON."""
+        tolerances = data["tolerances"]
+        return {**data, "limits": Limits(**data["limits"]), "tolerances": tolerances and tuple(tolerances)}
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One problem tuned: the result, how it was found, and the plans' own words for default and choice."""
+
+    problem: Problem
+    result: Result
+    outcome: Outcome
+    default: str
+    choice: str
+
+    def row(self) -> dict[str, Any]:
+        """As JSON data: what is shown of it."""
+        result, outcome = self.result, self.outcome
+        figures = {name: getattr(result, name) for name in ("default_us", "us", "gain", "spread")}
+        counts = {"tried": outcome.tried, "untried": outcome.untried, "refused": len(outcome.refused)}
+        told = {"choice": self.choice, "default": self.default, "reason": outcome.reason}
+        return {"problem": str(self.problem), **figures, **told, **counts, "seconds": round(outcome.seconds, 4)}
+
+
+class Tuner:
+    """Finds and keeps what computes each problem; safe to use from several threads, one search a device at a time."""
+
+    def __init__(self, options: Options) -> None:
+        self.options = options
+        self._state = threading.RLock()
+        self._searches: dict[int, threading.RLock] = {}
+        self._results: dict[int, Results] = {}
+        self._recorded: set[tuple[str, Problem]] = set()
+        self._failed: set[tuple[int, Problem]] = set()
+        self._refused: set[str] = set()
+        self._waiting: graph_hooks.HookHandle | None = None
+        self._has_told_of_captures = False
+
+    def __repr__(self) -> str:
+        return f"Tuner({self.options}, {sum(map(len, self._results.values()))} results)"
+
+    def configure(self, **options: Any) -> None:
+        """Change some of the options; plans made before are made anew where that may change them."""
+        with self._state:
+            was, self.options = self.options, replace(self.options, **options)
+            if self.options.path != was.path:
+                self._results.clear()
+            libraries.set_requested(self.options.algorithms)
+        if self.options.enabled != was.enabled:
+            plans.set_selector(self.select if self.options.enabled else None)
+        elif self.options.enabled:
+            controls.renew()
+
+    # ------------------------------------------------------------------------------------ choosing
+
+    def select(self, problem: Problem, device: int) -> Candidate | None:
+        """What was found for `problem`; where nothing was, tunes it or writes it down, as the options say."""
+        key = representative(problem)
+        found = self.results(device).find(OP, key.plain())
+        if found is None and self.options.tuning:
+            found = self._tuned_now(key, device)
+        if found is None:
+            self._record(key, device)
+            return None
+        return None if found.choice == DEFAULT else found.choice
+
+    def _tuned_now(self, key: Problem, device: int) -> Result | None:
+        if (device, key) in self._failed:
+            return None
+        if cupy.cuda.get_current_stream().is_capturing():
+            self._miss(key)
+            return None
+        with self._searching(device):
+            found = self.results(device).find(OP, key.plain())  # another thread may have tuned it meanwhile
+            if found is not None:
+                return found
+            try:
+                return self.tune(key, device).result
+            except CuassayError as error:  # the call that wanted it goes on without
+                self._failed.add((device, key))
+                warnings.warn(f"not tuned: {key}: {error}", stacklevel=2)
+                return None
+
+    def _miss(self, key: Problem) -> None:
+        """The stream is being captured: say so, and make plans anew when the capture has ended."""
+        if is_explaining():
+            note("not tuned, as the stream is being captured")
+        with self._state:
+            if self._waiting is None:
+                self._waiting = graph_hooks.register_hook("capture_end", self._after_capture)
+            if self._has_told_of_captures:
+                return
+            self._has_told_of_captures = True
+        warnings.warn(f"not tuned, as the stream is being captured: {key}; call it once before", stacklevel=2)
+
+    def _after_capture(self, graph: object) -> None:
+        del graph
+        with self._state:
+            if self._waiting is not None:
+                self._waiting.remove()
+                self._waiting = None
+        controls.renew()
+
+    def _record(self, key: Problem, device: int) -> None:
+        path = self.named(self.options.untuned, device)
+        if not self.options.recording or (path, key) in self._recorded:
+            return
+        self._recorded.add((path, key))
+        self._use(path, lambda path: append_untuned(path, OP, key.plain()))
+
+    # ------------------------------------------------------------------------------------ searching
+
+    def tune(self, problem: Problem, device: int) -> Report:
+        """Search for what computes `problem` fastest on the current device `device`, and keep it.
+
+        Waits for the current stream first; work of other streams disturbs what is measured.
+
+        Raises
+        ------
+        CuassayError
+            If not even the default can run.
+        """
+        key = representative(problem)
+        with self._searching(device), relaxed():
+            found = self._searched(key, device)
+            results = self.results(device)
+            results.add(found.result)
+            if self.options.writing:
+                self._use(self.path(device), lambda path: results.append(found.result, path))
+        return found
+
+    def _searching(self, device: int) -> threading.RLock:
+        """Held while candidates run on `device`."""
+        return self._searches.setdefault(device, threading.RLock())
+
+    def _searched(self, key: Problem, device: int) -> Report:
+        cupy.cuda.get_current_stream().synchronize()
+        options, default = self.options, _default(key, device)
+        bench = Bench(
+            key,
+            device,
+            default,
+            lambda candidate: providers.plan(key, candidate, device),
+            rotating_nbytes=options.rotating_nbytes,
+            tolerances=options.tolerances,
+        )
+        outcome = search(
+            default,
+            providers.candidates(key, device),
+            bench.sample,
+            check=bench.check if options.checking else None,
+            refine=lambda best: libraries.near(key, best, device),
+            limits=options.limits,
+        )
+        result = Result.of(OP, key.plain(), outcome)
+        if outcome.choice == default:
+            result = replace(result, choice=DEFAULT)
+        return Report(key, result, outcome, bench.describe(default), bench.describe(outcome.choice))
+
+    # ------------------------------------------------------------------------------------ files
+
+    def results(self, device: int) -> Results:
+        """What was found for `device` so far, and what its file held when it was first asked for."""
+        found = self._results.get(device)
+        if found is None:
+            with self._state:
+                found = self._results.get(device)
+                if found is None:
+                    found = Results(validators(device))
+                    path = self.path(device)
+                    if Path(path).exists():
+                        self._use(path, found.read)
+                    self._results[device] = found
+        return found
+
+    def reread(self) -> None:
+        """Take over what other processes have added to the files meanwhile."""
+        for device, found in self._results.items():
+            path = self.path(device)
+            if Path(path).exists():
+                self._use(path, found.read)
+        controls.renew()
+
+    def path(self, device: int) -> str:
+        """The file of results for `device`."""
+        return self.named(self.options.path, device) or _own_path(validators(device))
+
+    @staticmethod
+    def named(path: str, device: int) -> str:
+        """`path` for `device`."""
+        return path.replace("%d", str(device))
+
+    def _use(self, path: str, use: Callable[[str], object]) -> None:
+        """Use a file; one that is refused is told of once, left as it is, and not used again."""
+        if path in self._refused:
+            return
+        try:
+            use(path)
+        except TuningError as error:
+            self._refused.add(path)
+            warnings.warn(f"tuning goes on without its file: {error}", stacklevel=2)
+
+
+def _default(problem: Problem, device: int) -> Candidate:
+    """What `plans` uses without tuning, as a candidate."""
+    plan = plans.default(problem, device)
+    if plan is None or plan.algorithm is None:
+        return Candidate.of("cublas")
+    return libraries.candidate_of(plan.algorithm)
+
+
+@cache
+def _validators(device: int) -> dict[str, str]:
+    from cuassay.devices.cuda import BACKEND  # which imports this room
+
+    properties, driver = runtime.get_device_properties(device), BACKEND.identity(device)["driver"]
+    gpu = f"{properties.name}, {properties.multi_processor_count} multiprocessors"
+    return {"gpu": gpu, "driver": driver}
+
+
+def validators(device: int) -> dict[str, str]:
+    """What results on `device` depend on: its model, the driver, every provider's version."""
+    return _validators(device) | providers.versions()
+
+
+def _own_path(validated: dict[str, str]) -> str:
+    words = "-".join(f"{name}{value}" for name, value in validated.items())
+    name = "".join(letter if letter.isalnum() or letter in ".-" else "_" for letter in words)
+    return str(Path(settings.get("CUASSAY_CACHE_DIR")) / "tuning" / f"{name}.jsonl")
+
+
+@cache
+def tuner() -> Tuner:
+    """The tuner of this process; at first as the settings say."""
+    return Tuner(Options.of_settings())
