@@ -111,6 +111,12 @@ class Config(ctypes.Structure):
     )
 
 
+class Attribute(ctypes.Structure):
+    """``CUlaunchAttribute``: the value is a union of 64 bytes."""
+
+    _fields_ = (("id", ctypes.c_uint), ("padding", ctypes.c_char * 4), ("value", ctypes.c_uint * 16))
+
+
 @pytest.fixture
 def launched(monkeypatch):
     """What a stand-in for ``cuLaunchKernelEx`` is given, launch by launch; kernels have two 8-byte parameters."""
@@ -180,6 +186,29 @@ def test_a_second_launch_may_differ_in_all(launched):
         (2, 64, 16),
     ]
     assert [(each["stream"], each["values"]) for each in launched] == [(5, [1, 2]), (6, [3, 4]), (6, [3, 4])]
+
+
+@pytest.mark.parametrize(
+    ("asked", "attributes"),
+    [
+        ({"cluster": 4}, [(4, [4, 1, 1])]),
+        ({"early": True}, [(6, [1, 0, 0])]),
+        ({"cluster": 2, "early": True}, [(4, [2, 1, 1]), (6, [1, 0, 0])]),
+        ({"cluster": 1}, []),
+    ],
+    ids=str,
+)
+def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, asked, attributes):
+    launch = Launch(0x1234, [int, int])
+    launch.arrange(cluster=8, early=True)
+    launch.arrange(**asked)
+
+    launch.launch(8, 32, 0, 5)
+
+    address, count = launched[0]["attributes"]
+    found = [Attribute.from_address(address + index * ctypes.sizeof(Attribute)) for index in range(count)]
+    assert [(one.id, list(one.value[:3])) for one in found] == attributes
+    assert all(not any(one.value[3:]) for one in found)
 
 
 def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched):

@@ -22,10 +22,18 @@ __all__ = ["STREAM_WORD", "Dims", "Launch", "argument_nbytes", "first_argument_w
 
 Dims = int | Sequence[int]
 
-#: ``CUlaunchConfig`` up to its stream: grid and block along x, y, z, shared bytes, stream. Attributes follow: none.
+#: ``CUlaunchConfig`` up to its stream: grid and block along x, y, z, shared bytes, stream. Address and number of the
+#: attributes follow: none, unless `Launch.arrange` sets some.
 _CONFIG = struct.Struct("7I4xQ")
 _CONFIG_WORDS = 7
 STREAM_WORD = 4
+_ATTRIBUTES_WORD = 5
+
+#: ``CUlaunchAttribute``: which one, and as much of its value as is used. The extents of a cluster, and
+#: ``PROGRAMMATIC_STREAM_SERIALIZATION``, a flag.
+_ATTRIBUTE = struct.Struct("I4x3I52x")
+_CLUSTER, _EARLY = 4, 6
+
 _DOUBLE = struct.Struct("d")
 
 
@@ -37,12 +45,13 @@ def first_argument_word(count: int) -> int:
 class Launch(Handle):
     """One kernel's argument block for one tuple of argument types.
 
-    `write` stores the values; `launch` hands the block to the driver; `bind` makes that a call without arguments.
+    `write` stores the values; `launch` hands the block to the driver; `bind` makes that a call without arguments;
+    `arrange` asks for clusters, or for an early start.
     `slots` may be written directly, one integer an argument of up to 8 bytes: ``launch.slots[0] = array.data.ptr``;
     so may ``words[STREAM_WORD]``, the stream's address.
     """
 
-    __slots__ = ("_addresses", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
+    __slots__ = ("_addresses", "_attributes", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
 
     def __init__(self, handle: int | None, types: Sequence[type]) -> None:
         sizes = [argument_nbytes(kind) for kind in types]
@@ -71,6 +80,22 @@ class Launch(Handle):
             words[start] = arguments[place].data.ptr
         for start, place, store in self._others:
             store(words, start, arguments[place])
+
+    def arrange(self, *, cluster: int = 1, early: bool = False) -> None:
+        """How it is launched from here, beside grid and block.
+
+        Parameters
+        ----------
+        cluster : int
+            So many neighbouring blocks along x are a cluster; it divides the grid.
+        early : bool
+            Blocks may begin while the kernel before them in the stream ends. The kernel must wait
+            (``griddepcontrol.wait``) before it reads or writes what that one does.
+        """
+        chosen = [(_CLUSTER, cluster, 1, 1)] * (cluster > 1) + [(_EARLY, 1, 0, 0)] * early
+        self._attributes = ctypes.create_string_buffer(b"".join(_ATTRIBUTE.pack(*one) for one in chosen) or b"\0")
+        self.words[_ATTRIBUTES_WORD] = ctypes.addressof(self._attributes) if chosen else 0
+        self.words[_ATTRIBUTES_WORD + 1] = len(chosen)
 
     def launch(self, grid: Dims, block: Dims, shared: int, stream: int) -> int:
         """Give the kernel to `stream` as the block stands; returns the driver's status, 0 where it took it."""
