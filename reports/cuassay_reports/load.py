@@ -52,15 +52,17 @@ class Results:
     def latest(self) -> Results:
         """Return the same, of each subject only the newest run that has tests, and that has times.
 
-        So a run of tests alone does not hide the timings of the run before it.
+        So a run of tests alone does not hide the timings of the run before it, nor one of grouped timings the others.
         """
-        timed = _newest_runs(self.times)
+        grouped = self.times["groups"] != ""
         return replace(
             self,
             devices=_of_runs(self.devices, _newest_runs(self.devices, self.tests, self.times)),
             tests=_of_runs(self.tests, _newest_runs(self.tests)),
-            times=_of_runs(self.times, timed),
-            limits=_of_runs(self.limits, timed),
+            times=pd.concat(
+                [_of_runs(part, _newest_runs(part)) for part in (self.times[~grouped], self.times[grouped])]
+            ),
+            limits=_of_runs(self.limits, _newest_runs(self.times)),
         )
 
 

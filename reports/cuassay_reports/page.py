@@ -14,6 +14,7 @@ import pandas as pd
 from cuassay_reports import skips, units
 from cuassay_reports.load import Results
 from cuassay_reports.matrix import dtypes_in_order, support
+from cuassay_reports.standing import Standing, standings
 from cuassay_reports.timings import Timing, TimingSection, sections
 
 __all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "build"]
@@ -98,6 +99,7 @@ class Page:
     devices: Sequence[DeviceCard]
     failures: Sequence[Failure]
     grids: Sequence[Grid]
+    standings: Sequence[Standing]
     timings: Sequence[TimingSection]
     changed: Sequence[tuple[str, Timing]]
     new_skips: Sequence[tuple[str, str]]
@@ -123,6 +125,7 @@ def build(results: Results) -> Page:
         devices=_cards(latest),
         failures=_failures(results, latest),
         grids=_grids(latest.tests),
+        standings=standings(results),
         timings=timed,
         changed=_changed(timed),
         new_skips=_new_skips(results),

@@ -17,6 +17,7 @@ from cuassay_reports import units
 from cuassay_reports.load import Results
 from cuassay_reports.matrix import STATES
 from cuassay_reports.page import build
+from cuassay_reports.standing import BEHIND
 
 __all__ = ["render_html", "render_markdown", "render_text"]
 
@@ -85,6 +86,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "verdict_sign": _VERDICT_SIGNS,
         "tone_sign": _TONE_SIGNS,
         "count": units.count,
+        "behind": BEHIND,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
     }
     return environment

@@ -104,7 +104,8 @@ _CASE = ["subject", *(name for name in SERIES if name not in ("clock", "launches
 
 def sections(results: Results) -> list[TimingSection]:
     """Return the newest timings of every subject that has any."""
-    table = throughput(changes(results), results.limits)
+    newest = changes(results)
+    table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped ones have a section of their own
     shown = _Shown(lines=lines(results), peers=_peers(table))
     return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]
 

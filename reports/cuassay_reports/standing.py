@@ -1,0 +1,186 @@
+"""Ours beside the best of the peers, over groups of cases: means, how many fall behind, the worst and why.
+
+For timings that name `groups`: hundreds of cases of one benchmark, such as the public shapes of matrix products, of
+which nobody reads each. They have this section instead of rows among the others.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pandas as pd
+
+from cuassay_reports import units
+from cuassay_reports.compare import CASE, OURS, throughput
+from cuassay_reports.load import Results
+
+__all__ = ["BEHIND", "WORST", "Group", "Standing", "Worst", "beside_best", "standings"]
+
+BEHIND = 0.99
+"""Ratio to the best peer below which ours is behind: nearer, two runs of one program differ as much."""
+
+WORST = 10
+"""Cases shown with their reasons."""
+
+FULL = 0.9
+"""Fraction of a measured limit from which little is left to gain."""
+
+# A peer that cannot be captured is measured live, beside graphs of the others: the mode is no part of the case.
+_CASE = ["run", "subject", *(name for name in CASE if name not in ("clock", "cache", "mode", "unit"))]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """Cases summed up: the geometric mean of the best peer's time over ours, and of ours untuned over ours tuned."""
+
+    name: str
+    count: int
+    mean: str
+    least: str
+    behind: int
+    tuning: str
+    fraction: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Worst:
+    """One case, as text."""
+
+    case: str
+    dtype: str
+    median: str
+    rate: str
+    ratio: str
+    peer: str
+    choice: str
+    reason: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """One benchmark on one subject, of one run."""
+
+    benchmark: str
+    subject: str
+    device: str
+    run: str
+    peers: Sequence[str]
+    groups: Sequence[Group]
+    worst: Sequence[Worst]
+
+
+def beside_best(results: Results) -> pd.DataFrame:
+    """Compare ours with the best peer, in the newest run of each subject that has grouped timings.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a case: what `throughput` gives of ours; `spread`, its quartiles' distance over the median; `peer`,
+        `peer_fraction` and `ratio`, the best peer's median over ours (above 1 ours is faster); `tuning`, the median of
+        ours untuned over ours, NaN where it was not measured.
+    """
+    times = results.latest().times
+    table = throughput(times[times["groups"] != ""], results.limits)
+    ours, untuned = (_of(table, table["implementation"] == name) for name in (OURS, f"{OURS} untuned"))
+    others = table[~table["implementation"].str.startswith(OURS)].sort_values("median", kind="stable")
+    best = _of(others, others["implementation"] != "")[["implementation", "median", "fraction"]]
+    joined = ours.join(best.add_suffix("_peer"), how="inner").join(untuned[["median"]].add_suffix("_untuned"))
+    return joined.reset_index().assign(
+        spread=((joined["q75"] - joined["q25"]) / joined["median"]).to_numpy(),
+        peer=joined["implementation_peer"].to_numpy(),
+        peer_fraction=joined["fraction_peer"].to_numpy(),
+        ratio=(joined["median_peer"] / joined["median"]).to_numpy(),
+        tuning=(joined["median_untuned"] / joined["median"]).to_numpy(),
+    )
+
+
+def _of(table: pd.DataFrame, chosen: pd.Series[bool]) -> pd.DataFrame:
+    """The first of the chosen rows of each case, by case."""
+    first: pd.DataFrame = table[chosen].drop_duplicates(_CASE).set_index(_CASE)
+    return first
+
+
+def standings(results: Results) -> list[Standing]:
+    """Sum up what `beside_best` found, by benchmark and subject."""
+    compared = beside_best(results)
+    times = results.times
+    return [
+        Standing(
+            benchmark=str(benchmark),
+            subject=str(subject),
+            device=str(cases["device"].iloc[0]),
+            run=str(run),
+            peers=_peers(times[(times["run"] == run) & (times["benchmark"] == benchmark)]),
+            groups=_groups(cases),
+            worst=[_worst(row) for row in _records(cases.sort_values("ratio", kind="stable").head(WORST))],
+        )
+        for (subject, benchmark, run), cases in compared.groupby(["subject", "benchmark", "run"], sort=False)
+    ]
+
+
+def _peers(times: pd.DataFrame) -> list[str]:
+    grouped = times[times["groups"] != ""]
+    return sorted(name for name in grouped["implementation"].unique() if not name.startswith(OURS))
+
+
+def _groups(cases: pd.DataFrame) -> list[Group]:
+    """All cases, then each group in the order of its name; one that begins with no letter last."""
+    members = cases.assign(name=cases["groups"].str.split()).explode("name")
+    named = sorted(members.groupby("name"), key=lambda group: str(group[0]))
+    return [_group("all", cases), *(_group(str(name), rows) for name, rows in named)]
+
+
+def _group(name: str, cases: pd.DataFrame) -> Group:
+    return Group(
+        name=name,
+        count=len(cases),
+        mean=_ratio(_mean(cases["ratio"])),
+        least=_ratio(float(cases["ratio"].min())),
+        behind=int((cases["ratio"] < BEHIND).sum()),
+        tuning=_ratio(_mean(cases["tuning"])),
+        fraction=units.percent(_mean(cases["fraction"])),
+    )
+
+
+def _ratio(value: float) -> str:
+    """With a digit more than elsewhere: here a hundredth decides."""
+    return f"{value:.3f}×" if math.isfinite(value) else units.UNKNOWN
+
+
+def _mean(values: pd.Series[Any]) -> float:
+    """The geometric mean of those that are known."""
+    known = values[values > 0]
+    return math.exp(sum(map(math.log, known)) / len(known)) if len(known) else math.nan
+
+
+def _worst(row: dict[str, Any]) -> Worst:
+    return Worst(
+        case=row["case"],
+        dtype=row["dtype"],
+        median=units.quantity(row["median"], "s"),
+        rate=units.quantity(row["flop_per_s"], "FLOP/s"),
+        ratio=_ratio(row["ratio"]),
+        peer=row["peer"],
+        choice=row["choice"],
+        reason=_reason(row),
+    )
+
+
+def _reason(row: dict[str, Any]) -> str:
+    """Why there is no more, as far as the figures tell."""
+    share = units.percent(row["peer_fraction"])
+    where = f"{row['peer']} at {share} of the {row['bound']} limit" if row["bound"] else ""
+    if row["bound"] and row["peer_fraction"] >= FULL:
+        return f"no room: {where}"
+    if abs(1 - row["ratio"]) <= row["spread"]:
+        return ", ".join(filter(None, [f"within the spread of {units.percent(row['spread'])}", where]))
+    if row["ratio"] >= BEHIND:
+        return ", ".join(filter(None, ["no candidate was faster", where]))
+    return ", ".join(filter(None, ["the peer's kernel is no candidate, or lost the tuner's race", where]))
+
+
+def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable
