@@ -28,7 +28,17 @@ from cuassay.errors import DriverError
 from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
 
-__all__ = ["Product", "aligned", "bind", "compute", "gemm", "register_emulation", "table"]
+__all__ = [
+    "Product",
+    "aligned",
+    "bind",
+    "compute",
+    "compute_copied",
+    "gemm",
+    "register_emulation",
+    "stack_of",
+    "table",
+]
 
 Array = Any
 
@@ -241,7 +251,7 @@ def _before(product: Product) -> _Way | None:
 
 
 def _by_library(product: Product, alignment: int) -> _Way:
-    stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
+    stacks: dict[str, Any] = {name: stack_of(product, name) for name in "abcd"}
     for name, stack in stacks.items():
         if stack is None and (name != "c" or product.c is not None):
             return _Way("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
@@ -311,7 +321,8 @@ def _activate(out: Array, activation: str | None) -> None:
         registry.op("gelu")(out, approximate="tanh", out=out)
 
 
-def _stack(product: Product, name: str) -> Stack | None:
+def stack_of(product: Product, name: str) -> Stack | None:
+    """Operand `name` (a, b, c; d: the output) over the output's stack; None where there is none, or it needs a copy."""
     array = product.out if name == "d" else getattr(product, name)
     if array is None:
         return None
@@ -379,6 +390,11 @@ def _one_by_one(product: Product) -> None:
     for index in range(product.out.shape[0]):
         of: dict[str, Any] = {name: at(getattr(product, name), index) for name in ("a", "b", "c", "out")}
         compute(replace(product, **of))
+
+
+def compute_copied(product: Product, name: str) -> None:
+    """`compute`, once operand `name` (a, b, c) is copied; of d: into a contiguous output, copied to the given one."""
+    _through(_copying(name), product)
 
 
 def _copying(name: str) -> _Way:

@@ -259,10 +259,14 @@ def _is_single() -> bool:
 
 
 @cache
-def kernel(file: str, name: str) -> Kernel:
-    """The kernel of name expression `name` in our own ``kernels/<file>``, kept for the process."""
+def kernel(file: str, name: str, *, own_features: bool = False) -> Kernel:
+    """The kernel of name expression `name` in our own ``kernels/<file>``, kept for the process.
+
+    With `own_features` it is compiled for the very architecture (``sm_90a``), and has what no other one has.
+    """
 
     def build(arch: str) -> Compiled:
+        arch += "a" if own_features else ""
         return compile_source(kernel_source(file), name_expressions=[name], arch=arch, file=file)
 
     return Kernel(build, name)

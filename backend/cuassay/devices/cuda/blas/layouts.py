@@ -15,7 +15,7 @@ from typing import Any
 from cuassay.arrays.layout import has_internal_overlap
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 
-__all__ = ["Placed", "Stack", "collapse", "place"]
+__all__ = ["Placed", "Stack", "collapse", "merged", "place"]
 
 Shape = tuple[int, ...]
 
@@ -115,7 +115,7 @@ def place(a: Stack, b: Stack, c: Stack | None, d: Stack, **more: Any) -> Placed 
 
 def _row_major(a: Stack, b: Stack, c: Stack | None, d: Stack, names: str, more: dict[str, Any]) -> Placed | str:
     """Where `d` is row-major: the library's first operand is `b`, its second `a`."""
-    a, b, c, d = _merged(a, b, c, d)
+    a, b, c, d = merged(a, b, c, d)
     found = {}
     for name, one in zip(names, (a, b, c or d, d), strict=True):
         stored = one.stored()
@@ -132,7 +132,7 @@ def _row_major(a: Stack, b: Stack, c: Stack | None, d: Stack, names: str, more: 
     )  # fmt: skip
 
 
-def _merged(a: Stack, b: Stack, c: Stack | None, d: Stack) -> tuple[Stack, Stack, Stack | None, Stack]:
+def merged(a: Stack, b: Stack, c: Stack | None, d: Stack) -> tuple[Stack, Stack, Stack | None, Stack]:
     """One tall product instead of many that share `b`, where the rows of the others follow one another."""
     tall = [None if stack is None else stack.tall() for stack in (a, c, d)]
     if a.count == 1 or b.batch_stride or tall[0] is None or tall[2] is None or (c is not None and tall[1] is None):
