@@ -1,0 +1,393 @@
+"""Tuning of products on a GPU: what is chosen computes the same; files, captures, threads, processes."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="CuPy is not installed")
+pytest.importorskip("nvmath", reason="nvmath-python is not installed")
+
+import cupy
+
+from cuassay import cuda, devices, ops
+from cuassay.arrays.dtypes import as_dtype, reference_dtype
+from cuassay.cuda import tunable
+from cuassay.devices.cuda.blas import agreement, controls, libraries, offline, plans, providers, tuning
+from cuassay.devices.cuda.blas.bench import Bench
+from cuassay.devices.cuda.blas.problem import Problem, representative
+from cuassay.errors import CapabilityError, StateError, TuningError
+from cuassay.tune.results import Results
+from cuassay.tune.shapes import GemmShape
+from cuassay.tune.space import Candidate
+
+BACKEND = devices.backend("cuda")
+
+
+@pytest.fixture(autouse=True)
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A tuner of its own for each test, with short searches, and files of its own."""
+    reason = BACKEND.why_absent()
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_FILENAME", str(tmp_path / "results.jsonl"))
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_UNTUNED_FILENAME", str(tmp_path / "untuned.jsonl"))
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS", "60")
+    monkeypatch.setattr(providers, "_providers", dict(providers._all()))
+    tuning.tuner.cache_clear()
+    yield
+    tuning.tuner.cache_clear()
+    plans.set_selector(None)
+    controls.preferred_blas_library("default")
+
+
+def host(array: Any) -> Any:
+    return np.asarray(devices.to_host(array), dtype=reference_dtype(array.dtype))
+
+
+def random(*shape: int, dtype: str = "bfloat16") -> Any:
+    values = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
+    return cupy.asarray(values.astype(as_dtype(dtype)))
+
+
+def problem_of(m: int = 64, n: int = 512, k: int = 1024, dtype: str = "bfloat16", layout: str = "NT") -> Problem:
+    return offline.problem_of(GemmShape(m=m, n=n, k=k, layout=layout), dtype)
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+class Fixed:
+    """A provider of one candidate, which claims to be as fast as what it calls."""
+
+    name = "fixed"
+
+    def __init__(self, change: Any = None) -> None:
+        self.change = change or (lambda problem: problem)
+        self.plans = 0
+
+    def version(self) -> str:
+        return "1"
+
+    def candidates(self, problem: Problem, device: int) -> tuple[Candidate, ...]:
+        return (Candidate.of("fixed"),)
+
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> Any:
+        self.plans += 1
+        plan: Any = plans.default(self.change(problem), device)
+        plan.problem, plan.library = problem, "fixed"
+        return plan
+
+
+def less_terms(problem: Problem) -> Problem:
+    """Leaves out the last 32 terms of every sum: faster, and wrong."""
+    a, b = replace(problem.a, rows=problem.a.rows - 32), replace(problem.b, rows=problem.b.rows - 32)
+    return replace(problem, k=problem.k - 32, a=a, b=b)
+
+
+# ------------------------------------------------------------------------------------------------ candidates
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64", "complex64", "complex128"])
+def test_every_candidate_agrees_with_the_default(dtype: str) -> None:
+    problem = problem_of(48, 256, 512, dtype)
+    bench = Bench(problem, 0, tuning._default(problem, 0), lambda one: providers.plan(problem, one, 0))
+    offered = providers.candidates(problem, 0)
+
+    wrong = {str(one): bench.check(one) for one in (*offered, *libraries.near(problem, offered[:3], 0))}
+
+    assert len(wrong) > 3
+    assert {candidate: reason for candidate, reason in wrong.items() if reason} == {}
+
+
+def test_what_is_planted_wrong_does_not_agree() -> None:
+    providers.register(Fixed(less_terms))
+    problem = problem_of()
+    bench = Bench(problem, 0, tuning._default(problem, 0), lambda one: providers.plan(problem, one, 0))
+
+    assert "differs from the default's" in str(bench.check(Candidate.of("fixed")))
+
+
+def test_a_wrong_candidate_is_refused_however_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers.register(Fixed(less_terms))
+    real = Bench.sample
+    monkeypatch.setattr(
+        Bench, "sample", lambda bench, one: real(bench, one) / (9 if one.implementation == "fixed" else 1)
+    )
+
+    report = tuning.tuner().tune(problem_of(), 0)
+
+    assert report.result.choice.implementation != "fixed"
+    assert "differs" in dict(report.outcome.refused)[Candidate.of("fixed")]
+
+
+def test_the_same_is_chosen_once_it_is_right(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers.register(Fixed())
+    real = Bench.sample
+    monkeypatch.setattr(
+        Bench, "sample", lambda bench, one: real(bench, one) / (9 if one.implementation == "fixed" else 1)
+    )
+
+    assert tuning.tuner().tune(problem_of(), 0).result.choice == Candidate.of("fixed")
+
+
+@pytest.mark.parametrize(
+    ("got", "expected", "agrees"),
+    [
+        ([1.0, 2.0], [1.0, 2.0], True),
+        ([1.0, 2.0], [1.0, 2.00001], True),
+        ([1.0, 2.0], [1.0, 2.1], False),
+        ([np.nan, 2.0], [1.0, 2.0], False),
+        ([1.0, 2.0], [np.nan, 2.0], False),
+        ([np.nan, 2.0], [np.nan, 2.0], True),
+        ([np.inf, 2.0], [np.inf, 2.0], True),
+        ([np.inf, 2.0], [-np.inf, 2.0], False),
+    ],
+)
+def test_results_agree_or_not(got: list[float], expected: list[float], agrees: bool) -> None:
+    a, b = cupy.asarray(got, np.float32), cupy.asarray(expected, np.float32)
+
+    assert (agreement.difference(a.data.ptr, b.data.ptr, 8, "float32", (1e-5, 1e-5)) is None) == agrees
+
+
+def test_one_wrong_element_of_millions_is_found() -> None:
+    a = cupy.zeros(3_000_001, np.float32)
+    a[:] = 1
+    b = a.copy()
+    b[2_999_999] = 2
+
+    assert agreement.difference(a.data.ptr, b.data.ptr, a.nbytes, "float32", (1e-5, 1e-5)) is not None
+
+
+# ------------------------------------------------------------------------------------------------ online
+
+
+def test_a_tuned_product_is_what_it_was() -> None:
+    a, b, c = random(64, 1024), random(1024, 512), random(64, 512)
+    bias = random(512)
+    calls = {
+        "mm": lambda: ops.mm(a, b),
+        "addmm": lambda: ops.addmm(c, a, b, beta=0.5, alpha=2.0),
+        "linear": lambda: ops.linear(a, random(512, 1024), bias, activation="relu"),
+        "bmm": lambda: ops.bmm(random(3, 16, 64), random(3, 64, 32)),
+        "float32": lambda: ops.mm(random(33, 65, dtype="float32"), random(65, 17, dtype="float32")),
+    }
+    before = {name: host(call()) for name, call in calls.items()}
+
+    tunable.enable()
+
+    for name, call in calls.items():
+        np.testing.assert_allclose(host(call()), before[name], rtol=0.03, atol=0.3, err_msg=name)
+    assert len(tunable.get_results()) == len(calls)
+
+
+def test_a_product_is_tuned_once() -> None:
+    a, b = random(64, 256), random(256, 128)
+    tunable.enable()
+    tunable.tuning_enable(False)
+    ops.mm(a, b)
+    assert tunable.get_results() == ()
+
+    tunable.tuning_enable(True)
+    for _ in range(3):
+        ops.mm(a, b)
+        controls.renew()
+
+    assert len(rows(tunable.get_filename())) == 2  # the header and it
+
+
+def test_factors_that_differ_in_value_share_a_result() -> None:
+    a, b, c = random(64, 256), random(256, 128), random(64, 128)
+    tunable.enable()
+
+    results = [host(ops.addmm(c, a, b, alpha=alpha)) for alpha in (0.25, 3.0, 7.0)]
+
+    assert len(tunable.get_results()) == 1
+    for alpha, result in zip((0.25, 3.0, 7.0), results, strict=True):
+        np.testing.assert_allclose(result, host(c) + alpha * (host(a) @ host(b)), rtol=0.02, atol=0.5)
+
+
+def test_what_was_chosen_is_used() -> None:
+    providers.register(Fixed())
+    a, b = random(64, 256), random(256, 128)
+    tunable.enable()
+    mine = tuning.tuner()
+    seen: list[Problem] = []
+    plans._observers.append(lambda problem, device: seen.append(problem))
+    ops.mm(a, b)
+    plans._observers.pop()
+    found = mine.results(0).find("gemm", representative(seen[0]).plain())
+    assert found is not None
+    mine.results(0).add(replace(found, choice=Candidate.of("fixed")))
+    controls.renew()
+
+    assert "fixed" in str(ops.explain(lambda: ops.mm(a, b)))
+    tunable.enable(False)
+    assert "fixed" not in str(ops.explain(lambda: ops.mm(a, b)))
+
+
+def test_a_library_preferred_by_name_computes() -> None:
+    providers.register(Fixed())
+    plans.set_selector(lambda problem, device: Candidate.of("fixed"))
+    a, b = random(64, 256), random(256, 128)
+    assert "fixed" in str(ops.explain(lambda: ops.mm(a, b)))
+
+    cuda.preferred_blas_library("cublas")
+
+    assert "cuBLAS" in str(ops.explain(lambda: ops.mm(a, b)))
+
+
+def test_a_choice_that_cannot_be_made_is_done_without() -> None:
+    a, b = random(64, 256), random(256, 128)
+    expected = host(ops.mm(a, b))
+    plans.set_selector(lambda problem, device: Candidate.of("of another day", tile=3))
+
+    np.testing.assert_array_equal(host(ops.mm(a, b)), expected)
+
+
+def test_in_a_capture_nothing_is_tuned_and_that_is_said() -> None:
+    a, b = random(64, 320), random(320, 128)
+    expected = host(ops.mm(a, b))
+    tunable.enable()
+    graph, out = cuda.CUDAGraph(), cupy.empty((64, 128), a.dtype)
+    with pytest.warns(UserWarning, match="not tuned, as the stream is being captured"), cuda.graph(graph):
+        ops.mm(a, b, out=out)
+    assert tunable.get_results() == ()
+
+    graph.replay()
+    np.testing.assert_array_equal(host(out), expected)
+    ops.mm(a, b)
+    assert len(tunable.get_results()) == 1
+
+
+def test_a_tuned_product_is_captured() -> None:
+    a, b = random(64, 320), random(320, 128)
+    tunable.enable()
+    expected = host(ops.mm(a, b))
+    graph, out = cuda.CUDAGraph(), cupy.empty((64, 128), a.dtype)
+    with cuda.graph(graph):
+        ops.mm(a, b, out=out)
+    graph.replay()
+
+    np.testing.assert_allclose(host(out), expected, rtol=0.02, atol=0.1)
+
+
+def test_two_threads_tune_one_problem_once() -> None:
+    a, b = random(64, 384), random(384, 128)
+    expected = host(ops.mm(a, b))
+    tunable.enable()
+    together, wrong = threading.Barrier(2), []
+
+    def work() -> None:
+        with cupy.cuda.Stream(non_blocking=True):
+            together.wait()
+            for _ in range(20):
+                result = host(ops.mm(a, b))
+                if not np.allclose(result, expected, rtol=0.02, atol=0.1):
+                    wrong.append(result)
+
+    threads = [threading.Thread(target=work) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert wrong == []
+    assert len(rows(tunable.get_filename())) == 2
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_a_choice_survives_its_file() -> None:
+    a, b = random(64, 1024), random(1024, 512)
+    tunable.enable()
+    expected = host(ops.mm(a, b))
+    found, told = tunable.get_results(), str(ops.explain(lambda: ops.mm(a, b)))
+
+    tuning.tuner.cache_clear()
+    plans.set_selector(None)
+    tunable.enable()
+    tunable.tuning_enable(False)
+
+    assert tunable.get_results() == found
+    np.testing.assert_array_equal(host(ops.mm(a, b)), expected)
+    assert str(ops.explain(lambda: ops.mm(a, b))) == told
+
+
+@pytest.mark.parametrize("field", ["gpu", "driver", "cublaslt"])
+def test_a_file_of_another_machine_is_refused_and_left_as_it_is(field: str) -> None:
+    tuning.tuner().tune(problem_of(), 0)
+    path = Path(tunable.get_filename())
+    header, *others = rows(str(path))
+    header["validators"][field] = "another"
+    text = "".join(f"{json.dumps(row)}\n" for row in (header, *others))
+    path.write_text(text)
+    tuning.tuner.cache_clear()
+
+    with pytest.raises(TuningError, match=rf"validators\.{field} is 'another' there, and '.+' here"):
+        Results(tuning.validators(0)).read(path)
+    tuning.tuner.cache_clear()
+    tunable.enable()
+    with pytest.warns(UserWarning, match="tuning goes on without its file"):
+        ops.mm(random(8, 32), random(32, 16))
+    assert path.read_text() == text
+    assert len(tunable.get_results()) == 1
+
+
+def test_untuned_products_are_recorded_then_tuned(tmp_path: Path) -> None:
+    a, b = random(64, 256), random(256, 128)
+    tunable.enable()
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    for _ in range(2):
+        ops.mm(a, b)
+        ops.mm(b.T, a.T)
+        controls.renew()
+    path = tunable.get_untuned_filename()
+    assert len(rows(path)) == 3
+    with pytest.raises(StateError, match="tuning is not enabled"):
+        tunable.tune_gemm_in_file(path)
+
+    told: list[dict[str, Any]] = []
+    tunable.tuning_enable()
+    tunable.tune_gemm_in_file(path, tell=told.append)
+
+    assert len(tunable.get_results()) == len(told) == 2
+    assert {"problem", "default_us", "us", "gain", "choice"} <= told[0].keys()
+
+
+def test_processes_tune_a_part_each() -> None:
+    problems = [problem_of(m=m) for m in (16, 32)]
+    told: list[dict[str, Any]] = []
+
+    offline.tune_on_several(problems, [0, 0], told.append)
+    tuning.tuner().reread()
+
+    assert len(told) == len(tunable.get_results()) == 2
+
+
+# ------------------------------------------------------------------------------------------------ libraries
+
+
+def test_cublas_adds_what_lies_elsewhere() -> None:
+    a, b, c = random(16, 32, dtype="float32"), random(32, 8, dtype="float32"), random(16, 8, dtype="float32")
+    cuda.preferred_blas_library("cublas")
+
+    np.testing.assert_allclose(host(ops.addmm(c, a, b)), host(c) + host(a) @ host(b), rtol=1e-5, atol=1e-5)
+
+
+def test_more_workspace_than_allowed_is_refused() -> None:
+    problem = problem_of()
+    candidate = Candidate.of("cublaslt", algorithm="00" * 64, workspace=2**30)
+
+    with pytest.raises(CapabilityError, match="more workspace than"):
+        providers.plan(problem, candidate, 0)
