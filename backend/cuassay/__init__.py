@@ -93,6 +93,8 @@ _FROM_DEVICES = (
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"cuassay.{name}")
+    if name == "__version__":
+        return import_module("importlib.metadata").version("cuassay")
     if name not in _FROM_DEVICES:
         raise AttributeError(f"module 'cuassay' has no attribute {name!r}; it has {', '.join(__all__)}")
     found = globals()[name] = getattr(import_module("cuassay.devices"), name)

@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, memory.
+"""The ``cuassay`` command: devices, settings, run, report, memory, tune.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -10,11 +10,13 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from cuassay import devices
 from cuassay.commands_memory import add_memory_commands
+from cuassay.commands_tune import add_tune_command
 from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES, format_bytes
 from cuassay.core.device import Device
@@ -27,6 +29,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit status."""
     options = _parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
+    for name, meant in settings.misspelt().items():
+        print(f"cuassay: {name} is no setting; did you mean {meant}?", file=sys.stderr)
     try:
         status = command(options)
         sys.stdout.flush()
@@ -43,6 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cuassay", description="Test and measure declared operations on every device present."
     )
+    parser.add_argument("--version", action="version", version=f"cuassay {version('cuassay')}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
     listing.add_argument(
@@ -69,6 +74,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
     report.set_defaults(command=_report)
     add_memory_commands(commands)
+    add_tune_command(commands)
     return parser
 
 

@@ -51,14 +51,22 @@ def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
     replaying.set_defaults(command=_replay)
     picture = offers.add_parser("viz", help="a snapshot as one page: live bytes by call site, and the map of blocks")
-    picture.add_argument("snapshot", metavar="SNAPSHOT", type=Path, help="what dump_snapshot wrote, or torch")
+    picture.add_argument(
+        "snapshot", metavar="SNAPSHOT", type=Path, help="a file that dump_snapshot wrote, ours or torch's"
+    )
     picture.add_argument("-o", "--output", metavar="PAGE", type=Path, required=True, help="the page, such as page.html")
     picture.set_defaults(command=_viz)
 
 
 def _viz(options: argparse.Namespace) -> int:
     snapshot = load(options.snapshot)
-    options.output.write_text(timeline.render(snapshot, f"memory of {options.snapshot.name}"), encoding="utf-8")
+    page = timeline.render(snapshot, f"memory of {options.snapshot.name}")
+    try:
+        options.output.write_text(page, encoding="utf-8")
+    except OSError as error:
+        raise ArgumentError(
+            f"{options.output} cannot be written: {error.strerror}; name a file in a folder that exists"
+        ) from error
     for usage in usages(snapshot):
         print(f"{usage.name}: peak {format_bytes(usage.peak)} in {usage.events:,} events")
     print(options.output)
@@ -92,7 +100,11 @@ def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, .
         if made is not None and not path.exists():
             yield name, partial(made, _seed(name))
             continue
-        for file in sorted(path.glob("*.csv.gz")) if path.is_dir() else (path,):
+        files = sorted(path.glob("*.csv.gz")) if path.is_dir() else [path] if path.exists() else []
+        if not files:
+            what = "holds no *.csv.gz file" if path.is_dir() else "does not exist"
+            raise ArgumentError(f"{name} {what}; name a trace, a folder with some, or one of {', '.join(WORKLOADS)}")
+        for file in files:
             yield file.name.removesuffix(".csv.gz"), partial(load_trace, file)
 
 

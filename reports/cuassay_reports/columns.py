@@ -13,6 +13,7 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from types import MappingProxyType
 from typing import Literal
 
@@ -32,7 +33,7 @@ __all__ = [
 SCHEMA = 1
 """Version of this schema. It rises when a column changes its meaning, not when one is added."""
 
-Kind = Literal["str", "int", "float", "bool", "object", "list"]
+Kind = Literal["str", "time", "int", "float", "bool", "object", "list"]
 
 
 class ResultFormatError(ValueError):
@@ -74,11 +75,11 @@ _COMMON = (
 _DEVICE = Column("device", "str", "name of the device, such as cuda:0", required=True)
 
 _RUN = (
-    Column("started", "str", "when the run began: UTC, ISO 8601 with seconds", required=True),
+    Column("started", "time", "when the run began: UTC, ISO 8601 with seconds", required=True),
     Column("command", "str", "the command line, without machine paths"),
     Column("commit", "str", "full hash of the measured commit"),
     Column("dirty", "bool", "the working tree differed from that commit"),
-    Column("committed", "str", "when the commit was made: UTC, ISO 8601 with seconds"),
+    Column("committed", "time", "when the commit was made: UTC, ISO 8601 with seconds"),
     Column("revision_source", "str", "who named the commit", choices=("environment", "file", "git")),
     Column("machine", "object", "fingerprint of the host alone"),
     Column("digest", "str", "digest of that fingerprint"),
@@ -278,8 +279,16 @@ def _is_float(value: object) -> bool:
     return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
 
 
+def _is_time(value: object) -> bool:
+    try:
+        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+    except ValueError:
+        return False
+
+
 _TYPES: dict[Kind, Callable[[object], bool]] = {
     "str": lambda value: isinstance(value, str),
+    "time": _is_time,
     "int": _is_int,
     "float": _is_float,
     "bool": lambda value: isinstance(value, bool),
@@ -289,6 +298,7 @@ _TYPES: dict[Kind, Callable[[object], bool]] = {
 
 _WORDS: dict[Kind, str] = {
     "str": "a text",
+    "time": "a time in ISO 8601, such as 2026-01-31T12:00:00Z",
     "int": "a whole number",
     "float": "a finite number",
     "bool": "true or false",

@@ -49,6 +49,12 @@ class Results:
     files: tuple[Path, ...] = ()
     torn: int = 0
 
+    def __repr__(self) -> str:
+        counts = ", ".join(
+            f"{len(getattr(self, name))} {name}" for name in ("runs", "devices", "tests", "times", "limits")
+        )
+        return f"Results({counts} of {len(self.files)} files)"
+
     def latest(self) -> Results:
         """Return the same, of each subject only the newest run that has tests, and that has times.
 
@@ -161,8 +167,14 @@ def _series(rows: list[Row], column: Column) -> pd.Series[Any]:
     return pd.Series([row.get(column.name, missing) for row in rows], dtype=_DTYPES[column.kind])
 
 
-_DTYPES = {"str": "str", "int": "Int64", "float": "float64", "bool": "boolean", "object": "object", "list": "object"}
-_MISSING = {"str": "", "int": pd.NA, "float": float("nan"), "bool": pd.NA, "object": None, "list": None}
+_DTYPES = {
+    **dict.fromkeys(("str", "time"), "str"),
+    **dict.fromkeys(("object", "list"), "object"),
+    "int": "Int64",
+    "float": "float64",
+    "bool": "boolean",
+}
+_MISSING = {"str": "", "time": "", "int": pd.NA, "float": float("nan"), "bool": pd.NA, "object": None, "list": None}
 
 
 def _runs(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
@@ -171,7 +183,7 @@ def _runs(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     seen = pd.concat([frame["run"] for frame in frames.values()]).drop_duplicates()
     runs = seen.to_frame().merge(runs, on="run", how="left")
     runs["started"] = pd.to_datetime(runs["started"], utc=True, format="ISO8601")
-    texts = [column.name for column in TABLES["run"] if column.kind == "str" and column.name in runs]
+    texts = [column.name for column in TABLES["run"] if column.kind in ("str", "time") and column.name in runs]
     texts.remove("started")
     runs[texts] = runs[texts].fillna("")
     ordered: pd.DataFrame = runs.sort_values(["started", "run"], na_position="first", ignore_index=True)

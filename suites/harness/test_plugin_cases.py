@@ -94,7 +94,7 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
 @pytest.mark.parametrize(
     ("decorator", "message"),
     [
-        ('requires("grphs")', "*test_wrong.py:2: 'grphs' names no capability; features: streams*"),
+        ('requires("grphs")', "*test_wrong.py:2: 'grphs' names no capability*features: streams*"),
         ('dtypes("float31")', "*test_wrong.py:2: 'float31' is no dtype; dtypes: bool*"),
         ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu'; known: cpu, sim, cuda*"),
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is no op of ours; ops: *softmax*"),

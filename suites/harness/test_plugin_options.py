@@ -147,3 +147,35 @@ def test_the_value_of_a_short_name_is_no_path_to_look_for_conftests(pytester: py
     result = pytester.runpytest("--device", "cpu", "--flavour=x")
 
     result.assert_outcomes(passed=1)
+
+
+def test_a_setting_that_cannot_be_read_is_a_usage_error(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SEED", "many")
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest("--device", "cpu")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*CUASSAY_SEED must be a whole number, 0 or more; got 'many'*"])
+
+
+def test_a_misspelt_setting_is_told_at_the_start(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_MEMRY", "1GiB")
+    pytester.makepyfile(THREE_LINES)
+
+    result = pytester.runpytest("--device", "cpu")
+
+    result.stdout.fnmatch_lines(["cuassay: CUASSAY_SIM_MEMRY is no setting; did you mean CUASSAY_SIM_MEMORY?"])
+    result.assert_outcomes(passed=1)
+
+
+def test_a_record_that_cannot_be_written_is_a_usage_error(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(THREE_LINES)
+    folder = pytester.mkdir("results")
+
+    result = pytester.runpytest("--device", "cpu", f"--cuassay-record={folder}")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--cuassay-record: results cannot be written to *Is a directory*"])

@@ -50,6 +50,7 @@ def test_a_torn_last_line_is_counted_and_ignored(tmp_path: Path) -> None:
         pytest.param('{"record":"test","sch', id="torn"),
         pytest.param("[1, 2]", id="no-object"),
         pytest.param('{"record":"test","schema":1,"run":"r","nodeid":"a"}', id="lacks-outcome"),
+        pytest.param('{"record":"run","schema":1,"run":"r","started":"yesterday"}', id="no-time"),
         pytest.param('{"record":"test","schema":99,"run":"r","nodeid":"a","outcome":"passed"}', id="newer"),
     ],
 )
@@ -154,3 +155,9 @@ def test_unknown_columns_of_an_older_schema_are_left_out(tmp_path: Path, monkeyp
     path.write_text(json.dumps({**json.loads(GOOD % "a"), "gone": 1}) + "\n")
 
     assert "gone" not in load(path).tests
+
+
+def test_results_show_how_much_they_hold(write_rows: Make, test_row: Make) -> None:
+    results = load(write_rows("r1", test_row()))
+
+    assert repr(results) == "Results(1 runs, 0 devices, 1 tests, 0 times, 0 limits of 1 files)"

@@ -57,12 +57,14 @@ def test_as_text_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["nowhere.csv.gz"], "cannot be read as a trace"),
+        (["nowhere.csv.gz"], "nowhere.csv.gz does not exist; name a trace, a folder with some, or one of volumes"),
+        ([str(Path(__file__).parent)], "holds no *.csv.gz file; name a trace"),
+        ([__file__], "cannot be read as a trace"),
         (["volumes:x"], "a seed is a whole number"),
         (["volumes", "--policy", "cupy", "--device", "sim"], "over integers alone"),
         (["volumes", "--device", "cpu"], "no source of memory"),
     ],
-    ids=["file", "seed", "peer", "device"],
+    ids=["missing", "folder", "file", "seed", "peer", "device"],
 )
 def test_what_cannot_be_done_is_told(capsys: pytest.CaptureFixture[str], arguments: list[str], message: str) -> None:
     assert main(["memory", "replay", *arguments]) == 2

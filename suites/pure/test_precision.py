@@ -151,3 +151,11 @@ def test_the_debug_mode_is_a_word_or_a_number(wanted: int | str, number: int) ->
 def test_another_debug_mode_is_refused(wanted: int | str) -> None:
     with pytest.raises(ArgumentError, match="default, warn, error"):
         determinism.set_deterministic_debug_mode(wanted)
+
+
+def test_a_setting_that_is_no_mode_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuassay.core.precision._default", None)
+    monkeypatch.setenv("CUASSAY_FLOAT32_PRECISION", "tf3")
+
+    with pytest.raises(SettingError, match=r"CUASSAY_FLOAT32_PRECISION must be one of ieee, tf32, .*; got 'tf3'"):
+        current_precision()

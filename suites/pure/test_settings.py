@@ -31,6 +31,8 @@ def test_a_value_is_parsed(name: str, text: str, value: object) -> None:
         ("CUASSAY_SEED", "-1"),
         ("CUASSAY_SEED", "many"),
         ("CUASSAY_SIM_MEMORY", "1 GB"),
+        ("CUASSAY_SIM_MEMORY", "-1GiB"),
+        ("CUASSAY_SIM_MEMORY", "inf"),
         ("CUASSAY_HANG_SECONDS", "-3"),
         ("CUASSAY_HANG_SECONDS", "nan"),
         ("CUASSAY_LAUNCH_BLOCKING", "perhaps"),
@@ -59,3 +61,16 @@ def test_every_setting_is_described_with_its_source() -> None:
     assert set(rows) == set(settings.SETTINGS)
     assert (rows["CUASSAY_SEED"].value, rows["CUASSAY_SEED"].source) == (5, "CUASSAY_SEED")
     assert rows["CUASSAY_SIM_DEVICES"].source == "default"
+
+
+def test_all_that_is_set_by_our_names_can_be_checked_at_once() -> None:
+    settings.check({"CUASSAY_SEED": "5", "CUBLAS_WORKSPACE_CONFIG": "the peer's own business"})
+
+    with pytest.raises(SettingError, match="CUASSAY_SIM_DEVICES must be"):
+        settings.check({"CUASSAY_SIM_DEVICES": "two"})
+
+
+def test_a_name_that_is_nearly_a_setting_is_told_from_one_that_is_none() -> None:
+    environ = {"CUASSAY_SIM_MEMRY": "1GiB", "CUASSAY_SEED": "5", "CUASSAY_HOME": "/", "SEED": "1"}
+
+    assert settings.misspelt(environ) == {"CUASSAY_SIM_MEMRY": "CUASSAY_SIM_MEMORY"}

@@ -45,7 +45,7 @@ def test_a_requirement_is_read(text: str, name: str, minimum: float | None) -> N
 
 @pytest.mark.parametrize("text", ["graph", "memory", "float12", "convolution:float32", "compute>8", "graphs>=2"])
 def test_an_unknown_requirement_lists_what_exists(text: str) -> None:
-    with pytest.raises(CapabilityNameError, match=r"names no capability; features: streams"):
+    with pytest.raises(CapabilityNameError, match=r"names no capability.*; features: streams"):
         parse_requirement(text)
 
 

@@ -131,8 +131,12 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def _unknown(text: str) -> str:
+    from difflib import get_close_matches  # not at the start of every session of pytest
+
+    near = get_close_matches(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES), n=1, cutoff=0.7)
+    meant = f"; did you mean {near[0]!r}?" if near else ""
     return (
-        f"{text!r} names no capability; features: {', '.join(FEATURES)}; "
+        f"{text!r} names no capability{meant}; features: {', '.join(FEATURES)}; "
         f"quantities (with >=): {', '.join(QUANTITIES)}; "
         f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), "
         "such as 'matmul:float16'"

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 from cuassay.core import settings
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, SettingError
 
 __all__ = [
     "MODES",
@@ -60,9 +60,18 @@ def current_precision() -> Mode:
 def set_default_precision(mode: Mode | None) -> Mode:
     """Set the process default; gives the former one. None stands for that of ``CUASSAY_FLOAT32_PRECISION``."""
     global _default
-    given: Mode = settings.get("CUASSAY_FLOAT32_PRECISION")
-    former, _default = _default or _checked(given), _checked(mode or given)
+    given = _given()
+    former, _default = _default or given, _checked(mode or given)
     return former
+
+
+def _given() -> Mode:
+    given: Mode = settings.get("CUASSAY_FLOAT32_PRECISION")
+    if given not in MODES:
+        raise SettingError(
+            f"CUASSAY_FLOAT32_PRECISION must be one of {', '.join(MODES)}; got {given!r}; correct it or unset it"
+        )
+    return given
 
 
 @contextmanager

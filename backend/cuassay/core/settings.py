@@ -14,7 +14,7 @@ from typing import Any
 
 from cuassay.errors import SettingError
 
-__all__ = ["SETTINGS", "Setting", "Shown", "describe", "get"]
+__all__ = ["SETTINGS", "Setting", "Shown", "check", "describe", "get", "misspelt"]
 
 
 def _text(value: str) -> str:
@@ -34,7 +34,7 @@ def _flag(value: str) -> bool:
 
 
 def _count(value: str) -> int:
-    if not value.strip().isdigit():
+    if not value.strip().isdecimal():
         raise ValueError("a whole number, 0 or more")
     return int(value)
 
@@ -56,9 +56,12 @@ def _nbytes(value: str) -> int:
     number = value.strip().rstrip("KMGiB")
     unit = value.strip()[len(number) :]
     try:
-        return int(float(number) * _FACTORS[unit])
-    except (ValueError, KeyError):
-        raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB") from None
+        nbytes = int(float(number) * _FACTORS[unit])
+    except (ValueError, KeyError, OverflowError):
+        nbytes = -1
+    if nbytes < 0:
+        raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB")
+    return nbytes
 
 
 def _names(value: str) -> tuple[str, ...]:
@@ -330,3 +333,28 @@ def describe(environ: Mapping[str, str] | None = None) -> tuple[Shown, ...]:
         Shown(s.name, s.type, get(s.name, environ), _found(s, environ)[0], s.meaning, s.aliases)
         for s in SETTINGS.values()
     )
+
+
+def check(environ: Mapping[str, str] | None = None) -> None:
+    """Read every variable of ours that is set, so that a bad value is told at the start, not at its first use.
+
+    Raises
+    ------
+    SettingError
+        If one cannot be read. A peer's spelling may be meant for the peer alone, and is not looked at.
+    """
+    environ = os.environ if environ is None else environ
+    for name in SETTINGS.keys() & environ.keys():
+        get(name, environ)
+
+
+def misspelt(environ: Mapping[str, str] | None = None) -> dict[str, str]:
+    """Variables nobody reads, each with the setting it is likely to mean: ``CUASSAY_SEEDS`` and ``CUASSAY_SEED``."""
+    environ = os.environ if environ is None else environ
+    strange = [name for name in environ if name.startswith("CUASSAY_") and name not in SETTINGS]
+    if not strange:
+        return {}
+    from difflib import get_close_matches  # not at the start of every session of pytest
+
+    near = {name: get_close_matches(name, SETTINGS, n=1, cutoff=0.9) for name in strange}
+    return {name: found[0] for name, found in near.items() if found}

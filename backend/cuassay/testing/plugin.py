@@ -15,7 +15,7 @@ import pytest
 
 from cuassay.core import settings
 from cuassay.core.device import Device
-from cuassay.errors import DeviceError, SettingError
+from cuassay.errors import DeviceError, ResultError, SettingError
 from cuassay.testing import options, skips
 from cuassay.testing.isolation import HangGuard, LostDevices
 from cuassay.testing.marks import MARKERS
@@ -73,6 +73,7 @@ def pytest_configure(config: pytest.Config) -> None:
     for form, meaning in MARKERS.items():
         config.addinivalue_line("markers", f"{form}: {meaning}")
     try:
+        settings.check()
         harness = config.stash[_HARNESS] = Harness(config)
         if harness.presence.is_explicit:
             _ = harness.presence.devices
@@ -101,7 +102,10 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
         from cuassay.testing.recording import Recording
 
         run = config.getoption("cuassay_run")
-        recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath)
+        try:
+            recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath)
+        except ResultError as error:
+            raise pytest.UsageError(f"--cuassay-record: {error}") from None
         config.pluginmanager.register(recording, "cuassay_recording")
 
 
@@ -122,7 +126,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested, where the user chose it."""
     harness = config.stash[_HARNESS]
-    notes = []
+    notes = [f"cuassay: {name} is no setting; did you mean {meant}?" for name, meant in settings.misspelt().items()]
     if harness.hang.yields:
         notes.append(
             "cuassay: CUASSAY_HANG_SECONDS is not used: faulthandler_timeout is set, and there is one such clock"
