@@ -24,7 +24,7 @@ from cuassay.errors import ArgumentError, StateError, TuningError
 from cuassay.tune.results import read_untuned
 from cuassay.tune.shapes import GemmShape
 
-__all__ = ["main", "problem_of", "problems_in", "tune", "tune_on_several"]
+__all__ = ["main", "problem_of", "problems_in", "tune", "tune_on_several", "unknown"]
 
 Row = dict[str, Any]
 Tell = Callable[[Row], object]
@@ -76,6 +76,13 @@ def problem_of(shape: GemmShape, dtype: str | None = None, out_dtype: str | None
     return placed.problem
 
 
+def unknown(problems: Iterable[Problem], device: int) -> list[Problem]:
+    """Those for which nothing was found yet, each once."""
+    known = tuner().results(device)
+    once = dict.fromkeys(map(representative, problems))
+    return [problem for problem in once if known.find(OP, problem.plain()) is None]
+
+
 def tune(problems: Iterable[Problem], device: int, tell: Tell | None = None) -> None:
     """Tune each that is not known yet, on `device`; `tell` is given a row a product, as it is found.
 
@@ -84,13 +91,11 @@ def tune(problems: Iterable[Problem], device: int, tell: Tell | None = None) -> 
     CuassayError
         If a product cannot run at all.
     """
-    mine = tuner()
     with runtime.device(device):
-        for problem in problems:
-            if mine.results(device).find(OP, representative(problem).plain()) is None:
-                report = mine.tune(problem, device)
-                if tell is not None:
-                    tell(report.row())
+        for problem in unknown(problems, device):
+            report = tuner().tune(problem, device)
+            if tell is not None:
+                tell(report.row())
 
 
 def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: Tell | None = None) -> None:
