@@ -107,6 +107,7 @@ def _recorder(path: str, device: Device) -> Iterator[tuple[Recorder, set[tuple[s
     with Recorder(path, run=run) as recorder:
         if run is None:
             begin(recorder, "python -m cuassay.benchmarking.products")
+        if not any(row["record"] == "device" and row["device"] == str(device) for row in rows):
             recorder.write_device(**device_columns(device))
         yield recorder, {(row["case"], row["dtype"]) for row in ours if row["device"] == str(device)}
 

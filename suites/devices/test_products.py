@@ -1,0 +1,118 @@
+"""The command that measures public shapes: operands are those of the shape, rows say all, and a cut run goes on."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, ops, to_host
+from cuassay.benchmarking.operands import Arena, Operands, elements_of
+from cuassay.benchmarking.products import cases, main
+from cuassay.errors import ArgumentError
+from cuassay.tune.shapes import GemmShape
+
+SHAPES = {
+    "gpt2_124m_nanogpt": {"nk": [[24, 16]], "m": [32]},
+    "llama3_8b": {"nk": [[16, 24]], "m": [1, 200]},
+}
+
+
+@pytest.fixture
+def shapes(tmp_path: Path) -> str:
+    path = tmp_path / "shapes.json"
+    path.write_text(json.dumps(SHAPES))
+    return str(path)
+
+
+def rows_of(path: Path, record: str = "time") -> list[dict[str, Any]]:
+    return [row for row in map(json.loads, path.read_text().splitlines()) if row["record"] == record]
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+def test_operands_are_random_apart_and_lie_as_the_layout_says(device: Device, layout: str) -> None:
+    shape, sets = GemmShape(m=3, n=5, k=130, layout=layout, dtype="float32", out_dtype="float32"), 4
+    of_inputs, of_results = elements_of(shape, sets)
+
+    made = Operands.of(shape, sets, Arena(device, "float32", of_inputs, seed=1), Arena(device, "float32", of_results))
+    for a, b, out in zip(made.a, made.b, made.out, strict=True):
+        ops.mm(a, b, out=out)
+
+    lies = ["NT"[bool(one.strides[0] < one.strides[1])] for one in (made.a[0], made.b[0])]
+    assert "".join(lies) == layout
+    for a, b, out in zip(made.a, made.b, made.out, strict=True):
+        np.testing.assert_allclose(to_host(out), to_host(a) @ to_host(b), rtol=1e-5, atol=1e-5)
+    assert len({float(to_host(out)[0, 0]) for out in made.out}) == sets
+
+
+def test_an_arena_without_room_is_refused(device: Device) -> None:
+    with pytest.raises(ArgumentError, match="has no room for"):
+        Arena(device, "float32", 100).cut(1, 11, 10)
+
+
+def test_each_shape_has_its_groups(shapes: str) -> None:
+    found = {(str(shape), shape.dtype): groups for shape, groups in cases(shapes).items()}
+
+    assert found == {
+        ("32x24x16 NT", "bfloat16"): ("gpt2_124m_nanogpt", "m<=128"),
+        ("32x24x16 NT", "float16"): ("gpt2_124m_nanogpt_float16", "m<=128"),
+        ("1x16x24 NT", "bfloat16"): ("llama3_8b", "m<=128"),
+        ("200x16x24 NT", "bfloat16"): ("llama3_8b",),
+    }
+
+
+def test_only_the_lists_asked_for(shapes: str) -> None:
+    assert {groups[0] for groups in cases(shapes, ["llama3_8b"]).values()} == {"llama3_8b"}
+
+
+def test_each_shape_leaves_a_row_an_implementation(device: Device, shapes: str, tmp_path: Path) -> None:
+    record = tmp_path / "rows.jsonl"
+
+    assert main([shapes, "--record", str(record), "--device", str(device), "--list", "llama3_8b"]) == 0
+
+    rows = rows_of(record)
+    ours = [row for row in rows if row["implementation"] == "cuassay"]
+    assert sorted(row["case"] for row in ours) == ["1x16x24 NT", "200x16x24 NT"]
+    assert {row["case"] for row in rows if row["implementation"] == "cuassay untuned"} == {row["case"] for row in ours}
+    assert all(row["flops"] > 0 and row["bytes"] > 0 and row["choice"] for row in ours)
+    assert [row["device"] for row in rows_of(record, "device")] == [str(device)]
+    assert {row["limit"] for row in rows_of(record, "limit")} == {"bandwidth", "compute", "launch"}
+
+
+def test_a_cut_run_goes_on_as_the_same_run(device: Device, shapes: str, tmp_path: Path) -> None:
+    record = tmp_path / "rows.jsonl"
+    asked = [shapes, "--record", str(record), "--device", str(device)]
+
+    assert main([*asked, "--list", "llama3_8b"]) == 0
+    before = len(rows_of(record))
+    assert main(asked) == 0
+
+    cases_of_ours = [(row["case"], row["dtype"]) for row in rows_of(record) if row["implementation"] == "cuassay"]
+    assert len(cases_of_ours) == len(set(cases_of_ours)) == 4
+    assert len(rows_of(record)) > before
+    assert len(rows_of(record, "run")) == len({row["run"] for row in rows_of(record)}) == 1
+
+
+def test_no_shape_is_begun_after_the_time_is_over(
+    device: Device, shapes: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    record = tmp_path / "rows.jsonl"
+
+    assert main([shapes, "--record", str(record), "--device", str(device), "--seconds", "0"]) == 0
+
+    assert rows_of(record) == []
+    assert "4 shapes are left" in capsys.readouterr().out
+
+
+def test_a_file_that_gives_no_shapes_is_told(
+    device: Device, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "shapes.json").write_text("{}")
+
+    asked = [str(tmp_path / "shapes.json"), "--record", str(tmp_path / "rows.jsonl"), "--device", str(device)]
+    assert main(asked) == 2
+
+    assert "gives no shapes" in capsys.readouterr().err
