@@ -213,12 +213,13 @@ class FreeBlocks:
         """From the largest to the smallest."""
         return reversed(self._blocks)
 
-    def add(self, block: Block) -> None:
-        """Put a free block in its place."""
+    def add(self, block: Block) -> Block:
+        """Put a free block in its place; gives it."""
         key = block.nbytes << _ADDRESS_BITS | block.address
         position = bisect_left(self._keys, key)
         self._keys.insert(position, key)
         self._blocks.insert(position, block)
+        return block
 
     def remove(self, block: Block) -> None:
         """Take this block out; it is here."""

@@ -15,7 +15,7 @@ from typing import Any
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory.blocks import Block
-from cuassay.memory.config import parse_config
+from cuassay.memory.config import SMALL_REQUEST, parse_config
 from cuassay.memory.lane import Lane, Pool, free
 from cuassay.memory.relief import Relief
 
@@ -152,11 +152,15 @@ class CachingAllocator(Relief):
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = _checked(nbytes)
         size = self.config.round_size(nbytes)
-        self._clock += 1
         with self._lock:
+            self._clock += 1
+            if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
+                return block
             block = self._taken(lane, size, nbytes)
         if block is None:
             block = self._searched(lane, size, nbytes)
+        if size > SMALL_REQUEST and lane.tide is not None:
+            self._seen(lane, block)
         if self.history is not None:
             self.history.allocated(block)
         return block

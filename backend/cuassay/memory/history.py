@@ -220,6 +220,7 @@ class _Told(Idle):
 
     def __init__(self, history: History) -> None:
         super().__init__()
+        self.cut = 0
         self.history = history
 
     def append(self, block: Block) -> None:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
     from cuassay.memory.history import History
     from cuassay.memory.stitching import Territory
+    from cuassay.memory.tide import Tide
 
 __all__ = ["Deferred", "Idle", "Lane", "Pool", "free"]
 
@@ -129,9 +130,7 @@ class Idle(list[Block]):
 
     __slots__ = ("cut",)
 
-    def __init__(self) -> None:
-        super().__init__()
-        self.cut = 0
+    cut: int
 
 
 class Lane:
@@ -148,11 +147,15 @@ class Lane:
 
     Attributes
     ----------
-    quick : dict of int to Idle
+    lists : dict of int to Idle
         The quick lists, by the bytes that are asked for.
+    quick : dict of int to Idle
+        The same; empty while each request is to be seen: then every one is a miss.
+    tide : Tide or None
+        What watches the requests, where something was stitched.
     """
 
-    __slots__ = ("_miss", "deferred", "large", "pool", "quick", "small", "stream", "territory")
+    __slots__ = ("_miss", "deferred", "large", "lists", "pool", "quick", "small", "stream", "territory", "tide")
 
     def __init__(
         self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
@@ -163,8 +166,10 @@ class Lane:
         self.large = FreeBlocks()
         self.territory: Territory | None = None
         self.deferred = Deferred(self, is_capturing)
+        self.tide: Tide | None = None
         self._miss = miss
-        self.quick: dict[int, Idle] = {}
+        self.lists: dict[int, Idle] = {}
+        self.quick = self.lists
 
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
@@ -181,9 +186,11 @@ class Lane:
 
     def enlist(self, block: Block, requested: int) -> None:
         """Cut `block` out for requests of `requested` bytes; it is live."""
-        idle = self.quick.get(requested)
+        idle = self.lists.get(requested)
         if idle is None:
-            idle = self.quick.setdefault(requested, Idle())
+            idle = Idle()
+            idle.cut = 0
+            idle = self.lists.setdefault(requested, idle)
         idle.cut += 1
         block.requested = requested
         block.uses = 1
@@ -194,19 +201,25 @@ class Lane:
         idle = block.idle
         if isinstance(idle, Idle):
             idle.cut -= 1
-            if not idle.cut and self.quick.get(block.requested) is idle:
-                del self.quick[block.requested]
+            if not idle.cut and self.lists.get(block.requested) is idle:
+                del self.lists[block.requested]
         block.idle = None
 
     def tell(self, history: History | None) -> None:
         """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""
-        self.quick = dict(self.quick) if history is None else history.hide(self.quick)
+        self.lists = dict(self.lists) if history is None else history.hide(self.lists)
         self.deferred.history = history
+        self.watch(self.tide)
+
+    def watch(self, tide: Tide | None) -> None:
+        """Let `tide` see every request from here, None: no one; the caller holds the lock."""
+        self.tide = tide
+        self.quick = self.lists if tide is None and self.deferred.history is None else {}
 
     def take_parked(self) -> list[Block]:
         """Every block out of the quick lists."""
         blocks = []
-        for idle in tuple(filter(None, self.quick.values())):
+        for idle in tuple(filter(None, self.lists.values())):
             try:
                 while idle:
                     blocks.append(idle.pop())

@@ -15,7 +15,7 @@ from cuassay.memory.blocks import HOLE, LENT, Block, FreeBlocks, Segment, split,
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["Arena", "FreeIndex", "Nested", "Part", "Run", "View", "length", "lent", "pair", "run", "single"]
+__all__ = ["Arena", "FreeIndex", "Nested", "Part", "Run", "View", "at", "length", "lent", "pair", "run", "single"]
 
 #: Part of an arena: the arena, where it begins, and the address behind its end.
 Run = tuple["Arena", int, int]
@@ -109,6 +109,11 @@ class View(Segment):
         return 0
 
     @property
+    def name(self) -> tuple[tuple[int, int, int], ...]:
+        """Where all of it is at home, each arena by its address."""
+        return tuple((arena.address, low, high) for arena, low, high in self.runs)
+
+    @property
     def is_asleep(self) -> bool:
         """True when nothing of it is in use."""
         return self.first.home is HOLE and self.first.is_whole
@@ -144,6 +149,15 @@ class View(Segment):
 def lent(block: Block) -> Block:
     """`block`, which is in no list, withheld because its memory is shown elsewhere."""
     withhold(block, LENT)
+    return block
+
+
+def at(block: Block, low: int) -> Block:
+    """The block at `low` now: parts of the free one that begins below may have been lent meanwhile."""
+    while block.address + block.nbytes <= low:
+        if block.after is None:
+            raise LookupError(f"{low:#x} is behind {block!r}")
+        block = block.after
     return block
 
 

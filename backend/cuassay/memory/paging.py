@@ -16,6 +16,7 @@ from cuassay.memory.lane import Lane
 from cuassay.memory.pages import Arena, Nested, View
 from cuassay.memory.stitching import Plan, Territory
 from cuassay.memory.store import Store
+from cuassay.memory.tide import Tide
 
 __all__ = ["PagedStore"]
 
@@ -86,11 +87,47 @@ class PagedStore(Store):
 
     def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block when everything free has merged at home, or a view that was made before."""
+        if lane.tide is None:
+            self._watch(lane, territory.tide)
         self._go_home(lane, territory)
         block = self._taken(lane, size, nbytes)
-        if block is None and (part := territory.wake(size)) is not None:
+        if block is None and (part := territory.recall(size) or territory.wake(size)) is not None:
             block = self._viewed(part, size, nbytes)
         return block
+
+    def _watch(self, lane: Lane, tide: Tide) -> None:
+        """From here every request is seen, until the memory in use is at its lowest."""
+        blocks = (block for block in self._cut.values() if block.lane is lane and block.nbytes > SMALL_REQUEST)
+        tide.watch(block for block in blocks if block.is_live)
+        lane.watch(tide)
+
+    def _watched(self, lane: Lane, nbytes: int) -> Block | None:
+        """A block of a quick list, or None: at the lowest level everything free goes home first, and it is over."""
+        tide, territory = lane.tide, lane.territory
+        if tide is None or territory is None:
+            return None
+        if tide.is_low():
+            lane.watch(None)
+            self._go_home(lane, territory)
+            return None
+        idle = lane.lists.get(nbytes)
+        try:
+            if not idle or self.history is not None:
+                return None
+            block = idle.pop()
+        except IndexError:  # another thread, which knew the lists, took the last one
+            return None
+        block.home = idle
+        block.uses += 1
+        if nbytes > SMALL_REQUEST:
+            tide.add(block)
+        return block
+
+    def _seen(self, lane: Lane, block: Block) -> None:
+        """`block`, a large one, was given out while requests are watched."""
+        with self._lock:
+            if lane.tide is not None:
+                lane.tide.add(block)
 
     def _viewed(self, part: Block, size: int, nbytes: int | None) -> Block:
         """A part of a view is cut out."""

@@ -208,6 +208,7 @@ class Books:
 
     def __init__(self) -> None:
         self._all, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
+        self._small_cut, self._large_cut = self._small.cut, self._large.cut  # each a look-up less on every miss
         self._accounts = {
             "all": self._all,
             "small_pool": self._small,
@@ -234,19 +235,18 @@ class Books:
         """One more of `scalar`."""
         self._scalars[scalar] += 1
 
-    def cut(self, block: Block) -> bool:
+    def cut(self, block: Block, *, is_small: bool) -> bool:
         """A block was cut out and is live; True when the peaks must be looked at."""
-        cut = (self._small if block.segment.is_small else self._large).cut
-        nbytes = block.nbytes
+        cut, nbytes = self._small_cut if is_small else self._large_cut, block.nbytes
         cut.count += 1
         cut.nbytes += nbytes
         cut.requested += block.requested
         if block.is_oversize:
             self._oversize.cut.add(block)
             return True
-        self._room -= nbytes
-        self._left -= 1
-        return (self._room < 0 or self._left < 0) and self.is_above()
+        self._room = room = self._room - nbytes
+        self._left = left = self._left - 1
+        return (room < 0 or left < 0) and self.is_above()
 
     def is_above(self) -> bool:
         """Whether more is cut than a peak; if not, note how much may be cut until that is to be asked again."""
@@ -265,20 +265,21 @@ class Books:
         self._room = room = min(room, room_small, room_large, asked, asked_small, asked_large)
         return room < 0
 
-    def merged(self, block: Block) -> None:
-        """A block is no longer cut out for its request."""
-        own = self._small if block.segment.is_small else self._large
-        nbytes, requested, uses = block.nbytes, block.requested, block.uses
-        cut, folded = own.cut, own.folded
-        cut.count -= 1
-        cut.nbytes -= nbytes
-        cut.requested -= requested
-        folded.count += uses
-        folded.nbytes += uses * nbytes
-        folded.requested += uses * requested
-        if block.is_oversize:
-            self._oversize.cut.add(block, -1)
-            self._oversize.folded.add(block, uses)
+    def merged(self, blocks: Iterable[Block]) -> None:
+        """Blocks are no longer cut out for their requests."""
+        for block in blocks:
+            own = self._small if block.segment.is_small else self._large
+            nbytes, requested, uses = block.nbytes, block.requested, block.uses
+            cut, folded = own.cut, own.folded
+            cut.count -= 1
+            cut.nbytes -= nbytes
+            cut.requested -= requested
+            folded.count += uses
+            folded.nbytes += uses * nbytes
+            folded.requested += uses * requested
+            if block.is_oversize:
+                self._oversize.cut.add(block, -1)
+                self._oversize.folded.add(block, uses)
 
     def _total(self) -> None:
         """Bring the account of both pools up to date: only the two are written at each block."""

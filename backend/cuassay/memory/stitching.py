@@ -4,7 +4,8 @@ One stream's large blocks lie in *arenas*: spans of addresses of which only part
 large enough, pages that lie free in several are shown side by side at a second address, a *view*; only what is missing
 then is taken from the device. What a view uses is lent by its home in an arena, and what is free in a view returns
 there before anything is searched again, so that all free memory is known at home alone. A view stays when nothing uses
-it: whenever a long enough part of it is free at home, it serves again without a driver call. The first and the last
+it: the same ranges, free again, find the view that was made of them, and whenever a long enough part of any is free at
+home, that serves, too; neither needs a driver call. The first and the last
 page of a view may be shared with others, so a range takes no more than its own bytes. The small pool's segments are
 ranges of arenas too, parts of pages for choice, and memory moves between the two pools.
 
@@ -18,13 +19,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import groupby
-from typing import TYPE_CHECKING
 
 from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
-from cuassay.memory.pages import Arena, FreeIndex, Nested, Part, View, length, lent, pair, run, single
-
-if TYPE_CHECKING:
-    pass
+from cuassay.memory.pages import Arena, FreeIndex, Nested, Part, View, at, length, lent, pair, run, single
+from cuassay.memory.tide import Tide
 
 __all__ = ["Plan", "Territory"]
 
@@ -32,7 +30,7 @@ __all__ = ["Plan", "Territory"]
 _LEAST_PART = 2**13
 
 #: Views of one stream that are looked at for a request, and that are kept; half of them go when there are more.
-_LOOKS, _MOST_VIEWS = 16, 1024
+_LOOKS, _MOST_VIEWS = 64, 1024
 
 #: Pages that the views of one stream show, all together: each takes an entry of the driver's.
 _MOST_PAGES = 2**16
@@ -101,6 +99,8 @@ class Territory:
         Segments of the small pool, by address.
     views : list of View
         In the order they came.
+    tide : Tide
+        Watches what is in use, from a stitch on.
     """
 
     def __init__(self, granularity: int, free_blocks: FreeBlocks) -> None:
@@ -108,6 +108,8 @@ class Territory:
         self.arenas: list[Arena] = []
         self.nested: dict[int, Nested] = {}
         self.views: list[View] = []
+        self.tide = Tide()
+        self._of_runs: dict[tuple[tuple[int, int, int], ...], View] = {}
         self._shown = 0
         self._free = free_blocks
 
@@ -164,7 +166,7 @@ class Territory:
             return Plan([block], is_contiguous=True)
         if hole is not None and 0 < grown <= missing:
             return self._growing(low_block, hole, grown, nbytes)
-        pieces = [self._lend(self._part(block, low), low, high) for block, low, high in chosen]
+        pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
         if not missing:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes() if hole.nbytes >= missing)
@@ -174,7 +176,7 @@ class Territory:
 
     def _growing(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
         """A free block, or none, with pages for `grown` bytes behind it."""
-        pieces = [] if low is None else [self._whole_lent(low)]
+        pieces = [] if low is None else [self._lend(low, low.address, low.address + low.nbytes)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
         return Plan(pieces, self._opened(hole, grown), len(pieces), needed, is_contiguous=True)
 
@@ -254,15 +256,6 @@ class Territory:
             withhold(split(hole, nbytes), HOLE)
         return lent(hole)
 
-    @staticmethod
-    def _part(block: Block, low: int) -> Block:
-        """The block at `low` now: parts of the free one that begins below may have been lent meanwhile."""
-        while block.address + block.nbytes <= low:
-            if block.after is None:
-                raise LookupError(f"{low:#x} is behind {block!r}")
-            block = block.after
-        return block
-
     def _lend(self, block: Block, low: int, high: int) -> Block:
         """``[low, high)`` of a free block, lent; the rests stay free."""
         self._free.remove(block)
@@ -274,10 +267,6 @@ class Territory:
             rest = split(block, high - block.address)
             rest.stamp = block.stamp
             self._free.add(rest)
-        return lent(block)
-
-    def _whole_lent(self, block: Block) -> Block:
-        self._free.remove(block)
         return lent(block)
 
     # ------------------------------------------------------------------------------------------------------- views
@@ -300,13 +289,26 @@ class Territory:
                 self.close(block)
         return done, given
 
+    def recall(self, nbytes: int) -> Block | None:
+        """The view, of `nbytes`, that was made of the ranges that `plan` would choose now; the block is in no list."""
+        chosen = self._chosen(nbytes) if self._of_runs else ()
+        view = self._of_runs.get(tuple((block.segment.address, low, high) for block, low, high in chosen))
+        if view is None or view.nbytes != nbytes:
+            return None
+        pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
+        view.pieces = list(zip(view.starts, pieces, strict=True))
+        return lent(view.first)
+
     def wake(self, nbytes: int) -> Block | None:
-        """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list."""
+        """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list.
+
+        Of the views that were made first: those that came since make no difference to what an iteration is given.
+        """
         fitting = [view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes]
         if not fitting:
             return None
         index = FreeIndex(self._free)
-        for view in sorted(fitting, key=lambda view: -view.stamp)[:_LOOKS]:
+        for view in fitting[:_LOOKS]:
             for hole in [block for block in view if block.home is HOLE and block.nbytes >= nbytes]:
                 low = index.first_free(view, hole, nbytes)
                 if low is not None:
@@ -314,8 +316,8 @@ class Territory:
         return None
 
     def _woken(self, view: View, hole: Block, low: int, high: int, index: FreeIndex) -> Block:
-        for at, (_, begin, end) in view.parts(low, high):
-            view.pieces.append((at, self._lend(self._part(index.at(begin), begin), begin, end)))
+        for start, (_, begin, end) in view.parts(low, high):
+            view.pieces.append((start, self._lend(at(index.at(begin), begin), begin, end)))
         if high < hole.address + hole.nbytes:
             withhold(split(hole, high - hole.address), HOLE)
         block = hole
@@ -326,6 +328,7 @@ class Territory:
     def add_view(self, view: View) -> None:
         """It is one more."""
         self.views.append(view)
+        self._of_runs[view.name] = view
         self._shown += len(view.pages)
 
     def take_crowded(self, page_count: int) -> list[View]:
@@ -343,6 +346,7 @@ class Territory:
         taken = sorted((view for view in self.views if view.is_asleep), key=lambda view: view.stamp)[:count]
         gone = set(map(id, taken))
         self.views = [view for view in self.views if id(view) not in gone]
+        self._of_runs = {view.name: view for view in self.views}
         self._shown -= sum(len(view.pages) for view in taken)
         return taken
 
@@ -359,7 +363,7 @@ class Territory:
                 for _, group in groupby(pages, key=shown.__contains__):
                     run = list(group)
                     if run[0] not in shown:
-                        part = self._part(block, run[0])
+                        part = at(block, run[0])
                         found.append((self._lend(part, run[0], run[-1] + arena.page), run))
         return found
 

@@ -123,7 +123,7 @@ class Store(ABC):
         """Count and enlist a block that is live from here."""
         block.lane.enlist(block, nbytes)
         self._cut[block.address] = block
-        if self._books.cut(block):
+        if self._books.cut(block, is_small=block.segment.is_small):
             self._unpark_all()
             if block.is_oversize or self._books.is_above():
                 self._books.mark(self._pending())
@@ -142,44 +142,21 @@ class Store(ABC):
         blocks = lane.take_parked()
         if not blocks:
             return False
-        history = self.history if self.history is not None and self.history.is_on else None
-        cut, merged = self._cut, self._books.merged
+        if self.history is not None and self.history.is_on:
+            for block in blocks:
+                self.history.returned(block)
+        self._books.merged(blocks)
+        cut = self._cut
         for block in blocks:
-            if history is not None:
-                history.returned(block)
-            merged(block)
             del cut[block.address]
             lane.delist(block)
             block.stamp = _FRESH
+        clock, small, large = self._clock, lane.small, lane.large
         for block in blocks:
             if block.stamp == _FRESH:  # else a neighbour has taken it in
-                self._join(block)
+                free_blocks = small if block.segment.is_small else large
+                free_blocks.add(_joined(block, free_blocks)).stamp = clock
         return True
-
-    def _join(self, block: Block) -> None:
-        """Make a free block that is in no list one with its free neighbours, whether they are in one or not."""
-        free_blocks = block.lane.free_blocks(is_small=block.segment.is_small)
-        low, high, nbytes = block, block.after, block.nbytes
-        while low.before is not None and low.before.idle is None:
-            low = low.before
-            nbytes += low.nbytes
-            self._absorb(low, free_blocks)
-        while high is not None and high.idle is None:
-            nbytes += high.nbytes
-            self._absorb(high, free_blocks)
-            high = high.after
-        low.after = high
-        if high is not None:
-            high.before = low
-        low.nbytes, low.stamp = nbytes, self._clock
-        free_blocks.add(low)
-
-    @staticmethod
-    def _absorb(block: Block, free_blocks: FreeBlocks) -> None:
-        if block.stamp == _FRESH:
-            block.stamp = 0
-        else:
-            free_blocks.remove(block)
 
     def _unpark_all(self) -> None:
         for pool in self._pools.values():
@@ -190,7 +167,7 @@ class Store(ABC):
         """Make a block that is not live free for any request."""
         if self.history is not None and self.history.is_on:
             self.history.returned(block)
-        self._books.merged(block)
+        self._books.merged((block,))
         del self._cut[block.address]
         block.lane.delist(block)
         block.users, block.events = (), ()
@@ -377,3 +354,29 @@ class Store(ABC):
         lanes = (lane for pool in self._pools.values() for lane in pool.lanes.values())
         over = (segment for lane in lanes if lane.territory is not None for segment in lane.territory.segments())
         return sorted((*self._segments.values(), *over), key=lambda segment: segment.address)
+
+
+def _joined(block: Block, free_blocks: FreeBlocks) -> Block:
+    """A free block that is in no list, one with its free neighbours, whether they are in one or not."""
+    low, high, nbytes = block, block.after, block.nbytes
+    block.stamp = 0
+    while (before := low.before) is not None and before.idle is None:
+        low = before
+        nbytes += low.nbytes
+        if low.stamp == _FRESH:
+            low.stamp = 0
+        else:
+            free_blocks.remove(low)
+    while high is not None and high.idle is None:
+        nbytes += high.nbytes
+        if high.stamp == _FRESH:
+            high.stamp = 0
+        else:
+            free_blocks.remove(high)
+        high = high.after
+    if high is not block.after or low is not block:
+        low.after = high
+        if high is not None:
+            high.before = low
+        low.nbytes = nbytes
+    return low

@@ -1,0 +1,93 @@
+"""When memory in use is back at its lowest: where one iteration of a program ends and the next begins.
+
+A range that is stitched costs a call of the driver for each of its pages, and a view serves again only where the same
+pages are free again. They are, in each iteration, if each begins with its free memory in the same state. So from the
+moment that something is stitched, requests are looked at one by one, until what came since is gone; then everything
+free goes home and is merged (`cuassay.memory.caching`), and the next iteration, if it asks for the same, is given the
+same ranges and finds the views that this one made.
+
+What is in use is known at a request without telling at each free: large blocks are kept in the order they were given
+out, and those at the end that are no longer live are dropped. As far as what is given last goes first that is exact;
+where it is not, it is too high until all are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cuassay.memory.blocks import Block
+
+__all__ = ["Tide"]
+
+#: Requests without a low, after which the lowest seen among them is taken for one: twice as many each time.
+_PATIENCE = 2**13
+
+#: A low is lower than the high before it by this share of it.
+_LEAST_FALL = 1 / 8
+
+
+class Tide:
+    """The level of one stream's large blocks, while it is watched.
+
+    Attributes
+    ----------
+    level : int
+        Bytes in use, or more.
+    low : int
+        Bytes in use, or less, that are taken for the end of an iteration.
+    """
+
+    __slots__ = ("_given", "_high", "_left", "_lowest", "_patience", "_was_low", "level", "low")
+
+    def __init__(self) -> None:
+        self._given: list[tuple[Block, int, int]] = []
+        self.level = self.low = self._high = 0
+        self._lowest: int | None = None
+        self._patience = self._left = _PATIENCE
+        self._was_low = False
+
+    def watch(self, blocks: Iterable[Block]) -> None:
+        """Begin with what is in use, in the order it was given out."""
+        self._given.clear()
+        self.level = self._high = 0
+        for block in blocks:
+            self.add(block)
+
+    def add(self, block: Block) -> None:
+        """`block` was given out."""
+        self._given.append((block, block.uses, block.nbytes))
+        self.level = level = self.level + block.nbytes
+        self._high = max(self._high, level)
+
+    def is_low(self) -> bool:
+        """Whether the level is at its low; asked once a request."""
+        given, level = self._given, self.level
+        while given:
+            block, uses, nbytes = given[-1]
+            if block.uses == uses and (block.home is block.idle or block.is_live):
+                break
+            given.pop()
+            level -= nbytes
+        self.level = level
+        if self._lowest is None or level < self._lowest:
+            self._lowest = level
+        self._left -= 1
+        if not self._left:
+            self._learn()
+        if level > self.low or level >= self._high * (1 - _LEAST_FALL):
+            return False
+        self._was_low = True
+        return True
+
+    def _learn(self) -> None:
+        """The lowest level of late is the low: where there was one, only if that is lower."""
+        if self._lowest is not None and (not self._was_low or self._lowest < self.low):
+            self.low = self._lowest
+        if not self._was_low:
+            self._patience *= 2
+        self._lowest, self._left, self._was_low = None, self._patience, False
+
+    def __repr__(self) -> str:
+        return f"Tide({self.level:,} bytes, low at {self.low:,})"
