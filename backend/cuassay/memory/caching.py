@@ -151,11 +151,11 @@ class CachingAllocator(Relief):
     def _miss(self, lane: Lane, nbytes: int) -> Block:
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = _checked(nbytes)
+        if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
+            return block
         size = self.config.round_size(nbytes)
         with self._lock:
             self._clock += 1
-            if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
-                return block
             block = self._taken(lane, size, nbytes)
         if block is None:
             block = self._searched(lane, size, nbytes)

@@ -89,7 +89,7 @@ class PagedStore(Store):
         """A block when everything free has merged at home, or a view that was made before."""
         if lane.tide is None:
             self._watch(lane, territory.tide)
-        self._go_home(lane, territory)
+        self._go_home(lane)
         block = self._taken(lane, size, nbytes)
         if block is None and (part := territory.recall(size) or territory.wake(size)) is not None:
             block = self._viewed(part, size, nbytes)
@@ -103,25 +103,25 @@ class PagedStore(Store):
 
     def _watched(self, lane: Lane, nbytes: int) -> Block | None:
         """A block of a quick list, or None: at the lowest level everything free goes home first, and it is over."""
-        tide, territory = lane.tide, lane.territory
-        if tide is None or territory is None:
-            return None
-        if tide.is_low():
-            lane.watch(None)
-            self._go_home(lane, territory)
-            return None
-        idle = lane.lists.get(nbytes)
-        try:
+        with self._lock:
+            if (tide := lane.tide) is None:
+                return None
+            if tide.is_low():
+                lane.watch(None)
+                self._go_home(lane)
+                return None
+            idle = lane.lists.get(nbytes)
             if not idle or self.history is not None:
                 return None
-            block = idle.pop()
-        except IndexError:  # another thread, which knew the lists, took the last one
-            return None
-        block.home = idle
-        block.uses += 1
-        if nbytes > SMALL_REQUEST:
-            tide.add(block)
-        return block
+            try:
+                block = idle.pop()
+            except IndexError:  # another thread, which knew the lists, took the last one
+                return None
+            block.home = idle
+            block.uses += 1
+            if nbytes > SMALL_REQUEST:
+                tide.add(block)
+            return block
 
     def _seen(self, lane: Lane, block: Block) -> None:
         """`block`, a large one, was given out while requests are watched."""
@@ -136,11 +136,11 @@ class PagedStore(Store):
             view.stamp = self._clock
         return self._cut_out(part, size, nbytes)
 
-    def _go_home(self, lane: Lane, territory: Territory) -> None:
+    def _go_home(self, lane: Lane) -> None:
         """Everything free merges, where it is at home."""
         self._unpark(lane)
-        while True:
-            nested, given = territory.go_home()
+        while lane.territory is not None:
+            nested, given = lane.territory.go_home()
             for segment in nested:
                 self._books.move_to_small(-segment.nbytes)
             for block in given:
@@ -267,7 +267,7 @@ class PagedStore(Store):
             with self._lock:
                 if self._captures:
                     return 0
-                self._go_home(lane, territory)
+                self._go_home(lane)
                 lent = territory.lend_free_pages(before=before)
                 views = territory.take_asleep() if lent else []
             if not lent:

@@ -21,8 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Tide"]
 
-#: Requests without a low, after which the lowest seen among them is taken for one: twice as many each time.
-_PATIENCE = 2**13
+#: Falls without a low, after which the lowest seen among them is taken for one: twice as many each time.
+_PATIENCE = 2**12
 
 #: A low is lower than the high before it by this share of it.
 _LEAST_FALL = 1 / 8
@@ -57,26 +57,34 @@ class Tide:
 
     def add(self, block: Block) -> None:
         """`block` was given out."""
-        self._given.append((block, block.uses, block.nbytes))
-        self.level = level = self.level + block.nbytes
-        self._high = max(self._high, level)
+        nbytes = block.nbytes
+        self._given.append((block, block.uses, nbytes))
+        self.level += nbytes
 
     def is_low(self) -> bool:
-        """Whether the level is at its low; asked once a request."""
+        """Whether the level has fallen to its low; asked at each request."""
+        given = self._given
+        if given:
+            block, uses, _ = given[-1]
+            if block.uses == uses and block.home is block.idle:
+                return False
+        return self._has_fallen()
+
+    def _has_fallen(self) -> bool:
         given, level = self._given, self.level
+        self._high = high = max(self._high, level)
         while given:
             block, uses, nbytes = given[-1]
-            if block.uses == uses and (block.home is block.idle or block.is_live):
+            if block.uses == uses and block.is_live:
                 break
             given.pop()
             level -= nbytes
         self.level = level
-        if self._lowest is None or level < self._lowest:
-            self._lowest = level
+        self._lowest = level if self._lowest is None else min(self._lowest, level)
         self._left -= 1
         if not self._left:
             self._learn()
-        if level > self.low or level >= self._high * (1 - _LEAST_FALL):
+        if level > self.low or level >= high * (1 - _LEAST_FALL):
             return False
         self._was_low = True
         return True
