@@ -14,6 +14,8 @@ from cuassay_reports.standing import WORST, Standing, beside_best, standings
 
 Make = Callable[..., Any]
 
+BEHIND_TEXT = "behind: the peer's kernel is no candidate, or lost the tuner's race"
+
 
 @pytest.fixture
 def product(time_row: Make) -> Make:
@@ -47,6 +49,14 @@ def test_ours_untuned_is_no_peer(product: Make, stand: Make) -> None:
 
     assert standing.peers == ["torch"]
     assert (standing.groups[0].mean, standing.groups[0].tuning) == ("2.000×", "0.500×")
+
+
+def test_samples_are_compared_round_by_round(time_row: Make, stand: Make) -> None:
+    told = {"benchmark": "mm", "groups": "square"}
+    ours = time_row(4.0, samples=[1.0, 1.0, 4.0, 4.0, 4.0], **told)
+    torch = time_row(1.1, samples=[1.1, 1.1, 1.1, 4.4, 4.4], implementation="torch", **told)
+
+    assert stand(ours, torch).worst[0].ratio == "1.100×"
 
 
 def test_a_peer_measured_live_counts_beside_graphs(product: Make, stand: Make) -> None:
@@ -84,15 +94,10 @@ def test_only_so_many_of_the_worst_are_shown_the_worst_first(product: Make, stan
 @pytest.mark.parametrize(
     ("ours", "torch", "spread", "reason"),
     [
-        (1.0, 1.05, 0.01, "no room: torch at 95 % of the compute limit"),
+        (1.0, 1.05, 0.01, "no room, torch at 95 % of the compute limit"),
         (2.0, 1.999, 0.01, "within the spread of 1.0 %, torch at 50 % of the compute limit"),
-        (2.0, 2.1, 0.001, "no candidate was faster, torch at 48 % of the compute limit"),
-        (
-            2.0,
-            1.8,
-            0.01,
-            "the peer's kernel is no candidate, or lost the tuner's race, torch at 56 % of the compute limit",
-        ),
+        (2.0, 2.1, 0.001, "no candidate was faster by more, torch at 48 % of the compute limit"),
+        (1.2, 1.05, 0.01, f"{BEHIND_TEXT}, torch at 95 % of the compute limit"),
     ],
     ids=["no room", "noise", "nothing better", "behind"],
 )
@@ -108,7 +113,7 @@ def test_the_reason_of_the_worst(
 def test_without_limits_a_reason_says_less(product: Make, stand: Make) -> None:
     standing = stand(*product("8x8x8", {"cuassay": 2.0, "torch": 1.0}))
 
-    assert standing.worst[0].reason == "the peer's kernel is no candidate, or lost the tuner's race"
+    assert standing.worst[0].reason == BEHIND_TEXT
     assert standing.groups[0].fraction == "–"
 
 

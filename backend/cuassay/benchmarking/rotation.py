@@ -22,8 +22,12 @@ __all__ = ["CACHE_MULTIPLE", "rotate", "sets_for"]
 
 Pass = Callable[[], Any]
 
-#: Together the sets are so many times the last-level cache, where a device says how large that is.
-CACHE_MULTIPLE = 3
+#: Together the sets are so many times the last-level cache, where a device says how large that is; and there are two,
+#: where what a cache may keep of one is more than a twentieth of it.
+CACHE_MULTIPLE, NEGLIGIBLE = 3, 20
+
+#: Fewest samples of each pass, where time is short.
+MIN_SAMPLES = 7
 
 #: Seconds for which the stream is kept busy while the host gives it a sample; `_SPIN_HZ` cycles are a second or more.
 _HOLD, _SPIN_HZ = 40e-6, 2e9
@@ -35,7 +39,9 @@ _TAKES = 3
 def sets_for(nbytes: int, device: str | Device, *, most: int = 256) -> int:
     """How many sets of `nbytes` a rotation on `device` needs, and no more than `most`."""
     cache = devices.capabilities(device).answer("l2")
-    return max(1, min(most, -(-CACHE_MULTIPLE * int(cache.value) // max(nbytes, 1)))) if cache else 1
+    if not cache or nbytes >= NEGLIGIBLE * cache.value:
+        return 1
+    return max(2, min(most, -(-CACHE_MULTIPLE * int(cache.value) // max(nbytes, 1))))
 
 
 def rotate(
@@ -43,7 +49,8 @@ def rotate(
     sets: int,
     device: str | Device,
     *,
-    samples: int = 7,
+    samples: int = 15,
+    max_seconds: float = 0.5,
     live: Collection[str] = (),
 ) -> dict[str, Timing]:
     """Time passes side by side, in the order A B B A; gives the seconds of one call.
@@ -56,7 +63,9 @@ def rotate(
     sets : int
         How many calls a pass is.
     samples : int
-        Of each pass; one is as many passes as fill `timing.BATCH_SECONDS`.
+        Of each pass, taken in rounds of all; one is as many passes as fill `timing.BATCH_SECONDS`.
+    max_seconds : float
+        No round is begun later than this, once there are `MIN_SAMPLES`.
     live : collection of str
         Passes that cannot be captured: they run as they are.
     """
@@ -66,7 +75,10 @@ def rotate(
     backend = devices.backend(found.kind)
     with backend.activate(found.index), backend.use_stream(_stream(found)), _captured(passes, found, live) as ready:
         series = {name: _Rotation(backend, found, replay, sets, mode) for name, (replay, mode) in ready.items()}
+        begun = time.perf_counter()
         for turn in range(samples):
+            if turn >= MIN_SAMPLES and time.perf_counter() - begun > max_seconds:
+                break
             for one in series.values() if turn % 2 == 0 else reversed(series.values()):
                 one.add()
         return {name: one.timing() for name, one in series.items()}
