@@ -8,6 +8,7 @@ found is added to a file, one for each GPU model, driver and library version; ot
 Where we differ from torch: `set_max_tuning_duration` is for all candidates of a product together; results are checked
 unless that is turned off, by tolerances of their dtype; a file that cannot be used raises `TuningError` with the field
 that differs, or warns where it is only met; files are JSON lines; scaled and batched products are tuned as others are.
+Results of one extent are not used for others: there is no ``dynamic_dims_mask``, nor a wildcard fallback.
 """
 
 from __future__ import annotations
@@ -55,7 +56,10 @@ __all__ = [
 
 
 def _tuner() -> Tuner:
-    from cuassay.devices.cuda.blas.tuning import tuner
+    from cuassay.devices.cuda.check import guarded
+
+    with guarded("tuning"):
+        from cuassay.devices.cuda.blas.tuning import tuner
 
     return tuner()
 
