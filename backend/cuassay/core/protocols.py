@@ -240,7 +240,6 @@ class PinnedMemory(Protocol):
 
 
 @runtime_checkable
-@runtime_checkable
 class Spinning(Protocol):
     """A backend whose streams can be kept busy; a kind that runs each call at once, as cpu does, is none."""
 
@@ -248,6 +247,7 @@ class Spinning(Protocol):
         """Keep the current stream of device `index` busy for `cycles` of its clock, touching no memory."""
 
 
+@runtime_checkable
 class Backend(Protocol):
     """One kind of device: what `cuassay.devices.<kind>` exports as ``BACKEND``.
 
