@@ -9,7 +9,7 @@ import pytest
 
 import cuassay
 from cuassay import devices
-from cuassay.errors import CapabilityError, DeviceError, OutOfMemoryError
+from cuassay.errors import CapabilityError, DeviceError, OutOfMemoryError, ShapeError
 
 
 @pytest.mark.parametrize("shape", [(3, 4), [3, 4], 12, (), (0, 5)], ids=str)
@@ -63,6 +63,19 @@ def test_an_array_is_made_in_the_order_of_the_stream_given(device):
 def test_what_is_no_device_is_refused():
     with pytest.raises(DeviceError, match="no device kind 'abacus'"):
         cuassay.empty(3, "float32", "abacus")
+
+
+@pytest.mark.parametrize("kind", ["cpu", "sim"])
+@pytest.mark.parametrize("shape", [(-4,), (3, -1), "wide", (2.5,), None], ids=str)
+def test_what_is_no_shape_is_refused(kind, shape):
+    with pytest.raises(ShapeError, match=r"is no shape: .*; give whole numbers, 0 or more"):
+        cuassay.empty(shape, "float32", kind)
+
+
+def test_a_list_of_numbers_is_host_data(device):
+    array = cuassay.from_host([1.0, 2.0], device)
+
+    assert cuassay.to_host(array).tolist() == [1.0, 2.0]
 
 
 def test_like_what_is_no_array_is_refused():

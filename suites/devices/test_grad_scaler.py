@@ -399,3 +399,14 @@ def test_it_moves_inside_a_captured_graph(device, scaler):
     scales, values = zip(*seen, strict=True)
     assert scales == (4.0, 4.0, 8.0)
     assert values[0] > values[1] > values[2]
+
+
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
+def test_a_scale_that_cannot_be_one_is_refused(scale):
+    with pytest.raises(ArgumentError, match="a loss scale is finite and above 0"):
+        GradScaler("sim", init_scale=scale)
+
+
+def test_a_scaler_of_no_known_kind_is_refused():
+    with pytest.raises(DeviceError, match="no device kind 'sin'; known: cpu, sim, cuda"):
+        GradScaler("sin")

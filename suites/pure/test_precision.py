@@ -159,3 +159,10 @@ def test_a_setting_that_is_no_mode_is_named(monkeypatch: pytest.MonkeyPatch) -> 
 
     with pytest.raises(SettingError, match=r"CUASSAY_FLOAT32_PRECISION must be one of ieee, tf32, .*; got 'tf3'"):
         current_precision()
+
+
+def test_determinism_is_asked_for_by_a_bool() -> None:
+    with pytest.raises(ArgumentError, match="mode is True or False; got 'yes'"):
+        determinism.use_deterministic_algorithms("yes")  # type: ignore[arg-type]
+
+    assert not determinism.are_deterministic_algorithms_enabled()

@@ -124,3 +124,12 @@ def test_arrays_alive_at_the_interpreters_exit_do_no_harm() -> None:
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
 
     assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_flags_are_attributes_and_items_as_numpys(xp: Any) -> None:
+    turned, numpys = xp.ones((2, 3)).T, np.ones((2, 3)).T
+
+    for name in ("c_contiguous", "f_contiguous", "forc", "fnc", "writeable"):
+        assert getattr(turned.flags, name) == turned.flags[name.upper()] == getattr(numpys.flags, name)
+    with pytest.raises(KeyError, match="'OWNDATA' is no flag"):
+        turned.flags["OWNDATA"]

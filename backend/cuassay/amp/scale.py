@@ -5,6 +5,7 @@ The rule by which it moves is the op `update_scale_`; who asks for it, and when,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -53,6 +54,8 @@ class LossScale(Handle):
     """Made on the device where it is first asked for, its home, and copied to others until it moves."""
 
     def __init__(self, scale: float, tracker: int = 0) -> None:
+        if not (math.isfinite(scale) and scale > 0):
+            raise ArgumentError(f"a loss scale is finite and above 0; got {scale:g}; give such, as a power of two")
         self._begins = scale, tracker
         self._home: Device | None = None
         self._numbers: Numbers | None = None

@@ -62,7 +62,9 @@ class GradScaler(Handle):
     Raises
     ------
     ArgumentError
-        If a factor or the interval cannot be one.
+        If the scale, a factor or the interval cannot be one.
+    DeviceError
+        If there is no such kind of device.
     """
 
     def __init__(
@@ -75,6 +77,8 @@ class GradScaler(Handle):
         enabled: bool = True,
     ) -> None:
         self.device_type = Device(device).kind
+        if self.device_type not in devices.kinds():
+            raise DeviceError(f"there is no device kind {self.device_type!r}; known: {', '.join(devices.kinds())}")
         self._scale = LossScale(float(init_scale))
         self._factors = Factors(float(growth_factor), float(backoff_factor), growth_interval)
         self._enabled = enabled

@@ -25,7 +25,15 @@ _mode = 0
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """From here an op that is not deterministic raises `CapabilityError`, or warns; for the whole process."""
+    """From here an op that is not deterministic raises `CapabilityError`, or warns; for the whole process.
+
+    Raises
+    ------
+    ArgumentError
+        If `mode` is no bool.
+    """
+    if not isinstance(mode, bool):
+        raise ArgumentError(f"mode is True or False; got {mode!r}; for words see set_deterministic_debug_mode")
     set_deterministic_debug_mode((1 if warn_only else 2) if mode else 0)
 
 

@@ -13,10 +13,12 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any
 
+import numpy as np
+
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend, PinnedMemory
-from cuassay.errors import CapabilityError, DeviceError
+from cuassay.errors import CapabilityError, CuassayError, DeviceError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 
@@ -113,7 +115,7 @@ def _capabilities(device: Device) -> Capabilities:
 
 
 def capabilities(name: str | Device) -> Capabilities:
-    """What an existing device can do; answers are cached for the process."""
+    """What an existing device can do; answers are cached for the process. Raises `DeviceError` for one that is not."""
     return _capabilities(find(name))
 
 
@@ -166,10 +168,17 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
         If there is no room.
     CapabilityError
         If the device has no arrays of `dtype`.
+    ShapeError
+        If an extent is no whole number, or below 0.
     """
     owner, index = _place(device)
-    extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
-    return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
+    try:
+        extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
+        return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
+    except CuassayError:
+        raise
+    except (TypeError, ValueError) as error:
+        raise ShapeError(f"{shape!r} is no shape: {error}; give whole numbers, 0 or more") from error
 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
@@ -193,9 +202,17 @@ def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = N
 
 
 def from_host(array: Any, device: str | Device) -> Any:
-    """A copy of a `numpy.ndarray` on `device`."""
+    """A copy on `device` of a `numpy.ndarray`, or of what `numpy.asarray` makes one of; strides keep their order.
+
+    Raises
+    ------
+    DeviceError
+        If `device` does not exist.
+    CapabilityError
+        If it has no arrays of that dtype.
+    """
     found = find(device)
-    return backend(found.kind).from_host(array, found.index)
+    return backend(found.kind).from_host(np.asarray(array), found.index)
 
 
 def to_host(array: Any) -> Any:

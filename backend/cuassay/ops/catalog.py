@@ -209,7 +209,7 @@ cast = declare(
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
-    doc="``a @ b`` of two matrices, rounded once, to `out_dtype`.",
+    doc="``a @ b`` of matrices (M, K) and (K, N), rounded once, to `out_dtype`.",
 )  # fmt: skip
 bmm = declare(
     "bmm(a, b, *, precision=None, out_dtype=None) -> out",
@@ -219,7 +219,7 @@ bmm = declare(
 addmm = declare(
     "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
     shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="``activation(beta * c + alpha * a @ b)``, rounded once; where beta is 0, `c` is not read.",
+    doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read.",
 )  # fmt: skip
 baddbmm = declare(
     "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
@@ -229,7 +229,7 @@ baddbmm = declare(
 linear = declare(
     "linear(a, weight, bias, *, activation=None, precision=None) -> out",
     shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
-    doc="``activation(a @ weight.T + bias)``; weight is (N, K), as in torch.",
+    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
 )  # fmt: skip
 grouped_mm = declare(
     "grouped_mm(a, b, *, offs, precision=None) -> out",
@@ -257,17 +257,17 @@ slow_conv2d = declare(
 solve_ = declare(
     "solve_(a, b, x!, info!) ->",
     shape=decompositions.solve, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a", "b"),
-    doc="``a @ x = b`` of square matrices.",
+    doc="``a @ x = b`` of square matrices (..., N, N) and right sides (..., N, K).",
 )  # fmt: skip
 inv_ = declare(
     "inv_(a, inverse!, info!) ->",
     shape=decompositions.inv, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
-    doc="``a @ inverse = 1``.",
+    doc="``a @ inverse = 1`` of square matrices (..., N, N).",
 )  # fmt: skip
 det = declare(
     "det(a) -> out",
     shape=decompositions.det, dtypes=decompositions.LAPACK, op_class="reduction",
-    doc="Determinants; 0 where singular.",
+    doc="Determinants of square matrices (..., N, N); 0 where singular.",
 )  # fmt: skip
 cholesky_ = declare(
     "cholesky_(a, factor!, info!) ->",

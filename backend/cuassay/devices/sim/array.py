@@ -8,6 +8,7 @@ without a wait (`numpy.asarray`, buffers, ``ctypes``) raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
@@ -20,9 +21,34 @@ from cuassay.devices.sim.clock import Span
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.devices.sim.memory import Block
 
-__all__ = ["SimArray"]
+__all__ = ["Flags", "SimArray"]
 
 _ADVICE = "call .get() or cuassay.devices.to_host(array), which wait for it"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flags:
+    """An array's flags as attributes and, in capitals, as items: as NumPy's and CuPy's."""
+
+    c_contiguous: bool
+    f_contiguous: bool
+    writeable: bool = True
+
+    @property
+    def forc(self) -> bool:
+        """Contiguous in one order or the other."""
+        return self.c_contiguous or self.f_contiguous
+
+    @property
+    def fnc(self) -> bool:
+        """Contiguous in Fortran's order, and not in C's."""
+        return self.f_contiguous and not self.c_contiguous
+
+    def __getitem__(self, name: str) -> bool:
+        if name not in ("C_CONTIGUOUS", "F_CONTIGUOUS", "WRITEABLE", "FORC", "FNC"):
+            raise KeyError(f"{name!r} is no flag; flags: C_CONTIGUOUS, F_CONTIGUOUS, WRITEABLE, FORC, FNC")
+        found: bool = getattr(self, name.lower())
+        return found
 
 
 class SimArray(NDArrayOperatorsMixin):
@@ -82,10 +108,10 @@ class SimArray(NDArrayOperatorsMixin):
         return self.raw.strides
 
     @property
-    def flags(self) -> dict[str, bool]:
+    def flags(self) -> Flags:
         """Contiguity, by NumPy's names; a copy, so that nothing can be set through it."""
         flags = self.raw.flags
-        return {"C_CONTIGUOUS": flags.c_contiguous, "F_CONTIGUOUS": flags.f_contiguous, "WRITEABLE": True}
+        return Flags(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous)
 
     @property
     def device(self) -> Device:

@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
+from operator import index as index_of
 from typing import Any
 
 import numpy as np
@@ -158,7 +159,7 @@ class SimBackend:
         device = self._device(index)
         with device.machine.working():
             queue = device.machine.current_queue(device) if stream is None else stream.queue
-            return calls.new_array(tuple(shape), as_dtype(dtype), device, queue)
+            return calls.new_array(tuple(map(index_of, shape)), as_dtype(dtype), device, queue)
 
     def from_host(self, array: np.ndarray[Any, Any], index: int) -> SimArray:
         """A copy in order of the current stream, the order of the axes in memory kept."""
