@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
@@ -122,19 +122,41 @@ def test_the_last_comparison_is_of_two_in_turns() -> None:
     assert last == [DEFAULT, kernel(1), kernel(1), DEFAULT] * (CONFIRMATION // 2)
 
 
-def test_what_is_near_the_best_takes_part() -> None:
+def test_what_is_near_the_best_takes_part_and_what_is_near_that() -> None:
     asked: list[list[Candidate]] = []
-    times = {DEFAULT: 1.0, kernel(1): 0.9, kernel(2): 0.8, kernel(3): 0.5}
+    times = {DEFAULT: 1.0, kernel(1): 0.9, kernel(2): 1.1, kernel(10): 0.5, kernel(100): 0.4}
     machine = Machine(times, 0.0, 0)
 
-    def refine(best: object) -> list[Candidate]:
-        asked.append(list(best))  # type: ignore[call-overload]
-        return [kernel(3), kernel(1)]
+    def refine(best: Sequence[Candidate]) -> list[Candidate]:
+        asked.append(list(best))
+        numbers = [one["number"] for one in best if one != DEFAULT]
+        return [kernel(10 * number) for number in numbers if kernel(10 * number) in times]
 
     outcome = search(DEFAULT, [kernel(1), kernel(2)], machine, refine=refine, clock=machine.clock)
 
-    assert asked == [[kernel(2), kernel(1)]]
-    assert outcome.choice == kernel(3)
+    assert asked[0] == [kernel(1), DEFAULT, kernel(2)]
+    assert asked[1][0] == kernel(10)
+    assert outcome.choice == kernel(100)
+
+
+def test_what_is_near_the_default_takes_part() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.5}, 0.0, 0)
+
+    assert search(DEFAULT, [], machine, refine=lambda best: [kernel(1)], clock=machine.clock).choice == kernel(1)
+
+
+def test_refining_ends_with_the_time() -> None:
+    rounds: list[object] = []
+
+    def refine(best: object) -> list[Candidate]:
+        rounds.append(best)
+        return [kernel(len(rounds))]
+
+    machine = Machine({DEFAULT: 1.0} | {kernel(number): 1 / (1 + number) for number in range(1000)}, 0.0, 0)
+    outcome = search(DEFAULT, [], machine, refine=refine, clock=machine.clock, limits=Limits(seconds=0.2))
+
+    assert 20 < len(rounds) < 130
+    assert outcome.seconds < 0.25
 
 
 def test_a_candidate_given_twice_runs_once() -> None:

@@ -24,7 +24,7 @@ Timer = Callable[[Candidate], float]
 #: Whether a candidate computes what the default does: the reason why not, or None. It may raise.
 Check = Callable[[Candidate], str | None]
 
-#: Further candidates near the best so far.
+#: Further candidates near the best so far, of which the default may be one.
 Refine = Callable[[Sequence[Candidate]], Iterable[Candidate]]
 
 
@@ -158,8 +158,7 @@ def search(
     first, *later = stages
     entrants = race.run(first, [one for one in distinct(candidates) if one != default])
     if refine is not None:
-        near = [one for one in distinct(refine(entrants[:_REFINED] or [default])) if not race.knows(one)]
-        entrants = race.ranked([*entrants, *race.run(first, near, extra=_REFINING)])
+        entrants = race.refined(first, entrants, refine)
     for stage in later:
         entrants = race.run(stage, entrants)
     best = next((one for one in entrants if race.is_faster(one) and race.agrees(one, check)), None)
@@ -212,6 +211,16 @@ class _Race:
         ranked = self.ranked(one for one in entrants if one in self.samples and one not in self.refused)
         best = min(self.time_of(one) for one in (self.default, *ranked[:1]))
         return [one for one in ranked[: stage.keep] if self.time_of(one) <= stage.within * best]
+
+    def refined(self, stage: Stage, entrants: list[Candidate], refine: Refine) -> list[Candidate]:
+        """With what is near the best, and near what is best then, until that brings no change or takes too long."""
+        former: list[Candidate] = []
+        best = self.ranked([self.default, *entrants])[:_REFINED]
+        while best != former and self.elapsed <= self.limits.seconds * (stage.share + _REFINING):
+            near = [one for one in distinct(refine(best)) if not self.knows(one)]
+            entrants = self.ranked([*entrants, *self.run(stage, near, extra=_REFINING)])
+            former, best = best, self.ranked([self.default, *entrants])[:_REFINED]
+        return entrants
 
     def sample(self, candidate: Candidate) -> float | None:
         """One more of a candidate that may have it."""
