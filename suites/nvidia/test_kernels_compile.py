@@ -49,6 +49,8 @@ BUDGETS = (
     Budget("layer_norm.cu", "layer_norm_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
     Budget("layer_norm.cu", "layer_norm_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
     Budget("layer_norm.cu", "layer_norm_long<float64, 2, false>", 64, "1,024 threads a block leave no more"),
+    Budget("pitched.cu", "copy_columns<int4>", 40, "four words of 16 bytes in flight"),
+    Budget("pitched.cu", "copy_columns<short>", 40, "four words in flight"),
     Budget("spin.cu", "spin", 16, "reads a clock"),
     Budget("tags.cu", "write_tag", 16, "one store"),
     Budget("tags.cu", "check_tag", 24, "one load, and a count"),

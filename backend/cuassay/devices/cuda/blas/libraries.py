@@ -17,7 +17,7 @@ from cuassay.devices.cuda.blas.providers import register
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.space import Candidate, distinct
 
-__all__ = ["CUBLAS", "CUBLASLT", "candidate_of", "near", "set_requested"]
+__all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "near", "set_requested"]
 
 #: Algorithms asked for at each limit of workspace.
 _requested = 100
@@ -42,7 +42,14 @@ def candidate_of(algorithm: Algorithm) -> Candidate:
     return Candidate.of("cublaslt", algorithm=algorithm.data.hex(), workspace=algorithm.workspace_nbytes)
 
 
-def _algorithm_of(candidate: Candidate) -> Algorithm:
+def algorithm_of(candidate: Candidate) -> Algorithm:
+    """Of a candidate that has one.
+
+    Raises
+    ------
+    ArgumentError
+        If its parameters are none.
+    """
     try:
         return Algorithm(bytes.fromhex(candidate["algorithm"]), int(candidate["workspace"]))
     except (TypeError, ValueError) as error:
@@ -67,7 +74,7 @@ class _CublasLt:
         most = controls.most_workspace_nbytes(device)
         if candidate["workspace"] > most:
             raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
-        return cublaslt.Plan(problem, _algorithm_of(candidate), device)
+        return cublaslt.Plan(problem, algorithm_of(candidate), device)
 
 
 def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iterator[Candidate]:
@@ -75,7 +82,7 @@ def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iter
     most = controls.most_workspace_nbytes(device)
     for candidate in candidates:
         if candidate.implementation == "cublaslt":
-            algorithm = _algorithm_of(candidate)
+            algorithm = algorithm_of(candidate)
             for change in _changes(problem, algorithm.config()):
                 found = cublaslt.adjusted(problem, algorithm, device, **change)
                 if found is not None and found.workspace_nbytes <= most:

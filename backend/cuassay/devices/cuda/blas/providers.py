@@ -81,7 +81,10 @@ class Provider(Protocol):
 
 
 #: Modules that register a provider; imported when one is first asked for.
-_MODULES: tuple[str, ...] = ("cuassay.devices.cuda.blas.libraries",)
+_MODULES: tuple[str, ...] = (
+    "cuassay.devices.cuda.blas.libraries",
+    "cuassay.devices.cuda.blas.padded",
+)
 
 _providers: dict[str, Provider] = {}
 

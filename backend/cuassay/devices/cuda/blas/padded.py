@@ -1,0 +1,176 @@
+"""Products of misaligned operands: copied to where columns begin at multiples of 16 bytes, multiplied, copied back.
+
+The library's fast kernels read and write by the tensor memory accelerator, which wants 16 bytes of addresses and of the
+distance of columns. Else it takes kernels of an older kind: on an H200 1500 x 5124 x 2560 in bfloat16 runs at 206
+TFLOP/s, of 780. The copies are a few per cent of such a product where all its extents are large.
+
+Kernel: kernels/pitched.cu. Called by `blas.providers`; a tuner decides where it wins.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from importlib.util import find_spec
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.handle import Handle
+from cuassay.devices.cuda.blas import controls, cublaslt
+from cuassay.devices.cuda.blas.cublaslt import Algorithm
+from cuassay.devices.cuda.blas.libraries import algorithm_of
+from cuassay.devices.cuda.blas.problem import Operand, Problem
+from cuassay.devices.cuda.blas.providers import Candidate, register
+from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.memory import hook
+from cuassay.errors import CapabilityError
+
+__all__ = ["PADDED", "Plan", "padded", "why_not"]
+
+#: What the tensor memory accelerator wants of addresses and distances, bytes.
+_ALIGNMENT = 16
+
+#: Where copies begin in the workspace.
+_APART = 256
+
+#: Algorithms of the library for the padded problem that take part.
+_MOST = 4
+
+_THREADS = 256  # of pitched.cu
+_WORDS = {16: "int4", 8: "long long", 4: "int", 2: "short"}
+
+
+def why_not(problem: Problem) -> str | None:
+    """Why there is nothing to pad, or None."""
+    if problem.batch != 1 or problem.beta or problem.scaling != "none":
+        return "stacks, what is added to and scaled operands are not copied"
+    if not _misaligned(problem):
+        return "its operands are aligned"
+    return None
+
+
+def _misaligned(problem: Problem) -> frozenset[str]:
+    """Which of a, b and d must be copied; all, where it is an address that is not aligned."""
+    names = ("a", "b", "d")
+    if problem.alignment < _ALIGNMENT:
+        return frozenset(names)
+    return frozenset(name for name in names if _distance(getattr(problem, name)) % _ALIGNMENT)
+
+
+def _distance(operand: Operand) -> int:
+    """Of two columns, bytes; that of one alone does not matter."""
+    return operand.leading * as_dtype(operand.dtype).itemsize if operand.columns > 1 else 0
+
+
+def padded(problem: Problem) -> Problem:
+    """The same product of what is aligned."""
+    copied = _misaligned(problem)
+    a, b, d = (_padded(getattr(problem, name)) if name in copied else getattr(problem, name) for name in "abd")
+    return replace(problem, a=a, b=b, c=d, d=d, alignment=max(problem.alignment, _ALIGNMENT))
+
+
+def _padded(operand: Operand) -> Operand:
+    elements = _ALIGNMENT // as_dtype(operand.dtype).itemsize
+    return replace(operand, leading=-(-operand.rows // elements) * elements)
+
+
+@dataclass(frozen=True, slots=True)
+class _Copy:
+    """One operand between its own place and its place in the workspace."""
+
+    operand: Operand
+    padded: Operand
+    offset: int
+    word: int
+
+    @property
+    def nbytes(self) -> int:
+        """In the workspace."""
+        return self.padded.columns * self.padded.leading * as_dtype(self.padded.dtype).itemsize
+
+    def run(self, at: int, workspace: int, *, back: bool = False) -> None:
+        """To the workspace, or back, in order of the current stream."""
+        itemsize = as_dtype(self.operand.dtype).itemsize
+        outside = at, self.operand.leading * itemsize // self.word
+        inside = workspace + self.offset, self.padded.leading * itemsize // self.word
+        arguments = *(inside if back else outside), *(outside if back else inside)
+        words = self.operand.rows * itemsize // self.word
+        copy = kernel("pitched.cu", f"copy_columns<{_WORDS[self.word]}>")
+        copy((self.operand.columns,), _THREADS, (*arguments, words))
+
+
+def _copies(problem: Problem) -> tuple[dict[str, _Copy], int]:
+    """What is copied, and the bytes that it takes."""
+    found, size, inner = {}, 0, padded(problem)
+    for name in sorted(_misaligned(problem)):
+        operand = getattr(problem, name)
+        row = operand.rows * as_dtype(operand.dtype).itemsize
+        word = math.gcd(_ALIGNMENT, row, _distance(operand), problem.alignment)
+        found[name] = _Copy(operand, getattr(inner, name), size, word)
+        size += -(-found[name].nbytes // _APART) * _APART
+    return found, size
+
+
+class Plan(Handle):
+    """A problem computed on padded copies, ready to be called by this thread on the current device.
+
+    Parameters
+    ----------
+    problem : Problem
+        What to compute; see `why_not`.
+    algorithm : Algorithm
+        The library's, for `padded` of it.
+    device : int
+        The current device.
+    """
+
+    library = "cuBLASLt on padded copies"
+
+    def __init__(self, problem: Problem, algorithm: Algorithm, device: int) -> None:
+        self.problem, self.algorithm = problem, algorithm
+        self._inner = cublaslt.Plan(padded(problem), algorithm, device)
+        self._copies, self._nbytes = _copies(problem)
+        self.workspace_nbytes = self._nbytes + self._inner.workspace_nbytes
+        self.point = self._inner.point
+
+    def __repr__(self) -> str:
+        return f"Plan({self.problem}; {self.library}, {self.algorithm})"
+
+    def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
+        """Compute on these addresses, in order of the current stream; as `cublaslt.Plan.run`."""
+        memory = None if workspace else hook.allocate(self.workspace_nbytes)
+        at = workspace if memory is None else memory.ptr
+        given = {"a": a, "b": b, "d": d}
+        for name, copied in self._copies.items():
+            if name != "d":
+                copied.run(given[name], at)
+        placed = {name: at + self._copies[name].offset if name in self._copies else given[name] for name in given}
+        last = at + self._nbytes if self._inner.workspace_nbytes else 0
+        self._inner.run(placed["a"], placed["b"], placed["d"], placed["d"], workspace=last)
+        if "d" in self._copies:
+            self._copies["d"].run(d, at, back=True)
+
+
+class _Padded:
+    name = "padded"
+
+    def version(self) -> str:
+        return f"1, cublaslt {cublaslt.version()}"
+
+    def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
+        if why_not(problem) is not None:
+            return ()
+        limit = controls.workspace_nbytes(device)
+        found = cublaslt.candidates(padded(problem), device, count=_MOST, workspace_nbytes=limit)
+        return tuple(Candidate.of("padded", algorithm=one.data.hex(), workspace=one.workspace_nbytes) for one in found)
+
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
+        reason = why_not(problem)
+        if reason is not None:
+            raise CapabilityError(f"{problem} is not computed on padded copies: {reason}; tune again")
+        return Plan(problem, algorithm_of(candidate), device)
+
+
+PADDED = _Padded()
+if find_spec("nvmath") is not None:
+    register(PADDED)

@@ -1,0 +1,29 @@
+// out[column][word] = in[column][word]: columns copied to where the next one begins at another distance.
+//
+// Source: own. cudaMemcpy2DAsync copies columns that are not aligned to 16 bytes far below the rate of memory.
+// Shapes: from: `columns` columns of `words` words, from_step words apart; to: as many, to_step words apart; no overlap.
+// Launch: a block of THREADS a column, each thread UNROLL words in flight.
+// Caller: devices/cuda/blas/padded.py.
+// OpSpecs: cuassay/testing/specs/ has none, this is no op; suites/nvidia/test_padded.py tests it.
+
+constexpr int THREADS = 256;
+constexpr int UNROLL = 4;
+
+template <typename Word>
+__global__ void __launch_bounds__(THREADS)
+copy_columns(const Word* __restrict__ from, long long from_step, Word* __restrict__ to, long long to_step,
+             long long words) {
+    from += blockIdx.x * from_step;
+    to += blockIdx.x * to_step;
+    for (long long first = threadIdx.x; first < words; first += THREADS * UNROLL) {
+        Word held[UNROLL];
+#pragma unroll
+        for (int turn = 0; turn < UNROLL; ++turn) {
+            if (first + turn * THREADS < words) held[turn] = from[first + turn * THREADS];
+        }
+#pragma unroll
+        for (int turn = 0; turn < UNROLL; ++turn) {
+            if (first + turn * THREADS < words) to[first + turn * THREADS] = held[turn];
+        }
+    }
+}
