@@ -35,6 +35,7 @@ __all__ = [
 @contextmanager
 def guarded(device: str | Device) -> Iterator[None]:
     """All guards of this module at once; `AssertionError` names what was left behind."""
+    __tracebackhide__ = True
     with ExitStack() as stack:
         for guard in (memory_returned, stream_kept):
             stack.enter_context(guard(device))
@@ -60,7 +61,8 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     left = in_use(found.index) - before
     if left > 0:
         raise AssertionError(
-            f"{found}: {format_bytes(left)} ({left:,} bytes) of device memory are still in use after the test"
+            f"{found}: {format_bytes(left)} ({left:,} bytes) of device memory are still in use after the test; "
+            "a cache, a list or an attribute holds an array of it: drop it"
         )
 
 

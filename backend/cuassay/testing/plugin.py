@@ -255,8 +255,12 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
+def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     """Let the report carry its case; ask the device of a failed test whether it is well."""
+    if call.excinfo is not None and not item.config.getoption("fulltrace") and not item.config.getoption("usepdb"):
+        from cuassay.testing.tracebacks import shorten
+
+        shorten(call.excinfo.value)
     report: pytest.TestReport = yield
     case = item.stash.get(_CASE, {})
     if case or skips.is_nowhere(item):

@@ -1,0 +1,71 @@
+"""What a failure shows: the caller's line where the message names it, and not our insides."""
+
+from __future__ import annotations
+
+import pytest
+
+RACE = """
+    from cuassay import devices, ops, zeros
+
+    def test_race():
+        sim = devices.backend("sim")
+        one, other = sim.new_stream(0), sim.new_stream(0)
+        a = zeros(4, "float32", "sim")
+        sim.synchronize(0)
+        with sim.use_stream(one):
+            ops.add(a, 1.0, out=a)
+        with sim.use_stream(other):
+            ops.mul(a, 2.0)  # here
+"""
+
+
+def test_a_race_ends_at_the_callers_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RACE)
+
+    result = pytester.runpytest("--device", "sim")
+
+    result.stdout.fnmatch_lines(
+        ["> *ops.mul(a, 2.0)  # here", "E *RaceError: *insert * before the read*", "*:11: Race*"]
+    )
+    result.stdout.no_fnmatch_line("*dispatch.py*")
+    result.stdout.no_fnmatch_line("*clock.py*")
+
+
+def test_all_of_it_is_shown_when_asked_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(RACE)
+
+    result = pytester.runpytest("--device", "sim", "--full-trace")
+
+    result.stdout.fnmatch_lines(["*dispatch.py:*", "*clock.py:*RaceError*"])
+
+
+def test_another_error_keeps_its_way(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay import ops
+        def test_wrong():
+            ops.add([1], [2])
+    """)
+
+    result = pytester.runpytest("--device", "sim")
+
+    result.stdout.fnmatch_lines(["*ops.add(*", "*ArgumentError*", "*cuassay*.py:*: ArgumentError"])
+
+
+def test_a_leak_says_how_much_and_where_to_look(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        KEPT = []
+
+        def leaks(xp, a):
+            KEPT.append(a * 2)
+            return KEPT[-1]
+
+        test_leaks = conformance(OpSpec(fn=leaks, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest("--device", "sim", "-k", "test_values")
+
+    result.stdout.fnmatch_lines(
+        ["*bytes) of device memory are still in use after the test; a cache*", "*op: leaks on sim:0*"]
+    )
+    result.stdout.no_fnmatch_line("*contextlib.py*")
