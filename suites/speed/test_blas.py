@@ -156,7 +156,7 @@ def calls_in_c(folder: Path, a: Any, b: Any, out: Any) -> Call:
 
 @devices("cuda")
 @dtypes("bfloat16", "float16")
-@pytest.mark.parametrize("activation", [None, "gelu_tanh"])
+@pytest.mark.parametrize("activation", [None, "relu", "gelu_tanh"])
 def test_an_epilogue_beside_its_parts(
     device: Device, dtype: np.dtype[Any], activation: Any, measured: Measured
 ) -> None:
