@@ -34,6 +34,17 @@ def test_each_op_with_benchmark_sizes_has_a_series(spec: OpSpec) -> None:
     assert found.params == [list(DTYPES), list(case_labels(spec, "cpu", "float32"))]
 
 
+def test_a_users_specs_have_series_in_every_dtype_they_claim() -> None:
+    spec = OpSpec(fn=lambda xp, a: a, name="mine", dtypes=("float64", "int8"), bench=lambda make, sizes: [make(7)])
+    unmeasured = OpSpec(fn=lambda xp, a: a, name="other")
+
+    ((name, track),) = series("sim", [spec, unmeasured]).items()
+    found: Any = track
+
+    assert (name, found.params) == ("track_mine", [["float64", "int8"], ["7"]])
+    assert len(found("int8", "7")["samples"]) > 1
+
+
 def test_series_are_told_apart_by_source_and_version() -> None:
     found: list[Any] = list(series("cpu").values())
 

@@ -79,6 +79,28 @@ def test_a_record_of_two_runs_is_compared(pytester: pytest.Pytester, capsys: pyt
     assert "Empty DataFrame" in capsys.readouterr().out
 
 
+def test_a_series_of_asv_is_made_of_the_spec(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch):
+    for name in ("test_rms.py", "ops.py"):
+        pytester.path.joinpath(name).write_text(FILES[name], encoding="utf-8")
+    pytester.syspathinsert()
+    monkeypatch.setenv("CUASSAY_DEVICES", "sim")
+    names: dict[str, Any] = {}
+
+    exec(compile(FILES["ops.py"], "ops.py", "exec"), names)  # noqa: S102  our own README
+
+    assert names["track_rms_norm"].params == [["float16", "float32"], ["128x768"]]
+
+
+def test_the_race_says_what_is_shown(pytester: pytest.Pytester):
+    pytester.path.joinpath("test_streams.py").write_text(FILES["test_streams.py"], encoding="utf-8")
+
+    result = pytester.runpytest("-p", "no:cacheprovider", "test_streams.py")
+
+    (shown,) = re.findall(r"```text\n(RaceError: .*?)\n```", TEXT, re.DOTALL)
+    said = re.sub(r"\d+|\S*/(?=test_streams)", "#", " ".join(result.stdout.str().split()))
+    assert re.sub(r"\d+|(?=test_streams)", "#", shown.replace("\n", " ")) in said
+
+
 def test_the_sync_debug_mode_is_as_it_says():
     import cuassay
 

@@ -51,7 +51,9 @@ def series_name(op: str) -> str:
     return f"{MODULE}.track_{op}"
 
 
-def series(device: str | Device | None = None) -> dict[str, Callable[[str, str], dict[str, object]]]:
+def series(
+    device: str | Device | None = None, specs: Iterable[OpSpec] | None = None
+) -> dict[str, Callable[[str, str], dict[str, object]]]:
     """The functions that asv collects, by name: one an op that has benchmark sizes.
 
     Parameters
@@ -59,13 +61,15 @@ def series(device: str | Device | None = None) -> dict[str, Callable[[str, str],
     device : Device, optional
         What they measure; by default the first that the setting ``CUASSAY_DEVICES`` names, else an accelerator,
         else the cpu.
+    specs : iterable of OpSpec, optional
+        Yours, in every dtype they claim; by default this package's own, in the dtypes that models are trained in.
     """
     found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
-    specs = [spec for spec in own_specs() if spec.bench is not None]
-    return {f"track_{spec.name}": _function(spec, found) for spec in specs}
+    chosen = [(spec, DTYPES) for spec in own_specs()] if specs is None else [(spec, spec.dtypes) for spec in specs]
+    return {f"track_{spec.name}": _function(spec, found, dtypes) for spec, dtypes in chosen if spec.bench is not None}
 
 
-def _function(spec: OpSpec, device: Device) -> Callable[[str, str], dict[str, object]]:
+def _function(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> Callable[[str, str], dict[str, object]]:
     """A benchmark as asv knows it: a function with attributes."""
 
     def setup(dtype: str, case: str) -> None:
@@ -80,12 +84,12 @@ def _function(spec: OpSpec, device: Device) -> Callable[[str, str], dict[str, ob
         timing = measure(chosen.run, device, cache="cold", max_seconds=SECONDS_A_CASE)
         return {"samples": list(timing.samples_s), "number": 1}
 
-    labels = dict.fromkeys(label for dtype in DTYPES for label in case_labels(spec, device, dtype))
+    labels = dict.fromkeys(label for dtype in dtypes for label in case_labels(spec, device, dtype))
     about = _about(spec.name)
     # Without them asv would hash the source that all series share: one version for all.
     attributes = {"benchmark_name": about["name"], "pretty_source": about["code"], "setup": setup}
     attributes |= {name: about[name] for name in ("unit", "version", "timeout")}
-    vars(track).update(attributes, params=[list(DTYPES), list(labels)], param_names=list(PARAM_NAMES))
+    vars(track).update(attributes, params=[list(dtypes), list(labels)], param_names=list(PARAM_NAMES))
     vars(setup)["pretty_source"] = ""
     return track
 
