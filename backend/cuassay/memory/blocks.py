@@ -266,13 +266,43 @@ class FreeBlocks:
         rest.address, rest.nbytes = address + nbytes, left
         key = left << _ADDRESS_BITS | rest.address
         if position and keys[position - 1] > key:
-            del keys[position], blocks[position]
-            position = bisect_left(keys, key, 0, position)
-            keys.insert(position, key)
-            blocks.insert(position, rest)
+            self._move(position, key)
         else:
             keys[position] = key
         return block
+
+    def refit(self, block: Block, nbytes: int) -> bool:
+        """Make `block`, which is in no list, `nbytes` long at the cost of the free block behind it, or to its good.
+
+        Where there is none, or what both make together is not the best fit, False, and nothing is changed.
+        """
+        rest = block.after
+        if rest is None or rest.idle is not None:
+            return False
+        keys, blocks, whole = self._keys, self._blocks, block.nbytes + rest.nbytes
+        position = bisect_left(keys, nbytes << _ADDRESS_BITS)
+        if whole <= nbytes:
+            return False
+        if position == len(keys) or blocks[position] is not rest:
+            if position < len(keys) and blocks[position].nbytes < whole:
+                return False
+            position = bisect_left(keys, rest.nbytes << _ADDRESS_BITS | rest.address)
+        block.nbytes = nbytes
+        rest.address, rest.nbytes = block.address + nbytes, whole - nbytes
+        key = rest.nbytes << _ADDRESS_BITS | rest.address
+        if (position and keys[position - 1] > key) or (position + 1 < len(keys) and keys[position + 1] < key):
+            self._move(position, key)
+        else:
+            keys[position] = key
+        return True
+
+    def _move(self, position: int, key: int) -> None:
+        """The block there has another key now."""
+        block = self._blocks.pop(position)
+        del self._keys[position]
+        position = bisect_left(self._keys, key)
+        self._keys.insert(position, key)
+        self._blocks.insert(position, block)
 
 
 def split(block: Block, nbytes: int) -> Block:

@@ -151,11 +151,13 @@ class Lane:
         The quick lists, by the bytes that are asked for.
     quick : dict of int to Idle
         The same; empty while each request is to be seen: then every one is a miss.
+    last : Block or None
+        What was cut out last.
     tide : Tide or None
         What watches the requests, where something was stitched.
     """
 
-    __slots__ = ("_miss", "deferred", "large", "lists", "pool", "quick", "small", "stream", "territory", "tide")
+    __slots__ = ("_miss", "deferred", "large", "last", "lists", "pool", "quick", "small", "stream", "territory", "tide")
 
     def __init__(
         self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
@@ -166,6 +168,7 @@ class Lane:
         self.large = FreeBlocks()
         self.territory: Territory | None = None
         self.deferred = Deferred(self, is_capturing)
+        self.last: Block | None = None
         self.tide: Tide | None = None
         self._miss = miss
         self.lists: dict[int, Idle] = {}
@@ -195,6 +198,7 @@ class Lane:
         block.requested = requested
         block.uses = 1
         block.idle = block.home = idle
+        self.last = block
 
     def delist(self, block: Block) -> None:
         """`block` serves no size any more; a size that none serves is forgotten."""

@@ -16,7 +16,6 @@ from cuassay.memory.lane import Lane
 from cuassay.memory.pages import Arena, Nested, View
 from cuassay.memory.stitching import Plan, Territory
 from cuassay.memory.store import Store
-from cuassay.memory.tide import Tide
 
 __all__ = ["PagedStore"]
 
@@ -87,16 +86,19 @@ class PagedStore(Store):
 
     def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block when everything free has merged at home, or a view that was made before."""
-        if lane.tide is None:
-            self._watch(lane, territory.tide)
+        if territory.views:
+            self._watch(lane, territory)
         self._go_home(lane)
         block = self._taken(lane, size, nbytes)
         if block is None and (part := territory.recall(size) or territory.wake(size)) is not None:
             block = self._viewed(part, size, nbytes)
         return block
 
-    def _watch(self, lane: Lane, tide: Tide) -> None:
+    def _watch(self, lane: Lane, territory: Territory) -> None:
         """From here every request is seen, until the memory in use is at its lowest."""
+        if lane.tide is not None:
+            return
+        tide = territory.tide
         blocks = (block for block in self._cut.values() if block.lane is lane and block.nbytes > SMALL_REQUEST)
         tide.watch(block for block in blocks if block.is_live)
         lane.watch(tide)
@@ -192,6 +194,7 @@ class PagedStore(Store):
             if not plan.is_contiguous:
                 view = View(address, plan.pages(), plan.pieces)
                 territory.add_view(view)
+                self._watch(lane, territory)
                 return self._viewed(view.first, size, nbytes)
             block, *others = plan.pieces
             for other in others:

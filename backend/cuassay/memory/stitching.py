@@ -117,6 +117,10 @@ class Territory:
         """`nbytes`, rounded up to pages."""
         return -(-nbytes // self.granularity) * self.granularity
 
+    def may_begin(self, address: int, nbytes: int) -> bool:
+        """Whole pages begin at a page, anything else anywhere."""
+        return nbytes % self.granularity != 0 or address % self.granularity == 0
+
     # ----------------------------------------------------------------------------------------------------- best fit
 
     def take(self, nbytes: int, *, anywhere: bool = False) -> Block | None:
@@ -126,12 +130,12 @@ class Territory:
         """
         for block in self._free.candidates(nbytes, 1):
             low = block.address
-            if nbytes % self.granularity == 0:
-                low = self.whole(low)
-                if low + nbytes > block.address + block.nbytes:
-                    if not anywhere:
-                        return None
-                    low = block.address
+            if not self.may_begin(low, nbytes):
+                page = self.whole(low)
+                if page + nbytes <= low + block.nbytes:
+                    low = page
+                elif not anywhere:
+                    return None
             return self._lend(block, low, low + nbytes)
         return None
 
@@ -139,8 +143,7 @@ class Territory:
 
     def has_room(self, nbytes: int) -> bool:
         """True when a hole could take pages for `nbytes`."""
-        whole = self.whole(nbytes)
-        return any(hole.nbytes >= whole for hole in self._holes())
+        return any(hole.nbytes >= self.whole(nbytes) for hole in self._holes())
 
     def _holes(self) -> Iterator[Block]:
         return (block for arena in self.arenas for block in arena if block.home is HOLE)
@@ -300,15 +303,12 @@ class Territory:
         return lent(view.first)
 
     def wake(self, nbytes: int) -> Block | None:
-        """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list.
-
-        Of the views that were made first: those that came since make no difference to what an iteration is given.
-        """
+        """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list."""
         fitting = [view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes]
         if not fitting:
             return None
         index = FreeIndex(self._free)
-        for view in fitting[:_LOOKS]:
+        for view in fitting[:_LOOKS]:  # the oldest first: those made since change nothing in the next iteration
             for hole in [block for block in view if block.home is HOLE and block.nbytes >= nbytes]:
                 low = index.first_free(view, hole, nbytes)
                 if low is not None:

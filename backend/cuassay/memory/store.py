@@ -8,31 +8,29 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import count
 from typing import Any
 
 from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
-from cuassay.memory.blocks import FREED, LENT, Block, FreeBlocks, Segment, merge, split, withhold
-from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig, parse_config
+from cuassay.memory.blocks import Block, Segment
+from cuassay.memory.config import SMALL_REQUEST, AllocatorConfig, parse_config
 from cuassay.memory.history import History
 from cuassay.memory.lane import Lane, Pool
 from cuassay.memory.pages import Arena
+from cuassay.memory.parking import Parking
 from cuassay.memory.snapshot import describe_segment, describe_traces
-from cuassay.memory.statistics import Books, MemoryStatistics
+from cuassay.memory.statistics import MemoryStatistics
 
 __all__ = ["Store"]
-
-#: The stamp of a block that became free just now, and is in no list yet; clocks begin at 0.
-_FRESH = -1
 
 #: What may be reserved where the device's size is not known.
 _UNLIMITED = 2**44
 
 
-class Store(ABC):
+class Store(Parking, ABC):
     """Segments and blocks of one device; `CachingAllocator` is what callers use."""
 
     def __init__(
@@ -43,26 +41,19 @@ class Store(ABC):
         config: AllocatorConfig | str | None = None,
         name: str = "the device",
     ) -> None:
+        text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
+        super().__init__(source, parse_config(text) if isinstance(text, str) else text)
         self.name = name
         self.total = total
-        text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
-        self.config = parse_config(text) if isinstance(text, str) else text
         self.free_memory_callbacks: list[Callable[[int], bool]] = []
         self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
         self._lock = threading.Lock()
         self._releasing = threading.RLock()
-        self.history: History | None = None
-        self._books = Books()
-        self._cut: dict[int, Block] = {}
         self._segments: dict[int, Segment] = {}
         self._numbers = count(1)
-        self._clock = 0
         self._coming = 0
         self.driver_calls = 0
         self._captures = 0
-        self._default = Pool(0, source)
-        self._lanes = self._default.lanes
-        self._pools = {self._default.id: self._default}
         self._routes: dict[int, list[Pool]] = {}
 
     def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
@@ -89,109 +80,6 @@ class Store(ABC):
         """Best fit among free blocks; when none fits, the quick lists are emptied, so that neighbours merge."""
         with self._lock:
             return self._taken(lane, size, nbytes) or (self._unpark(lane) and self._taken(lane, size, nbytes)) or None
-
-    def _taken(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
-        is_small, territory = size <= SMALL_REQUEST, lane.territory
-        if lane.pool.no_split or (territory is None and not is_small):
-            block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
-        elif is_small or territory is None:  # the latter is for the eyes of the type checker
-            block = lane.small.cut(size)
-        elif size % territory.granularity:
-            block = lane.large.cut(size)
-        else:
-            block = lane.large.cut(size, territory.granularity) or territory.take(size)
-        if block is None:
-            return None
-        if nbytes is None or block.nbytes != size or self.config.max_split_size is not None:
-            return self._cut_out(block, size, nbytes)
-        return self._issued(block, nbytes)
-
-    def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
-        """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
-        if block.nbytes > size and self._should_split(block, size):
-            rest = split(block, size)
-            rest.stamp = block.stamp
-            block.lane.free_blocks(is_small=block.segment.is_small).add(rest)
-        if nbytes is None:
-            withhold(block, LENT)
-            return block
-        if self.config.max_split_size is not None:
-            block.is_oversize = self.config.is_oversize(block.nbytes)
-        return self._issued(block, nbytes)
-
-    def _issued(self, block: Block, nbytes: int) -> Block:
-        """Count and enlist a block that is live from here."""
-        block.lane.enlist(block, nbytes)
-        self._cut[block.address] = block
-        if self._books.cut(block, is_small=block.segment.is_small):
-            self._unpark_all()
-            if block.is_oversize or self._books.is_above():
-                self._books.mark(self._pending())
-        return block
-
-    def _should_split(self, block: Block, size: int) -> bool:
-        rest = block.nbytes - size
-        if block.lane.pool.no_split:
-            return False
-        if block.segment.is_small or block.lane.territory is not None:
-            return rest >= MIN_BLOCK
-        return rest > SMALL_REQUEST and not self.config.is_oversize(size)
-
-    def _unpark(self, lane: Lane) -> bool:
-        """Make every block in the quick lists free for any request."""
-        blocks = lane.take_parked()
-        if not blocks:
-            return False
-        if self.history is not None and self.history.is_on:
-            for block in blocks:
-                self.history.returned(block)
-        self._books.merged(blocks)
-        cut = self._cut
-        for block in blocks:
-            del cut[block.address]
-            lane.delist(block)
-            block.stamp = _FRESH
-        clock, small, large = self._clock, lane.small, lane.large
-        for block in blocks:
-            if block.stamp == _FRESH:  # else a neighbour has taken it in
-                free_blocks = small if block.segment.is_small else large
-                free_blocks.add(_joined(block, free_blocks)).stamp = clock
-        return True
-
-    def _unpark_all(self) -> None:
-        for pool in self._pools.values():
-            for lane in tuple(pool.lanes.values()):
-                self._unpark(lane)
-
-    def _return(self, block: Block) -> None:
-        """Make a block that is not live free for any request."""
-        if self.history is not None and self.history.is_on:
-            self.history.returned(block)
-        self._books.merged((block,))
-        del self._cut[block.address]
-        block.lane.delist(block)
-        block.users, block.events = (), ()
-        self._set_free(block)
-
-    def _set_free(self, block: Block) -> None:
-        """Let any request have `block`, which is in no list; it is merged with free neighbours."""
-        free_blocks = block.lane.free_blocks(is_small=block.segment.is_small)
-        block.home, block.idle = FREED, None
-        low, high = block.before, block.after
-        if high is not None and high.idle is None:
-            free_blocks.remove(high)
-            merge(block, high)
-        if low is not None and low.idle is None:
-            free_blocks.remove(low)
-            merge(low, block)
-            block = low
-        block.stamp = self._clock
-        free_blocks.add(block)
-
-    def _pending(self) -> Iterator[Block]:
-        for pool in self._pools.values():
-            for lane in tuple(pool.lanes.values()):
-                yield from lane.deferred
 
     def _grown_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
         with self._lock:
@@ -354,29 +242,3 @@ class Store(ABC):
         lanes = (lane for pool in self._pools.values() for lane in pool.lanes.values())
         over = (segment for lane in lanes if lane.territory is not None for segment in lane.territory.segments())
         return sorted((*self._segments.values(), *over), key=lambda segment: segment.address)
-
-
-def _joined(block: Block, free_blocks: FreeBlocks) -> Block:
-    """A free block that is in no list, one with its free neighbours, whether they are in one or not."""
-    low, high, nbytes = block, block.after, block.nbytes
-    block.stamp = 0
-    while (before := low.before) is not None and before.idle is None:
-        low = before
-        nbytes += low.nbytes
-        if low.stamp == _FRESH:
-            low.stamp = 0
-        else:
-            free_blocks.remove(low)
-    while high is not None and high.idle is None:
-        nbytes += high.nbytes
-        if high.stamp == _FRESH:
-            high.stamp = 0
-        else:
-            free_blocks.remove(high)
-        high = high.after
-    if high is not block.after or low is not block:
-        low.after = high
-        if high is not None:
-            high.before = low
-        low.nbytes = nbytes
-    return low

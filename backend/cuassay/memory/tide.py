@@ -24,6 +24,9 @@ __all__ = ["Tide"]
 #: Falls without a low, after which the lowest seen among them is taken for one: twice as many each time.
 _PATIENCE = 2**12
 
+#: Requests after which the watch is given up: it makes each of them slower.
+_ENOUGH = 2**16
+
 #: A low is lower than the high before it by this share of it.
 _LEAST_FALL = 1 / 8
 
@@ -39,11 +42,11 @@ class Tide:
         Bytes in use, or less, that are taken for the end of an iteration.
     """
 
-    __slots__ = ("_given", "_high", "_left", "_lowest", "_patience", "_was_low", "level", "low")
+    __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "_was_low", "level", "low")
 
     def __init__(self) -> None:
         self._given: list[tuple[Block, int, int]] = []
-        self.level = self.low = self._high = 0
+        self.level = self.low = self._high = self._asked = 0
         self._lowest: int | None = None
         self._patience = self._left = _PATIENCE
         self._was_low = False
@@ -51,7 +54,7 @@ class Tide:
     def watch(self, blocks: Iterable[Block]) -> None:
         """Begin with what is in use, in the order it was given out."""
         self._given.clear()
-        self.level = self._high = 0
+        self.level = self._high = self._asked = 0
         for block in blocks:
             self.add(block)
 
@@ -62,12 +65,12 @@ class Tide:
         self.level += nbytes
 
     def is_low(self) -> bool:
-        """Whether the level has fallen to its low; asked at each request."""
-        given = self._given
-        if given:
-            block, uses, _ = given[-1]
+        """Whether the level has fallen to its low, or never seems to; asked at each request."""
+        self._asked += 1
+        if self._given:
+            block, uses, _ = self._given[-1]
             if block.uses == uses and block.home is block.idle:
-                return False
+                return self._asked > _ENOUGH
         return self._has_fallen()
 
     def _has_fallen(self) -> bool:

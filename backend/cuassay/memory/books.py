@@ -1,0 +1,335 @@
+"""The books of an allocator: what it counts as it goes, and how the exact figures are drawn from that.
+
+A hit in a quick list does no book-keeping, and yet every figure here but one is exact. Let *cut* be the bytes of all
+blocks cut out for some request, live or parked in a quick list: a hit and a free leave it as it is, and live bytes
+never exceed it. Whenever a newly cut block would lift it above the recorded peak, the quick lists are emptied first,
+so that it *is* the live bytes, and the peak is set to that. So ``live <= cut <= peak`` always, and the peak is one
+that was reached. Totals come from each block's count of uses, folded in when it is merged away. The exception is
+``inactive_split``, whose peak and totals are sampled whenever statistics are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from cuassay.memory.blocks import Block
+from cuassay.memory.statistics import MemoryStatistics, PoolStat, Stat
+
+__all__ = ["Books", "Meter"]
+
+
+class Meter:
+    """One quantity that is counted as it changes."""
+
+    __slots__ = ("allocated", "current", "freed", "peak")
+
+    def __init__(self) -> None:
+        self.current = self.peak = self.allocated = self.freed = 0
+
+    def move(self, amount: int) -> None:
+        """Add `amount`; negative for what went."""
+        self.current += amount
+        if amount > 0:
+            self.allocated += amount
+            self.peak = max(self.peak, self.current)
+        else:
+            self.freed -= amount
+
+    def settle(self, current: int) -> None:
+        """Take a sample: `current` is the quantity now."""
+        self.move(current - self.current)
+
+    def reset_peak(self) -> None:
+        """From here the peak is a new one."""
+        self.peak = self.current
+
+    def reset_totals(self) -> None:
+        """From here the totals are new ones."""
+        self.allocated = self.freed = 0
+
+    def stat(self) -> Stat:
+        """Its record."""
+        return Stat(self.current, self.peak, self.allocated, self.freed)
+
+
+@dataclass(slots=True)
+class Tally:
+    """Blocks: how many, their bytes, and the bytes asked for."""
+
+    count: int = 0
+    nbytes: int = 0
+    requested: int = 0
+
+    def add(self, block: Block, times: int = 1) -> None:
+        """Count a block in, so often."""
+        self.count += times
+        self.nbytes += times * block.nbytes
+        self.requested += times * block.requested
+
+    def lift(self, other: Tally) -> None:
+        """Let each of the three be no less than the other's."""
+        self.count = max(self.count, other.count)
+        self.nbytes = max(self.nbytes, other.nbytes)
+        self.requested = max(self.requested, other.requested)
+
+    def minus(self, other: Tally) -> Tally:
+        """The difference of each of the three."""
+        return Tally(self.count - other.count, self.nbytes - other.nbytes, self.requested - other.requested)
+
+    def plus(self, other: Tally) -> Tally:
+        """The sum of each of the three."""
+        return Tally(self.count + other.count, self.nbytes + other.nbytes, self.requested + other.requested)
+
+
+@dataclass(slots=True)
+class Account:
+    """The blocks of one pool.
+
+    Attributes
+    ----------
+    cut : Tally
+        Blocks cut out for a request: live, parked, or waiting for other streams.
+    peak_live, peak_active : Tally
+        The most that were live; the same with those that waited.
+    folded : Tally
+        Uses of blocks that are merged away.
+    """
+
+    cut: Tally = field(default_factory=Tally)
+    peak_live: Tally = field(default_factory=Tally)
+    peak_active: Tally = field(default_factory=Tally)
+    folded: Tally = field(default_factory=Tally)
+
+
+#: The quantities of blocks: from which tally, and whether blocks that wait for other streams count.
+_BLOCK_STATS = {
+    "allocation": ("count", False),
+    "active": ("count", True),
+    "allocated_bytes": ("nbytes", False),
+    "active_bytes": ("nbytes", True),
+    "requested_bytes": ("requested", False),
+}
+
+_METERED = ("segment", "reserved_bytes", "inactive_split", "inactive_split_bytes")
+
+_SCALARS = (
+    "num_alloc_retries",
+    "num_ooms",
+    "num_sync_all_streams",
+    "num_device_alloc",
+    "num_device_free",
+    "num_oom_rejections",
+)
+
+
+class Books:
+    """Every figure of one allocator; it is written under the allocator's lock.
+
+    Attributes
+    ----------
+    room, left : int
+        Bytes and blocks that can be cut out before a peak could be passed.
+    """
+
+    def __init__(self) -> None:
+        self._all, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
+        self._small_cut, self._large_cut = self._small.cut, self._large.cut  # each a look-up less on every miss
+        self._accounts = {
+            "all": self._all,
+            "small_pool": self._small,
+            "large_pool": self._large,
+            "oversize": self._oversize,
+        }
+        self._base: dict[tuple[str, str], Stat] = {}
+        self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
+        self._scalars = dict.fromkeys(_SCALARS, 0)
+        self.room = self.left = 0
+
+    @property
+    def reserved(self) -> int:
+        """Bytes taken from sources, now."""
+        return self._meters["reserved_bytes"]["all"].current
+
+    @property
+    def peak_live(self) -> int:
+        """The most bytes that were live, since peaks were reset."""
+        return self._all.peak_live.nbytes
+
+    def count(self, scalar: str) -> None:
+        """One more of `scalar`."""
+        self._scalars[scalar] += 1
+
+    def cut(self, block: Block, *, is_small: bool) -> bool:
+        """A block was cut out and is live; True when the peaks must be looked at."""
+        cut, nbytes = self._small_cut if is_small else self._large_cut, block.nbytes
+        cut.count += 1
+        cut.nbytes += nbytes
+        cut.requested += block.requested
+        if block.is_oversize:
+            self._oversize.cut.add(block)
+            return True
+        self.room = room = self.room - nbytes
+        self.left = left = self.left - 1
+        return (room < 0 or left < 0) and self.is_above()
+
+    def refitted(self, block: Block, nbytes: int, requested: int) -> bool:
+        """A parked block of `nbytes` is cut out for `requested` instead, as it is now; True as `cut` tells."""
+        own = self._small if block.segment.is_small else self._large
+        cut, folded, uses, more = own.cut, own.folded, block.uses, block.nbytes - nbytes
+        folded.count += uses
+        folded.nbytes += uses * nbytes
+        folded.requested += uses * block.requested
+        cut.nbytes += more
+        cut.requested += requested - block.requested
+        self.room -= more
+        return self.room < 0 and self.is_above()
+
+    def is_above(self) -> bool:
+        """Whether more is cut than a peak; if not, note how much may be cut until that is to be asked again."""
+        small, large = self._small.cut, self._large.cut
+        top, of_small, of_large = self._all.peak_live, self._small.peak_live, self._large.peak_live
+        left_small, left_large = of_small.count - small.count, of_large.count - large.count
+        left = top.count - small.count - large.count
+        self.left = left = min(left, left_small, left_large)
+        if left < 0:
+            return True
+        room_small, room_large = of_small.nbytes - small.nbytes, of_large.nbytes - large.nbytes
+        room = top.nbytes - small.nbytes - large.nbytes
+        # no more was asked for than is cut: the bytes cut are a bound for both
+        asked_small, asked_large = of_small.requested - small.requested, of_large.requested - large.requested
+        asked = top.requested - small.requested - large.requested
+        self.room = room = min(room, room_small, room_large, asked, asked_small, asked_large)
+        return room < 0
+
+    def merged(self, blocks: Iterable[Block]) -> None:
+        """Blocks are no longer cut out for their requests."""
+        for block in blocks:
+            own = self._small if block.segment.is_small else self._large
+            nbytes, requested, uses = block.nbytes, block.requested, block.uses
+            cut, folded = own.cut, own.folded
+            cut.count -= 1
+            cut.nbytes -= nbytes
+            cut.requested -= requested
+            folded.count += uses
+            folded.nbytes += uses * nbytes
+            folded.requested += uses * requested
+            if block.is_oversize:
+                self._oversize.cut.add(block, -1)
+                self._oversize.folded.add(block, uses)
+
+    def _total(self) -> None:
+        """Bring the account of both pools up to date: only the two are written at each block."""
+        self._all.cut = self._small.cut.plus(self._large.cut)
+        self._all.folded = self._small.folded.plus(self._large.folded)
+
+    def mark(self, pending: Iterable[Block]) -> None:
+        """Lift the peaks to what is cut now; no block is parked, and `pending` wait for other streams."""
+        self._total()
+        waiting = _tallies(pending) if (pending := tuple(pending)) else None
+        for pool, account in self._accounts.items():
+            account.peak_active.lift(account.cut)
+            account.peak_live.lift(account.cut if waiting is None else account.cut.minus(waiting[pool]))
+        self.room = self.left = 0
+
+    def reset_peaks(self, pending: Iterable[Block]) -> None:
+        """From here peaks are new ones; no block is parked."""
+        for account in self._accounts.values():
+            account.peak_live, account.peak_active = Tally(), Tally()
+        self.mark(pending)
+        for meter in self._each_meter():
+            meter.reset_peak()
+
+    def reset_totals(self, cut: Iterable[Block]) -> None:
+        """From here totals are new ones; `cut` are all blocks that are cut out."""
+        self._base = self._block_stats(cut)
+        for meter in self._each_meter():
+            meter.reset_totals()
+        self._scalars = dict.fromkeys(_SCALARS, 0)
+
+    def _each_meter(self) -> Iterable[Meter]:
+        return (meter for meters in self._meters.values() for meter in meters.values())
+
+    def move_segment(self, nbytes: int, *, sign: int, is_small: bool, is_oversize: bool) -> None:
+        """A segment came (`sign` 1) or went (-1)."""
+        for pool in ("all", "small_pool" if is_small else "large_pool", *(("oversize",) if is_oversize else ())):
+            self._meters["segment"][pool].move(sign)
+            self._meters["reserved_bytes"][pool].move(sign * nbytes)
+        self.count("num_device_alloc" if sign > 0 else "num_device_free")
+
+    def move_pages(self, nbytes: int) -> None:
+        """Pages came (more than 0 bytes) or went."""
+        for pool in ("all", "large_pool"):
+            self._meters["reserved_bytes"][pool].move(nbytes)
+        self.count("num_device_alloc" if nbytes > 0 else "num_device_free")
+
+    def move_span(self, sign: int) -> None:
+        """A span of addresses came (1) or went (-1): a segment that grows."""
+        for pool in ("all", "large_pool"):
+            self._meters["segment"][pool].move(sign)
+
+    def move_to_small(self, nbytes: int) -> None:
+        """Memory became a segment of the small pool (more than 0 bytes), or went back to the large one."""
+        sign = 1 if nbytes > 0 else -1
+        for pool in ("all", "small_pool"):
+            self._meters["segment"][pool].move(sign)
+        self._meters["reserved_bytes"]["small_pool"].move(nbytes)
+        self._meters["reserved_bytes"]["large_pool"].move(-nbytes)
+
+    def statistics(
+        self,
+        cut: Iterable[Block],
+        idle: Iterable[Block],
+        *,
+        max_split_size: int,
+        private: Mapping[tuple[int, int], int],
+    ) -> MemoryStatistics:
+        """The record of now; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
+        for pool, tally in _tallies(idle).items():
+            self._meters["inactive_split"][pool].settle(tally.count)
+            self._meters["inactive_split_bytes"][pool].settle(tally.nbytes)
+        found = {key: stat.since(self._base.get(key)) for key, stat in self._block_stats(cut).items()}
+        for name, meters in self._meters.items():
+            found |= {(name, pool): meter.stat() for pool, meter in meters.items()}
+        pools: dict[str, Any] = {name: _pool_stat(found, name) for name in (*_BLOCK_STATS, *_METERED)}
+        scalars: dict[str, Any] = dict(self._scalars)
+        return MemoryStatistics(
+            **pools,
+            **scalars,
+            oversize_allocations=found["allocation", "oversize"],
+            oversize_segments=found["segment", "oversize"],
+            max_split_size=max_split_size,
+            reserved_bytes_by_private_pools=private,
+        )
+
+    def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
+        """By quantity and pool, with totals since the beginning."""
+        self._total()
+        blocks = tuple(cut)
+        uses = _tallies(blocks, by_use=True)
+        live = _tallies(block for block in blocks if block.is_live)
+        active = _tallies(block for block in blocks if block.is_live or block.is_pending)
+        stats = {}
+        for name, (of, is_active) in _BLOCK_STATS.items():
+            for pool, account in self._accounts.items():
+                current = getattr((active if is_active else live)[pool], of)
+                peak = getattr(account.peak_active if is_active else account.peak_live, of)
+                total = getattr(account.folded, of) + getattr(uses[pool], of)
+                stats[name, pool] = Stat(current, peak, total, total - current)
+        return stats
+
+
+def _pool_stat(found: Mapping[tuple[str, str], Stat], name: str) -> PoolStat:
+    return PoolStat(*(found[name, pool] for pool in ("all", "small_pool", "large_pool")))
+
+
+def _tallies(blocks: Iterable[Block], *, by_use: bool = False) -> dict[str, Tally]:
+    tallies = {pool: Tally() for pool in ("all", "small_pool", "large_pool", "oversize")}
+    for block in blocks:
+        times = block.uses if by_use else 1
+        tallies["all"].add(block, times)
+        tallies["small_pool" if block.segment.is_small else "large_pool"].add(block, times)
+        if block.is_oversize:
+            tallies["oversize"].add(block, times)
+    return tallies
