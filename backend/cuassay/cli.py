@@ -10,7 +10,7 @@ import json
 import os
 import sys
 from collections.abc import Callable, Iterable, Sequence
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +47,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="cuassay", description="Test and measure declared operations on every device present."
     )
-    parser.add_argument("--version", action="version", version=f"cuassay {version('cuassay')}")
+    parser.add_argument("--version", action="version", version=f"cuassay {_version()}")
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
     listing.add_argument(
@@ -76,6 +76,13 @@ def _parser() -> argparse.ArgumentParser:
     add_memory_commands(commands)
     add_tune_command(commands)
     return parser
+
+
+def _version() -> str:
+    try:
+        return version("cuassay")
+    except PackageNotFoundError:
+        return "from a source tree"
 
 
 def _run(options: argparse.Namespace) -> int:

@@ -20,7 +20,7 @@ import cupy
 from cuassay import cuda, devices, ops
 from cuassay.arrays.dtypes import as_dtype, reference_dtype
 from cuassay.cuda import tunable
-from cuassay.devices.cuda.blas import agreement, controls, libraries, offline, plans, providers, tuning
+from cuassay.devices.cuda.blas import agreement, controls, neighbours, offline, plans, providers, tuning
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
 from cuassay.errors import CapabilityError, StateError, TuningError
@@ -102,7 +102,7 @@ def test_every_candidate_agrees_with_the_default(dtype: str) -> None:
     bench = Bench(problem, 0, tuning._default(problem, 0), lambda one: providers.plan(problem, one, 0))
     offered = providers.candidates(problem, 0)
 
-    wrong = {str(one): bench.check(one) for one in (*offered, *libraries.near(problem, offered[:3], 0))}
+    wrong = {str(one): bench.check(one) for one in (*offered, *neighbours.near(problem, offered[:3], 0))}
 
     assert len(wrong) > 3
     assert {candidate: reason for candidate, reason in wrong.items() if reason} == {}

@@ -24,7 +24,7 @@ from cuassay.devices.cuda.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
-__all__ = ["Algorithm", "Plan", "adjusted", "candidates", "handle", "version"]
+__all__ = ["Algorithm", "Plan", "adjusted", "candidates", "handle", "tiles", "version"]
 
 _CONFIG = (
     "ID", "TILE_ID", "STAGES_ID", "SPLITK_NUM", "REDUCTION_SCHEME", "CTA_SWIZZLING", "CUSTOM_OPTION", "INNER_SHAPE_ID",
@@ -84,6 +84,12 @@ def _lt() -> Any:
         from nvmath.bindings import cublasLt
 
         return cublasLt
+
+
+@cache
+def tiles() -> dict[str, int]:
+    """The library's numbers of tiles, by names such as ``TILE_128x64``."""
+    return {tile.name: int(tile) for tile in _lt().MatmulTile}
 
 
 def version() -> int:

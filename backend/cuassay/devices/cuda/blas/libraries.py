@@ -1,13 +1,12 @@
-"""The libraries as providers of candidates: cuBLASLt's algorithms and what is near them, and cuBLAS.
+"""The libraries as providers of candidates: cuBLASLt's algorithms, and cuBLAS.
 
 cuBLASLt is asked for a hundred algorithms at each of four limits of workspace, as another limit gives another list.
-Near the best of them are the same kernels split otherwise along K, reduced otherwise, or with other stages or order
-of blocks: its heuristic leaves most of these out.
+What it leaves out is `neighbours`'.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.util import find_spec
 
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt
@@ -17,19 +16,14 @@ from cuassay.devices.cuda.blas.providers import register
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.space import Candidate, distinct
 
-__all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "near", "set_requested"]
+__all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "set_requested"]
 
 #: Algorithms asked for at each limit of workspace.
 _requested = 100
 
-_SPLITS = (1, 2, 3, 4, 5, 6, 8, 12, 16, 24, 32)
-
 #: At this limit, torch's own, the heuristic leaves splits that it prefers at a larger one, wrongly so for few rows: on
 #: an H200 32 x 4096 x 4096 in bfloat16 takes 13.4 µs as it is split at 32 MiB, and 11.6 as at this.
 _LITTLE_WORKSPACE = 2**20
-
-#: ``cublasLtReductionScheme_t``.
-_NONE, _IN_PLACE, _COMPUTE_TYPE, _OUTPUT_TYPE = 0, 1, 2, 4
 
 
 def set_requested(count: int) -> int:
@@ -80,35 +74,6 @@ class _CublasLt:
         if candidate["workspace"] > most:
             raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
         return cublaslt.Plan(problem, algorithm_of(candidate), device)
-
-
-def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iterator[Candidate]:
-    """What differs in one or two numbers from those of `candidates` that are cuBLASLt's."""
-    most = controls.most_workspace_nbytes(device)
-    for candidate in candidates:
-        if candidate.implementation == "cublaslt":
-            algorithm = algorithm_of(candidate)
-            for change in _changes(problem, algorithm.config()):
-                found = cublaslt.adjusted(problem, algorithm, device, **change)
-                if found is not None and found.workspace_nbytes <= most:
-                    yield candidate_of(found)
-
-
-def _changes(problem: Problem, config: dict[str, int]) -> Iterator[dict[str, int]]:
-    yield {"CTA_SWIZZLING": 1 - config["CTA_SWIZZLING"]}
-    for split in _SPLITS:
-        if split != config["SPLITK_NUM"] and (split == 1 or problem.k >= 128 * split):
-            for scheme in _schemes(problem, split):
-                yield {"SPLITK_NUM": split, "REDUCTION_SCHEME": scheme}
-
-
-def _schemes(problem: Problem, split: int) -> tuple[int, ...]:
-    """The reductions allowed; in place adds in the output's type, which is less where that has 16 bits."""
-    if split == 1:
-        return (_NONE,)
-    is_wide = problem.d.dtype in ("float32", "float64", "complex64", "complex128")
-    masks = problem.reductions if is_wide or problem.reductions & _OUTPUT_TYPE else problem.reductions & ~_IN_PLACE
-    return tuple(scheme for scheme in (_COMPUTE_TYPE, _IN_PLACE, _OUTPUT_TYPE) if masks & scheme)
 
 
 class _Cublas:

@@ -18,7 +18,7 @@ import cupy
 
 from cuassay.core import graph_hooks, settings
 from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.blas import agreement, controls, libraries, plans, providers
+from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plans, providers
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
 from cuassay.devices.cuda.graph_driver import relaxed
@@ -257,7 +257,7 @@ class Tuner:
             providers.candidates(key, device),
             bench.sample,
             check=bench.check if options.checking else None,
-            refine=lambda best: libraries.near(key, best, device),
+            refine=lambda best: neighbours.near(key, best, device),
             limits=options.limits,
         )
         result = Result.of(OP, key.plain(), outcome)

@@ -2,7 +2,7 @@
 //
 // How far one result lies from another that is known to be right, and how large that is. Elements that are equal, as
 // infinities may be, do not differ. Where both are NaN lies a gap that nobody writes, which counts in neither sum; where
-// one of them is, the excess is infinite.
+// one of them is, the excess is infinite. Infinities count in neither sum either.
 // Shapes: got, expected: (count,), a complex number as two; found: (3, blocks) float64.
 // Launch: 256 threads a block, any number of blocks.
 // Caller: devices/cuda/blas/agreement.py.
@@ -36,6 +36,7 @@ __global__ void compare(const T* got, const T* expected, double* found, int64 co
         if (is_nan(is) && is_nan(right)) continue;
         const double away = is == right ? 0 : fabs(is - right) - relative * fabs(right);
         excess = fmax(excess, is_nan(away) ? __longlong_as_double(0x7ff0000000000000) : away);
+        if (!isfinite(right)) continue;  // else any difference would be small beside the sum
         squares += right * right;
         elements += 1;
     }

@@ -1,0 +1,90 @@
+"""Algorithms of cuBLASLt that its heuristic leaves out, near those that were fast: other in one number each.
+
+They gain most where a product is of few rows: on an H200 1 x 6144 x 4096 in bfloat16 takes 16.3 µs by the heuristic's
+first, 15.8 by what it gives at other workspaces, 14.5 by a tile twice as tall in a cluster of two. Of 2,640
+configurations that the library allows for that product, 1,219 were timed, and none took less.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from functools import cache
+
+from cuassay.devices.cuda.blas import controls, cublaslt
+from cuassay.devices.cuda.blas.libraries import algorithm_of, candidate_of
+from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.tune.space import Candidate
+
+__all__ = ["near"]
+
+#: Of a cluster, by the library's number: 1 to 8 blocks, in one direction or two. Other cards have none: they refuse it.
+_CLUSTERS = (2, 3, 4, 5, 6, 7, 8, 9)
+
+#: What the library calls a custom option has no meaning in words; Hopper's kernels take these.
+_CUSTOM = (0, 1, 2, 3, 4, 5, 6, 7)
+
+#: ``cublasLtReductionScheme_t``.
+_NONE, _IN_PLACE, _COMPUTE_TYPE, _OUTPUT_TYPE = 0, 1, 2, 4
+
+#: A part of a split sum has at least so many terms.
+_LEAST_TERMS = 128
+
+
+def near(problem: Problem, candidates: Sequence[Candidate], device: int) -> Iterator[Candidate]:
+    """What differs in one number from those of `candidates` that are cuBLASLt's, and the library takes."""
+    most = controls.most_workspace_nbytes(device)
+    for candidate in candidates:
+        if candidate.implementation == "cublaslt":
+            algorithm = algorithm_of(candidate)
+            for change in _changes(problem, algorithm.config()):
+                found = cublaslt.adjusted(problem, algorithm, device, **change)
+                if found is not None and found.workspace_nbytes <= most:
+                    yield candidate_of(found)
+
+
+def _changes(problem: Problem, config: dict[str, int]) -> Iterator[dict[str, int]]:
+    for name, values in (("CLUSTER_SHAPE_ID", _CLUSTERS), ("CUSTOM_OPTION", _CUSTOM)):
+        yield from ({name: value} for value in values if value != config[name])
+    yield from ({"TILE_ID": tile} for tile in _tiles_near(config["TILE_ID"]))
+    for split in _splits_near(config["SPLITK_NUM"]):
+        if problem.k >= _LEAST_TERMS * split:
+            yield from ({"SPLITK_NUM": split, "REDUCTION_SCHEME": scheme} for scheme in _schemes(problem, split))
+    yield {"CTA_SWIZZLING": 1 - config["CTA_SWIZZLING"]}
+
+
+def _splits_near(split: int) -> tuple[int, ...]:
+    """Without a split, a part more or less, twice as many; where the library splits by itself, nothing."""
+    return tuple({1, split - 1, split + 1, 2 * split} - {0, split}) if split > 0 else ()
+
+
+def _schemes(problem: Problem, split: int) -> tuple[int, ...]:
+    """The reductions allowed; in place adds in the output's type, which is less where that has 16 bits."""
+    if split == 1:
+        return (_NONE,)
+    is_wide = problem.d.dtype in ("float32", "float64", "complex64", "complex128")
+    masks = problem.reductions if is_wide or problem.reductions & _OUTPUT_TYPE else problem.reductions & ~_IN_PLACE
+    return tuple(scheme for scheme in (_COMPUTE_TYPE, _IN_PLACE, _OUTPUT_TYPE) if masks & scheme)
+
+
+@cache
+def _tiles() -> dict[tuple[int, int], int]:
+    """The library's number of each tile, by rows and columns."""
+    found = (re.fullmatch(r"TILE_(\d+)x(\d+)", name) for name in cublaslt.tiles())
+    return {(int(match[1]), int(match[2])): cublaslt.tiles()[match[0]] for match in found if match}
+
+
+@cache
+def _tiles_near(tile: int) -> tuple[int, ...]:
+    """Half and twice as tall or wide, and 8 columns or rows more or less."""
+    tiles = _tiles()
+    sizes = [size for size, number in tiles.items() if number == tile]
+    wanted = [
+        size
+        for rows, columns in sizes
+        for size in (
+            (2 * rows, columns), (rows // 2, columns), (rows, 2 * columns), (rows, columns // 2),
+            (rows, columns + 8), (rows, columns - 8), (rows + 8, columns), (rows - 8, columns),
+        )
+    ]  # fmt: skip
+    return tuple(tiles[size] for size in wanted if size in tiles)
