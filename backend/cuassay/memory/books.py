@@ -10,7 +10,7 @@ that was reached. Totals come from each block's count of uses, folded in when it
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -67,6 +67,12 @@ class Tally:
         self.count += times
         self.nbytes += times * block.nbytes
         self.requested += times * block.requested
+
+    def less(self, count: int, nbytes: int, requested: int) -> None:
+        """Take so much away."""
+        self.count -= count
+        self.nbytes -= nbytes
+        self.requested -= requested
 
     def lift(self, other: Tally) -> None:
         """Let each of the three be no less than the other's."""
@@ -203,21 +209,24 @@ class Books:
         self.room = room = min(room, room_small, room_large, asked, asked_small, asked_large)
         return room < 0
 
-    def merged(self, blocks: Iterable[Block]) -> None:
+    def merged(self, blocks: Sequence[Block]) -> None:
         """Blocks are no longer cut out for their requests."""
-        for block in blocks:
-            own = self._small if block.segment.is_small else self._large
-            nbytes, requested, uses = block.nbytes, block.requested, block.uses
-            cut, folded = own.cut, own.folded
-            cut.count -= 1
-            cut.nbytes -= nbytes
-            cut.requested -= requested
-            folded.count += uses
-            folded.nbytes += uses * nbytes
-            folded.requested += uses * requested
-            if block.is_oversize:
-                self._oversize.cut.add(block, -1)
-                self._oversize.folded.add(block, uses)
+        small = [block for block in blocks if block.segment.is_small]
+        large = [block for block in blocks if not block.segment.is_small] if len(small) < len(blocks) else []
+        for own, some in ((self._small, small), (self._large, large)):
+            nbytes = requested = count = total = asked = 0  # added up here: each is an attribute of a slower object
+            for block in some:
+                size, wanted, uses = block.nbytes, block.requested, block.uses
+                nbytes += size
+                requested += wanted
+                count += uses
+                total += uses * size
+                asked += uses * wanted
+                if block.is_oversize:
+                    self._oversize.cut.add(block, -1)
+                    self._oversize.folded.add(block, uses)
+            own.cut.less(len(some), nbytes, requested)
+            own.folded.less(-count, -total, -asked)
 
     def _total(self) -> None:
         """Bring the account of both pools up to date: only the two are written at each block."""

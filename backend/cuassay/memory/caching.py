@@ -151,15 +151,16 @@ class CachingAllocator(Relief):
     def _miss(self, lane: Lane, nbytes: int) -> Block:
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = _checked(nbytes)
-        if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
-            return block
-        size = self.config.round_size(nbytes)
         with self._lock:
+            if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
+                return block
             self._clock += 1
+            size = self.config.round_size(nbytes)
             block = self._taken(lane, size, nbytes)
+            if block is not None and lane.tide is not None and size > SMALL_REQUEST:
+                lane.tide.add(block)
         if block is None:
             block = self._searched(lane, size, nbytes)
-        if size > SMALL_REQUEST and lane.tide is not None:
             self._seen(lane, block)
         if self.history is not None:
             self.history.allocated(block)

@@ -105,31 +105,29 @@ class PagedStore(Store):
 
     def _watched(self, lane: Lane, nbytes: int) -> Block | None:
         """A block of a quick list, or None: at the lowest level everything free goes home first, and it is over."""
-        with self._lock:
-            if (tide := lane.tide) is None:
-                return None
-            if tide.is_low():
-                lane.watch(None)
-                self._go_home(lane)
-                return None
-            idle = lane.lists.get(nbytes)
-            if not idle or self.history is not None:
-                return None
-            try:
-                block = idle.pop()
-            except IndexError:  # another thread, which knew the lists, took the last one
-                return None
-            block.home = idle
-            block.uses += 1
-            if nbytes > SMALL_REQUEST:
-                tide.add(block)
-            return block
+        tide, idle = lane.tide, lane.lists.get(nbytes)
+        if tide is None or tide.is_low():
+            lane.watch(None)
+            self._go_home(lane)
+            return None
+        if not idle or self.history is not None:
+            return None
+        try:
+            block = idle.pop()
+        except IndexError:  # another thread, which knew the lists, took the last one
+            return None
+        block.home = idle
+        block.uses += 1
+        if nbytes > SMALL_REQUEST:
+            tide.add(block)
+        return block
 
     def _seen(self, lane: Lane, block: Block) -> None:
-        """`block`, a large one, was given out while requests are watched."""
-        with self._lock:
-            if lane.tide is not None:
-                lane.tide.add(block)
+        """`block` was given out; it is noted while requests are watched, if it is large."""
+        if lane.tide is not None and block.nbytes > SMALL_REQUEST:
+            with self._lock:
+                if lane.tide is not None:
+                    lane.tide.add(block)
 
     def _viewed(self, part: Block, size: int, nbytes: int | None) -> Block:
         """A part of a view is cut out."""

@@ -30,7 +30,7 @@ __all__ = ["Plan", "Territory"]
 _LEAST_PART = 2**13
 
 #: Views of one stream that are looked at for a request, and that are kept; half of them go when there are more.
-_LOOKS, _MOST_VIEWS = 64, 1024
+_LOOKS, _MOST_VIEWS = 16, 1024
 
 #: Pages that the views of one stream show, all together: each takes an entry of the driver's.
 _MOST_PAGES = 2**16
