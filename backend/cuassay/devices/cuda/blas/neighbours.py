@@ -24,8 +24,8 @@ _CLUSTERS = (2, 3, 4, 5, 6, 7, 8, 9)
 #: What the library calls a custom option has no meaning in words; Hopper's kernels take these.
 _CUSTOM = (0, 1, 2, 3, 4, 5, 6, 7)
 
-#: ``cublasLtReductionScheme_t``.
-_NONE, _IN_PLACE, _COMPUTE_TYPE, _OUTPUT_TYPE = 0, 1, 2, 4
+#: ``cublasLtReductionScheme_t``: none; in the compute type, in place, in the output's type.
+_NONE, _REDUCTIONS = 0, (2, 1, 4)
 
 #: A part of a split sum has at least so many terms.
 _LEAST_TERMS = 128
@@ -59,12 +59,10 @@ def _splits_near(split: int) -> tuple[int, ...]:
 
 
 def _schemes(problem: Problem, split: int) -> tuple[int, ...]:
-    """The reductions allowed; in place adds in the output's type, which is less where that has 16 bits."""
+    """How the parts may be added: see `Problem.reductions`."""
     if split == 1:
         return (_NONE,)
-    is_wide = problem.d.dtype in ("float32", "float64", "complex64", "complex128")
-    masks = problem.reductions if is_wide or problem.reductions & _OUTPUT_TYPE else problem.reductions & ~_IN_PLACE
-    return tuple(scheme for scheme in (_COMPUTE_TYPE, _IN_PLACE, _OUTPUT_TYPE) if masks & scheme)
+    return tuple(scheme for scheme in _REDUCTIONS if problem.reductions & scheme)
 
 
 @cache

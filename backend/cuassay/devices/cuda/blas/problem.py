@@ -57,8 +57,9 @@ Epilogue = Literal["none", "bias", "relu", "relu_bias", "gelu", "gelu_bias"]
 #: How fp8 operands are scaled: not, by one float32 each, or by one a row of `a` and a column of `b`.
 Scaling = Literal["none", "tensor", "outer"]
 
-#: ``cublasLtReductionScheme_t`` as a mask: in place, in the compute type, in the output's type.
-_NO_SPLIT, _WIDE, _ANY = 0, 3, 7
+#: ``cublasLtReductionScheme_t`` as a mask: 1, in place, which adds in the output's type; 2, in the compute type; 4, in
+#: the output's.
+_NO_SPLIT, _WIDE, _ANY = 0, 2, 7
 
 
 @dataclass(frozen=True, slots=True)
