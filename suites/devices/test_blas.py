@@ -23,7 +23,7 @@ ROUNDING_MODES = ("tf32", "bf16", "fp16")
 SPLIT_MODES = ("tf32x3", "bf16x6", "bf16x9")
 
 #: Rows, inner extent and columns from which a device may compute a mode by other means than a small product.
-LARGE = (640, 576, 520)
+LARGE = (1024, 1024, 1024)
 
 
 def operands(shape: tuple[int, int, int] = (64, 256, 48), *, scale: float = 1.0) -> tuple[Any, Any]:

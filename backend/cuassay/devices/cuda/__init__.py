@@ -14,11 +14,23 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import conv, elementwise, linalg, multi_tensor, optim, random, reduction, scaling, solver
+    from cuassay.devices.cuda import (
+        conv,
+        elementwise,
+        emulation,
+        linalg,
+        multi_tensor,
+        optim,
+        random,
+        reduction,
+        scaling,
+        solver,
+    )
 
     elementwise.register()
     reduction.register()
     linalg.register()
+    emulation.register()
     conv.register()
     solver.register()
     multi_tensor.register()

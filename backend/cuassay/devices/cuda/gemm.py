@@ -29,14 +29,13 @@ from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
 
 __all__ = [
+    "Multiply",
     "Product",
     "aligned",
     "bind",
     "compute",
-    "compute_copied",
     "gemm",
     "register_emulation",
-    "stack_of",
     "table",
 ]
 
@@ -87,14 +86,18 @@ class Product:
 
 
 Multiply = Callable[[Product], None]
-Prepare = Callable[[Product], Callable[[], None]]
+Find = Callable[[Product, Stack, Stack, Stack | None, Stack], Multiply | None]
 
-_emulations: dict[str, tuple[Multiply, Prepare | None]] = {}
+_emulations: dict[str, Find] = {}
 
 
-def register_emulation(mode: Mode, multiply: Multiply, prepare: Prepare | None = None) -> None:
-    """Float32 products in `mode` are computed by `multiply` from here, plans by what `prepare` gives."""
-    _emulations[mode] = multiply, prepare
+def register_emulation(mode: Mode, find: Find) -> None:
+    """Float32 products in `mode` are computed by what `find` gives from here.
+
+    It is asked once for a layout, with a product of it and how a, b, c and out lie over the output's stack. What it
+    gives computes any such product, in order of the current stream; None: the library does, in float32.
+    """
+    _emulations[mode] = find
     controls.renew()
 
 
@@ -196,7 +199,7 @@ def bind(product: Product) -> Callable[[], None]:
         return lambda: None
     way = _find(product, aligned(product.a, product.b, product.out, product.c))
     if way.plan is None:
-        return plans.Bound(partial(_through, way, product), arrays) if way.prepare is None else way.prepare(product)
+        return plans.Bound(partial(_through, way, product), arrays)
     if product.bias is not None:
         way.plan.point("BIAS_POINTER", product.bias.data.ptr)
     at_a, at_b, at_d = product.a.data.ptr, product.b.data.ptr, product.out.data.ptr
@@ -215,7 +218,6 @@ class _Way:
     plan: plans.AnyPlan | None = None
     swapped: bool = False
     run: Multiply | None = None
-    prepare: Prepare | None = None
 
     def __str__(self) -> str:
         if self.plan is None:
@@ -244,17 +246,18 @@ def _before(product: Product) -> _Way | None:
         return _Way("the bias copied to an aligned address", run=_with_aligned_bias)
     if product.activation == "gelu_tanh" and product.out.dtype == np.float64:
         return _Way("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)
-    if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
-        multiply, prepare = _emulations[product.mode]
-        return _Way(f"{product.mode} by emulation", run=multiply, prepare=prepare)
     return None
 
 
 def _by_library(product: Product, alignment: int) -> _Way:
-    stacks: dict[str, Any] = {name: stack_of(product, name) for name in "abcd"}
+    stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
     for name, stack in stacks.items():
         if stack is None and (name != "c" or product.c is not None):
             return _Way("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
+    if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
+        multiply = _emulations[product.mode](product, *stacks.values())
+        if multiply is not None:
+            return _Way(f"{product.mode} by emulation", run=multiply)
     placed = place(stacks["a"], stacks["b"], stacks["c"], stacks["d"], **_fields(product), alignment=alignment)
     if isinstance(placed, str):
         return _copying(placed)
@@ -321,8 +324,7 @@ def _activate(out: Array, activation: str | None) -> None:
         registry.op("gelu")(out, approximate="tanh", out=out)
 
 
-def stack_of(product: Product, name: str) -> Stack | None:
-    """Operand `name` (a, b, c; d: the output) over the output's stack; None where there is none, or it needs a copy."""
+def _stack(product: Product, name: str) -> Stack | None:
     array = product.out if name == "d" else getattr(product, name)
     if array is None:
         return None
@@ -390,11 +392,6 @@ def _one_by_one(product: Product) -> None:
     for index in range(product.out.shape[0]):
         of: dict[str, Any] = {name: at(getattr(product, name), index) for name in ("a", "b", "c", "out")}
         compute(replace(product, **of))
-
-
-def compute_copied(product: Product, name: str) -> None:
-    """`compute`, once operand `name` (a, b, c) is copied; of d: into a contiguous output, copied to the given one."""
-    _through(_copying(name), product)
 
 
 def _copying(name: str) -> _Way:

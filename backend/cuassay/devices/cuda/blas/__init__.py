@@ -21,10 +21,9 @@ A tuner of another kind enumerates and chooses::
 A `Candidate` is plain data: it may be kept on disk, bound to the providers' versions and the GPU.
 `plans.observe` is told of each problem that gets a plan, once.
 
-A precision mode that no library has registers how it multiplies (see `devices.cuda.gemm.Product`)::
+A precision mode that no library has registers who finds what multiplies in it (see `gemm.register_emulation`)::
 
-    gemm.register_emulation("bf16x6", multiply)     # multiply(product) -> None, in order of the current stream
-    gemm.register_emulation("bf16x6", multiply, prepare)    # prepare(product) -> a call that computes it again
+    gemm.register_emulation("bf16x6", find)     # find(product, a, b, c, out: layouts) -> multiply(product), or None
 
 `devices.cuda.emulation` does so for the split modes; without it they compute in float32: never less precise than asked.
 """
