@@ -128,6 +128,14 @@ def test_samples_are_thinned_in_order_and_the_figures_stay(record: Any, tmp_path
     assert (row["median"], row["n"]) == (7.0, count)
 
 
+def test_figures_keep_six_digits(record: Any, tmp_path: Path) -> None:
+    path = record(times=({"median": 1.23456789e-5, "n": 1},))
+
+    (row,) = rows_of(write([path], tmp_path / "ledger"), "time")
+
+    assert row["median"] == 1.23457e-5
+
+
 def test_a_run_where_all_failed_keeps_each_failure_and_its_reason(record: Any, tmp_path: Path) -> None:
     path = record(*(failed("values", f"op{number}", "E" * 5000) for number in range(400)))
 

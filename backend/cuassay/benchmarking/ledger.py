@@ -40,6 +40,8 @@ MESSAGE_LENGTHS = (4000, 500, 0)
 #: Of the one case of a test none of whose devices was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
+_FIGURES = ("median", "minimum", "q25", "q75")
+
 _TABLES = ("run", "device", "limit", "time", "test")
 
 Row = Mapping[str, Any]
@@ -95,11 +97,12 @@ def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> li
 
 
 def _thinned(row: Row) -> Row:
-    """Few samples, in order, by four digits: finer than any clock's steps."""
+    """Few samples, in order, by four digits, and the figures by six: both finer than any clock's steps."""
     samples = row.get("samples", [])
     step = max(1.0, len(samples) / MAX_SAMPLES)
     kept = [samples[int(place * step)] for place in range(min(MAX_SAMPLES, len(samples)))]
-    return {**row, "samples": [float(f"{sample:.4g}") for sample in kept]} if kept else row
+    figures = {name: float(f"{row[name]:.6g}") for name in _FIGURES if name in row}
+    return {**row, **figures, **({"samples": [float(f"{sample:.4g}") for sample in kept]} if kept else {})}
 
 
 def _folds(row: Row) -> bool:
