@@ -14,7 +14,8 @@ from cuassay.testing.marks import devices, dtypes, exclusive, ops, requires
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
     from cuassay.testing.conformance import conformance
-    from cuassay.testing.opspec import ErrorInput, KnownFailure, OpSpec, Work
+    from cuassay.testing.declared import ErrorInput, KnownFailure, Work
+    from cuassay.testing.opspec import OpSpec
     from cuassay.testing.samples import Sample
     from cuassay.testing.tolerance import Tolerance
 
@@ -35,12 +36,12 @@ __all__ = [
 ]
 
 _LAZY = {
-    "ErrorInput": "cuassay.testing.opspec",
-    "KnownFailure": "cuassay.testing.opspec",
+    "ErrorInput": "cuassay.testing.declared",
+    "KnownFailure": "cuassay.testing.declared",
     "OpSpec": "cuassay.testing.opspec",
     "Sample": "cuassay.testing.samples",
     "Tolerance": "cuassay.testing.tolerance",
-    "Work": "cuassay.testing.opspec",
+    "Work": "cuassay.testing.declared",
     "assert_close": "cuassay.testing.compare",
     "conformance": "cuassay.testing.conformance",
 }

@@ -1,0 +1,75 @@
+"""What an `OpSpec` declares beside functions: sizes to measure at, work, calls that must raise, known failures.
+
+`cuassay.testing.opspec` hands all of it on.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ModelSizes:
+    """The extents a benchmark draws its shapes from."""
+
+    batch: int
+    length: int
+    width: int
+    heads: int
+    vocabulary: int
+
+
+#: GPT-2 small (Radford et al. 2019), the main job's input on an accelerator.
+GPT2 = ModelSizes(batch=8, length=1024, width=768, heads=12, vocabulary=50_257)
+
+#: The same on cpu and sim, so that the main job ends in minutes on two cores.
+REDUCED = ModelSizes(batch=1, length=128, width=768, heads=12, vocabulary=50_257)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Work:
+    """What a call must at least move and compute: bytes read and written once, operations of the definition."""
+
+    bytes: int
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class ErrorInput:
+    """A call that must raise `error` with a message that `match` (a regular expression) is found in.
+
+    The call is written as `OpSpec.samples` yields one: a `Sample`, a tuple of arguments, or the only array.
+    """
+
+    sample: Any
+    error: type[BaseException]
+    match: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class KnownFailure:
+    """A check that is expected to fail, and why. None stands for all.
+
+    Attributes
+    ----------
+    reason : str
+        Why, best with an issue.
+    kind, dtype, check : str or None
+        Device kind, dtype and generated check (``"values"``, ``"out"``...) it holds for.
+    strict : bool
+        Passing unexpectedly is a failure.
+    """
+
+    reason: str
+    kind: str | None = None
+    dtype: str | None = None
+    check: str | None = None
+    strict: bool = True
+
+    def covers(self, kind: str, dtype: str | None, check: str) -> bool:
+        """Whether this entry speaks of that case."""
+        wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
+        return all(mine in (None, theirs) for mine, theirs in wanted)
