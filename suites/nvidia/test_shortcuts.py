@@ -1,9 +1,12 @@
-"""Shortcuts past dispatch: what they serve, what they leave alone, and that both give the same bits."""
+"""The shortcut of plain elementwise calls: what it serves, what it leaves alone, and that both give the same bits.
+
+For what others serve past dispatch see `suites/devices/test_repeated_calls.py`.
+"""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
@@ -18,7 +21,7 @@ from cuassay.errors import ArgumentError, DTypeError, ShapeError
 
 @pytest.fixture
 def shortcut(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """That of `add`, and whether it served the last call."""
+    """The first of `add`, and whether it served the last call."""
     reason = devices.backend("cuda").why_absent()
     if reason is not None:
         pytest.skip(f"no CUDA device: {reason}")
@@ -26,13 +29,14 @@ def shortcut(monkeypatch: pytest.MonkeyPatch) -> Any:
     found = ops.add.shortcuts.get(cupy.ndarray)
     if found is None:
         pytest.skip("shortcuts are for one device, and for launches that do not block")
+    first, *others = found
 
-    def noting(operands: tuple[Any, ...], out: Any) -> Any:
-        served = found(operands, out)
+    def noting(operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
+        served = first(operands, out, scalars)
         noting.served = served is not NotImplemented  # type: ignore[attr-defined]
         return served
 
-    monkeypatch.setitem(ops.add.shortcuts, cupy.ndarray, noting)
+    monkeypatch.setitem(ops.add.shortcuts, cupy.ndarray, (noting, *others))
     return noting
 
 
@@ -77,7 +81,7 @@ OTHERS: dict[str, Callable[[Any], tuple[Any, Any]]] = {
 
 
 @pytest.mark.parametrize("other", OTHERS)
-def test_other_calls_are_left_to_dispatch_and_right(shortcut: Any, other: str) -> None:
+def test_other_calls_are_left_to_others_and_right(shortcut: Any, other: str) -> None:
     a, b = OTHERS[other](draw("float32", 6, 8))
 
     assert cupy.allclose(ops.add(a, b), cupy.add(a, b))

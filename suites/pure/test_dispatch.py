@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
@@ -101,11 +101,11 @@ def shortcut(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
     """What a shortcut of `add` for NumPy's arrays was asked; it serves only sums of an array with itself."""
     asked: list[tuple[Any, ...]] = []
 
-    def serve(operands: tuple[Any, ...], out: Any) -> Any:
+    def serve(operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
         asked.append((*operands, out))
         return "served" if operands[0] is operands[-1] else NotImplemented
 
-    monkeypatch.setitem(ops.add.shortcuts, np.ndarray, serve)
+    monkeypatch.setitem(ops.add.shortcuts, np.ndarray, (serve,))
     return asked
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
+from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from cuassay import devices, ops
@@ -26,6 +27,10 @@ Function = Callable[..., Any]
 Pointer = Callable[[Any], bool]
 
 
+#: What an array must have in common with the captured one to be used in its place; in one call of C.
+_signature: Callable[[Any], tuple[Any, Any, Any]] = attrgetter("shape", "dtype", "strides")
+
+
 class _Input:
     """One static input: the array, how other arrays take its place, and which one stands there now."""
 
@@ -33,7 +38,8 @@ class _Input:
         self.array = array
         self.name = name
         self.current = array
-        self.signature = (array.shape, array.dtype, array.strides)
+        self.signature = _signature(array)
+        self._type = type(array)
         self._find = find
 
     @cached_property
@@ -44,7 +50,7 @@ class _Input:
     def check(self, given: Any) -> None:
         """Raise unless `given` is an array like the one of the capture."""
         shape, dtype, _ = self.signature
-        if type(given) is not type(self.array):
+        if type(given) is not self._type:
             raise ArgumentError(f"{self.name} was captured as {type(self.array).__qualname__}; got {given!r}; give one")
         if given.dtype != dtype:
             raise DTypeError(f"{self.name} was captured with dtype {dtype}; got {given.dtype}; cast, or capture anew")
@@ -64,13 +70,13 @@ class _Input:
         """The graph reads `given` itself, where it can."""
         if given is self.current:
             return
-        self.check(given)
-        if given is self.array:
-            self._return()
-        elif self.point is not None and given.strides == self.signature[2] and self.point(given):
+        if type(given) is not self._type or _signature(given) != self.signature:
+            self.check(given)  # where it raises nothing, only the strides are others
+        elif self.point is not None and self.point(given):
             self.current = given
-        else:
-            self._return()
+            return
+        self._return()
+        if given is not self.array:
             ops.copy(given, out=self.array)
 
     def _return(self) -> None:
@@ -95,6 +101,7 @@ class GraphedCallable(Handle):
         self.outputs = outputs
         self._function = function
         self._arguments = arguments
+        self._is_flat = not any(argument is None or _is_nest(argument) for argument in arguments)
         arrays = list(_arrays(arguments))
         aliased = [*arrays, *_arrays(outputs)]
         self._inputs = [
@@ -156,14 +163,16 @@ class GraphedCallable(Handle):
             If an input is not like the one of the capture.
         """
         if inputs is not None:
-            for place, given in zip(self._inputs, self._given(tuple(inputs)), strict=True):
+            for place, given in zip(self._inputs, self._given(inputs), strict=True):
                 place.use(given)
         self.graph.replay()
         return self.outputs
 
-    def _given(self, args: tuple[Any, ...]) -> list[Any]:
-        if len(args) == len(self._inputs) == len(self._arguments) and not any(map(_is_nest, args)):
-            return list(args)
+    def _given(self, args: Sequence[Any]) -> Sequence[Any]:
+        """The arrays in `args`, one for each input: where no argument is a nest, each input checks its own."""
+        if self._is_flat and len(args) == len(self._inputs):
+            return args
+        args = tuple(args)
         given = list(_arrays(args))
         if _shape(args) != _shape(self._arguments):
             raise ArgumentError(

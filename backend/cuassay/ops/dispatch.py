@@ -28,8 +28,8 @@ from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "Shortcut", "interpose", "redispatch"]
 
-#: From a call's arrays, with no scalars, and its ``out`` to the result; or `NotImplemented`, and nothing was done.
-Shortcut = Callable[[tuple[Any, ...], Any], Any]
+#: From a call's arrays, its ``out`` and its scalars to the result; or `NotImplemented`, and nothing was done.
+Shortcut = Callable[[tuple[Any, ...], Any, Mapping[str, Any]], Any]
 
 
 class Op:
@@ -47,7 +47,7 @@ class Op:
     Attributes
     ----------
     shortcuts : dict
-        By the type of the first array, what serves the plainest calls at once; filled by kinds.
+        By the type of the first array, what serves plain calls at once, the first that can; filled by kinds.
     """
 
     def __init__(self, schema: Schema, composite: Callable[..., Any] | None = None, parts: Sequence[str] = ()) -> None:
@@ -55,7 +55,7 @@ class Op:
         self.name = schema.name
         self.composite = composite
         self.parts = tuple(parts)
-        self.shortcuts: dict[type, Shortcut] = {}
+        self.shortcuts: dict[type, tuple[Shortcut, ...]] = {}
         self.__doc__ = schema.doc
         registry.register_op(self)
 
@@ -81,11 +81,16 @@ class Op:
         KernelNotFoundError
             If the device kind has no implementation.
         """
-        shortcut = self.shortcuts.get(args[0].__class__) if args and not scalars else None
-        if shortcut is not None and not interposers.is_watched:
-            served = shortcut(args, out)
-            if served is not NotImplemented:
-                return served
+        shortcuts = self.shortcuts.get(args[0].__class__) if args else None
+        if shortcuts is not None and not interposers.is_watched:
+            for shortcut in shortcuts:
+                served = shortcut(args, out, scalars)
+                if served is not NotImplemented:
+                    return served
+        return self.dispatch(args, out, scalars)
+
+    def dispatch(self, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
+        """The call without shortcuts: what they are measured by."""
         bound = self.schema.bind(args, scalars)
         if interposers.stack:
             return through(interposers.stack, Call(self, bound, out), _run_call)

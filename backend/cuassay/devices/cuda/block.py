@@ -73,6 +73,11 @@ class Launch(Handle):
     def __repr__(self) -> str:
         return f"Launch(kernel {self._handle:#x}, {len(self.slots)} words of arguments)"
 
+    @property
+    def address_words(self) -> tuple[tuple[int, int], ...]:
+        """The words that hold the addresses of CuPy's arrays, each with its argument's position."""
+        return self._addresses
+
     def write(self, arguments: Sequence[Any]) -> None:
         """Store `arguments`, whose types are those the block was made for."""
         words = self.words

@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
-from cuassay.devices.cuda import shortcuts
+from cuassay.devices.cuda import repeated, shortcuts
 from cuassay.devices.cuda.launch import Kernel, kernel
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
@@ -73,6 +73,8 @@ class _Own:
     functor : callable
         From the operation's scalars to the struct of elementwise.cu.
     """
+
+    only_launches = True  # see `repeated`
 
     def __init__(self, functor: Callable[..., str]) -> None:
         self._functor = functor
@@ -243,6 +245,7 @@ def copy(a: Array, *, device: object, out: Array) -> None:
         cupy.copyto(out, cupy.array(a))
 
 
+@repeated.only_launches
 def cast(a: Array, *, dtype: object, out: Array) -> None:
     """By a kernel of our own: CuPy goes from float64 to bfloat16 by way of float32, and rounds twice."""
     if not out.size:
@@ -271,9 +274,11 @@ def register() -> None:
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
         registry.implement(name, kind="cuda", dtypes=dtypes)(_Own(partial(str, functor)))
         arity = len(registry.op(name).schema.arrays)
-        shortcuts.install(registry.op(name), arity, frozenset(dtypes), partial(_plain, arity, functor))
+        shortcuts.install(registry.op(name), frozenset(dtypes), partial(_plain, arity, functor))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
     registry.implement("gelu", kind="cuda", dtypes=gelu)(_Own(_gelu))
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
+    for name in (*_FUNCTORS, "gelu", "cast"):
+        repeated.install(registry.op(name))

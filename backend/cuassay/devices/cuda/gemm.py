@@ -7,7 +7,6 @@ change of the controls. How arrays become a problem is `blas.layouts`', how a pr
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -18,10 +17,11 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import HALVES, dtype_name, promote
-from cuassay.core.precision import MatmulOptions, Mode, matmul_options
+from cuassay.core.precision import Mode, matmul_options
 from cuassay.devices.cuda.blas import controls, plans
 from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
+from cuassay.devices.cuda.blas.ways import table
 from cuassay.devices.cuda.elementwise import copy
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
@@ -37,6 +37,7 @@ __all__ = [
     "gemm",
     "register_emulation",
     "table",
+    "way_of",
 ]
 
 Array = Any
@@ -49,9 +50,6 @@ _BIAS_ALIGNMENT = 16
 #: A stack that the library cannot read at once is taken apart into at most so many calls of at least so many
 #: operations: about what it computes while the host gives it the next one, on an H200. Else an operand is copied.
 _MOST_CALLS, _LEAST_FLOPS = 16, 10**9
-
-#: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
-_MOST_WAYS = 8192
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,30 +100,6 @@ def register_emulation(mode: Mode, find: Find) -> None:
 
 
 # ------------------------------------------------------------------------------------------------ the call
-
-
-class _Ways(threading.local):
-    """What this thread has ready: by device, then by all that decides."""
-
-    def __init__(self) -> None:
-        self.by_device: dict[int, dict[Any, Any]] = {}
-        self.generation = -1
-        self.options: MatmulOptions | None = None
-
-
-_ways = _Ways()
-
-
-def table() -> dict[Any, Any]:
-    """What this thread has ready for the current device, and for the controls as they are."""
-    ways, options = _ways, matmul_options()
-    if ways.generation != controls.generation or ways.options is not options:
-        ways.by_device, ways.generation, ways.options = {}, controls.generation, options
-    device = cupy.cuda.runtime.getDevice()
-    table = ways.by_device.get(device)
-    if table is None or len(table) > _MOST_WAYS:
-        table = ways.by_device[device] = {}
-    return table
 
 
 def gemm(
@@ -230,6 +204,11 @@ def compute(product: Product) -> None:
     """`gemm` of a product."""
     p = product
     gemm(p.a, p.b, p.out, p.c, p.bias, p.alpha, p.beta, p.activation, p.mode)
+
+
+def way_of(product: Product, alignment: int) -> _Way:
+    """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
+    return _find(product, alignment)
 
 
 def _find(product: Product, alignment: int) -> _Way:

@@ -107,15 +107,15 @@ class _Settable:
 
     def __init__(self, executable: int, node: int) -> None:
         self._params, self._values = _kernel_arguments(node)
-        self.words = [memoryview(value).cast("B") for value in self._values]
         self._pointers = (ctypes.c_void_p * max(len(self._values), 1))(*map(ctypes.addressof, self._values))
         self._params.arguments = ctypes.cast(self._pointers, ctypes.POINTER(ctypes.c_void_p))
         handles = (ctypes.byref(ctypes.c_char.from_address(handle)) for handle in (executable, node))
         self.apply: Callable[[], int] = partial(_set_params(), *handles, ctypes.byref(self._params))
 
-    def slot(self, position: int) -> memoryview:
-        """Argument `position`, of 8 bytes, as one word to be written."""
-        return self.words[position].cast("Q")
+    def share(self, position: int, word: ctypes.c_uint64) -> None:
+        """Argument `position`, of 8 bytes, is read from `word`, which other nodes may read too."""
+        self._values[position] = word
+        self._pointers[position] = ctypes.addressof(word)
 
 
 @cache
@@ -170,6 +170,9 @@ class Inputs:
     def __init__(self, graph: int, executable: int, witness: Witness | None) -> None:
         self._executable = executable
         self._witness = witness
+        self._words: dict[
+            int, ctypes.c_uint64
+        ] = {}  # by captured address: what all arguments that were it are read from
         self._nodes = [_read(number, handle) for number, handle in enumerate(_handles(graph))]
 
     def pointer(self, array: Any) -> Callable[[Any], bool] | None:
@@ -181,7 +184,7 @@ class Inputs:
         if not array._c_contiguous or not array.size:  # noqa: SLF001
             return None
         low, high = _range(array)
-        places: list[tuple[_Settable, memoryview, int]] = []
+        places: list[tuple[_Settable, int, int]] = []
         for node in self._nodes:
             positions = [position for position, value in node.words.items() if low <= value < high]
             if self._hides(node, low, high) or (positions and not node.is_ours):
@@ -189,8 +192,15 @@ class Inputs:
             for position in positions:
                 if node.settable is None:
                     node.settable = _Settable(self._executable, node.handle)
-                places.append((node.settable, node.settable.slot(position), node.words[position] - low))
-        return _Pointer(low, places) if places else None
+                places.append((node.settable, position, node.words[position]))
+        return self._pointer(low, places) if places else None
+
+    def _pointer(self, low: int, places: list[tuple[_Settable, int, int]]) -> _Pointer:
+        for settable, position, address in places:
+            settable.share(position, self._words.setdefault(address, ctypes.c_uint64(address)))
+        offsets = {address: address - low for _, _, address in places}
+        words = [(memoryview(self._words[address]).cast("B").cast("Q"), offset) for address, offset in offsets.items()]
+        return _Pointer(low, words, list(dict.fromkeys(settable.apply for settable, _, _ in places)))
 
     def _hides(self, node: _Node, low: int, high: int) -> bool:
         if any(low <= value < high for value in node.others):
@@ -202,19 +212,23 @@ class Inputs:
 
 
 class _Pointer:
-    """One input's places; called with an array, it puts its address there."""
+    """One input's words, each with its distance from the input's address, and what gives them to the nodes' arguments.
 
-    def __init__(self, address: int, places: list[tuple[_Settable, memoryview, int]]) -> None:
+    Called with an array, it puts its address there: a word for all nodes that were captured with the same address, then
+    one call of the driver for each node, 0.2 µs from C and 0.4 from here on an H200.
+    """
+
+    def __init__(self, address: int, words: list[tuple[memoryview, int]], apply: list[Callable[[], int]]) -> None:
         self._address = address
-        self._slots = [(slot, offset) for _, slot, offset in places]
-        self._apply = list({id(settable): settable.apply for settable, _, _ in places}.values())
+        self._words = words
+        self._apply = apply
 
     def __call__(self, array: Any) -> bool:
         address = array.data.ptr
         if (address ^ self._address) % _ALIGNMENT:
             return False
-        for slot, offset in self._slots:
-            slot[0] = address + offset
+        for word, offset in self._words:
+            word[0] = address + offset
         for apply in self._apply:
             failed = apply()
             if failed:

@@ -7,9 +7,10 @@ another's: the driver copies the arguments at launch, but without the GIL.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuassay.core import settings
 from cuassay.core.handle import Handle
@@ -19,7 +20,7 @@ from cuassay.devices.cuda.check import check, error_of
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["OWN", "Kernel", "Launch", "kernel", "stream_address"]
+__all__ = ["OWN", "Kernel", "Launch", "Launched", "kernel", "stream_address", "watched"]
 
 #: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
 OWN: set[int] = set()
@@ -65,6 +66,35 @@ def _current_stream() -> Any:
 
 
 # ------------------------------------------------------------------------------------------------ kernels
+
+
+class Launched(NamedTuple):
+    """A call of a kernel, as it was given."""
+
+    kernel: Kernel
+    grid: Dims
+    block: Dims
+    shared: int
+    arguments: tuple[Any, ...]
+    stream: Any
+
+
+class _Watch(threading.local):
+    launches: list[Launched] | None = None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def watched() -> Iterator[list[Launched]]:
+    """The calls of kernels by this thread inside the block."""
+    launches: list[Launched] = []
+    former, _watch.launches = _watch.launches, launches
+    try:
+        yield launches
+    finally:
+        _watch.launches = former
 
 
 class _Loaded:
@@ -174,6 +204,8 @@ class Kernel(Handle):
         idle.append(launch)
         if status or self._blocking:
             self._conclude(status, (grid, block, shared), address)
+        if _watch.launches is not None:
+            _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
         """The launch made ready, for the current device: a call that launches it on the stream current by then.

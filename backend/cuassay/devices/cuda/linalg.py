@@ -6,30 +6,20 @@ speed (cupy#10317). Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.lin
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
-import cupy
-
-from cuassay.arrays.dtypes import as_dtype
-from cuassay.core.precision import Mode, current_precision, resolved
-from cuassay.devices.cuda import runtime, scaled
+from cuassay.core.precision import Mode, resolved
+from cuassay.devices.cuda import product_shortcuts, scaled
 from cuassay.devices.cuda.blas.plans import Bound
-from cuassay.devices.cuda.context import refused_in_child
 from cuassay.devices.cuda.gemm import Product, bind, gemm
-from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op, products, registry
 from cuassay.ops.explain import is_explaining, within
 
 __all__ = ["register"]
 
 Array = Any
-Shape = tuple[int, ...]
-
-_ndarray: Any = cupy.ndarray
-_empty = hook.empty
-refused_in_child(globals(), "_empty")
 
 #: The arguments of `gemm`, in order; see `Product`.
 Arguments = tuple[Any, ...]
@@ -101,90 +91,6 @@ class _Linear(_Products):
             gemm(*self._spread(*arrays, out=out, **scalars))
 
 
-# ------------------------------------------------------------------------------------------------ past dispatch
-
-
-class _Shortcut:
-    """The plainest calls, past dispatch: arrays of one dtype on the only device; see `cuassay.devices.cuda.shortcuts`.
-
-    Parameters
-    ----------
-    arity : int
-        How many arrays.
-    shape : callable
-        From the operands' shapes to the output's; None where dispatch must look.
-    spread : callable
-        From the operands and the output to the arguments of `gemm`.
-    dtypes : sequence of str
-        What is served.
-    """
-
-    def __init__(
-        self, arity: int, shape: Callable[..., Shape | None], spread: Callable[..., Arguments], dtypes: Sequence[str]
-    ) -> None:
-        self._arity, self._shape, self._spread = arity, shape, spread
-        self._dtypes = frozenset(map(as_dtype, dtypes))
-
-    def __call__(self, operands: tuple[Any, ...], out: Any) -> Any:
-        """The result; or `NotImplemented`, and nothing is done."""
-        if len(operands) != self._arity:
-            return NotImplemented
-        dtype = operands[0].dtype
-        for array in operands:
-            if array.__class__ is not _ndarray or array.dtype is not dtype:
-                return NotImplemented
-        shape = self._shape(*[array.shape for array in operands])
-        if shape is None or dtype not in self._dtypes:
-            return NotImplemented
-        if out is None:
-            out = _empty(shape, dtype, 0)
-        elif not _is_apart(operands, out, shape, dtype):
-            return NotImplemented
-        gemm(*self._spread(*operands, out))
-        return out
-
-
-def _is_apart(operands: tuple[Any, ...], out: Any, shape: Shape, dtype: Any) -> bool:
-    """Whether `out` is what it must be, and plainly shares no memory with the operands."""
-    if out.__class__ is not _ndarray or out.dtype is not dtype or out.shape != shape or not out._c_contiguous:  # noqa: SLF001
-        return False
-    start, end = out.data.ptr, out.data.ptr + out.nbytes
-    return all(
-        array._c_contiguous and (array.data.ptr >= end or array.data.ptr + array.nbytes <= start)  # noqa: SLF001
-        for array in operands
-    )
-
-
-def _two(a: Shape, b: Shape) -> Shape | None:
-    return (a[0], b[1]) if len(a) == 2 == len(b) and a[1] == b[0] else None
-
-
-def _many(a: Shape, b: Shape) -> Shape | None:
-    return (a[0], a[1], b[2]) if len(a) == 3 == len(b) and a[0] == b[0] and a[2] == b[1] else None
-
-
-def _layer(a: Shape, weight: Shape, bias: Shape) -> Shape | None:
-    plain = len(a) == 2 == len(weight) and a[1] == weight[1] and bias == weight[:1]
-    return (a[0], weight[0]) if plain else None
-
-
-def _plain(a: Array, b: Array, out: Array) -> Arguments:
-    return a, b, out, None, None, 1.0, 0.0, None, current_precision()
-
-
-def _biased(a: Array, weight: Array, bias: Array, out: Array) -> Arguments:
-    return a, weight.T, out, None, bias, 1.0, 0.0, None, current_precision()
-
-
-#: Op to shape rule and arguments.
-_SHORTCUTS: dict[str, tuple[Callable[..., Shape | None], Callable[..., Arguments]]] = {
-    "mm": (_two, _plain),
-    "matmul": (lambda a, b: _two(a, b) or _many(a, b), _plain),
-    "bmm": (_many, _plain),
-    "linear": (_layer, _biased),
-}
-
-
 class _Grouped:
     """`grouped_mm`: one product a group, each on its own rows; the rows past the last are 0."""
 
@@ -217,7 +123,5 @@ def register() -> None:
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
-    for name, (shape, spread) in _SHORTCUTS.items() if runtime.device_count() == 1 else ():
-        op = registry.op(name)
-        op.shortcuts[_ndarray] = _Shortcut(len(op.schema.arrays), shape, spread, op.schema.dtypes)
+    product_shortcuts.install()
     registry.implement("scaled_mm", kind="cuda", dtypes=("uint8",))(scaled.Scaled())

@@ -13,7 +13,7 @@ from typing import Any
 import cupy
 
 from cuassay.arrays.dtypes import FP8
-from cuassay.devices.cuda import folding, runtime
+from cuassay.devices.cuda import folding, repeated, runtime
 from cuassay.devices.cuda.elementwise import c_name, pack_length
 from cuassay.devices.cuda.launch import kernel
 from cuassay.ops import registry
@@ -42,6 +42,7 @@ _CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
 _RESERVED = 2048
 
 
+@repeated.only_launches
 def softmax(a: Array, *, axis: int, out: Array) -> None:
     """Into `out`, on the current stream; a row of -inf only is NaN."""
     if not out.size:
@@ -53,6 +54,7 @@ def softmax(a: Array, *, axis: int, out: Array) -> None:
         cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
 
 
+@repeated.only_launches
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
     """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
     if not out.size:
@@ -149,3 +151,4 @@ def register() -> None:
     for name, implementation in table.items():
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
         registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)
+        repeated.install(registry.op(name))

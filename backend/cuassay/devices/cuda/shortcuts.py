@@ -8,10 +8,10 @@ idle between calls. The output may be an operand, or lie apart from all.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from math import prod
 from operator import attrgetter
-from typing import Any
+from typing import Any, Protocol
 
 import cupy
 import numpy as np
@@ -23,9 +23,9 @@ from cuassay.devices.cuda.block import STREAM_WORD, first_argument_word
 from cuassay.devices.cuda.context import refused_in_child
 from cuassay.devices.cuda.launch import Kernel
 from cuassay.devices.cuda.memory import hook
-from cuassay.ops import Op
+from cuassay.ops import Op, registry
 
-__all__ = ["Build", "Shortcut", "forget", "install"]
+__all__ = ["ALIGNMENT", "Build", "Layout", "Shortcut", "forget", "install", "installed", "layout_of"]
 
 #: A launch made ready: the words of its arguments, and the call.
 _Ready = tuple[memoryview, Callable[[], int]]
@@ -33,11 +33,12 @@ _Ready = tuple[memoryview, Callable[[], int]]
 #: dtype, shape, and whether the array is contiguous in C order.
 Layout = tuple[np.dtype[Any], tuple[int, ...], bool]
 
-#: From dtype and elements in all to kernel, grid and block, for arrays aligned to `_ALIGNMENT`; the kernel's arguments
+#: From dtype and elements in all to kernel, grid and block, for arrays aligned to `ALIGNMENT`; the kernel's arguments
 #: are the operands, the output and the number of elements.
 Build = Callable[[np.dtype[Any], int], tuple[Kernel, tuple[int, int, int], int]]
 
-_ALIGNMENT = 16
+#: Of every address; then the widest access may be used. In bytes.
+ALIGNMENT = 16
 
 #: Layouts whose launches are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
@@ -52,12 +53,17 @@ layout_of: Callable[[Any], Layout] = attrgetter("dtype", "shape", "_c_contiguous
 
 
 class Shortcut:
-    """Serves an operation on one or two arrays of one of `dtypes` by the kernel that `build` gives."""
+    """Serves `op` on one or two arrays of one of `dtypes` by the kernel that `build` gives.
 
-    def __init__(self, arity: int, dtypes: frozenset[str], build: Build) -> None:
-        self._arity = arity
-        self._dtypes = dtypes
+    As long as the registry has the implementation that it stands for.
+    """
+
+    def __init__(self, op: Op, dtypes: frozenset[str], build: Build) -> None:
+        self._op = op
         self._build = build
+        self._arity = arity = len(op.schema.arrays)
+        self._implementations = {name: registry.find(op, "cuda", as_dtype(name)) for name in dtypes}
+        self._routes = registry.routes
         self._first = first_argument_word(arity + 2)
         self._last, self._out = self._first + arity - 1, self._first + arity
         self._forms: dict[Layout, tuple[list[_Ready], int]] = {}
@@ -65,18 +71,20 @@ class Shortcut:
     def __repr__(self) -> str:
         return f"Shortcut({self._arity} arrays, {len(self._forms)} forms kept)"
 
-    def serve(self, operands: tuple[Any, ...], out: Any) -> Any:
-        """The result; or `NotImplemented`, and nothing is done. The first operand is CuPy's array, or a subclass's."""
+    def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
+        """The result; or `NotImplemented`, and nothing is done."""
+        if registry.routes is not self._routes:
+            self.forget()
         a, b = operands[0], operands[-1]  # of one operand it is both, as its address is then written twice
         layout = layout_of(a)
         idle, nbytes = self._forms.get(layout) or self._admitted(layout)
-        if not nbytes or len(operands) != self._arity:
+        if not nbytes or len(operands) != self._arity or scalars:
             return NotImplemented
         if b is not a and (b.__class__ is not _ndarray or layout_of(b) != layout):
             return NotImplemented
         at_a, at_b, stream = a.data.ptr, b.data.ptr, _current_stream().ptr
         if out is None:
-            if (at_a | at_b) % _ALIGNMENT:
+            if (at_a | at_b) % ALIGNMENT:
                 return NotImplemented
             out = _fresh(layout[1], layout[0], nbytes, 0, stream)
             at = out.data.ptr
@@ -85,7 +93,7 @@ class Shortcut:
                 return NotImplemented
             at = out.data.ptr
             if (
-                (at_a | at_b | at) % _ALIGNMENT
+                (at_a | at_b | at) % ALIGNMENT
                 or (at_a != at and -nbytes < at_a - at < nbytes)
                 or (at_b != at and -nbytes < at_b - at < nbytes)
             ):
@@ -103,14 +111,15 @@ class Shortcut:
 
     def forget(self) -> None:
         """Drop the launches made ready."""
-        self._forms.clear()
+        self._forms, self._routes = {}, registry.routes
 
     def _admitted(self, layout: Layout) -> tuple[list[_Ready], int]:
         """The idle launches of a layout, and the bytes of an array; 0 where it is not served."""
         if len(self._forms) >= _MOST_KEPT:
             self._forms.clear()
         dtype, shape, is_contiguous = layout
-        is_served = is_contiguous and dtype_name(dtype) in self._dtypes
+        mine = self._implementations.get(dtype_name(dtype))
+        is_served = is_contiguous and mine is not None and registry.find(self._op, "cuda", dtype) is mine
         return self._forms.setdefault(layout, ([], prod(shape) * dtype.itemsize if is_served else 0))
 
     def _made(self, layout: Layout) -> _Ready:
@@ -122,22 +131,29 @@ class Shortcut:
         return launch.words, launch.bind(grid, block)
 
 
-def install(op: Op, arity: int, dtypes: frozenset[str], build: Build) -> None:
-    """Let calls of `op` on CuPy's arrays try a shortcut first.
+def install(op: Op, dtypes: frozenset[str], build: Build) -> None:
+    """Let calls of `op`, once it is implemented, try a shortcut first.
 
     Not where there are several devices, of which the right one must be made current, nor where launches block.
     """
     if runtime.device_count() == 1 and not settings.get("CUASSAY_LAUNCH_BLOCKING"):
         kept = frozenset(name for name in dtypes if dtype_name(op.schema.result(as_dtype(name))) == name)
-        made = Shortcut(arity, kept, build)
-        _installed.append(made)
-        op.shortcuts[_ndarray] = made.serve  # the method itself: to call an object costs twice as much
+        made = Shortcut(op, kept, build)
+        installed.append(made)
+        op.shortcuts[_ndarray] = (made.serve,)  # the method itself: to call an object costs twice as much
 
 
-_installed: list[Shortcut] = []
+class Forgetful(Protocol):
+    """Keeps launches made ready."""
+
+    def forget(self) -> None:
+        """Drop them."""
+
+
+installed: list[Forgetful] = []
 
 
 def forget() -> None:
     """Drop every launch made ready: who replaces a kernel must, or it goes on being launched."""
-    for shortcut in _installed:
+    for shortcut in installed:
         shortcut.forget()
