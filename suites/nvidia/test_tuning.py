@@ -167,6 +167,24 @@ def test_one_wrong_element_of_millions_is_found() -> None:
     assert agreement.difference(a.data.ptr, b.data.ptr, a.nbytes, "float32", (1e-5, 1e-5)) is not None
 
 
+# ------------------------------------------------------------------------------------------------ problems
+
+
+@pytest.mark.parametrize("layout", ["NN", "NT", "TN", "TT"])
+@pytest.mark.parametrize(("dtype", "out_dtype"), [("bfloat16", "bfloat16"), ("float16", "float32"), ("float32", None)])
+def test_a_listed_product_is_what_a_call_asks_for(layout: str, dtype: str, out_dtype: Any) -> None:
+    """Else what was tuned offline would not be found."""
+    a = random(48, 96, dtype=dtype) if layout[0] == "N" else random(96, 48, dtype=dtype).T
+    b = random(96, 80, dtype=dtype) if layout[1] == "N" else random(80, 96, dtype=dtype).T
+    out = cupy.empty((48, 80), as_dtype(out_dtype or dtype))
+    seen: list[Problem] = []
+    plans._observers.append(lambda problem, device: seen.append(problem))
+    ops.mm(a, b, out=out)
+    plans._observers.pop()
+
+    assert seen == [offline.problem_of(GemmShape(m=48, n=80, k=96, layout=layout), dtype, out_dtype)]
+
+
 # ------------------------------------------------------------------------------------------------ online
 
 
@@ -261,6 +279,7 @@ def test_in_a_capture_nothing_is_tuned_and_that_is_said() -> None:
     with pytest.warns(UserWarning, match="not tuned, as the stream is being captured"), cuda.graph(graph):
         ops.mm(a, b, out=out)
     assert tunable.get_results() == ()
+    assert tuning.tuner().statistics().in_captures > 0
 
     graph.replay()
     np.testing.assert_array_equal(host(out), expected)
@@ -302,6 +321,7 @@ def test_two_threads_tune_one_problem_once() -> None:
 
     assert wrong == []
     assert len(rows(tunable.get_filename())) == 2
+    assert tuning.tuner().statistics().searches == 1
 
 
 # ------------------------------------------------------------------------------------------------ files

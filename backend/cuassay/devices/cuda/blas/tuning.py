@@ -28,7 +28,7 @@ from cuassay.tune.results import Result, Results, append_untuned
 from cuassay.tune.search import Limits, Outcome, search
 from cuassay.tune.space import Candidate
 
-__all__ = ["DEFAULT", "OP", "Options", "Report", "Tuner", "tuner", "validators"]
+__all__ = ["DEFAULT", "OP", "Options", "Report", "Tuner", "TunerStatistics", "tuner", "validators"]
 
 #: Of every result here.
 OP = "gemm"
@@ -130,6 +130,29 @@ class Report:
         return {"problem": str(self.problem), **figures, **told, **counts, "seconds": round(outcome.seconds, 4)}
 
 
+@dataclass(frozen=True, slots=True)
+class TunerStatistics:
+    """A tuner as of now.
+
+    Attributes
+    ----------
+    results : int
+        Problems for which something was found, over all devices, in this process or by file.
+    searches, seconds : int, float
+        Searches in this process, and what they took.
+    failed : int
+        Problems that could not be tuned.
+    in_captures : int
+        Times a problem was not tuned because its stream was being captured.
+    """
+
+    results: int
+    searches: int
+    seconds: float
+    failed: int
+    in_captures: int
+
+
 class Tuner:
     """Finds and keeps what computes each problem; safe to use from several threads, one search a device at a time."""
 
@@ -142,10 +165,22 @@ class Tuner:
         self._failed: set[tuple[int, Problem]] = set()
         self._refused: set[str] = set()
         self._waiting: graph_hooks.HookHandle | None = None
-        self._has_told_of_captures = False
+        self._searched_s: list[float] = []
+        self._in_captures = 0
 
     def __repr__(self) -> str:
-        return f"Tuner({self.options}, {sum(map(len, self._results.values()))} results)"
+        state = "enabled" if self.options.enabled else "disabled"
+        return f"Tuner({state}, {self.statistics()})"
+
+    def statistics(self) -> TunerStatistics:
+        """What it has found and done so far."""
+        return TunerStatistics(
+            results=sum(map(len, self._results.values())),
+            searches=len(self._searched_s),
+            seconds=sum(self._searched_s),
+            failed=len(self._failed),
+            in_captures=self._in_captures,
+        )
 
     def configure(self, **options: Any) -> None:
         """Change some of the options; plans made before are made anew where that may change them."""
@@ -196,9 +231,9 @@ class Tuner:
         with self._state:
             if self._waiting is None:
                 self._waiting = graph_hooks.register_hook("capture_end", self._after_capture)
-            if self._has_told_of_captures:
+            self._in_captures += 1
+            if self._in_captures > 1:
                 return
-            self._has_told_of_captures = True
         warnings.warn(f"not tuned, as the stream is being captured: {key}; call it once before", stacklevel=2)
 
     def _after_capture(self, graph: object) -> None:
@@ -231,6 +266,7 @@ class Tuner:
         key = representative(problem)
         with self._searching(device), relaxed():
             found = self._searched(key, device)
+            self._searched_s.append(found.outcome.seconds)
             results = self.results(device)
             results.add(found.result)
             if self.options.writing:
