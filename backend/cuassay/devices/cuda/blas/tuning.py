@@ -175,7 +175,7 @@ class Tuner:
     def statistics(self) -> TunerStatistics:
         """What it has found and done so far."""
         return TunerStatistics(
-            results=sum(map(len, self._results.values())),
+            results=sum(map(len, list(self._results.values()))),
             searches=len(self._searched_s),
             seconds=sum(self._searched_s),
             failed=len(self._failed),
@@ -188,6 +188,8 @@ class Tuner:
             was, self.options = self.options, replace(self.options, **options)
             if self.options.path != was.path:
                 self._results.clear()
+            if "path" in options or "untuned" in options:
+                self._refused.clear()
             libraries.set_requested(self.options.algorithms)
         if self.options.enabled != was.enabled:
             plans.set_selector(self.select if self.options.enabled else None)
@@ -319,7 +321,7 @@ class Tuner:
 
     def reread(self) -> None:
         """Take over what other processes have added to the files meanwhile."""
-        for device, found in self._results.items():
+        for device, found in list(self._results.items()):
             path = self.path(device)
             if Path(path).exists():
                 self._use(path, found.read)
