@@ -28,8 +28,6 @@ FILE = "emulated_gemm.cu"
 FLOOR = {"bf16x3": 2.0**-16}
 FLOAT32_FLOOR = 2.0**-22
 
-RNG = np.random.default_rng
-
 
 @pytest.fixture
 def all_served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
@@ -53,12 +51,12 @@ def there(x: Any) -> Any:
 
 
 def numbers(*shape: int, seed: int = 0) -> Any:
-    return RNG((seed, *shape)).standard_normal(shape).astype(np.float32)
+    return np.random.default_rng((seed, *shape)).standard_normal(shape).astype(np.float32)
 
 
 def ill_scaled(m: int, k: int, n: int) -> tuple[Any, Any]:
     """Rows, columns and terms scaled by powers of two from 2**-40 to 2**40."""
-    rng = RNG(m + k + n)
+    rng = np.random.default_rng(m + k + n)
     rows, terms, columns = (np.exp2(rng.integers(-40, 41, extent)) for extent in (m, k, n))
     a, b = numbers(m, k) * rows[:, None] * terms, numbers(k, n, seed=1) / terms[:, None] * columns
     return a.astype(np.float32), b.astype(np.float32)
@@ -234,16 +232,12 @@ def test_stacks_broadcast(all_served: None, left: tuple[int, ...], right: tuple[
     assert componentwise(ops.matmul(there(a), there(b), precision="bf16x6"), a, b) <= FLOAT32_FLOOR
 
 
-def check_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_stack_goes_in_groups(all_served: None, monkeypatch: pytest.MonkeyPatch) -> None:
     from cuassay.devices.cuda import emulation
 
     monkeypatch.setattr(emulation, "_MOST_WORKSPACE", 2 * 2**20)
     check_errors(numbers(11, 200, 300), numbers(11, 300, 140, seed=1), "bf16x6")
     check_errors(numbers(200, 300), numbers(11, 300, 140, seed=1), "bf16x6")
-
-
-def test_a_large_stack_goes_in_groups(all_served: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    check_groups(monkeypatch)
 
 
 # ------------------------------------------------------------------------------------------------ epilogues

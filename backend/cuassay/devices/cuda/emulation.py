@@ -7,7 +7,8 @@ would cost as much as these six, which are more precise.
 Errors. The parts hold 16 (bf16x3) or 24 bits of each operand, down to 2**-133, the smallest bfloat16: numbers below
 2**-110 have fewer bits, those below 2**-134 none. Infinities and NaN give what they give in float32, but an infinity
 times a number below 2**-134 is NaN. Sums leave the tensor cores every 64 terms (bf16x3: 256), so that the cores'
-truncation does not add up; they are added in a fixed order: equal calls give equal bits.
+truncation does not add up: 1.5e-7 of a sum of one sign, less of others. They are added in a fixed order: equal calls
+give equal bits.
 
 Memory: a workspace of 4 (bf16x3) or 6 bytes an element of the operands, in tiles of 128 by 64, from the allocator for
 the time of the call; a stack goes in groups, so that it takes no more than `_MOST_WORKSPACE` unless one matrix does.
