@@ -58,7 +58,8 @@ class Timing:
 class TimingSection:
     """The timings of one subject.
 
-    `common` are the tags of all rows; `note` says why nothing was compared, where that holds for all.
+    `common` are the tags of all rows; `note` says what they were compared with, or why with nothing, where that holds
+    for all.
     """
 
     subject: str
@@ -106,16 +107,22 @@ def sections(results: Results) -> list[TimingSection]:
     """Return the newest timings of every subject that has any."""
     newest = changes(results)
     table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped ones have a section of their own
-    shown = _Shown(lines=lines(results), peers=_peers(table))
+    shown = _Shown(lines=lines(results), peers=_peers(table), runs=_runs(results))
     return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What rows look up: the past of a series, and the peers of a case."""
+    """What rows look up: the past of a series, the peers of a case, and what a run is called."""
 
     lines: Mapping[tuple[Any, ...], Sequence[float]]
     peers: Mapping[tuple[Any, ...], Sequence[Peer]]
+    runs: Mapping[str, str]
+
+
+def _runs(results: Results) -> dict[str, str]:
+    """Run to the first digits of its commit; where that is unknown, to its id."""
+    return {row["run"]: row["commit"][:10] or row["run"] for row in _records(results.runs)}
 
 
 def _peers(table: pd.DataFrame) -> dict[tuple[Any, ...], list[Peer]]:
@@ -143,7 +150,7 @@ def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
         device=str(rows["device"].iloc[0]),
         common=common,
         rows=[_timing(case, shown, common) for case in cases],
-        note=_note(rows),
+        note=_note(rows, shown.runs),
         count=len(rows),
         slower=int((verdicts == "slower").sum()),
         faster=int((verdicts == "faster").sum()),
@@ -208,9 +215,12 @@ def _spread(row: Mapping[str, Any]) -> str:
     return f"± {units.percent(half)}" if math.isfinite(half) else ""
 
 
-def _note(rows: pd.DataFrame) -> str:
+def _note(rows: pd.DataFrame, runs: Mapping[str, str]) -> str:
+    compared = rows.loc[rows["verdict"] != "", "previous_run"].unique()
+    if len(compared):
+        return f"Compared with {', '.join(runs[run] for run in compared)}."
     reasons = set(rows["why"])
-    if (rows["verdict"] != "").any() or len(reasons) != 1:
+    if len(reasons) != 1:
         return ""
     return (
         "First measurements of this device." if reasons == {"first measurement"} else next(iter(reasons)).capitalize()

@@ -154,7 +154,18 @@ def test_a_clean_run_is_called_passed_and_a_slower_one_is_not(
     write_rows("r2", device_row(), test_row(), time_row(1.5))
 
     assert clean.startswith("Everything that ran passed, on 1 device\n")
-    assert render_text(load(folder)).startswith("Everything that ran passed; 1 timing got slower\n")
+    slower = render_text(load(folder))
+    assert slower.startswith("Everything that ran passed; 1 timing got slower\n")
+    assert "\n  Compared with " in slower
+
+
+def test_a_terminal_gets_ten_failures_and_the_number_of_the_others(write_rows: Make, test_row: Make) -> None:
+    failed = [test_row("failed", nodeid=f"t.py::test[{number}]", reason="wrong") for number in range(12)]
+
+    shown = render_text(load(write_rows("r1", *failed)))
+
+    assert shown.count("FAILED ") == 10
+    assert "and 2 more failures; the page (--html) has all" in shown
 
 
 def test_a_refused_comparison_names_the_change_on_the_page(write_rows: Make, device_row: Make, time_row: Make) -> None:
