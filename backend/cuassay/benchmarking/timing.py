@@ -6,8 +6,8 @@ difference means, stands elsewhere.
 
 Where the device has a clock of its own, a sample is *queued*: the stream is kept busy, by `spin`, until the host has
 given it everything from the first event to the last. Else the device waits for the host between two launches, and
-before the first where it is short, and the sample counts that too: on an H200, 20 µs of the 42 that a sum by two
-launches seemed to take. NVBench does so with a kernel that waits for a flag of the host's, which never ends where the
+before the first where it is short, and the sample counts that too: a sum by two launches on an H200 took 30 µs live
+and 19 queued. NVBench does so with a kernel that waits for a flag of the host's, which never ends where the
 call itself waits for the device, loads a kernel or fills the queue, or a profiler serialises (NVIDIA/nvbench#45, #136,
 #240). `spin` ends by itself. That it was long enough is read from each sample: its first event is still pending when
 its last has been recorded. A call for which that cannot be reached is measured *live*, and its series says so.
