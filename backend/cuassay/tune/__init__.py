@@ -3,7 +3,7 @@
 Whoever has several ways to compute something names them, times one sample of one, and compares results::
 
     fused, apart = Candidate.of("fused"), Candidate.of("apart", parts=2)
-    outcome = search(fused, [apart], timer, check=agrees)       # timer(candidate) -> seconds, agrees(candidate) -> reason
+    outcome = search(fused, [apart], timer, check=agrees)       # timer(candidate): seconds; agrees(candidate): why not
     outcome.choice, outcome.gain, outcome.reason                # `fused`, unless leaving it is worth it beyond noise
 
     results = Results({"gpu": "NVIDIA H200", "library": "13.1"})    # what the choice depends on beside the problem
