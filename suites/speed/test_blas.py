@@ -12,7 +12,7 @@ import subprocess
 import warnings
 from collections.abc import Callable
 from functools import partial
-from itertools import repeat
+from itertools import cycle, repeat
 from pathlib import Path
 from typing import Any
 
@@ -36,6 +36,9 @@ SMALL = 128
 
 #: Calls a sample: few enough that the queue does not fill.
 CALLS = 100
+
+#: So many that none of them is remembered from the last time.
+OUTPUTS = 200
 
 #: The floor: the library's call in a loop of C, its arguments as they come.
 CALL_IN_C = """
@@ -99,6 +102,7 @@ def test_mm_costs_the_host(device: Device, dtype: np.dtype[Any], measured: Measu
     calls: dict[str, Call] = {
         "cuassay plan": ops.mm.prepare(a, b, out=out).run,
         "cuassay": partial(ops.mm, a, b, out=out),
+        "cuassay, never the same addresses": _in_turn(a, b, [ops.mm(a, b) for _ in range(OUTPUTS)]),
     }
     peer = torch_of(a, b, out)
     if peer is not None:
@@ -108,6 +112,12 @@ def test_mm_costs_the_host(device: Device, dtype: np.dtype[Any], measured: Measu
         repeated(call)()
 
     measured("mm", f"{SMALL}, the host's part", dtype.name, calls, host=True)
+
+
+def _in_turn(a: Any, b: Any, outputs: list[Any]) -> Call:
+    """A product into each of `outputs` in turn."""
+    out = cycle(outputs)
+    return lambda: ops.mm(a, b, out=next(out))
 
 
 @devices("cuda")

@@ -74,6 +74,16 @@ FORMS = (
         lambda xp, a, b, out: lambda: xp.add(a, b, out=out),
     ),
     Form(
+        "number",
+        lambda a, b, out: lambda: ops.add(a, 2.0, out=out),
+        lambda xp, a, b, out: lambda: xp.add(a, 2.0, out=out),
+    ),
+    Form(
+        "one element for all",
+        lambda a, b, out: lambda b=b[:1]: ops.add(a, b, out=out),
+        lambda xp, a, b, out: lambda b=b[:1]: xp.add(a, b, out=out),
+    ),
+    Form(
         "plan",
         lambda a, b, out: ops.add.prepare(a, b, out=out).run,
         lambda xp, a, b, out: lambda: xp.add(a, b, out=out),
