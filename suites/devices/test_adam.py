@@ -588,3 +588,13 @@ def test_a_step_on_a_stream_of_its_own_is_ordered_by_waits(draw: Draw, device: D
         right.step(draw(1))
 
     assert_all_same_bits(values(params), values(expected))
+
+
+def test_what_is_no_state_is_refused(draw: Draw, tmp_path: Path) -> None:
+    optimizer = Adam(draw(1))
+    (tmp_path / "junk.npz").write_text("junk")
+
+    with pytest.raises(ArgumentError, match=r"junk.npz holds no optimizer's state: it is no .npz file"):
+        load(optimizer, tmp_path / "junk.npz")
+    with pytest.raises(ArgumentError, match="the state lacks param_groups, state; give what state_dict gave"):
+        optimizer.load_state_dict({})

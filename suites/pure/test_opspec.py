@@ -33,6 +33,18 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"fn": double, "dtypes": ("float33",)}, "claims 'float33'", id="unknown-dtype"),
         pytest.param({"op": ops.exp, "reference": np.exp, "dtypes": ("int8",)}, "not declared", id="undeclared-dtype"),
         pytest.param({"fn": lambda xp, a, b, c: a}, "takes 3 arrays", id="no-samples-for-three"),
+        pytest.param({"fn": lambda a: a}, "takes 0 arrays; .* its first parameter is xp", id="no-namespace"),
+        pytest.param({"fn": double, "samples": [1]}, r"samples= takes a function; got \[1\]", id="samples-as-list"),
+        pytest.param({"fn": double, "tolerance": 1e-5}, r"write Tolerance\(ulps=...\)", id="tolerance-as-number"),
+        pytest.param({"op": double}, "op= takes a declared operation", id="op-undeclared"),
+        pytest.param({"fn": double, "known_failures": "x"}, "several KnownFailure", id="failures-as-text"),
+        pytest.param(
+            {"fn": double, "error_inputs": lambda make: [(make(3), ValueError, "x")]},
+            r"yields ErrorInput\(sample, error, match\)",
+            id="error-inputs-as-tuples",
+        ),
+        pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is no dtype", id="unknown-result"),
+        pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
         pytest.param({"fn": lambda xp, a: a.nothing()}, "reference raise AttributeError", id="reference-raises"),
@@ -47,6 +59,12 @@ def test_a_function_alone_is_a_spec() -> None:
 def test_a_spec_that_says_nothing_testable_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         OpSpec(**arguments)
+
+
+def test_one_name_may_stand_alone() -> None:
+    spec = OpSpec(fn=double, dtypes="float16", requires="graphs")
+
+    assert (spec.dtypes, spec.requires) == (("float16",), ("graphs",))
 
 
 def test_an_unknown_requirement_is_refused() -> None:

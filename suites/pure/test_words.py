@@ -43,9 +43,17 @@ def test_a_requirement_is_read(text: str, name: str, minimum: float | None) -> N
     assert (requirement.name, requirement.minimum) == (name, minimum)
 
 
-@pytest.mark.parametrize("text", ["graph", "memory", "float12", "convolution:float32", "compute>8", "graphs>=2"])
+@pytest.mark.parametrize("text", ["graph", "memory", "float12", "convolution:float32", "graphs>=2"])
 def test_an_unknown_requirement_lists_what_exists(text: str) -> None:
     with pytest.raises(CapabilityNameError, match=r"names no capability.*; features: streams"):
+        parse_requirement(text)
+
+
+@pytest.mark.parametrize("text", ["memory>=2GB", "memory>2GiB", "compute=9", "count>=two"])
+def test_a_quantity_written_otherwise_says_how_it_is_written(text: str) -> None:
+    name = text.partition(">")[0].partition("=")[0]
+
+    with pytest.raises(CapabilityNameError, match=f"write {name}>=NUMBER, bytes with one of KiB, MiB"):
         parse_requirement(text)
 
 

@@ -133,6 +133,9 @@ def parse_requirement(text: str) -> Requirement:
 def _unknown(text: str) -> str:
     from difflib import get_close_matches  # not at the start of every session of pytest
 
+    quantity = re.match(rf"({'|'.join(QUANTITIES)})\s*[<>=]", text.strip())
+    if quantity is not None:
+        return f"{text!r} is no requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
     near = get_close_matches(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES), n=1, cutoff=0.7)
     meant = f"; did you mean {near[0]!r}?" if near else ""
     return (

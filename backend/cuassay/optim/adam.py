@@ -230,6 +230,9 @@ class Adam:
         ArgumentError, ShapeError
             If it is of other groups, parameters or options; then nothing was changed.
         """
+        missing = [name for name in ("param_groups", "state") if name not in state_dict]
+        if missing:
+            raise ArgumentError(f"the state lacks {', '.join(missing)}; give what state_dict gave")
         groups, numbered = state_dict["param_groups"], state_dict["state"]
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:

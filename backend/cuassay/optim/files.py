@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -29,10 +30,12 @@ def load(optimizer: Adam, path: str | Path) -> None:
 
     Raises
     ------
+    FileNotFoundError
+        If there is no file.
     ArgumentError, ShapeError
         If it is no such file, or of another optimizer; see `Adam.load_state_dict`.
     """
-    with np.load(path, allow_pickle=False) as file:
+    with _opened(path) as file:
         if _GROUPS not in file:
             raise ArgumentError(
                 f"{path} holds no optimizer's state; it has {', '.join(file)[:200]}; give what save wrote"
@@ -43,3 +46,10 @@ def load(optimizer: Adam, path: str | Path) -> None:
                 number, _, name = key.partition(".")
                 state.setdefault(int(number), {})[name] = file[key]
         optimizer.load_state_dict({"state": state, _GROUPS: json.loads(str(file[_GROUPS]))})
+
+
+def _opened(path: str | Path) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, zipfile.BadZipFile) as error:
+        raise ArgumentError(f"{path} holds no optimizer's state: it is no .npz file; give what save wrote") from error

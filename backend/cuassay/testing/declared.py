@@ -5,10 +5,28 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
+from cuassay.errors import SpecError
+from cuassay.ops.dispatch import Op
+from cuassay.testing.tolerance import Tolerance
+
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "check_fields"]
+
+#: Fields of a spec that are functions, with how each begins.
+_FUNCTIONS = {
+    "fn": "lambda xp, a: ...",
+    "samples": "lambda make: [make((3, 5))]",
+    "error_inputs": "lambda make: [ErrorInput(make(3), ValueError, 'why')]",
+    "reference": "lambda a: ...",
+    "terms": "lambda a: ...",
+    "magnitude": "lambda a: ...",
+    "meaning": "lambda a: ...",
+    "work": "lambda a: Work(bytes=...)",
+    "bench": "lambda make, sizes: [make(sizes.width)]",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,3 +91,21 @@ class KnownFailure:
         """Whether this entry speaks of that case."""
         wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
         return all(mine in (None, theirs) for mine, theirs in wanted)
+
+
+def check_fields(given: Mapping[str, Any]) -> None:
+    """Raise `SpecError` where a field of a spec, by name, holds something of another kind than it takes."""
+    for name, form in _FUNCTIONS.items():
+        if given[name] is not None and not callable(given[name]):
+            raise SpecError(f"{name}= takes a function; got {given[name]!r}; write {name}={form}")
+    if given["op"] is not None and not isinstance(given["op"], Op):
+        raise SpecError(
+            f"op= takes a declared operation, such as cuassay.ops.add; got {given['op']!r}; give fn= instead"
+        )
+    if given["tolerance"] is not None and not isinstance(given["tolerance"], Tolerance):
+        raise SpecError(f"tolerance= takes a Tolerance; got {given['tolerance']!r}; write Tolerance(ulps=...)")
+    failures = given["known_failures"]
+    if not isinstance(failures, tuple | list) or not all(isinstance(one, KnownFailure) for one in failures):
+        raise SpecError(
+            f"known_failures= takes several KnownFailure; got {failures!r}; write [KnownFailure(reason=...)]"
+        )

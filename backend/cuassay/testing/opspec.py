@@ -24,7 +24,7 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing import samples as drawing
-from cuassay.testing.declared import GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
+from cuassay.testing.declared import GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work, check_fields
 from cuassay.testing.samples import Sample, Samples
 from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
 
@@ -104,14 +104,15 @@ class OpSpec:
     deterministic: bool = True
 
     def __post_init__(self) -> None:
+        check_fields(vars(self))
         if (self.fn is None) == (self.op is None):
             raise SpecError(
                 f"an OpSpec needs either fn= or op=; got {'both' if self.fn else 'neither'}; give exactly one"
             )
         self._set("name", self.name or _name(self.fn, self.op))
-        self._set("dtypes", tuple(self.dtypes) or _default_dtypes(self.op))
+        self._set("dtypes", _words(self.dtypes) or _default_dtypes(self.op))
         self._set("known_failures", tuple(self.known_failures))
-        self._set("requires", tuple(self.requires))
+        self._set("requires", _words(self.requires))
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
         _check(self)
@@ -182,6 +183,8 @@ class OpSpec:
         """The calls that must raise."""
         if self.error_inputs is not None:
             for bad in self.error_inputs(Samples(seed, dtype, self.name)):
+                if not isinstance(bad, ErrorInput):
+                    raise SpecError(f"{self.name}: error_inputs= yields ErrorInput(sample, error, match); got {bad!r}")
                 (sample,) = drawing.normalized([bad.sample])
                 yield ErrorInput(sample, bad.error, bad.match)
 
@@ -237,7 +240,8 @@ class OpSpec:
     def _default_samples(self) -> Generator:
         count = _array_count(self.fn, self.op)
         if count not in (1, 2):
-            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
+            advice = "give samples=" if count else "its first parameter is xp, the array namespace, arrays follow"
+            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; {advice}")
         drawn = drawing.unary if count == 1 else drawing.binary
         return lambda make: drawn(make, largest=self.op is not None)
 
@@ -308,6 +312,11 @@ def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:
         return op.name
     name = getattr(fn, "__name__", "")
     return "function" if name in ("", "<lambda>") else name
+
+
+def _words(names: str | Sequence[str]) -> tuple[str, ...]:
+    """As a tuple; one name may stand alone."""
+    return (names,) if isinstance(names, str) else tuple(names)
 
 
 def _default_dtypes(op: Op | None) -> tuple[str, ...]:
