@@ -90,6 +90,35 @@ class TestReuse:
 
         assert list(kept.lane.quick) == [4096]
 
+    @pytest.mark.parametrize(("first", "second"), [(3000, 9000), (9000, 3000)], ids=["longer", "shorter"])
+    def test_at_the_peak_a_parked_block_is_made_longer_or_shorter(
+        self, allocator: CachingAllocator, first: int, second: int
+    ) -> None:
+        block = allocator.malloc(first)
+        address = block.address
+        allocator.free(block)
+
+        again = allocator.malloc(second)
+        figures = allocator.statistics()
+
+        assert (again.address, again.requested) == (address, second)
+        assert again.nbytes == -(-second // 512) * 512
+        assert figures.allocation.all.allocated == 2
+        assert figures.allocation.all.freed == figures.allocation.all.peak == 1
+        assert figures.requested_bytes.all.peak == max(first, second)
+        assert figures.requested_bytes.all.allocated == first + second
+        assert sum(one.nbytes for one in again.segment) == again.segment.nbytes
+        assert list(again.lane.quick) == [second]
+
+    def test_a_parked_block_stays_where_another_range_fits_better(self, allocator: CachingAllocator) -> None:
+        hole, kept = allocator.malloc(8192), allocator.malloc(512)
+        allocator.free(hole)
+        last = allocator.malloc(512)  # above the peak of two: what is parked is free for any request
+        allocator.free(last)
+
+        assert allocator.malloc(6000).address == hole.address
+        assert kept.is_live
+
     def test_a_finaliser_may_free_while_a_miss_is_under_way(self, source: IntegerSource) -> None:
         allocator = CachingAllocator(source)
 

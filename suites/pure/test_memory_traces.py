@@ -78,6 +78,18 @@ def test_a_repeated_step_asks_the_driver_for_next_to_nothing(name: str, replays:
     assert replays[name].driver_calls <= max(events // 100, 16)
 
 
+@pytest.mark.parametrize("name", TRACES)
+def test_a_step_that_was_repeated_a_few_times_asks_for_nothing(name: str) -> None:
+    """Views are found again, for every step begins with its memory in the same state."""
+    allocator, events = CachingAllocator(IntegerSource()), load_trace(TRACES[name])
+    replay(events, allocator, passes=5)
+
+    found = replay(events, allocator, passes=2)
+
+    assert found.driver_calls == 0
+    assert found.ratio <= WORST
+
+
 class TestLoading:
     def write(self, folder: Path, *lines: str) -> Path:
         path = folder / "t.csv.gz"

@@ -21,11 +21,14 @@ if TYPE_CHECKING:
 
 __all__ = ["Tide"]
 
-#: Falls without a low, after which the lowest seen among them is taken for one: twice as many each time.
-_PATIENCE = 2**12
+#: Falls without a low, after which the lowest level among them is taken for one: twice as many each time.
+_PATIENCE = 2**4
 
 #: Requests after which the watch is given up: it makes each of them slower.
 _ENOUGH = 2**16
+
+#: More than any level.
+_NOT_YET = 2**64
 
 #: A low is lower than the high before it by this share of it.
 _LEAST_FALL = 1 / 8
@@ -42,14 +45,13 @@ class Tide:
         Bytes in use, or less, that are taken for the end of an iteration.
     """
 
-    __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "_was_low", "level", "low")
+    __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "level", "low")
 
     def __init__(self) -> None:
         self._given: list[tuple[Block, int, int]] = []
         self.level = self.low = self._high = self._asked = 0
-        self._lowest: int | None = None
+        self._lowest = _NOT_YET
         self._patience = self._left = _PATIENCE
-        self._was_low = False
 
     def watch(self, blocks: Iterable[Block]) -> None:
         """Begin with what is in use, in the order it was given out."""
@@ -83,22 +85,21 @@ class Tide:
             given.pop()
             level -= nbytes
         self.level = level
-        self._lowest = level if self._lowest is None else min(self._lowest, level)
+        self._lowest = min(self._lowest, level)
         self._left -= 1
-        if not self._left:
-            self._learn()
-        if level > self.low or level >= high * (1 - _LEAST_FALL):
+        if self._left <= 0:
+            self._despair()
+        if level > self.low:
             return False
-        self._was_low = True
-        return True
+        self.low = self._lowest = level
+        self._left = self._patience
+        return level < high * (1 - _LEAST_FALL)
 
-    def _learn(self) -> None:
-        """The lowest level of late is the low: where there was one, only if that is lower."""
-        if self._lowest is not None and (not self._was_low or self._lowest < self.low):
-            self.low = self._lowest
-        if not self._was_low:
-            self._patience *= 2
-        self._lowest, self._left, self._was_low = None, self._patience, False
+    def _despair(self) -> None:
+        """The low was not reached for long: something stays, and the lowest level since is the low."""
+        self.low, self._lowest = self._lowest, _NOT_YET
+        self._patience *= 2
+        self._left = self._patience
 
     def __repr__(self) -> str:
         return f"Tide({self.level:,} bytes, low at {self.low:,})"

@@ -1,0 +1,176 @@
+"""When memory in use is at its lowest: what the watch sees, learns and ends with, and that iterations repeat then."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory import tide as module
+from cuassay.memory.tide import Tide
+
+MIB = 2**20
+
+
+@pytest.fixture
+def allocator() -> CachingAllocator:
+    return CachingAllocator(IntegerSource(), config="")
+
+
+@pytest.fixture
+def tide() -> Tide:
+    return Tide()
+
+
+def given(allocator: CachingAllocator, tide: Tide, *sizes: int) -> list[Block]:
+    """Blocks of so many MiB, seen by the tide."""
+    blocks = [allocator.malloc(size * MIB) for size in sizes]
+    for block in blocks:
+        tide.add(block)
+    return blocks
+
+
+def test_the_level_falls_when_what_was_given_last_goes(allocator: CachingAllocator, tide: Tide) -> None:
+    first, second = given(allocator, tide, 4, 6)
+
+    allocator.free(second)
+    assert not tide.is_low()
+    assert tide.level == 4 * MIB
+
+    allocator.free(first)
+    assert tide.is_low()
+    assert tide.level == 0
+
+
+def test_a_block_below_one_that_is_live_counts_until_both_are_gone(allocator: CachingAllocator, tide: Tide) -> None:
+    first, second = given(allocator, tide, 4, 6)
+
+    allocator.free(first)
+    assert not tide.is_low()
+    assert tide.level == 10 * MIB
+
+    allocator.free(second)
+    assert tide.is_low()
+
+
+def test_a_block_that_was_given_out_again_is_another(allocator: CachingAllocator, tide: Tide) -> None:
+    (block,) = given(allocator, tide, 4)
+
+    allocator.free(block)
+    assert allocator.malloc(4 * MIB) is block
+    tide.add(block)
+
+    assert not tide.is_low()
+    allocator.free(block)
+    assert tide.is_low()
+    assert tide.level == 0
+
+
+def test_a_block_that_other_streams_use_is_live_until_it_is_freed(allocator: CachingAllocator, tide: Tide) -> None:
+    (block,) = given(allocator, tide, 4)
+    allocator.record_stream(block, 7)
+
+    assert not tide.is_low()
+    allocator.free(block)
+    assert tide.is_low()
+
+
+def test_a_level_that_hardly_fell_is_no_low(allocator: CachingAllocator, tide: Tide) -> None:
+    tide.low = 100 * MIB
+    *_, last = given(allocator, tide, 64, 2)
+
+    allocator.free(last)
+
+    assert tide.level == 66 * MIB
+    assert not tide.is_low()
+
+
+def test_what_stays_for_ever_is_learned(
+    allocator: CachingAllocator, tide: Tide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 4)
+    tide = Tide()
+    given(allocator, tide, 10)
+
+    lows = []
+    for _ in range(6):
+        (block,) = given(allocator, tide, 20)
+        allocator.free(block)
+        lows.append(tide.is_low())
+
+    assert lows == [False, False, False, True, True, True]
+    assert tide.low == 10 * MIB
+
+
+def test_the_watch_does_not_last_for_ever(
+    allocator: CachingAllocator, tide: Tide, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_ENOUGH", 3)
+    given(allocator, tide, 4)
+
+    assert [tide.is_low() for _ in range(4)] == [False, False, False, True]
+
+
+class TestIterations:
+    """Every iteration of a program asks for the same, and frees it in another order than it came."""
+
+    SIZES = (5, 3, 9, 2, 13, 7, 4, 11)
+
+    def iterate(self, allocator: CachingAllocator, seed: int = 1) -> None:
+        chance = random.Random(seed)  # noqa: S311  # a program, no secret
+        live: list[Block] = []
+        for _ in range(400):
+            live.append(allocator.malloc(chance.choice(self.SIZES) * MIB + 1024 * chance.randrange(1, 100)))
+            while len(live) > 24 or (live and chance.random() < 0.4):
+                allocator.free(live.pop(chance.randrange(len(live))))
+        for block in live:
+            allocator.free(block)
+
+    @pytest.mark.parametrize("kept", [0, 20], ids=["alone", "beside what stays"])
+    def test_later_ones_call_no_driver(self, kept: int) -> None:
+        source = IntegerSource()
+        allocator = CachingAllocator(source, config="")
+        stays = [allocator.malloc(3 * MIB + 512) for _ in range(kept)]
+        for _ in range(4):
+            self.iterate(allocator)
+        calls = source.driver_calls
+
+        for _ in range(3):
+            self.iterate(allocator)
+
+        assert source.aliased > 10, "nothing was stitched: the program shows nothing"
+        assert source.driver_calls == calls
+        assert all(block.is_live for block in stays)
+
+    def test_hits_are_hits_where_nothing_was_stitched(self, allocator: CachingAllocator) -> None:
+        for nbytes in (4096, 3 * MIB, 40 * MIB):
+            allocator.free(allocator.malloc(nbytes))
+        lane = allocator.lane(0)
+
+        assert lane.tide is None
+        assert lane.quick is lane.lists
+
+    def test_hits_are_hits_again_when_the_watch_is_over(self) -> None:
+        allocator = CachingAllocator(IntegerSource(), config="")
+        self.iterate(allocator)
+        lane = allocator.lane(0)
+        assert lane.quick == {}
+
+        block = allocator.malloc(4096)
+
+        assert lane.quick is lane.lists
+        assert lane.quick == {4096: []}
+        assert block.is_live
+
+    def test_what_is_watched_is_recorded_too(self) -> None:
+        allocator = CachingAllocator(IntegerSource(), config="")
+        self.iterate(allocator)
+        allocator.record_history()
+
+        self.iterate(allocator)
+        events = allocator.snapshot()["device_traces"][0]
+        allocator.record_history(None)
+
+        assert sum(event["action"] == "alloc" for event in events) == 400
+        assert sum(event["action"] == "free_completed" for event in events) == 400
