@@ -7,6 +7,8 @@ whether an array is pinned touches no driver where nothing has been pinned. Figu
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -51,8 +53,15 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostA
     OutOfMemoryError
         If the host has no memory left to pin.
     """
-    made: HostArray = _pinned().empty(shape, dtype)
+    made: HostArray = _empty()(shape, dtype)
     return made
+
+
+@cache
+def _empty() -> Callable[..., HostArray]:
+    """Looked for once: that takes as long as an array. In a forked child the function itself refuses."""
+    found: Callable[..., HostArray] = _pinned().empty
+    return found
 
 
 def pin_memory(array: HostArray) -> HostArray:
