@@ -10,7 +10,7 @@ whichever arrays lie there by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from math import prod
 from operator import attrgetter
@@ -21,10 +21,10 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings
-from cuassay.core.precision import current_precision
+from cuassay.core.precision import Mode, current_precision
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas.plans import AnyPlan, Bound
-from cuassay.devices.cuda.blas.ways import Ways, table
+from cuassay.devices.cuda.blas.ways import table
 from cuassay.devices.cuda.context import refused_in_child
 from cuassay.devices.cuda.gemm import Product, gemm, way_of
 from cuassay.devices.cuda.memory import hook
@@ -48,9 +48,6 @@ _MOST_ALIGNED, _BIAS_ALIGNMENT = 256, 16
 
 #: Layouts that are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
-
-#: Calls on the same addresses before a graph is made of them, which takes as long as ten calls or so.
-_DIRECT_CALLS = 8
 
 #: Addresses that are counted for one way.
 _MOST_COUNTED = 64
@@ -95,10 +92,11 @@ class _Form:
         return True
 
 
+@dataclass(slots=True, eq=False)
 class _Way:
-    """The library's plan for one form, as a call on addresses: of the operands, a bias among them, and of the output.
+    """The library's plan for one form.
 
-    Parameters
+    Attributes
     ----------
     plan : Plan
         The library's.
@@ -106,36 +104,38 @@ class _Way:
         Whether it takes the second operand first.
     may_repeat : bool
         Whether calls that come again become graphs.
+    calls : dict
+        How often it was called on which addresses.
     """
 
-    def __init__(self, plan: AnyPlan, *, swapped: bool, may_repeat: bool) -> None:
-        self.may_repeat = may_repeat
-        self._plan, self._swapped = plan, swapped
-        self._calls: dict[tuple[int, ...], int] = {}
+    plan: AnyPlan
+    swapped: bool
+    may_repeat: bool
+    calls: dict[tuple[int, ...], int] = field(default_factory=dict)
 
-    def __call__(self, *addresses: int, workspace: int = 0) -> None:
-        """Compute, in order of the current stream."""
-        a, b, *bias, out = addresses
-        if bias:
-            self._plan.point("BIAS_POINTER", bias[0])
-        if self._swapped:
-            a, b = b, a
-        self._plan.run(a, b, out, out, workspace=workspace)
+    def run(self, addresses: tuple[int, ...], *, workspace: int = 0) -> None:
+        """Compute on addresses of the operands, a bias among them, and of the output, on the current stream."""
+        first, second, out = addresses[0], addresses[1], addresses[-1]
+        if len(addresses) > 3:
+            self.plan.point("BIAS_POINTER", addresses[2])
+        if self.swapped:
+            first, second = second, first
+        self.plan.run(first, second, out, out, workspace=workspace)
 
-    def comes_again(self, addresses: tuple[int, ...]) -> bool:
-        """Count one more call; whether there were enough on these addresses for a graph."""
-        calls = self._calls.get(addresses, 0) + 1
-        if calls == _DIRECT_CALLS:
-            del self._calls[addresses]
+    def comes_again(self, addresses: tuple[int, ...], patience: int) -> bool:
+        """Count one more call; whether there were `patience` on these addresses."""
+        calls = self.calls.get(addresses, 0) + 1
+        if calls >= patience:
+            del self.calls[addresses]
             return True
-        if len(self._calls) >= _MOST_COUNTED:
-            self._calls.clear()
-        self._calls[addresses] = calls
+        if len(self.calls) >= _MOST_COUNTED:
+            self.calls.clear()
+        self.calls[addresses] = calls
         return False
 
     def graph(self, addresses: tuple[int, ...]) -> Bound:
         """The call on these addresses, to be made a graph by itself."""
-        return Bound(partial(self, *addresses), None, self._plan.workspace_nbytes)
+        return Bound(partial(self.run, addresses), None, self.plan.workspace_nbytes)
 
 
 class Shortcut:
@@ -181,30 +181,29 @@ class Shortcut:
         elif not form.is_dense or out.__class__ is not _ndarray or layout_of(out) != form.out:
             return NotImplemented
         addresses = (*[array.data.ptr for array in operands], out.data.ptr)
-        ways = table(0)
-        graph = ways.graphs.get((form, current_precision(), addresses))
+        mode = current_precision()
+        graph = table(0).graphs.get((form, mode, addresses))
         if graph is not None:
             graph()
         elif is_new or form.is_apart(addresses):  # of a graph they were, when it was made
-            self._compute(ways, form, addresses, operands, out)
+            self._compute(form, mode, addresses, operands, out)
         else:
             return NotImplemented
         return out
 
     def _compute(
-        self, ways: Ways, form: _Form, addresses: tuple[int, ...], operands: tuple[Any, ...], out: Array
+        self, form: _Form, mode: Mode, addresses: tuple[int, ...], operands: tuple[Any, ...], out: Array
     ) -> None:
         """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
-        a, b, *bias, target = addresses
-        bits, mode = a | b | target | _MOST_ALIGNED, current_precision()
+        ways, bits = table(0), addresses[0] | addresses[1] | addresses[-1] | _MOST_ALIGNED
         way = ways.get((form, mode, bits & -bits))
         if way is None:
             way = ways[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
-        if not way or (bias and bias[0] % _BIAS_ALIGNMENT):
+        if not way or (len(addresses) > 3 and addresses[2] % _BIAS_ALIGNMENT):
             gemm(*self._spread(*operands, out))
             return
-        way(*addresses)
-        if way.may_repeat and way.comes_again(addresses):
+        way.run(addresses)
+        if way.may_repeat and way.comes_again(addresses, ways.patience):
             ways.keep((form, mode, addresses), way.graph(addresses))
 
     def _admitted(self, layouts: Any) -> _Form:
@@ -228,7 +227,7 @@ class Shortcut:
             return False
         is_short = 2 * out.size * product.a.shape[-1] <= _MOST_FLOPS
         may_repeat = is_short and not way.plan.workspace_nbytes and not settings.get("CUASSAY_LAUNCH_BLOCKING")
-        return _Way(way.plan, swapped=way.swapped, may_repeat=may_repeat)
+        return _Way(way.plan, way.swapped, may_repeat)
 
 
 def _two(a: Shape, b: Shape) -> Shape | None:

@@ -5,6 +5,7 @@ See the package's docstring for how a tuner takes part.
 
 from __future__ import annotations
 
+import threading
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from cuassay.devices.cuda import graph_pool
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CuassayError
 from cuassay.tune.space import Candidate
@@ -137,6 +139,22 @@ def fallback(problem: Problem, device: int) -> AnyPlan:
     return cublas.Plan(problem, device)
 
 
+class _Side(threading.local):
+    def __init__(self) -> None:
+        self.by_device: dict[int, Any] = {}
+
+
+_side = _Side()
+
+
+def _side_stream() -> Any:
+    """A stream of this thread's own to capture on: the driver keeps half a MiB for each that was ever made."""
+    device = cupy.cuda.runtime.getDevice()
+    if device not in _side.by_device:
+        _side.by_device[device] = cupy.cuda.Stream(non_blocking=True)
+    return _side.by_device[device]
+
+
 #: Direct calls before a graph is made of one: the first loads kernels, and a plan that is run once needs none.
 _DIRECT_CALLS = 2
 
@@ -189,12 +207,13 @@ class Bound(Handle):
 
     def _capture(self, address: int) -> None:
         """Record one call."""
-        stream, run = cupy.cuda.Stream(non_blocking=True), self._run
+        stream, run = _side_stream(), self._run
         if self._nbytes:
             self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
             self._streams = {address}
             run = partial(run, workspace=self._memory.data.ptr)
         with ExitStack() as stack:
+            stack.enter_context(relaxed())
             stack.enter_context(stream)
             if self._nbytes is None:
                 stack.enter_context(self._own_pool().routing())
