@@ -19,8 +19,7 @@ __all__ = ["Ways", "table"]
 #: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
 _MOST_WAYS = 8192
 
-#: Graphs a thread keeps for a device, of about 0.1 MiB of its memory each; calls before one is made of them, which takes
-#: as long as ten.
+#: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory; calls before one is made, at the cost of ten.
 _MOST_GRAPHS, _PATIENCE = 256, 8
 
 
