@@ -86,7 +86,7 @@ class Parking:
         if last is None or last.home is not FREED or last.segment.is_small != is_small or self.history is not None:
             return False
         idle, former, territory = last.idle, last.nbytes, lane.territory
-        if not idle or lane.pool.no_split or self.config.max_split_size is not None:
+        if not idle or lane.pool.no_split or last.is_oversize or self.config.max_split_size is not None:
             return False
         if not is_small and (territory is None or not territory.may_begin(last.address, size)):
             return False
