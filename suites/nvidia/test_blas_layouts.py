@@ -169,9 +169,9 @@ def test_the_compute_type_follows_dtype_mode_and_options(
 @pytest.mark.parametrize(
     ("dtype", "options", "mask"),
     [
-        ("bfloat16", {}, 3),
+        ("bfloat16", {}, 2),
         ("bfloat16", {"bf16_reduced_precision_reduction": True}, 7),
-        ("bfloat16", {"fp16_reduced_precision_reduction": True}, 3),
+        ("bfloat16", {"fp16_reduced_precision_reduction": True}, 2),
         ("float16", {"fp16_split_k": False}, 0),
         ("float32", {}, 7),
     ],
