@@ -37,8 +37,8 @@ SMALL = 128
 #: Calls a sample: few enough that the queue does not fill.
 CALLS = 100
 
-#: So many that none of them is remembered from the last time.
-OUTPUTS = 200
+#: So many that none of them is remembered from its last turn.
+OUTPUTS = 5000
 
 #: The floor: the library's call in a loop of C, its arguments as they come.
 CALL_IN_C = """

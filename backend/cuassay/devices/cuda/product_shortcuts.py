@@ -10,7 +10,7 @@ whichever arrays lie there by then.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import partial
 from math import prod
 from operator import attrgetter
@@ -24,7 +24,7 @@ from cuassay.core import settings
 from cuassay.core.precision import Mode, current_precision
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas.plans import AnyPlan, Bound
-from cuassay.devices.cuda.blas.ways import table
+from cuassay.devices.cuda.blas.ways import Ways, table
 from cuassay.devices.cuda.context import refused_in_child
 from cuassay.devices.cuda.gemm import Product, gemm, way_of
 from cuassay.devices.cuda.memory import hook
@@ -48,9 +48,6 @@ _MOST_ALIGNED, _BIAS_ALIGNMENT = 256, 16
 
 #: Layouts that are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
-
-#: Addresses that are counted for one way.
-_MOST_COUNTED = 64
 
 #: A product of more operations takes an H200 longer than its call takes the host.
 _MOST_FLOPS = 10**9
@@ -92,7 +89,7 @@ class _Form:
         return True
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Way:
     """The library's plan for one form.
 
@@ -104,14 +101,11 @@ class _Way:
         Whether it takes the second operand first.
     may_repeat : bool
         Whether calls that come again become graphs.
-    calls : dict
-        How often it was called on which addresses.
     """
 
     plan: AnyPlan
     swapped: bool
     may_repeat: bool
-    calls: dict[tuple[int, ...], int] = field(default_factory=dict)
 
     def run(self, addresses: tuple[int, ...], *, workspace: int = 0) -> None:
         """Compute on addresses of the operands, a bias among them, and of the output, on the current stream."""
@@ -121,17 +115,6 @@ class _Way:
         if self.swapped:
             first, second = second, first
         self.plan.run(first, second, out, out, workspace=workspace)
-
-    def comes_again(self, addresses: tuple[int, ...], patience: int) -> bool:
-        """Count one more call; whether there were `patience` on these addresses."""
-        calls = self.calls.get(addresses, 0) + 1
-        if calls >= patience:
-            del self.calls[addresses]
-            return True
-        if len(self.calls) >= _MOST_COUNTED:
-            self.calls.clear()
-        self.calls[addresses] = calls
-        return False
 
     def graph(self, addresses: tuple[int, ...]) -> Bound:
         """The call on these addresses, to be made a graph by itself."""
@@ -181,21 +164,27 @@ class Shortcut:
         elif not form.is_dense or out.__class__ is not _ndarray or layout_of(out) != form.out:
             return NotImplemented
         addresses = (*[array.data.ptr for array in operands], out.data.ptr)
-        mode = current_precision()
-        graph = table(0).graphs.get((form, mode, addresses))
-        if graph is not None:
-            graph()
+        key, ways = (form, current_precision(), addresses), table(0)
+        known = ways.repeats.get(key, 0)
+        if known.__class__ is Bound:
+            known()
         elif is_new or form.is_apart(addresses):  # of a graph they were, when it was made
-            self._compute(form, mode, addresses, operands, out)
+            self._compute(ways, key, known, operands, out)
         else:
             return NotImplemented
         return out
 
     def _compute(
-        self, form: _Form, mode: Mode, addresses: tuple[int, ...], operands: tuple[Any, ...], out: Array
+        self,
+        ways: Ways,
+        key: tuple[_Form, Mode, tuple[int, ...]],
+        calls: int,
+        operands: tuple[Any, ...],
+        out: Array,
     ) -> None:
         """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
-        ways, bits = table(0), addresses[0] | addresses[1] | addresses[-1] | _MOST_ALIGNED
+        form, mode, addresses = key
+        bits = addresses[0] | addresses[1] | addresses[-1] | _MOST_ALIGNED
         way = ways.get((form, mode, bits & -bits))
         if way is None:
             way = ways[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
@@ -203,8 +192,8 @@ class Shortcut:
             gemm(*self._spread(*operands, out))
             return
         way.run(addresses)
-        if way.may_repeat and way.comes_again(addresses, ways.patience):
-            ways.keep((form, mode, addresses), way.graph(addresses))
+        if way.may_repeat and ways.count(key, calls + 1):
+            ways.keep(key, way.graph(addresses))
 
     def _admitted(self, layouts: Any) -> _Form:
         if len(self._forms) >= _MOST_KEPT:

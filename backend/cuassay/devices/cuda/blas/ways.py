@@ -19,8 +19,11 @@ __all__ = ["Ways", "table"]
 #: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
 _MOST_WAYS = 8192
 
-#: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory; calls before one is made, at the cost of ten.
-_MOST_GRAPHS, _PATIENCE = 256, 8
+#: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory, and calls that it counts.
+_MOST_GRAPHS, _MOST_COUNTED = 256, 4096
+
+#: Calls on the same addresses before a graph is made of them, which takes as long as ten calls.
+_PATIENCE = 8
 
 
 class Ways(dict[Any, Any]):
@@ -28,24 +31,35 @@ class Ways(dict[Any, Any]):
 
     Attributes
     ----------
-    graphs : dict
-        Calls made graphs, by what decides and the addresses.
-    patience : int
-        Calls on the same addresses before a graph is made of them: twice as many after each time there were too many
-        graphs, so that addresses that come again but seldom do not cost more than they save.
+    repeats : dict
+        By what decides and the addresses: how often it was called, then the graph that was made of the call.
     """
 
     def __init__(self) -> None:
         super().__init__()
-        self.graphs: dict[Any, Any] = {}
-        self.patience = _PATIENCE
+        self.repeats: dict[Any, Any] = {}
+        self._graphs = 0
+        self._patience = _PATIENCE
+
+    def count(self, key: Any, calls: int) -> bool:
+        """Enter that `key` was called so often; True where it is time for a graph."""
+        if calls >= self._patience:
+            return True
+        if len(self.repeats) >= _MOST_COUNTED:
+            self.repeats = {key: value for key, value in self.repeats.items() if type(value) is not int}
+        self.repeats[key] = calls
+        return False
 
     def keep(self, key: Any, graph: Any) -> None:
-        """Enter a graph; with one too many, all others go."""
-        if len(self.graphs) >= _MOST_GRAPHS:
-            self.graphs.clear()
-            self.patience *= 2
-        self.graphs[key] = graph
+        """Enter a graph.
+
+        Where there are too many all go, and from then on one is made after twice as many calls: addresses that come
+        again but seldom shall not cost more than they save.
+        """
+        if self._graphs >= _MOST_GRAPHS:
+            self.repeats, self._graphs, self._patience = {}, 0, 2 * self._patience
+        self.repeats[key] = graph
+        self._graphs += 1
 
 
 class _Tables:
