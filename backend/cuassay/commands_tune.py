@@ -141,7 +141,9 @@ def _say(text: str) -> None:
 def _progress(rows: list[Row], total: int) -> Callable[[Row], None]:
     def tell(row: Row) -> None:
         rows.append(row)
-        _say(f"[{len(rows)}/{total}] {row['problem']}: {row['reason']} ({row['tried']} tried, {row['seconds']:.2f} s)")
+        _say(
+            f"[{len(rows)}/{total}] {row['problem']}: {row['reason']} ({row['tried']} tried in {row['seconds']:.2f} s)"
+        )
 
     return tell
 

@@ -266,10 +266,10 @@ class _Race:
         gain = statistics.median(gains)
         low, _, high = statistics.quantiles(gains, n=4, method="inclusive")
         needed = max(self.limits.gain, self.limits.spreads * (high - low))
-        told = f"{best} gains {gain:.1%}, spread {high - low:.1%}"
+        told = f"gain {gain:.1%}, spread {high - low:.1%}"
         if gain > needed:
             return self._outcome(best, told, default_s, best_s, gain, high - low)
-        return self._outcome(self.default, f"{told}: not above {needed:.1%}", default_s)
+        return self._outcome(self.default, f"best of the others: {told}; not above {needed:.1%}", default_s)
 
     def _pairs(self, best: Candidate) -> list[tuple[float, float]]:
         pairs = []
