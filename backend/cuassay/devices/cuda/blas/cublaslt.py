@@ -30,6 +30,10 @@ _CONFIG = (
     "ID", "TILE_ID", "STAGES_ID", "SPLITK_NUM", "REDUCTION_SCHEME", "CTA_SWIZZLING", "CUSTOM_OPTION", "INNER_SHAPE_ID",
     "CLUSTER_SHAPE_ID",
 )  # fmt: skip
+_SHOWN = {
+    "algorithm": "ID", "tile": "TILE_ID", "stages": "STAGES_ID", "cluster": "CLUSTER_SHAPE_ID",
+    "option": "CUSTOM_OPTION", "split-k": "SPLITK_NUM",
+}  # fmt: skip
 _ADVICE = {
     "NOT_INITIALIZED": "check that the driver serves this cuBLAS (cuassay devices -v)",
     "ALLOC_FAILED": "free memory on the device",
@@ -72,10 +76,8 @@ class Algorithm:
 
     def __str__(self) -> str:
         config = self.config()
-        named = {"algorithm": "ID", "tile": "TILE_ID", "stages": "STAGES_ID", "split-k": "SPLITK_NUM"}
-        return ", ".join(
-            [*(f"{word} {config[name]}" for word, name in named.items()), f"workspace {self.workspace_nbytes:,} B"]
-        )
+        words = [f"{word} {config[name]}" for word, name in _SHOWN.items()]
+        return ", ".join([*words, f"workspace {self.workspace_nbytes:,} B"])
 
 
 @cache
