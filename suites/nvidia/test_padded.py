@@ -14,7 +14,7 @@ import cupy
 
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.devices.cuda.blas.padded import PADDED, padded, why_not
+from cuassay.devices.cuda.blas.padded import PADDED, may_round, padded, why_not
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.errors import CapabilityError
 
@@ -113,6 +113,30 @@ def test_columns_of_the_copies_begin_aligned() -> None:
     assert (found.a.leading, found.b.leading, found.d.leading) == (5128, 2048, 5128)
     assert found.c == found.d
     assert (found.m, found.n, found.k) == (5124, 700, 2048)
+
+
+def test_rows_are_rounded_up_where_both_copies_have_them() -> None:
+    problem = make_problem(5124, 700, 2048)
+
+    found = padded(problem, rounded=True)
+
+    assert may_round(problem)
+    assert (found.m, found.a.rows, found.d.rows, found.d.leading) == (5128, 5128, 5128, 5128)
+
+
+@pytest.mark.parametrize(
+    "problem",
+    [
+        make_problem(5124, 700, 2048, layout="TN"),
+        make_problem(5124, 700, 2048, epilogue="bias"),
+        make_problem(128, 64, 256, gap=3),
+    ],
+    ids=["a is not copied", "a bias", "nothing to round"],
+)
+def test_rows_are_not_rounded(problem: Problem) -> None:
+    assert why_not(problem) is None
+    assert not may_round(problem)
+    assert not any(candidate["rounded"] for candidate in PADDED.candidates(problem, 0))
 
 
 @pytest.mark.parametrize(

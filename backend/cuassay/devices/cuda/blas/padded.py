@@ -4,6 +4,9 @@ The library's fast kernels read and write by the tensor memory accelerator, whic
 distance of columns. Else it takes kernels of an older kind: on an H200 1500 x 5124 x 2560 in bfloat16 runs at 206
 TFLOP/s, of 780. The copies are a few per cent of such a product where all its extents are large.
 
+Where the rows of the output are copied anyway, and those of `a` with them, their number may be rounded up too, as the
+library chooses by extents: rows that nobody reads come of whatever lies in the copy. A tuner tries both.
+
 Kernel: kernels/pitched.cu. Called by `blas.providers`; a tuner decides where it wins.
 """
 
@@ -25,7 +28,7 @@ from cuassay.devices.cuda.launch import kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError
 
-__all__ = ["PADDED", "Plan", "padded", "why_not"]
+__all__ = ["PADDED", "Plan", "may_round", "padded", "why_not"]
 
 #: What the tensor memory accelerator wants of addresses and distances, bytes.
 _ALIGNMENT = 16
@@ -62,11 +65,22 @@ def _distance(operand: Operand) -> int:
     return operand.leading * as_dtype(operand.dtype).itemsize if operand.columns > 1 else 0
 
 
-def padded(problem: Problem) -> Problem:
-    """The same product of what is aligned."""
+def padded(problem: Problem, *, rounded: bool = False) -> Problem:
+    """The same product of what is aligned; `rounded`, with rows up to the next multiple, see `may_round`."""
     copied = _misaligned(problem)
     a, b, d = (_padded(getattr(problem, name)) if name in copied else getattr(problem, name) for name in "abd")
-    return replace(problem, a=a, b=b, c=d, d=d, alignment=max(problem.alignment, _ALIGNMENT))
+    m = problem.m
+    if rounded:
+        m = d.leading
+        a = replace(a, columns=m) if problem.transpose_a else replace(a, rows=m)
+        d = replace(d, rows=m)
+    return replace(problem, m=m, a=a, b=b, c=d, d=d, alignment=max(problem.alignment, _ALIGNMENT))
+
+
+def may_round(problem: Problem) -> bool:
+    """Whether rows of `a` and of the output are both in copies; a bias has no more than there are."""
+    is_odd = problem.m * as_dtype(problem.d.dtype).itemsize % _ALIGNMENT
+    return bool(is_odd) and {"a", "d"} <= _misaligned(problem) and "bias" not in problem.epilogue
 
 
 def _padded(operand: Operand) -> Operand:
@@ -99,9 +113,9 @@ class _Copy:
         copy((self.operand.columns,), _THREADS, (*arguments, words))
 
 
-def _copies(problem: Problem) -> tuple[dict[str, _Copy], int]:
-    """What is copied, and the bytes that it takes."""
-    found, size, inner = {}, 0, padded(problem)
+def _copies(problem: Problem, inner: Problem) -> tuple[dict[str, _Copy], int]:
+    """What is copied for `inner`, and the bytes that it takes."""
+    found, size = {}, 0
     for name in sorted(_misaligned(problem)):
         operand = getattr(problem, name)
         row = operand.rows * as_dtype(operand.dtype).itemsize
@@ -122,14 +136,17 @@ class Plan(Handle):
         The library's, for `padded` of it.
     device : int
         The current device.
+    rounded : bool
+        As of `padded`.
     """
 
     library = "cuBLASLt on padded copies"
 
-    def __init__(self, problem: Problem, algorithm: Algorithm, device: int) -> None:
+    def __init__(self, problem: Problem, algorithm: Algorithm, device: int, *, rounded: bool = False) -> None:
         self.problem, self.algorithm = problem, algorithm
-        self._inner = cublaslt.Plan(padded(problem), algorithm, device)
-        self._copies, self._nbytes = _copies(problem)
+        inner = padded(problem, rounded=rounded)
+        self._inner = cublaslt.Plan(inner, algorithm, device)
+        self._copies, self._nbytes = _copies(problem, inner)
         self.workspace_nbytes = self._nbytes + self._inner.workspace_nbytes
         self.point = self._inner.point
 
@@ -155,20 +172,29 @@ class _Padded:
     name = "padded"
 
     def version(self) -> str:
-        return f"1, cublaslt {cublaslt.version()}"
+        return f"2, cublaslt {cublaslt.version()}"
 
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
         if why_not(problem) is not None:
             return ()
-        limit = controls.workspace_nbytes(device)
-        found = cublaslt.candidates(padded(problem), device, count=_MOST, workspace_nbytes=limit)
-        return tuple(Candidate.of("padded", algorithm=one.data.hex(), workspace=one.workspace_nbytes) for one in found)
+        return tuple(
+            Candidate.of("padded", algorithm=one.data.hex(), workspace=one.workspace_nbytes, rounded=rounded)
+            for rounded in ((True, False) if may_round(problem) else (False,))
+            for one in _algorithms(padded(problem, rounded=rounded), device)
+        )
 
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
         reason = why_not(problem)
+        if reason is None and candidate["rounded"] and not may_round(problem):
+            reason = "its rows cannot be rounded up"
         if reason is not None:
             raise CapabilityError(f"{problem} is not computed on padded copies: {reason}; tune again")
-        return Plan(problem, algorithm_of(candidate), device)
+        return Plan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
+
+
+def _algorithms(problem: Problem, device: int) -> Sequence[Algorithm]:
+    limit = controls.workspace_nbytes(device)
+    return cublaslt.candidates(problem, device, count=_MOST, workspace_nbytes=limit)
 
 
 PADDED = _Padded()
