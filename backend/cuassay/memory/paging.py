@@ -14,7 +14,8 @@ from cuassay.memory.blocks import Block, merge
 from cuassay.memory.config import SMALL_REQUEST, SMALL_SEGMENT
 from cuassay.memory.lane import Lane
 from cuassay.memory.pages import Arena, Nested, View
-from cuassay.memory.stitching import Plan, Territory
+from cuassay.memory.plan import Plan
+from cuassay.memory.stitching import Territory
 from cuassay.memory.store import Store
 
 __all__ = ["PagedStore"]

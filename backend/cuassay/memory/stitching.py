@@ -17,14 +17,14 @@ calls no source: `cuassay.memory.caching` does what a `Plan` says.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from itertools import groupby
+from itertools import groupby, islice
 
 from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
 from cuassay.memory.pages import Arena, FreeIndex, Nested, Part, View, at, length, lent, pair, run, single
+from cuassay.memory.plan import Plan
 from cuassay.memory.tide import Tide
 
-__all__ = ["Plan", "Territory"]
+__all__ = ["Territory"]
 
 #: The smallest part of a page that a view begins or ends with, bytes.
 _LEAST_PART = 2**13
@@ -34,51 +34,6 @@ _LOOKS, _MOST_VIEWS = 16, 1024
 
 #: Pages that the views of one stream show, all together: each takes an entry of the driver's.
 _MOST_PAGES = 2**16
-
-
-@dataclass(slots=True)
-class Plan:
-    """How a range is made.
-
-    Attributes
-    ----------
-    pieces : list of Block
-        Lent ranges with memory, in order.
-    growth : Block or None
-        A lent range without memory, to be given pages.
-    position : int
-        Where among the pieces the growth comes.
-    needed : int
-        Bytes of the growth that the range takes.
-    is_contiguous : bool
-        Whether all lies side by side at home: no alias is needed.
-    """
-
-    pieces: list[Block]
-    growth: Block | None = None
-    position: int = 0
-    needed: int = 0
-    is_contiguous: bool = False
-
-    @property
-    def missing(self) -> int:
-        """Bytes to be taken from the device."""
-        return 0 if self.growth is None else self.growth.nbytes
-
-    def pages(self) -> list[int]:
-        """The pages that the pieces touch, in order."""
-        return [page for arena, low, high in map(run, self.pieces) for page in arena.touched_pages(low, high)]
-
-    def settle(self) -> Block | None:
-        """The growth has its pages now, and is a piece like the others; gives what is not needed, to be set free."""
-        growth, rest = self.growth, None
-        if growth is not None:
-            run(growth)[0].mapped += self.missing
-            if self.needed < growth.nbytes:
-                rest = split(growth, self.needed)
-            self.pieces.insert(self.position, growth)
-            self.growth = None
-        return rest
 
 
 class Territory:
@@ -109,6 +64,7 @@ class Territory:
         self.nested: dict[int, Nested] = {}
         self.views: list[View] = []
         self.tide = Tide()
+        self._awake: list[View] = []
         self._of_runs: dict[tuple[tuple[int, int, int], ...], View] = {}
         self._shown = 0
         self._free = free_blocks
@@ -285,11 +241,12 @@ class Territory:
             segment.lane.small.remove(segment.first)
             del self.nested[segment.address]
             given.append(segment.ground)
-        for view in [view for view in self.views if view.pieces]:
+        for view in self._awake:
             for block in [block for block in view if block.idle is None]:
                 self._free.remove(block)
                 given += view.surrender(block)
                 self.close(block)
+        self._awake = [view for view in self._awake if view.pieces]
         return done, given
 
     def recall(self, nbytes: int) -> Block | None:
@@ -300,15 +257,15 @@ class Territory:
             return None
         pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
         view.pieces = list(zip(view.starts, pieces, strict=True))
+        self._awake.append(view)
         return lent(view.first)
 
     def wake(self, nbytes: int) -> Block | None:
         """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list."""
-        fitting = [view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes]
-        if not fitting:
-            return None
-        index = FreeIndex(self._free)
-        for view in fitting[:_LOOKS]:  # the oldest first: those made since change nothing in the next iteration
+        fitting = (view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes)
+        index: FreeIndex | None = None
+        for view in islice(fitting, _LOOKS):  # the oldest first: those made since change nothing in the next iteration
+            index = index or FreeIndex(self._free)
             for hole in [block for block in view if block.home is HOLE and block.nbytes >= nbytes]:
                 low = index.first_free(view, hole, nbytes)
                 if low is not None:
@@ -316,6 +273,8 @@ class Territory:
         return None
 
     def _woken(self, view: View, hole: Block, low: int, high: int, index: FreeIndex) -> Block:
+        if not view.pieces:
+            self._awake.append(view)
         for start, (_, begin, end) in view.parts(low, high):
             view.pieces.append((start, self._lend(at(index.at(begin), begin), begin, end)))
         if high < hole.address + hole.nbytes:
@@ -328,6 +287,7 @@ class Territory:
     def add_view(self, view: View) -> None:
         """It is one more."""
         self.views.append(view)
+        self._awake.append(view)
         self._of_runs[view.name] = view
         self._shown += len(view.pages)
 
