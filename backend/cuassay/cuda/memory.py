@@ -118,6 +118,8 @@ def _opened(device: DeviceLike) -> CachingAllocator | None:
     """The allocator of `device`, or None where nothing was allocated yet; then nothing is initialised either."""
     from cuassay import cuda
 
+    if isinstance(device, str | Device):
+        _index(device)  # another kind's device is refused, whatever is initialised
     if not cuda.is_initialized():
         return None
     found: CachingAllocator | None = _allocators().opened(_index(device))

@@ -140,6 +140,7 @@ def get_sync_debug_mode() -> int:
 
 
 def _index(device: int | str | Device | None) -> int:
+    _room()  # where there is no CUDA it says so, and how to get it
     from cuassay.devices.cuda.context import index_of
 
     return index_of(device)
