@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -54,6 +56,20 @@ def test_passes_take_turns_in_abba_order(device: Device) -> None:
 
     turns = [name for place, name in enumerate(order) if place == 0 or order[place - 1] != name]
     assert "".join(turns).endswith("aba")
+
+
+def test_a_sample_of_each_pass_has_as_many_calls(device: Device) -> None:
+    if devices.capabilities(device).answer("graphs"):
+        pytest.skip(f"{device} replays graphs of passes, which tell nobody")
+    counts = {"short": 0, "long": 0}
+
+    def count(name: str, seconds: float) -> None:
+        counts[name] += 1
+        time.sleep(seconds)
+
+    rotate({"short": partial(count, "short", 0.0), "long": partial(count, "long", 1e-3)}, 1, device, samples=3)
+
+    assert counts["short"] == counts["long"]
 
 
 def test_sets_exceed_the_cache(device: Device) -> None:

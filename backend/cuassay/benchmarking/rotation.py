@@ -75,6 +75,9 @@ def rotate(
     backend = devices.backend(found.kind)
     with backend.activate(found.index), backend.use_stream(_stream(found)), _captured(passes, found, live) as ready:
         series = {name: _Rotation(backend, found, replay, sets, mode) for name, (replay, mode) in ready.items()}
+        repeats = max(one.repeats for one in series.values())
+        for one in series.values():
+            one.repeats = repeats  # what a sample costs beside its calls is then shared by as many of each
         begun = time.perf_counter()
         for turn in range(samples):
             if turn >= MIN_SAMPLES and time.perf_counter() - begun > max_seconds:
@@ -126,11 +129,11 @@ class _Rotation:
         self._has_clock = bool(devices.capabilities(device).answer("timing"))
         self._spins = backend if self._has_clock and isinstance(backend, Spinning) else None
         self._times = [backend.new_event(device.index, timing=True) for _ in range(2)]
-        self._repeats, self._is_queued = 1, True
+        self.repeats, self._is_queued = 1, True
         self._device_s: list[float] = []
         self._host_s: list[float] = []
         once, _, _ = self._once()
-        self._repeats = max(1, round(BATCH_SECONDS / max(once * sets, 1e-9)))
+        self.repeats = max(1, round(BATCH_SECONDS / max(once * sets, 1e-9)))
 
     def add(self) -> None:
         """Take one sample; again where the device had to wait for the host."""
@@ -149,13 +152,13 @@ class _Rotation:
             self._spins.spin(self._device.index, int(_HOLD * _SPIN_HZ))
         start.record()
         begun = time.perf_counter()
-        for _ in range(self._repeats):
+        for _ in range(self.repeats):
             self._replay()
         host_s = time.perf_counter() - begun
         end.record()
         is_queued = not start.query()
         end.synchronize()
-        calls = self._repeats * self._sets
+        calls = self.repeats * self._sets
         return start.elapsed_time(end) * 1e-3 / calls, host_s / calls, is_queued
 
     def timing(self) -> Timing:
