@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, ops, to_host
+from cuassay.benchmarking import product_peers
 from cuassay.benchmarking.operands import Arena, Operands, elements_of
 from cuassay.benchmarking.products import cases, main
 from cuassay.errors import ArgumentError
@@ -94,6 +95,23 @@ def test_a_cut_run_goes_on_as_the_same_run(device: Device, shapes: str, tmp_path
     assert len(cases_of_ours) == len(set(cases_of_ours)) == 4
     assert len(rows_of(record)) > before
     assert len(rows_of(record, "run")) == len({row["run"] for row in rows_of(record)}) == 1
+
+
+def test_a_shape_that_fails_takes_no_other_with_it(
+    device: Device, shapes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(operands: Operands, device: Device) -> dict[str, Any]:
+        if operands.shape.m == 1:
+            raise RuntimeError("no such kernel")
+        return {}
+
+    monkeypatch.setattr(product_peers, "passes", fail)
+    record = tmp_path / "rows.jsonl"
+
+    assert main([shapes, "--record", str(record), "--device", str(device), "--list", "llama3_8b"]) == 1
+
+    assert {row["case"] for row in rows_of(record)} == {"200x16x24 NT"}
+    assert "1x16x24 NT bfloat16: RuntimeError: no such kernel" in capsys.readouterr().out
 
 
 def test_no_shape_is_begun_after_the_time_is_over(

@@ -220,8 +220,8 @@ def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recor
     begun = time.monotonic()
     try:
         found = _timings(operands, device, tuner)
-    except CuassayError as error:
-        print(f"{operands.shape}: {error}", flush=True)
+    except Exception as error:  # noqa: BLE001  whatever a library raises, the other shapes are measured
+        print(f"{operands.shape} {operands.shape.dtype}: {type(error).__name__}: {error}", flush=True)
         return False
     shape = operands.shape
     told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
