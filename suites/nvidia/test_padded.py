@@ -115,25 +115,28 @@ def test_columns_of_the_copies_begin_aligned() -> None:
     assert (found.m, found.n, found.k) == (5124, 700, 2048)
 
 
-def test_rows_are_rounded_up_where_both_copies_have_them() -> None:
-    problem = make_problem(5124, 700, 2048)
+@pytest.mark.parametrize(
+    ("layout", "extents"),
+    [("NN", (5128, 701)), ("TN", (5128, 701)), ("NT", (5128, 704)), ("TT", (5128, 704))],
+)
+def test_extents_are_rounded_up_along_what_is_misaligned(layout: str, extents: tuple[int, int]) -> None:
+    problem = make_problem(5124, 701, 2048, layout=layout)
 
     found = padded(problem, rounded=True)
 
     assert may_round(problem)
-    assert (found.m, found.a.rows, found.d.rows, found.d.leading) == (5128, 5128, 5128, 5128)
+    assert (found.m, found.n) == extents
+    assert (found.d.rows, found.d.columns, found.d.leading) == (*extents, 5128)
+    assert (found.a.columns if found.transpose_a else found.a.rows) == found.m
+    assert (found.b.rows if found.transpose_b else found.b.columns) == found.n
 
 
 @pytest.mark.parametrize(
     "problem",
-    [
-        make_problem(5124, 700, 2048, layout="TN"),
-        make_problem(5124, 700, 2048, epilogue="bias"),
-        make_problem(128, 64, 256, gap=3),
-    ],
-    ids=["a is not copied", "a bias", "nothing to round"],
+    [make_problem(5124, 700, 2048, epilogue="bias"), make_problem(128, 64, 256, gap=3), make_problem(128, 64, 99)],
+    ids=["a bias", "gaps alone", "terms alone"],
 )
-def test_rows_are_not_rounded(problem: Problem) -> None:
+def test_extents_are_not_rounded(problem: Problem) -> None:
     assert why_not(problem) is None
     assert not may_round(problem)
     assert not any(candidate["rounded"] for candidate in PADDED.candidates(problem, 0))

@@ -4,8 +4,8 @@ The library's fast kernels read and write by the tensor memory accelerator, whic
 distance of columns. Else it takes kernels of an older kind: on an H200 1500 x 5124 x 2560 in bfloat16 runs at 206
 TFLOP/s, of 780. The copies are a few per cent of such a product where all its extents are large.
 
-Where the rows of the output are copied anyway, and those of `a` with them, their number may be rounded up too, as the
-library chooses by extents: rows that nobody reads come of whatever lies in the copy. A tuner tries both.
+The extents m and n may be rounded up with the distances, as the library chooses by extents too: what nobody reads of
+the output comes of whatever lies in the copies. A tuner tries both.
 
 Kernel: kernels/pitched.cu. Called by `blas.providers`; a tuner decides where it wins.
 """
@@ -66,26 +66,47 @@ def _distance(operand: Operand) -> int:
 
 
 def padded(problem: Problem, *, rounded: bool = False) -> Problem:
-    """The same product of what is aligned; `rounded`, with rows up to the next multiple, see `may_round`."""
-    copied = _misaligned(problem)
-    a, b, d = (_padded(getattr(problem, name)) if name in copied else getattr(problem, name) for name in "abd")
-    m = problem.m
-    if rounded:
-        m = d.leading
-        a = replace(a, columns=m) if problem.transpose_a else replace(a, rows=m)
-        d = replace(d, rows=m)
-    return replace(problem, m=m, a=a, b=b, c=d, d=d, alignment=max(problem.alignment, _ALIGNMENT))
+    """The same product of what is aligned; `rounded`, of the extents of `_rounded`."""
+    m, n = _rounded(problem) if rounded else (problem.m, problem.n)
+    copied = _copied(problem, rounded=rounded)
+    a = replace(problem.a, columns=m) if problem.transpose_a else replace(problem.a, rows=m)
+    b = replace(problem.b, rows=n) if problem.transpose_b else replace(problem.b, columns=n)
+    d = replace(problem.d, rows=m, columns=n)
+    a, b, d = (_padded(one) if name in copied else one for name, one in zip("abd", (a, b, d), strict=True))
+    return replace(problem, m=m, n=n, a=a, b=b, c=d, d=d, alignment=max(problem.alignment, _ALIGNMENT))
 
 
 def may_round(problem: Problem) -> bool:
-    """Whether rows of `a` and of the output are both in copies; a bias has no more than there are."""
-    is_odd = problem.m * as_dtype(problem.d.dtype).itemsize % _ALIGNMENT
-    return bool(is_odd) and {"a", "d"} <= _misaligned(problem) and "bias" not in problem.epilogue
+    """Whether an extent is no multiple where its elements lie side by side; a bias has no more than there are."""
+    return _rounded(problem) != (problem.m, problem.n) and "bias" not in problem.epilogue
+
+
+def _rounded(problem: Problem) -> tuple[int, int]:
+    """The extents m and n, up to the next multiple of 16 bytes where an operand along them is misaligned."""
+    misaligned = _misaligned(problem)
+    step = _ALIGNMENT // as_dtype(problem.a.dtype).itemsize
+    along_m = "d" in misaligned or ("a" in misaligned and not problem.transpose_a)
+    along_n = "b" in misaligned and problem.transpose_b
+    return _up(problem.m, step) if along_m else problem.m, _up(problem.n, step) if along_n else problem.n
+
+
+def _copied(problem: Problem, *, rounded: bool) -> frozenset[str]:
+    """What is misaligned, and what has more rows or columns in the copy."""
+    found = _misaligned(problem)
+    if rounded:
+        m, n = _rounded(problem)
+        found |= {"a", "d"} if m != problem.m else set()
+        found |= {"b", "d"} if n != problem.n else set()
+    return found
+
+
+def _up(number: int, step: int) -> int:
+    return -(-number // step) * step
 
 
 def _padded(operand: Operand) -> Operand:
     elements = _ALIGNMENT // as_dtype(operand.dtype).itemsize
-    return replace(operand, leading=-(-operand.rows // elements) * elements)
+    return replace(operand, leading=_up(operand.rows, elements))
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,15 +134,15 @@ class _Copy:
         copy((self.operand.columns,), _THREADS, (*arguments, words))
 
 
-def _copies(problem: Problem, inner: Problem) -> tuple[dict[str, _Copy], int]:
+def _copies(problem: Problem, inner: Problem, *, rounded: bool) -> tuple[dict[str, _Copy], int]:
     """What is copied for `inner`, and the bytes that it takes."""
     found, size = {}, 0
-    for name in sorted(_misaligned(problem)):
+    for name in sorted(_copied(problem, rounded=rounded)):
         operand = getattr(problem, name)
         row = operand.rows * as_dtype(operand.dtype).itemsize
         word = math.gcd(_ALIGNMENT, row, _distance(operand), problem.alignment)
         found[name] = _Copy(operand, getattr(inner, name), size, word)
-        size += -(-found[name].nbytes // _APART) * _APART
+        size += _up(found[name].nbytes, _APART)
     return found, size
 
 
@@ -146,7 +167,7 @@ class Plan(Handle):
         self.problem, self.algorithm = problem, algorithm
         inner = padded(problem, rounded=rounded)
         self._inner = cublaslt.Plan(inner, algorithm, device)
-        self._copies, self._nbytes = _copies(problem, inner)
+        self._copies, self._nbytes = _copies(problem, inner, rounded=rounded)
         self.workspace_nbytes = self._nbytes + self._inner.workspace_nbytes
         self.point = self._inner.point
 
@@ -186,7 +207,7 @@ class _Padded:
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
         reason = why_not(problem)
         if reason is None and candidate["rounded"] and not may_round(problem):
-            reason = "its rows cannot be rounded up"
+            reason = "no extent of it can be rounded up"
         if reason is not None:
             raise CapabilityError(f"{problem} is not computed on padded copies: {reason}; tune again")
         return Plan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
