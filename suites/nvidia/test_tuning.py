@@ -1,10 +1,9 @@
-"""Tuning of products on a GPU: what is chosen computes the same; files, captures, threads, processes."""
+"""Tuning of products on a GPU: what is chosen computes the same, once, in captures and threads too."""
 
 from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -24,29 +23,11 @@ from cuassay.devices.cuda import gemm
 from cuassay.devices.cuda.blas import agreement, controls, neighbours, offline, plans, providers, tuning
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.errors import CapabilityError, StateError, TuningError
-from cuassay.tune.results import Results
+from cuassay.errors import CapabilityError
 from cuassay.tune.shapes import GemmShape
 from cuassay.tune.space import Candidate
 
-BACKEND = devices.backend("cuda")
-
-
-@pytest.fixture(autouse=True)
-def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A tuner of its own for each test, with short searches, and files of its own."""
-    reason = BACKEND.why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
-    monkeypatch.setenv("CUASSAY_TUNABLEOP_FILENAME", str(tmp_path / "results.jsonl"))
-    monkeypatch.setenv("CUASSAY_TUNABLEOP_UNTUNED_FILENAME", str(tmp_path / "untuned.jsonl"))
-    monkeypatch.setenv("CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS", "60")
-    monkeypatch.setattr(providers, "_providers", dict(providers._all()))
-    tuning.tuner.cache_clear()
-    yield
-    tuning.tuner.cache_clear()
-    plans.set_selector(None)
-    controls.preferred_blas_library("default")
+pytestmark = pytest.mark.usefixtures("own_tuner")
 
 
 def host(array: Any) -> Any:
@@ -136,6 +117,19 @@ def test_the_same_is_chosen_once_it_is_right(monkeypatch: pytest.MonkeyPatch) ->
     providers.register(Fixed())
     monkeypatch.setattr(Bench, "sample", nine_times_as_fast)
 
+    assert tuning.tuner().tune(problem_of(), 0).result.choice == Candidate.of("fixed")
+
+
+def test_tolerances_are_the_callers(monkeypatch: pytest.MonkeyPatch) -> None:
+    providers.register(Fixed(less_terms))
+    monkeypatch.setattr(Bench, "sample", nine_times_as_fast)
+    tunable.set_numerical_check_tolerances(True, 10.0, 1.0)
+    assert tuning.tuner().tune(problem_of(), 0).result.choice == Candidate.of("fixed")
+
+    tunable.set_numerical_check_tolerances(True)
+    assert tuning.tuner().tune(problem_of(), 0).result.choice == tuning.DEFAULT
+
+    tunable.set_numerical_check_tolerances(False)
     assert tuning.tuner().tune(problem_of(), 0).result.choice == Candidate.of("fixed")
 
 
@@ -322,77 +316,6 @@ def test_two_threads_tune_one_problem_once() -> None:
     assert wrong == []
     assert len(rows(tunable.get_filename())) == 2
     assert tuning.tuner().statistics().searches == 1
-
-
-# ------------------------------------------------------------------------------------------------ files
-
-
-def test_a_choice_survives_its_file() -> None:
-    a, b = random(64, 1024), random(1024, 512)
-    tunable.enable()
-    expected = host(ops.mm(a, b))
-    found, told = tunable.get_results(), str(ops.explain(lambda: ops.mm(a, b)))
-
-    tuning.tuner.cache_clear()
-    plans.set_selector(None)
-    tunable.enable()
-    tunable.tuning_enable(False)
-
-    assert tunable.get_results() == found
-    np.testing.assert_array_equal(host(ops.mm(a, b)), expected)
-    assert str(ops.explain(lambda: ops.mm(a, b))) == told
-
-
-@pytest.mark.parametrize("field", ["gpu", "driver", "cublaslt"])
-def test_a_file_of_another_machine_is_refused_and_left_as_it_is(field: str) -> None:
-    tuning.tuner().tune(problem_of(), 0)
-    path = Path(tunable.get_filename())
-    header, *others = rows(str(path))
-    header["validators"][field] = "another"
-    text = "".join(f"{json.dumps(row)}\n" for row in (header, *others))
-    path.write_text(text)
-    tuning.tuner.cache_clear()
-
-    with pytest.raises(TuningError, match=rf"validators\.{field} is 'another' there, and '.+' here"):
-        Results(tuning.validators(0)).read(path)
-    tuning.tuner.cache_clear()
-    tunable.enable()
-    with pytest.warns(UserWarning, match="tuning goes on without its file"):
-        ops.mm(random(8, 32), random(32, 16))
-    assert path.read_text() == text
-    assert len(tunable.get_results()) == 1
-
-
-def test_untuned_products_are_recorded_then_tuned(tmp_path: Path) -> None:
-    a, b = random(64, 256), random(256, 128)
-    tunable.enable()
-    tunable.tuning_enable(False)
-    tunable.record_untuned_enable()
-    for _ in range(2):
-        ops.mm(a, b)
-        ops.mm(b.T, a.T)
-        controls.renew()
-    path = tunable.get_untuned_filename()
-    assert len(rows(path)) == 3
-    with pytest.raises(StateError, match="tuning is not enabled"):
-        tunable.tune_gemm_in_file(path)
-
-    told: list[dict[str, Any]] = []
-    tunable.tuning_enable()
-    tunable.tune_gemm_in_file(path, tell=told.append)
-
-    assert len(tunable.get_results()) == len(told) == 2
-    assert {"problem", "default_us", "us", "gain", "choice"} <= told[0].keys()
-
-
-def test_processes_tune_a_part_each() -> None:
-    problems = [problem_of(m=m) for m in (16, 32)]
-    told: list[dict[str, Any]] = []
-
-    offline.tune_on_several(problems, [0, 0], told.append)
-    tuning.tuner().reread()
-
-    assert len(told) == len(tunable.get_results()) == 2
 
 
 # ------------------------------------------------------------------------------------------------ libraries

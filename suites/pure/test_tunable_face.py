@@ -9,8 +9,9 @@ import sys
 import pytest
 
 from cuassay import cuda
+from cuassay.core import settings
 from cuassay.cuda import tunable
-from cuassay.errors import LibraryNotFoundError
+from cuassay.errors import LibraryNotFoundError, SettingError
 
 #: Of ``torch.cuda.tunable``; two that later versions of torch have dropped, as results are written when found.
 NAMES = """
@@ -47,3 +48,31 @@ def test_without_cupy_it_says_what_to_install() -> None:
 )
 def test_the_ordinal_goes_before_the_extension(name: str, with_ordinal: str) -> None:
     assert tunable._with_ordinal(name) == with_ordinal
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("NUMERICAL_CHECK", "1e-3_1e-2", (1e-3, 1e-2)),
+        ("NUMERICAL_CHECK", "0", ()),
+        ("NUMERICAL_CHECK", "off", ()),
+        ("ROTATING_BUFFER_SIZE", "64", 64),
+        ("ROTATING_BUFFER_SIZE", "0", 0),
+        ("ROTATING_BUFFER_SIZE", "-1", None),
+    ],
+)
+def test_settings_are_read_as_torch_writes_them(name: str, text: str, value: object) -> None:
+    assert settings.get(f"CUASSAY_TUNABLEOP_{name}", {f"CUASSAY_TUNABLEOP_{name}": text}) == value
+
+
+@pytest.mark.parametrize(("name", "text"), [("NUMERICAL_CHECK", "1e-3"), ("ROTATING_BUFFER_SIZE", "much")])
+def test_a_setting_that_cannot_be_read_is_told(name: str, text: str) -> None:
+    with pytest.raises(SettingError, match=f"CUASSAY_TUNABLEOP_{name} must be .*; got '{text}'"):
+        settings.get(f"CUASSAY_TUNABLEOP_{name}", {f"CUASSAY_TUNABLEOP_{name}": text})
+
+
+def test_torchs_switches_are_read_its_files_are_not() -> None:
+    environ = {"PYTORCH_TUNABLEOP_ENABLED": "1", "PYTORCH_TUNABLEOP_FILENAME": "tunableop_results.csv"}
+
+    assert settings.get("CUASSAY_TUNABLEOP_ENABLED", environ) is True
+    assert settings.get("CUASSAY_TUNABLEOP_FILENAME", environ) == ""

@@ -1,0 +1,29 @@
+"""A tuner of its own for a test that asks for one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cuassay import devices
+
+
+@pytest.fixture
+def own_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """As the settings say: disabled, with short searches, files and providers of the test's own."""
+    reason = devices.backend("cuda").why_absent()
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
+    from cuassay.devices.cuda.blas import controls, plans, providers, tuning
+
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_FILENAME", str(tmp_path / "results.jsonl"))
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_UNTUNED_FILENAME", str(tmp_path / "untuned.jsonl"))
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS", "60")
+    monkeypatch.setattr(providers, "_providers", dict(providers._all()))
+    tuning.tuner.cache_clear()
+    yield
+    tuning.tuner.cache_clear()
+    plans.set_selector(None)
+    controls.preferred_blas_library("default")

@@ -1,0 +1,179 @@
+"""`cuassay.cuda.tunable` on a GPU: files, their own and others', products tuned later, limits and tolerances."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+pytest.importorskip("cupy", reason="CuPy is not installed")
+pytest.importorskip("nvmath", reason="nvmath-python is not installed")
+
+import cupy
+
+from cuassay import cuda, devices, ops
+from cuassay.arrays.dtypes import as_dtype, reference_dtype
+from cuassay.cuda import tunable
+from cuassay.devices.cuda.blas import controls, offline, plans, tuning
+from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.errors import ArgumentError, StateError, TuningError
+from cuassay.tune.results import Results
+from cuassay.tune.shapes import GemmShape
+
+pytestmark = pytest.mark.usefixtures("own_tuner")
+
+
+def host(array: Any) -> Any:
+    return np.asarray(devices.to_host(array), dtype=reference_dtype(array.dtype))
+
+
+def random(*shape: int, dtype: str = "bfloat16") -> Any:
+    values = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
+    return cupy.asarray(values.astype(as_dtype(dtype)))
+
+
+def problem_of(m: int = 64, n: int = 512, k: int = 1024, dtype: str = "bfloat16", layout: str = "NT") -> Problem:
+    return offline.problem_of(GemmShape(m=m, n=n, k=k, layout=layout), dtype)
+
+
+def rows(path: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(path).read_text().splitlines()]
+
+
+# ------------------------------------------------------------------------------------------------ files
+
+
+def test_a_choice_survives_its_file() -> None:
+    a, b = random(64, 1024), random(1024, 512)
+    tunable.enable()
+    expected = host(ops.mm(a, b))
+    found, told = tunable.get_results(), str(ops.explain(lambda: ops.mm(a, b)))
+
+    tuning.tuner.cache_clear()
+    plans.set_selector(None)
+    tunable.enable()
+    tunable.tuning_enable(False)
+
+    assert tunable.get_results() == found
+    np.testing.assert_array_equal(host(ops.mm(a, b)), expected)
+    assert str(ops.explain(lambda: ops.mm(a, b))) == told
+
+
+@pytest.mark.parametrize("field", ["gpu", "driver", "cublaslt"])
+def test_a_file_of_another_machine_is_refused_and_left_as_it_is(field: str) -> None:
+    tuning.tuner().tune(problem_of(), 0)
+    path = Path(tunable.get_filename())
+    header, *others = rows(str(path))
+    header["validators"][field] = "another"
+    text = "".join(f"{json.dumps(row)}\n" for row in (header, *others))
+    path.write_text(text)
+    tuning.tuner.cache_clear()
+
+    with pytest.raises(TuningError, match=rf"validators\.{field} is 'another' there, and '.+' here"):
+        Results(tuning.validators(0)).read(path)
+    tuning.tuner.cache_clear()
+    tunable.enable()
+    with pytest.warns(UserWarning, match="tuning goes on without its file"):
+        ops.mm(random(8, 32), random(32, 16))
+    assert path.read_text() == text
+    assert len(tunable.get_results()) == 1
+
+
+def test_untuned_products_are_recorded_then_tuned(tmp_path: Path) -> None:
+    a, b = random(64, 256), random(256, 128)
+    tunable.enable()
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    for _ in range(2):
+        ops.mm(a, b)
+        ops.mm(b.T, a.T)
+        controls.renew()
+    path = tunable.get_untuned_filename()
+    assert len(rows(path)) == 3
+    with pytest.raises(StateError, match="tuning is not enabled"):
+        tunable.tune_gemm_in_file(path)
+
+    told: list[dict[str, Any]] = []
+    tunable.tuning_enable()
+    tunable.tune_gemm_in_file(path, tell=told.append)
+
+    assert len(tunable.get_results()) == len(told) == 2
+    assert {"problem", "default_us", "us", "gain", "choice"} <= told[0].keys()
+
+
+def test_processes_tune_a_part_each() -> None:
+    problems = [problem_of(m=m) for m in (16, 32)]
+    told: list[dict[str, Any]] = []
+
+    offline.tune_on_several(problems, [0, 0], told.append)
+    tuning.tuner().reread()
+
+    assert len(told) == len(tunable.get_results()) == 2
+
+
+# ------------------------------------------------------------------------------------------------ the face
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("max_tuning_duration", 70),
+        ("max_tuning_iterations", 7),
+        ("cublaslt_requested_algo_count", 3),
+        ("rotating_buffer_size", 64),
+        ("rotating_buffer_size", -1),
+        ("filename", "somewhere.jsonl"),
+        ("untuned_filename", "elsewhere.jsonl"),
+    ],
+)
+def test_what_is_set_is_told(name: str, value: Any) -> None:
+    getattr(tunable, f"set_{name}")(value)
+
+    assert getattr(tunable, f"get_{name}")() == value
+
+
+def test_a_filename_may_have_the_devices_index() -> None:
+    tunable.set_filename("results.jsonl", insert_device_ordinal=True)
+
+    assert tunable.get_filename() == "results0.jsonl"
+
+
+def test_without_a_filename_results_are_kept_by_gpu_and_versions(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path))
+    tunable.set_filename("")
+
+    name = Path(tunable.get_filename()).name
+    assert all(word in name for word in (cuda.get_device_name(0).split()[-1], "driver", "cublaslt"))
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        lambda: tunable.set_max_tuning_duration(0),
+        lambda: tunable.set_max_tuning_iterations(0),
+        lambda: tunable.set_cublaslt_requested_algo_count(0),
+        lambda: tunable.set_numerical_check_tolerances(True, 1e-3),
+        lambda: tunable.set_numerical_check_tolerances(True, -1.0, 1.0),
+    ],
+    ids=["duration", "iterations", "algorithms", "one tolerance", "negative"],
+)
+def test_wrong_limits_are_told(wrong: Any) -> None:
+    with pytest.raises(ArgumentError, match="got"):
+        wrong()
+
+
+def test_results_that_are_not_written_as_found_are_written_when_asked() -> None:
+    tunable.write_file_on_exit(False)
+    tuning.tuner().tune(problem_of(), 0)
+    path = Path(tunable.get_filename())
+    assert not path.exists()
+
+    tunable.write_file()
+
+    assert len(rows(str(path))) == 2
+    assert tunable.read_file(str(path))
