@@ -36,6 +36,18 @@ BUDGETS = (
     Budget("elementwise.cu", "packed_binary<Add, bfloat16, 8>", 40, "streams"),
     Budget("reduce.cu", "reduce_rows<Sum, bfloat16, float32, bfloat16, 8>", 64, "8 partial sums and 4 packs in flight"),
     Budget("reduce.cu", "reduce_columns<Max, float32, float32, float32, 4>", 64, "4 partial maxima"),
+    Budget(
+        "skinny_narrow.cu", "skinny_narrow<bfloat16, bfloat16, true, 8, 16, 1, 8, 4>", 128, "two blocks of 256 threads"
+    ),
+    Budget(
+        "skinny_narrow.cu", "skinny_narrow<bfloat16, bfloat16, true, 32, 32, 1, 4, 4>", 168, "one block of 128 threads"
+    ),
+    Budget(
+        "skinny_narrow.cu", "skinny_narrow<float16, float32, false, 16, 16, 4, 2, 6>", 128, "one block of 256 threads"
+    ),
+    Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 64, 3, 1, 5>", 144, "one block of 416 threads"),
+    Budget("skinny_wide.cu", "skinny_wide<float16, float32, false, 128, 3, 1, 3>", 144, "one block of 416 threads"),
+    Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 128, 1, 1, 3>", 200, "two blocks of 160 threads"),
     Budget("softmax.cu", "softmax_short<float32, 4, 8>", 64, "32 values a lane in registers"),
     Budget("softmax.cu", "softmax_short<bfloat16, 8, 4>", 64, "32 values a lane in registers"),
     Budget("softmax.cu", "softmax_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
@@ -89,7 +101,7 @@ BUDGETS = (
 FILES = sorted({budget.file for budget in BUDGETS})
 
 #: Files of kernels that use what one architecture alone has.
-SPECIFIC = {"emulated_gemm.cu": ("sm_90a",)}
+SPECIFIC = dict.fromkeys(("emulated_gemm.cu", "skinny_narrow.cu", "skinny_wide.cu"), ("sm_90a",))
 
 
 def compiled(file: str, arch: str) -> source.Compiled:

@@ -213,10 +213,7 @@ class Kernel(Handle):
         It keeps `arguments`; what their arrays hold is read when the kernel runs. Not for two threads at once.
         Parameters and errors as for calling the kernel.
         """
-        device = _current_device()
-        if shared:
-            (self._by_device.get(device) or self._load(device)).allow_shared(shared, device)
-        launch = self.prepare(tuple(map(type, arguments)))
+        launch = self.prepare(tuple(map(type, arguments)), shared=shared)
         launch.write(arguments)
         shape = grid, block, shared
         fire, words, current, blocking = launch.bind(*shape), launch.words, _current_stream(), self._blocking
@@ -229,10 +226,12 @@ class Kernel(Handle):
 
         return run
 
-    def prepare(self, types: Sequence[type]) -> Launch:
-        """An argument block of one's own, for arguments of `types`, on the current device."""
+    def prepare(self, types: Sequence[type], *, shared: int = 0) -> Launch:
+        """An argument block of one's own, for arguments of `types` and `shared` bytes, on the current device."""
         device = _current_device()
         loaded = self._by_device.get(device) or self._load(device)
+        if shared:
+            loaded.allow_shared(shared, device)
         self._admit(loaded, tuple(types))
         return Launch(loaded.handle, types)
 

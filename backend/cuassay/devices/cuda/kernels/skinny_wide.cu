@@ -1,0 +1,265 @@
+// out[j, i] = activation(alpha * sum_k weights[i, k] * inputs[j, k] + beta * third[j, i] + bias[i]), for few j: tokens
+//
+// A product that takes as long as reading the weights does. What counts is how many of their bytes are under way on every
+// multiprocessor at any time, that all multiprocessors end together, and how soon the first bytes are asked for. 16-bit
+// operands are multiplied by tensor cores, sums are float32; no atomics: the same bits at every run.
+// Here a warpgroup has 64 rows, and one warp asks for bulk copies (wgmma and tensor maps: sm_90a alone). The steps of all tiles
+// are dealt evenly to the blocks (M. Osama et al., "Stream-K: work-centric parallel decomposition for dense matrix-matrix
+// multiplication on the GPU", PPoPP 2023). A block goes from its last tile to its first: if the last ends in another block, its
+// sums go to the workspace first of all; the first is finished, with what other blocks have of it, last of all and in order of
+// the blocks. So a block waits only for blocks of lower index, which began before it, and seldom at all. Clusters that share
+// a tile's terms instead were slower: they leave multiprocessors idle, and all blocks begin, and end, at once.
+//
+// A launch may begin early: its first weights are asked for, into the level-2 cache, while the kernel before it ends, and
+// nothing is read before that one is complete.
+// Shapes: weights: (rows, depth), K_CONTIGUOUS: of each row all terms lie together, else of each term all rows; inputs:
+//         (tokens, depth), of each token all terms together; out, third: (tokens, rows), of each token all rows; bias: (rows,).
+//         weights and inputs begin at, and step by, multiples of 16 bytes. Beyond the extents zeros are taken, nothing is read.
+// Launch: 128 * GROUPS + 32 threads, 64 * GROUPS rows a tile, no more blocks than steps; maps: of weights boxes of 64 terms by a
+//         tile's rows (else 64 rows by 64 terms), of inputs boxes of 64 terms by TOKENS, swizzled by 128 bytes; workspace: 8 bytes a
+//         block, none of which equals `ready`, then a tile's sums a block. Dynamic shared memory: STAGES stages, of 64 * GROUPS +
+//         TOKENS lines of 64 * PANELS elements each, then TOKENS lines of 64 * GROUPS + 4 floats.
+// Caller: devices/cuda/blas/skinny.py. OpSpecs: cuassay/testing/specs/linalg.py.
+
+#include "skinny.cuh"
+
+// A tensor map as the driver encodes it.
+struct alignas(64) TensorMap { uint64 words[16]; };
+
+#if __CUDA_ARCH__ >= 900
+__device__ __forceinline__ void make_barrier(unsigned at, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" ::"r"(at), "r"(count) : "memory");
+}
+__device__ __forceinline__ void expect_bytes(unsigned barrier, int nbytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(barrier), "r"(nbytes) : "memory");
+}
+__device__ __forceinline__ void arrive(unsigned barrier) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" ::"r"(barrier) : "memory");
+}
+__device__ __forceinline__ void await(unsigned barrier, int parity) {
+    asm volatile("{\n.reg .pred done;\nagain:\nmbarrier.try_wait.parity.shared::cta.b64 done, [%0], %1;\n@done bra over;\n"
+                 "bra again;\nover:\n}" ::"r"(barrier), "r"(parity) : "memory");
+}
+__device__ __forceinline__ void copy_box(unsigned to, const TensorMap* map, int x, int y, unsigned barrier, uint64 policy) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1, {%2, %3}], [%4], %5;" ::"r"(to), "l"(map), "r"(x), "r"(y), "r"(barrier), "l"(policy) : "memory");
+}
+__device__ __forceinline__ void prefetch_box(const TensorMap* map, int x, int y) {
+    asm volatile("cp.async.bulk.prefetch.tensor.2d.L2.global.tile [%0, {%1, %2}];" ::"l"(map), "r"(x), "r"(y) : "memory");
+}
+
+// What a launch leaves for another block, and whether it is there.
+__device__ __forceinline__ void publish(uint64* flag, uint64 value) {
+    asm volatile("st.release.gpu.global.u64 [%0], %1;" ::"l"(flag), "l"(value) : "memory");
+}
+__device__ __forceinline__ void await_value(const uint64* flag, uint64 value) {
+    uint64 found;
+    do asm volatile("ld.acquire.gpu.global.u64 %0, [%1];" : "=l"(found) : "l"(flag) : "memory");
+    while (found != value);
+}
+#endif
+
+// s += left * right, 64 rows by TOKENS by 16 terms; TURNED: of each term all rows lie together.
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+__device__ __forceinline__ void wgmma_begin() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ __forceinline__ void wgmma_end() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template <int LEFT> __device__ __forceinline__ void wgmma_wait() {
+    asm volatile("wgmma.wait_group.sync.aligned %0;" ::"n"(LEFT) : "memory");
+}
+
+#define SUMS4(g) "+f"(s[g][0]), "+f"(s[g][1]), "+f"(s[g][2]), "+f"(s[g][3])
+#define SUMS8(g) SUMS4(g), SUMS4(g + 1)
+#define SUMS16(g) SUMS8(g), SUMS8(g + 2)
+#define SUMS32(g) SUMS16(g), SUMS16(g + 4)
+#define SUMS64(g) SUMS32(g), SUMS32(g + 8)
+#define NAMES4 "%0, %1, %2, %3"
+#define NAMES8 NAMES4 ", %4, %5, %6, %7"
+#define NAMES16 NAMES8 ", %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES32 NAMES16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES64                                                                                                     \
+    NAMES32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                    \
+            "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
+#define WIDE_TYPE(T, type, tokens, names, left_name, right_name, turned_name, ...)                                  \
+    template <bool TURNED> struct Warpgroup<T, tokens, TURNED> {                                                    \
+        static __device__ __forceinline__ void add(float (&s)[tokens / 8][4], uint64 left, uint64 right) {         \
+            asm volatile("wgmma.mma_async.sync.aligned.m64n" #tokens "k16.f32." type "." type " {" names "}, %"    \
+                         #left_name ", %" #right_name ", 1, 1, 1, %" #turned_name ", 0;"                           \
+                         : __VA_ARGS__ : "l"(left), "l"(right), "n"(TURNED));                                      \
+        }                                                                                                          \
+    }
+#define WIDE(...) WIDE_TYPE(bfloat16, "bf16", __VA_ARGS__); WIDE_TYPE(float16, "f16", __VA_ARGS__)
+template <typename T, int TOKENS, bool TURNED> struct Warpgroup;
+WIDE(8, NAMES4, 4, 5, 6, SUMS4(0));
+WIDE(16, NAMES8, 8, 9, 10, SUMS8(0));
+WIDE(32, NAMES16, 16, 17, 18, SUMS16(0));
+WIDE(64, NAMES32, 32, 33, 34, SUMS32(0));
+WIDE(128, NAMES64, 64, 65, 66, SUMS64(0));
+
+// Lines as `place` has them, eight of them 1,024 bytes apart.
+__device__ __forceinline__ uint64 described(unsigned at) {
+    return uint64(at >> 4) | uint64(1) << 16 | uint64(1024 >> 4) << 32 | uint64(1) << 62;
+}
+#endif
+
+// The steps of a block, from its last tile to its first, of each tile in order.
+struct Steps {
+    int begin, steps, tile, step, high;
+
+    __device__ __forceinline__ Steps(int begin, int end, int steps) : begin(begin), steps(steps) { enter(end); }
+    __device__ __forceinline__ void enter(int end) {
+        high = end;
+        tile = (high - 1) / steps;
+        step = begin > tile * steps ? begin : tile * steps;
+    }
+    __device__ __forceinline__ void advance() {
+        if (++step == high) enter(tile * steps);
+    }
+    __device__ __forceinline__ int within() const { return step - tile * steps; }
+};
+
+// The boxes of weights of a step: ask(where in the stage, x, y).
+template <bool K_CONTIGUOUS, int ROWS, int PANELS, typename Ask>
+__device__ __forceinline__ void each_box(const Steps& at, Ask ask) {
+#pragma unroll
+    for (int panel = 0; panel < PANELS; ++panel) {
+        const int row = at.tile * ROWS, k = (at.within() * PANELS + panel) * kPanel;
+        if (K_CONTIGUOUS) {
+            ask(panel * ROWS * 128, k, row);
+        } else {
+#pragma unroll
+            for (int first = 0; first < ROWS; first += kPanel) ask((panel * ROWS + first) * 128, row + first, k);
+        }
+    }
+}
+
+template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int GROUPS, int PANELS, int STAGES>
+__global__ void __launch_bounds__(128 * GROUPS + 32, 1)
+skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, const O* third, O* out,
+            const O* bias, uint64* workspace, uint64 ready, Extents extents, Finish finish) {
+#if defined(__CUDA_ARCH_FEAT_SM90_ALL)
+    constexpr int kThreads = 128 * GROUPS, kRows = 64 * GROUPS, kDepth = kPanel * PANELS, kGroups = TOKENS / 8;
+    constexpr int kWeightPanel = kRows * 128, kInputPanel = TOKENS * 128;
+    constexpr int kInputs = PANELS * kWeightPanel, kStageBytes = kInputs + PANELS * kInputPanel;
+    constexpr int kSumLine = kRows + kPadding;
+    extern __shared__ __align__(1024) unsigned char memory[];
+    __shared__ __align__(8) uint64 barriers[2 * STAGES];
+
+    const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = thread / 128;
+    const int tiles = (extents.rows + kRows - 1) / kRows, steps = (extents.depth + kDepth - 1) / kDepth;
+    const auto first_of = [&](int block) { return int(int64(tiles) * steps * block / gridDim.x); };
+    const int begin = first_of(blockIdx.x), end = first_of(blockIdx.x + 1);
+    const unsigned stages = shared_address(memory), full = shared_address(barriers), empty = full + 8 * STAGES;
+
+    if (thread == 0) {
+        for (int stage = 0; stage < STAGES; ++stage) {
+            make_barrier(full + 8 * stage, 1);
+            make_barrier(empty + 8 * stage, 4 * GROUPS);
+        }
+        asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
+    }
+    __syncthreads();
+
+    if (group == GROUPS) {  // the warp that asks for the copies, one lane of it
+        if (lane) return;
+        Steps at(begin, end, steps);
+        for (int i = 0; i < STAGES && i < end - begin; ++i, at.advance())
+            each_box<K_CONTIGUOUS, kRows, PANELS>(at, [&](int, int x, int y) { prefetch_box(&weights, x, y); });
+        await_the_former_kernel();
+
+        const uint64 once = used_once(), again = used_again();
+        int stage = 0, parity = 1;
+        at = Steps(begin, end, steps);
+        for (int i = begin; i < end; ++i, at.advance()) {
+            const unsigned to = stages + stage * kStageBytes, barrier = full + 8 * stage;
+            await(empty + 8 * stage, parity);
+            expect_bytes(barrier, kStageBytes);
+            each_box<K_CONTIGUOUS, kRows, PANELS>(
+                at, [&](int offset, int x, int y) { copy_box(to + offset, &weights, x, y, barrier, once); });
+#pragma unroll
+            for (int panel = 0; panel < PANELS; ++panel)
+                copy_box(to + kInputs + panel * kInputPanel, &inputs, at.within() * kDepth + panel * kPanel, 0, barrier, again);
+            if (++stage == STAGES) stage = 0, parity ^= 1;
+        }
+        return;
+    }
+
+    await_the_former_kernel();
+    const Result<O> result = {third, out, bias, finish};
+    constexpr int kSums = TOKENS / 2;  // of a thread
+    float* parts = reinterpret_cast<float*>(workspace + gridDim.x) + thread;
+    int stage = 0, parity = 0;
+    for (int high = end; high > begin;) {
+        const int tile = (high - 1) / steps, low = begin > tile * steps ? begin : tile * steps;
+        float sums[kGroups][4];
+#pragma unroll
+        for (int i = 0; i < kSums; ++i) sums[i / 4][i % 4] = 0;
+
+        int former = -1;
+        for (int step = low; step < high; ++step) {
+            await(full + 8 * stage, parity);
+            const unsigned of_weights = stages + stage * kStageBytes + group * (64 * 128);
+            const unsigned of_inputs = stages + stage * kStageBytes + kInputs;
+            wgmma_begin();
+#pragma unroll
+            for (int panel = 0; panel < PANELS; ++panel)
+#pragma unroll
+                for (int k = 0; k < kPanel / 16; ++k)
+                    Warpgroup<T, TOKENS, !K_CONTIGUOUS>::add(
+                        sums, described(of_weights + panel * kWeightPanel + k * (K_CONTIGUOUS ? 32 : 16 * 128)),
+                        described(of_inputs + panel * kInputPanel + k * 32));
+            wgmma_end();
+            wgmma_wait<1>();
+            if (former >= 0 && lane == 0) arrive(empty + 8 * former);
+            former = stage;
+            if (++stage == STAGES) stage = 0, parity ^= 1;
+        }
+        wgmma_wait<0>();
+        if (lane == 0) arrive(empty + 8 * former);
+#pragma unroll
+        for (int i = 0; i < kSums; ++i)  // no use of the sums moves before the wait
+            asm volatile("" : "+f"(sums[i / 4][i % 4])::"memory");
+
+        if (high < (tile + 1) * steps) {
+            float* to = parts + int64(blockIdx.x) * (kSums * kThreads);
+#pragma unroll
+            for (int i = 0; i < kSums; ++i) __stcg(to + i * kThreads, sums[i / 4][i % 4]);
+            __threadfence();
+            asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+            if (thread == 0) publish(workspace + blockIdx.x, ready);
+            high = low;
+            continue;
+        }
+        if (low > tile * steps) {
+            int other = blockIdx.x;
+            while (first_of(other) > tile * steps) --other;
+            const int others = blockIdx.x - other;
+            for (; other < blockIdx.x; ++other) {
+                if (lane == 0) await_value(workspace + other, ready);
+                __syncwarp();
+                const float* from = parts + int64(other) * (kSums * kThreads);
+#pragma unroll
+                for (int i = 0; i < kSums; ++i) sums[i / 4][i % 4] += __ldcg(from + i * kThreads);
+            }
+            asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+            for (int i = thread; i < others; i += kThreads) workspace[blockIdx.x - 1 - i] = 0;  // the next launch may get this memory
+        }
+        // Through shared memory, so that what is done with a sum stands in one loop: unrolled over registers it was 100 KB of
+        // code, and a launch took 16 us longer to fetch that.
+        float* lines = reinterpret_cast<float*>(memory + STAGES * kStageBytes);
+        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // the former tile's have been read
+#pragma unroll
+        for (int i = 0; i < kSums; ++i)
+            lines[(i / 4 * 8 + lane % 4 * 2 + i % 2) * kSumLine + group * 64 + warp % 4 * 16 + lane / 4 + i % 4 / 2 * 8] =
+                sums[i / 4][i % 4];
+        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+#pragma unroll 1
+        for (int i = thread; i < extents.tokens * (kRows / 4); i += kThreads) {
+            const int token = i / (kRows / 4), row = i % (kRows / 4) * 4;
+            const float4 four = *reinterpret_cast<const float4*>(lines + token * kSumLine + row);
+            const float total[4] = {four.x, four.y, four.z, four.w};
+            if (tile * kRows + row < extents.rows) store_rows(result, total, tile * kRows + row, token, extents);
+        }
+        high = low;
+    }
+#endif
+}
