@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -177,3 +180,16 @@ def test_results_that_are_not_written_as_found_are_written_when_asked() -> None:
 
     assert len(rows(str(path))) == 2
     assert tunable.read_file(str(path))
+
+
+@pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
+def test_a_setting_turns_it_on_for_a_program_that_does_not_know(is_on: bool, tmp_path: Path) -> None:
+    program = (
+        "import cupy; from cuassay import ops; a = cupy.ones((64, 64), 'float32'); ops.mm(a, a); "
+        "from cuassay.cuda import tunable; print(tunable.is_enabled(), len(tunable.get_results()))"
+    )
+    environ = os.environ | {"CUASSAY_TUNABLEOP_ENABLED": str(int(is_on))}
+
+    assert subprocess.check_output([sys.executable, "-c", program], env=environ, text=True).split() == (
+        ["True", "1"] if is_on else ["False", "0"]
+    )

@@ -15,6 +15,7 @@ from typing import Any
 import cupy
 import numpy as np
 
+from cuassay.core import settings
 from cuassay.core.graphs import graph_pool_handle
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import graph_pool
@@ -52,12 +53,14 @@ Selector = Callable[[Problem, int], Choice | None]
 
 
 def _by_settings(problem: Problem, device: int) -> Choice | None:
-    """The selector at first: the tuner, where a setting turns it on."""
-    from cuassay.devices.cuda.blas.tuning import tuner  # which imports this module
+    """The selector at first: the tuner, where a setting turns it on. No plan is older, so none is made anew."""
+    global _selector  # noqa: PLW0603  one a process
+    _selector = None
+    if settings.get("CUASSAY_TUNABLEOP_ENABLED"):
+        from cuassay.devices.cuda.blas.tuning import tuner  # which imports this module
 
-    first = tuner()
-    set_selector(first.select if first.options.enabled else None)
-    return first.select(problem, device) if first.options.enabled else None
+        _selector = tuner().select
+    return None if _selector is None else _selector(problem, device)
 
 
 _selector: Selector | None = _by_settings
