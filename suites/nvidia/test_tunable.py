@@ -183,7 +183,7 @@ def test_results_that_are_not_written_as_found_are_written_when_asked() -> None:
 
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])
-def test_a_setting_turns_it_on_for_a_program_that_does_not_know(is_on: bool, tmp_path: Path) -> None:
+def test_a_setting_turns_it_on_for_a_program_that_does_not_know(is_on: bool) -> None:
     program = (
         "import cupy; from cuassay import ops; a = cupy.ones((64, 64), 'float32'); ops.mm(a, a); "
         "from cuassay.cuda import tunable; print(tunable.is_enabled(), len(tunable.get_results()))"
