@@ -84,6 +84,7 @@ class Provider(Protocol):
 _MODULES: tuple[str, ...] = (
     "cuassay.devices.cuda.blas.libraries",
     "cuassay.devices.cuda.blas.padded",
+    "cuassay.devices.cuda.blas.skinny",
 )
 
 _providers: dict[str, Provider] = {}
