@@ -50,8 +50,8 @@ def check_out(
     given = out.shape
     if given != shape and tuple(given) != shape:
         raise ShapeError(
-            f"{schema.name}'s out must have shape {shape}; got {tuple(given)}; "
-            f"allocate it with ops.{schema.name}.meta(...)"
+            f"{schema.name}'s out must have shape {shape}; got {tuple(given)}; leave it away, or ask "
+            f"ops.{schema.name}.meta(...) for its shape and dtype"
         )
     found = out.dtype
     if found is not dtype and found != dtype:
