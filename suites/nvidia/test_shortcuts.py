@@ -1,4 +1,4 @@
-"""The shortcut of plain elementwise calls: what it serves, what it leaves alone, and that both give the same bits.
+"""Shortcuts: what that of plain elementwise calls serves and leaves alone, with the same bits; products as graphs.
 
 For what others serve past dispatch see `suites/devices/test_repeated_calls.py`.
 """
@@ -16,6 +16,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 import cupy
 
 from cuassay import cuda, devices, ops
+from cuassay.devices.cuda.blas.ways import Ways, table
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 
 
@@ -137,3 +138,74 @@ def test_threads_do_not_share_a_launch(shortcut: Any) -> None:
         thread.join()
 
     assert wrong == []
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+def graphs_of_this_thread() -> int:
+    """Products that have become graphs."""
+    return sum(type(value) is not int for value in table(0).repeats.values())
+
+
+def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_anew(shortcut: Any) -> None:
+    a, b, out = (draw("float32", 128, 128) for _ in range(3))
+    before = graphs_of_this_thread()
+
+    for factor in range(1, 21):
+        a.fill(factor)
+        ops.mm(a, b, out=out)
+        assert (out == a @ b).all()
+
+    assert graphs_of_this_thread() == before + 1
+
+
+def test_a_change_of_the_controls_makes_products_anew(shortcut: Any) -> None:
+    a, b, out = (draw("float32", 128, 128) for _ in range(3))
+    for _ in range(20):
+        ops.mm(a, b, out=out)
+    assert graphs_of_this_thread() > 0
+    cuda.preferred_blas_library("cublas")
+    try:
+        assert graphs_of_this_thread() == 0
+        assert (ops.mm(a, b, out=out) == a @ b).all()
+    finally:
+        cuda.preferred_blas_library("default")
+
+
+def test_a_product_becomes_a_graph_beside_the_capture_of_another_thread(shortcut: Any) -> None:
+    arrays, x = [draw("float32", 128, 128) for _ in range(3)], cupy.ones(8, cupy.float32)
+    ops.add(x, x, out=x)
+    may_go_on, is_warm, made = threading.Event(), threading.Event(), []
+
+    def multiply() -> None:
+        a, b, out = arrays
+        ops.mm(a, b, out=out)
+        is_warm.set()
+        may_go_on.wait(10)
+        for _ in range(20):
+            ops.mm(a, b, out=out)
+        made.append(graphs_of_this_thread())
+
+    thread, graph = threading.Thread(target=multiply), cuda.CUDAGraph()
+    thread.start()
+    is_warm.wait(10)
+    with cuda.graph(graph, capture_error_mode="global"):
+        may_go_on.set()
+        thread.join()
+        ops.add(x, x, out=x)
+    graph.replay()
+    cuda.synchronize()
+
+    assert made == [1]
+    assert (x == 4).all()
+
+
+def test_too_many_graphs_make_it_more_patient() -> None:
+    ways = Ways()
+    for number in range(257):
+        assert [ways.count(number, calls) for calls in (1, 7, 8)] == [False, False, True]
+        ways.keep(number, "graph")
+
+    assert list(ways.repeats) == [256]
+    assert [ways.count(0, calls) for calls in (8, 15, 16)] == [False, False, True]

@@ -100,7 +100,7 @@ class _Way:
     swapped : bool
         Whether it takes the second operand first.
     may_repeat : bool
-        Whether calls that come again become graphs.
+        Whether calls that come again become graphs: of short products without a workspace, as each keeps its own.
     """
 
     plan: AnyPlan
