@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -257,3 +259,58 @@ def test_four_threads_with_scattered_pages_never_share_memory() -> None:
         for block in live:
             shadow.took(block, block.requested, me % 2)
     assert (faults, len(owned)) == ([], 4)
+
+
+class TestThreadsOnOneStream:
+    """Hits take no lock, misses do: whichever meet, no block is two threads' at once, and none changes meanwhile."""
+
+    SIZES = (1000, 5000, 300_000, 3 * MIB, 5 * MIB + 512, 9 * MIB)
+    STEPS, THREADS = 4000, 4
+
+    @pytest.fixture(autouse=True)
+    def often(self) -> Iterator[None]:
+        former = sys.getswitchinterval()
+        sys.setswitchinterval(1e-6)
+        yield
+        sys.setswitchinterval(former)
+
+    def work(self, allocator: CachingAllocator, seed: int, owners: dict[int, object], faults: list[str]) -> None:
+        chance = random.Random(seed)  # noqa: S311  # a program, no secret
+        mine: list[tuple[Block, int, int]] = []
+        for _ in range(self.STEPS):
+            if len(mine) < 8 and chance.random() < 0.55:
+                nbytes = chance.choice((*self.SIZES, chance.randrange(1, 12 * MIB)))
+                block = allocator.malloc(nbytes)
+                if owners.setdefault(id(block), token := object()) is not token or block.requested != nbytes:
+                    faults.append(f"{block!r} is given to two, or for another size")
+                mine.append((block, block.address, block.nbytes))
+            elif mine:
+                block, *place = mine.pop(chance.randrange(len(mine)))
+                if [block.address, block.nbytes] != place:
+                    faults.append(f"{block!r} changed while it was live")
+                del owners[id(block)]
+                allocator.free(block)
+        for block, *_ in mine:
+            del owners[id(block)]
+            allocator.free(block)
+
+    @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+    def test_no_block_has_two_owners(self, granularity: int) -> None:
+        allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+        owners: dict[int, object] = {}
+        faults: list[str] = []
+        threads = [
+            threading.Thread(target=self.work, args=(allocator, seed, owners, faults))
+            for seed in range(1, self.THREADS + 1)
+        ]
+
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+        assert faults == []
+        assert allocator.statistics().allocated_bytes.all.current == 0
+        assert all(sum(block.nbytes for block in segment) == segment.nbytes for segment in allocator.segments()), (
+            "a segment is not covered by its blocks"
+        )
