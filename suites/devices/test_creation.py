@@ -66,7 +66,7 @@ def test_what_is_no_device_is_refused():
 
 
 @pytest.mark.parametrize("kind", ["cpu", "sim"])
-@pytest.mark.parametrize("shape", [(-4,), (3, -1), "wide", (2.5,), None], ids=str)
+@pytest.mark.parametrize("shape", [(-4,), (3, -1), (-2, -3), "wide", (2.5,), None], ids=str)
 def test_what_is_no_shape_is_refused(kind, shape):
     with pytest.raises(ShapeError, match=r"is no shape: .*; give whole numbers, 0 or more"):
         cuassay.empty(shape, "float32", kind)

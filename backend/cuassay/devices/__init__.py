@@ -174,6 +174,8 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
     owner, index = _place(device)
     try:
         extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
+        if extents and min(extents) < 0:  # two of them make a size that looks right
+            raise ValueError("negative extents are not allowed")
         return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
     except CuassayError:
         raise
