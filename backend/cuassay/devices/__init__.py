@@ -174,8 +174,8 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
     owner, index = _place(device)
     try:
         extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
-        if extents and min(extents) < 0:  # two of them make a size that looks right
-            raise ValueError("negative extents are not allowed")
+        if extents and min(extents) < 0:  # of two, the size looks right
+            raise ValueError("negative extents are not allowed")  # noqa: TRY301  told as the others below
         return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
     except CuassayError:
         raise
