@@ -201,11 +201,16 @@ def test_a_product_becomes_a_graph_beside_the_capture_of_another_thread(shortcut
     assert (x == 4).all()
 
 
-def test_too_many_graphs_make_it_more_patient() -> None:
+def test_graphs_without_room_are_refused_and_in_the_end_take_the_place_of_all() -> None:
     ways = Ways()
-    for number in range(257):
+    for number in range(256):
         assert [ways.count(number, calls) for calls in (1, 7, 8)] == [False, False, True]
         ways.keep(number, "graph")
 
-    assert list(ways.repeats) == [256]
+    for _ in range(4095):
+        ways.keep("late", "graph")
+    assert (len(ways.repeats), ways.repeats["late"], ways.repeats[0]) == (257, 0, "graph")
+    ways.keep("late", "graph")
+
+    assert ways.repeats == {"late": "graph"}
     assert [ways.count(0, calls) for calls in (8, 15, 16)] == [False, False, True]

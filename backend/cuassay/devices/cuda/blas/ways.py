@@ -22,6 +22,9 @@ _MOST_WAYS = 8192
 #: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory, and calls that it counts.
 _MOST_GRAPHS, _MOST_COUNTED = 256, 4096
 
+#: Graphs that found no room before those there are taken for stale.
+_MOST_REFUSED = 4096
+
 #: Calls on the same addresses before a graph is made of them, which takes as long as ten calls.
 _PATIENCE = 8
 
@@ -39,6 +42,7 @@ class Ways(dict[Any, Any]):
         super().__init__()
         self.repeats: dict[Any, Any] = {}
         self._graphs = 0
+        self._refused = 0
         self._patience = _PATIENCE
 
     def count(self, key: Any, calls: int) -> bool:
@@ -51,13 +55,17 @@ class Ways(dict[Any, Any]):
         return False
 
     def keep(self, key: Any, graph: Any) -> None:
-        """Enter a graph.
+        """Enter a graph where there is room.
 
-        Where there are too many all go, and from then on one is made after twice as many calls: addresses that come
-        again but seldom shall not cost more than they save.
+        Where there has been none for long, all go, and from then on one is made after twice as many calls: addresses
+        that come again but seldom shall not cost more than they save.
         """
         if self._graphs >= _MOST_GRAPHS:
-            self.repeats, self._graphs, self._patience = {}, 0, 2 * self._patience
+            self._refused += 1
+            if self._refused < _MOST_REFUSED:
+                self.repeats[key] = 0
+                return
+            self.repeats, self._graphs, self._refused, self._patience = {}, 0, 0, 2 * self._patience
         self.repeats[key] = graph
         self._graphs += 1
 
