@@ -31,11 +31,15 @@ BUDGETS = (
     Budget("elementwise.cu", "dense_unary<Exp, float32, 4>", 40, "streams"),
     Budget("elementwise.cu", "dense_cast<bfloat16, float32, 4>", 40, "streams"),
     Budget("elementwise.cu", "strided_cast<bfloat16, float64>", 48, "64-bit divisions of an index"),
-    Budget("elementwise.cu", "dense_unary<Gelu, bfloat16, 8>", 48, "erff on 8 elements"),
+    Budget("elementwise.cu", "dense_unary<Gelu, bfloat16, 8>", 48, "eight polynomials"),
     Budget("elementwise.cu", "dense_binary<Add, bfloat16, 8>", 40, "streams"),
     Budget("elementwise.cu", "packed_binary<Add, bfloat16, 8>", 40, "streams"),
     Budget("reduce.cu", "reduce_rows<Sum, bfloat16, float32, bfloat16, 8>", 64, "8 partial sums and 4 packs in flight"),
-    Budget("reduce.cu", "reduce_columns<Max, float32, float32, float32, 4>", 64, "4 partial maxima"),
+    Budget("reduce.cu", "reduce_columns<Max, float32, float32, float32, 4, 8>", 48, "4 packs in flight"),
+    Budget("reduce.cu", "reduce_columns<Sum, bfloat16, float32, bfloat16, 8, 1>", 64, "8 sums and 4 packs in flight"),
+    Budget(
+        "reduce.cu", "reduce_columns<Sum, int8, int64, int64, 16, 8>", 128, "16 sums of 64 bits, 512 threads a block"
+    ),
     Budget(
         "skinny_narrow.cu", "skinny_narrow<bfloat16, bfloat16, true, 8, 16, 1, 8, 4>", 128, "two blocks of 256 threads"
     ),

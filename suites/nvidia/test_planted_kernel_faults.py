@@ -72,13 +72,14 @@ def _header(file: str) -> str:
 
 
 ADD4, ADD8 = "dense_binary<Add, float32, 4>", "dense_binary<Add, bfloat16, 8>"
+GELU16 = "dense_unary<Gelu, bfloat16, 8>"
 STRIDED_ADD = "strided_binary<Add, float32, float32, float32>"
 SHORT_SUM = "reduce_short_rows<Sum, int32, int64, int64, 4>"
 SHORT_SUM16 = "reduce_short_rows<Sum, bfloat16, float32, bfloat16, 8>"
 SUM = "reduce_rows<Sum, int32, int64, int64, 4>"
 SUM16 = "reduce_rows<Sum, bfloat16, float32, bfloat16, 8>"
-COLUMNS = "reduce_columns<Sum, int32, int64, int64, 1>"
-COLUMNS16 = "reduce_columns<Sum, bfloat16, float32, bfloat16, 1>"
+COLUMNS = "reduce_columns<Sum, int32, int64, int64, 1, 1>"
+COLUMNS16 = "reduce_columns<Sum, bfloat16, float32, bfloat16, 1, 8>"
 SHORT_MAX = "reduce_short_rows<Max, float32, float32, float32, 1>"
 SOFT, SOFT16 = "softmax_short<float32, 1, 2>", "softmax_short<bfloat16, 1, 8>"
 LONG_SOFT = "softmax_long<float32, 4, true>"
@@ -125,9 +126,11 @@ FAULTS = (
     Fault("relu", "NaN swallowed", "extremal", "float32", "elementwise.cu", "dense_unary<Relu, float32, 4>",
           "is_nan(a) || a > W(0)", "a > W(0)"),
     Fault("gelu", "three digits of a constant", "values", "float32", "elementwise.cu", "dense_unary<Gelu, float32, 4>",
-          "erff(a * 0.70710678118654752f)", "erff(a * 0.707f)"),
+          "0.10772066f", "0.108f"),
+    Fault("gelu", "right for positive numbers only", "values", "bfloat16", "elementwise.cu", GELU16,
+          "a < 0.0f ? tail : 1.0f - tail", "1.0f - tail"),
     Fault("gelu", "square for cube", "values", "float32", "elementwise.cu", "dense_unary<GeluTanh, float32, 4>",
-          "0.044715f * a * a * a", "0.044715f * a * a"),
+          "fmaf(0.044715f, a * a, 1.0f)", "fmaf(0.044715f, a, 1.0f)"),
     Fault("add", "scalar rounded to 16 bits", "python_scalars", "bfloat16", "elementwise.cu",
           "dense_scalar<Add, bfloat16, 1>",
           "widen<W>(left.at[i]), b)", "widen<W>(left.at[i]), widen<W>(narrow<T>(b)))"),
@@ -165,22 +168,30 @@ FAULTS = (
           "blockIdx.x * length, end = begin + length < reduced ? begin + length :",
           "blockIdx.x * length, end = begin + length / 2 < reduced ? begin + length / 2 :"),
     Fault("sum", "parts of columns begin late", "values", "int32", "reduce.cu", COLUMNS,
-          "int64 at = begin + threadIdx.y;", "int64 at = begin + threadIdx.y + 1;"),
+          "int64 at = begin + (threadIdx.x >> shift);", "int64 at = begin + (threadIdx.x >> shift) + 1;"),
     Fault("sum", "16-bit accumulator in a warp", "values", "bfloat16", "reduce.cu", SHORT_SUM16,
           "total = Reduction::of(total, partial);", "total = widen<A>(narrow<T>(Reduction::of(total, partial)));"),
     Fault("sum", "16-bit accumulator in a block", "values", "bfloat16", "reduce.cu", SUM16,
           "reduce_block<Reduction>(totals[0])", "reduce_block<Reduction>(widen<A>(narrow<T>(totals[0])))"),
     Fault("sum", "16-bit accumulator in a column", "values", "bfloat16", "reduce.cu", COLUMNS16,
-          "total = Reduction::of(total, mine[y * blockDim.x * N + i]);",
-          "total = widen<A>(narrow<T>(Reduction::of(total, mine[y * blockDim.x * N + i])));"),
-    Fault("sum", "last line of a tile", "values", "int32", "reduce.cu", COLUMNS,
-          "y < blockDim.y; ++y)", "y < blockDim.y - 1; ++y)"),
+          "total = Reduction::of(total, shared[warp * tile + i]);",
+          "total = widen<A>(narrow<T>(Reduction::of(total, shared[warp * tile + i])));"),
+    Fault("sum", "last warp of a tile", "values", "int32", "reduce.cu", COLUMNS,
+          "warp < warps; ++warp)", "warp < warps - 1; ++warp)"),
     Fault("sum", "every other row", "values", "int32", "reduce.cu", COLUMNS,
-          "at < end; at += blockDim.y)", "at < end; at += 2 * blockDim.y)"),
+          "at < end; at += lines, from += step)", "at < end; at += 2 * lines, from += 2 * step)"),
+    Fault("sum", "half the lines of a warp", "values", "int32", "reduce.cu", COLUMNS,
+          "for (int line = 16; line;", "for (int line = 8; line;"),
+    Fault("sum", "last block of a cluster", "values", "int32", "reduce.cu", COLUMNS.replace("1>", "8>"),
+          "other < CLUSTER; ++other)", "other < CLUSTER - 1; ++other)"),
+    Fault("sum", "each cluster over the first's", "values", "int32", "reduce.cu", COLUMNS.replace("1>", "8>"),
+          "row * (parts / CLUSTER) + part / CLUSTER", "row * (parts / CLUSTER)"),
+    Fault("sum", "a cluster's first block for all", "values", "int32", "cluster.cuh", COLUMNS.replace("1>", "8>"),
+          ': "r"(rank)', ': "r"(0)'),
     Fault("sum", "unrolled loop steps too far", "values", "int32", "reduce.cu", SUM,
           "+ N <= end; at += kInFlight * step)", "+ N <= end; at += (kInFlight + 1) * step)"),
     Fault("sum", "outer axis ignored", "values", "int32", "reduce.cu", COLUMNS,
-          "a + row * reduced * inner + column", "a + column"),
+          "a + (row * reduced + at) * inner + column", "a + at * inner + column"),
     Fault("sum", "row stride ignored", "values", "int32", "reduce.cu", SHORT_SUM,
           "\n    const T* from = a + row * reduced;", "\n    const T* from = a;"),
     Fault("amax", "starts at zero", "values", "float32", "reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>",
@@ -216,7 +227,7 @@ FAULTS = (
           "other = 0; other < CLUSTER; ++other)\n        total",
           "other = 1; other < CLUSTER; ++other)\n        total"),
     Fault("softmax", "sums of a cluster not rescaled", "values", "float32", "softmax.cu", CLUSTER_SOFT,
-          " * Exponential<float>::ratio(read_of(&block_maximum, other), top_shift);", ";"),
+          " * Exponential<float>::ratio(*in_block(other, &block_maximum), top_shift);", ";"),
     Fault("softmax", "head and tail not scaled", "values", "float32", "softmax.cu", CLUSTER_SOFT,
           "narrow<T>(odd * scale)", "narrow<T>(odd)"),
     Fault("softmax", "last packs in no share", "values", "float32", "softmax.cu", CLUSTER_SOFT,

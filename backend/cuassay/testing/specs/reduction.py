@@ -29,6 +29,8 @@ _REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
     ((5, 33, 7), {"axis": None, "keepdims": True}),
     ((2, 1025), {"axis": 1}),
     ((1025, 2), {"axis": 0}),
+    ((2, 1025, 5), {"axis": 1}),
+    ((20_001, 3), {"axis": 0}),
 )
 
 

@@ -15,12 +15,46 @@ struct Exp {
     __device__ static double of(double a) { return exp(a); }
 };
 struct Relu { template <typename W> __device__ static W of(W a) { return is_nan(a) || a > W(0) ? a : W(0); } };
+
+// 2^x and 1 / x as the machine approximates them, to two units in float's last place; a subnormal result is 0.
+__device__ __forceinline__ float power_of_two(float x) {
+    float power;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(power) : "f"(x));
+    return power;
+}
+__device__ __forceinline__ float inverse(float x) {
+    float quotient;
+    asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(quotient) : "f"(x));
+    return quotient;
+}
+
+// a Phi(a), in float by Phi(-|a|) = exp(-a^2 / 2) P(t), t = 1 / (1 + 0.27 |a|), a form of C. Hastings, "Approximations for
+// digital computers", 1955, with the P of least relative error: 6e-8 up to |a| = 14. So the result is right to some 1e-6
+// of itself where 1 + erf(a / sqrt(2)) has cancelled. With erff bfloat16 ran at 70 % of the copy rate on an H200, where an
+// element has time for some 29 instructions. Fewer terms for 16 bits gain little, and rounded wrongly near a tie.
 struct Gelu {
-    __device__ static float of(float a) { return 0.5f * a * (1.0f + erff(a * 0.70710678118654752f)); }
+    __device__ static float of(float a) {
+        const float t = inverse(fmaf(0.27f, fabsf(a), 1.0f));
+        float p = 0.028961103f;
+        p = fmaf(p, t, -0.12648587f);
+        p = fmaf(p, t, 0.16978619f);
+        p = fmaf(p, t, -0.06921081f);
+        p = fmaf(p, t, 0.10782567f);
+        p = fmaf(p, t, 0.07204959f);
+        p = fmaf(p, t, 0.10181061f);
+        p = fmaf(p, t, 0.10754287f);
+        p = fmaf(p, t, 0.10772066f);
+        const float tail = p * t * power_of_two(-0.72134752f * a * a);  // log2(e) / 2
+        return a * (a < 0.0f ? tail : 1.0f - tail);
+    }
     __device__ static double of(double a) { return 0.5 * a * (1.0 + erf(a * 0.70710678118654752440)); }
 };
+// a (1 + tanh(u)) / 2 = a / (1 + exp(-2 u)), u = sqrt(2 / pi) (a + 0.044715 a^3): without the cancellation of 1 + tanh.
 struct GeluTanh {
-    __device__ static float of(float a) { return 0.5f * a * (1.0f + tanhf(0.79788456080286536f * (a + 0.044715f * a * a * a))); }
+    __device__ static float of(float a) {
+        const float u = a * fmaf(0.044715f, a * a, 1.0f);
+        return a * inverse(1.0f + power_of_two(-2.3022082f * u));  // 2 log2(e) sqrt(2 / pi)
+    }
     __device__ static double of(double a) { return 0.5 * a * (1.0 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))); }
 };
 

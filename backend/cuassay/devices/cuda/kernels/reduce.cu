@@ -1,14 +1,15 @@
 // out[o, i] = reduction over r of a[o, r, i]; sum and maximum, for arrays seen as (outer, reduced, inner).
 //
-// Two kernels, by what lies next to what in memory. Each may reduce only a *part* of the axis, [part * length,
-// (part + 1) * length), into out[o, part, i] of the accumulator's type; a second launch then reduces the parts. Parts
-// are cut by the host from the shape alone, so a result does not depend on the card or the number of its
-// multiprocessors, and two runs give the same bits.
+// The kernels differ by what lies next to what in memory. Each may reduce only a *part* of the axis, [part * length,
+// (part + 1) * length), into out[o, part, i] of the accumulator's type; a second launch then reduces the parts, and the
+// blocks of a cluster those that are theirs. Parts are cut by the host from the shape alone, so a result does not depend
+// on the number of a card's multiprocessors, and two runs give the same bits.
 // Shapes: reduce_rows: a (outer, reduced), inner 1. reduce_columns: a (outer, reduced, inner), inner contiguous.
-// Launch: reduce_rows: grid (parts, outer), one block of 256 threads a part of a row. reduce_columns: grid (inner tiles,
-//         parts, outer), x * y = 256 threads, N neighbouring columns a thread.
-// Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
+// Launch: reduce_rows: grid (parts, outer), one block of 256 threads a part of a row. reduce_short_rows: a warp a row.
+//         reduce_columns: grid (tiles * parts, outer), 256 or 512 threads, N neighbouring columns a thread.
+// Caller: devices/cuda/folding.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
+#include "cluster.cuh"
 #include "element.cuh"
 
 // The accumulator: float for 16- and 32-bit floats, 64 bits for integers summed; the element itself for a maximum.
@@ -100,35 +101,77 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     if (threadIdx.x % 32 == 0) out[row] = narrow<Out>(total);
 }
 
-template <typename Reduction, typename T, typename A, typename Out, int N>
-__global__ void reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, int64 length) {
-    __shared__ A shared[256 * N];
-    A* mine = shared + (threadIdx.y * blockDim.x + threadIdx.x) * N;
-    const int64 column = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
-    const int64 begin = blockIdx.y * length, end = begin + length < reduced ? begin + length : reduced;
-    for (int64 row = blockIdx.z; row < outer; row += gridDim.z) {
-        const T* from = a + row * reduced * inner + column;
+// A tile of lanes * N columns: lanes = 2^shift, up to 32, threads side by side in each line of threads, of which each takes
+// every so many rows. The warps' totals meet in dynamic shared memory of warps * lanes * N accumulators. CLUSTER > 1:
+// the totals of as many parts meet in the first block of a cluster, in their order, and out has parts / CLUSTER of them.
+template <typename Reduction, typename T, typename A, typename Out, int N, int CLUSTER>
+__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(512, sizeof(A) == 8 ? 1 : 3)
+reduce_columns(const T* a, Out* out, int64 outer, int64 reduced, int64 inner, int64 length, int64 parts,
+               int64 shift) {
+    extern __shared__ __align__(16) unsigned char shared_bytes[];
+    A* shared = reinterpret_cast<A*>(shared_bytes);  // [warp][column of the tile]
+    const int lanes = 1 << shift, tile = N << shift, lane = threadIdx.x & (lanes - 1), warps = blockDim.x / 32;
+    const uint32 part = blockIdx.x % uint32(parts);  // a 64-bit division would cost a microsecond
+    const int64 first = int64(blockIdx.x / uint32(parts)) * tile, column = first + lane * N;
+    const int lines = blockDim.x >> shift;
+    const int64 begin = part * length, end = begin + length < reduced ? begin + length : reduced;
+    for (int64 row = blockIdx.y; row < outer; row += gridDim.y) {
         A totals[N];
 #pragma unroll
         for (int i = 0; i < N; ++i) totals[i] = Reduction::template identity<A>();
         if (column < inner) {  // the host picks an N that divides inner
-            for (int64 at = begin + threadIdx.y; at < end; at += blockDim.y) {
-                const Pack<T, N> pack = load_pack<T, N>(from + at * inner);
+            int64 at = begin + (threadIdx.x >> shift);
+            const T* from = a + (row * reduced + at) * inner + column;
+            const int64 step = lines * inner;
+            for (; at + (kInFlight - 1) * lines < end; at += kInFlight * lines) {
+                Pack<T, N> flight[kInFlight];
+#pragma unroll
+                for (int f = 0; f < kInFlight; ++f, from += step) flight[f] = load_pack<T, N>(from);
+#pragma unroll
+                for (int f = 0; f < kInFlight; ++f)
+#pragma unroll
+                    for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(flight[f].at[i]));
+            }
+            for (; at < end; at += lines, from += step) {
+                const Pack<T, N> pack = load_pack<T, N>(from);
 #pragma unroll
                 for (int i = 0; i < N; ++i) totals[i] = Reduction::of(totals[i], widen<A>(pack.at[i]));
             }
         }
 #pragma unroll
-        for (int i = 0; i < N; ++i) mine[i] = totals[i];
-        __syncthreads();
-        if (threadIdx.y == 0 && column < inner) {
+        for (int line = 16; line; line /= 2) {
+            if (line < lanes) break;
 #pragma unroll
-            for (int i = 0; i < N; ++i) {
-                A total = mine[i];
-                for (int y = 1; y < blockDim.y; ++y) total = Reduction::of(total, mine[y * blockDim.x * N + i]);
-                out[(row * gridDim.y + blockIdx.y) * inner + column + i] = narrow<Out>(total);
-            }
+            for (int i = 0; i < N; ++i)
+                totals[i] = Reduction::of(totals[i], __shfl_xor_sync(0xffffffffu, totals[i], line));
+        }
+        if (threadIdx.x % 32 < lanes) {
+#pragma unroll
+            for (int i = 0; i < N; ++i) shared[threadIdx.x / 32 * tile + lane * N + i] = totals[i];
         }
         __syncthreads();
+        Out* to = out + (row * (parts / CLUSTER) + part / CLUSTER) * inner + first;
+        for (int i = threadIdx.x; i < tile; i += blockDim.x) {
+            A total = shared[i];
+#pragma unroll 8
+            for (int warp = 1; warp < warps; ++warp) total = Reduction::of(total, shared[warp * tile + i]);
+            if (CLUSTER > 1) shared[i] = total;
+            else if (first + i < inner) to[i] = narrow<Out>(total);
+        }
+#if __CUDA_ARCH__ >= 900
+        if (CLUSTER > 1) {
+            cluster_arrive();
+            cluster_wait();
+            for (int i = threadIdx.x; cluster_rank() == 0 && i < tile && first + i < inner; i += blockDim.x) {
+                A total = shared[i];
+#pragma unroll
+                for (int other = 1; other < CLUSTER; ++other) total = Reduction::of(total, *in_block(other, shared + i));
+                to[i] = narrow<Out>(total);
+            }
+            cluster_arrive();
+            cluster_wait();
+        }
+#endif
+        __syncthreads();  // the next row uses the same shared memory
     }
 }

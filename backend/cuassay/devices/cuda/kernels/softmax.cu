@@ -12,6 +12,7 @@
 //         row while it computes. Clusters that walk over rows, the next one arriving meanwhile, were slower.
 // Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
+#include "cluster.cuh"
 #include "rows.cuh"
 
 // exp(value - maximum) with one multiply-add and the machine's power of two, for which the maximum is kept *scaled* by
@@ -186,29 +187,6 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     }
 }
 
-#if __CUDA_ARCH__ >= 900
-#define CLUSTER_OF(n) __cluster_dims__(n, 1, 1)
-
-__device__ __forceinline__ unsigned cluster_rank() {
-    unsigned rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return rank;
-}
-__device__ __forceinline__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
-__device__ __forceinline__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
-
-// The value that block `rank` of the cluster has in its copy of the shared variable `local`.
-__device__ __forceinline__ float read_of(const float* local, unsigned rank) {
-    unsigned address = unsigned(__cvta_generic_to_shared(local));
-    float value;
-    asm volatile("mapa.shared::cluster.u32 %0, %0, %1;" : "+r"(address) : "r"(rank));
-    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(value) : "r"(address) : "memory");
-    return value;
-}
-#else
-#define CLUSTER_OF(n)
-#endif
-
 // What a block keeps of its share: the exponentials in float, one computed an element; but of 16-bit elements the elements
 // themselves, which take half the space, as a fast exponential costs less than the traffic with shared memory.
 template <typename T> struct Kept { using type = float; static constexpr bool exponentials = true; };
@@ -282,11 +260,11 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     cluster_wait();
     float top = minus_infinity<float>(), total = 0;
 #pragma unroll
-    for (int other = 0; other < CLUSTER; ++other) top = nan_maximum(top, read_of(&block_maximum, other));
+    for (int other = 0; other < CLUSTER; ++other) top = nan_maximum(top, *in_block(other, &block_maximum));
     const float top_shift = shift_of(top);
 #pragma unroll
     for (int other = 0; other < CLUSTER; ++other)
-        total += read_of(&block_total, other) * Exponential<float>::ratio(read_of(&block_maximum, other), top_shift);
+        total += *in_block(other, &block_total) * Exponential<float>::ratio(*in_block(other, &block_maximum), top_shift);
     cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
     const float scale = Exponential<float>::ratio(maximum, top_shift) / total;  // a row of -inf: 0 / 0
 

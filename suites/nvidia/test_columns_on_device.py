@@ -1,0 +1,50 @@
+"""Sums and maxima over leading and middle axes on a CUDA device: shapes for each way in which columns are cut."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host, ops, to_host
+from cuassay.testing import devices, dtypes
+
+#: By what is special, the shape; the axis is the last but one.
+SHAPES = {
+    "one block a tile": (33, 129),
+    "a pack a line": (1_030, 8),
+    "a cluster a tile": (4_099, 24),
+    "clusters, then a second launch": (70_001, 33),
+    "many tiles, wide": (9, 20_000),
+    "many tiles, two blocks each": (515, 33_000),
+    "stacks": (3, 700, 5),
+    "stacks of wide tiles": (64, 65, 260),
+}
+
+
+@devices("cuda")
+@dtypes("bfloat16", "float32", "float64", "int8")
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_columns_are_reduced_whichever_way_they_are_cut(
+    device: Device, dtype: np.dtype[Any], shape: tuple[int, ...]
+) -> None:
+    # Whole numbers, of which float32 holds every sum; bfloat16 rounds the result once.
+    host = np.random.default_rng(2026).integers(-8, 8, shape)
+    a = from_host(host.astype(dtype), device)
+
+    total, largest = ops.sum(a, axis=-2), ops.amax(a, axis=-2)
+
+    expected = host.sum(axis=-2)
+    if dtype.name != "int8":
+        expected = expected.astype(np.float32).astype(dtype)
+    np.testing.assert_array_equal(to_host(total), expected)
+    np.testing.assert_array_equal(to_host(largest), host.max(axis=-2).astype(dtype))
+
+
+@devices("cuda")
+@pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES)
+def test_two_runs_give_the_same_bits(device: Device, shape: tuple[int, ...]) -> None:
+    a = from_host(np.random.default_rng(2026).standard_normal(shape).astype(np.float32), device)
+
+    np.testing.assert_array_equal(to_host(ops.sum(a, axis=-2)), to_host(ops.sum(a, axis=-2)))
