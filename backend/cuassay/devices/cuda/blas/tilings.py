@@ -1,0 +1,174 @@
+"""How products of few columns are cut for the kernels of `skinny`: what is refused, tiles, blocks. Pure numbers.
+
+In the words of `Problem`: `a` has m *rows*, `b` has n <= 128 columns, the *tokens*; k is the *depth*.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from cuassay.arrays.dtypes import HALVES
+from cuassay.devices.cuda.blas.problem import Problem
+
+__all__ = ["PANEL", "Tiling", "cuts", "padded", "refusal"]
+
+#: Elements in a line of shared memory; `kPanel` of the kernels.
+PANEL = 64
+
+#: Most blocks of a cluster on every device of compute capability 9.0.
+_MOST_SPLITS = 8
+
+#: Shared memory that a block takes beside its own: the system's, and where the wide kernel has its barriers.
+_SYSTEM_NBYTES, _BARRIERS_NBYTES = 1024, 1024
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tiling:
+    """How a product is cut, and by which kernel.
+
+    Attributes
+    ----------
+    kernel : str
+        ``narrow``: warps of 16 or 32 rows; ``wide``: warpgroups of 64.
+    rows, warps : int
+        Rows of a warp (a warpgroup), and how many of these are side by side in a tile.
+    depth, stages : int
+        Terms of a stage, and stages of a block.
+    splits : int
+        Blocks that share the terms of a tile as a cluster; of the wide kernel 1, as it shares them otherwise.
+    blocks : int
+        Of the launch. A narrow cluster walks over tiles; wide ones have equal numbers of steps.
+    """
+
+    kernel: str
+    rows: int
+    warps: int
+    depth: int
+    stages: int
+    splits: int = 1
+    blocks: int = 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.kernel}, {self.warps} x {self.rows} rows, {self.stages} stages of {self.depth}, "
+            f"{self.blocks} blocks, split by {self.splits}"
+        )
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether warpgroups multiply."""
+        return self.kernel == "wide"
+
+    @property
+    def tile_rows(self) -> int:
+        """Rows of a tile."""
+        return self.rows * self.warps
+
+    @property
+    def slices(self) -> int:
+        """Panels of a stage; in the narrow kernel each has warps of its own."""
+        return self.depth // PANEL
+
+    @property
+    def threads(self) -> int:
+        """Of a block; the last warp of a wide one asks for the copies."""
+        return 128 * self.warps + 32 if self.is_wide else 32 * self.warps * self.slices
+
+    def tiles(self, problem: Problem) -> int:
+        """Of all rows."""
+        return -(-problem.m // self.tile_rows)
+
+    def steps(self, problem: Problem) -> int:
+        """Stages that the terms of a tile take."""
+        return -(-problem.k // self.depth)
+
+    def shared_nbytes(self, tokens: int) -> int:
+        """Dynamic shared memory of a block: its stages, then the sums, of a narrow one those of each slice."""
+        sums = tokens * (self.tile_rows + 4) * (1 if self.is_wide else self.slices)
+        return 2 * self.stages * (self.tile_rows + tokens) * self.depth + 4 * sums
+
+    def workspace_nbytes(self, problem: Problem) -> int:
+        """A flag and a tile's sums for each block, where a tile is shared."""
+        if not self.is_wide or self.tiles(problem) % self.blocks == 0:
+            return 0
+        return self.blocks * (8 + 4 * self.tile_rows * padded(problem.n))
+
+
+def _narrow(rows: int, warps: int, depth: int, stages: int) -> Tiling:
+    return Tiling(kernel="narrow", rows=rows, warps=warps, depth=depth, stages=stages)
+
+
+def _wide(warps: int, depth: int, stages: int) -> Tiling:
+    return Tiling(kernel="wide", rows=64, warps=warps, depth=depth, stages=stages)
+
+
+#: By tokens, rounded up: what is offered, the likeliest first. Stages fill the shared memory of a multiprocessor with
+#: one block, or with two.
+_TILINGS: dict[int, tuple[Tiling, ...]] = {
+    8: (_narrow(16, 1, 512, 4), _narrow(32, 1, 512, 3), _narrow(16, 1, 256, 6), _wide(1, 128, 6), _wide(2, 64, 12)),
+    16: (_narrow(16, 1, 512, 4), _narrow(32, 1, 512, 3), _narrow(16, 1, 256, 6), _wide(1, 128, 10), _wide(2, 64, 11)),
+    32: (_narrow(32, 1, 256, 4), _wide(1, 128, 4), _wide(1, 128, 9), _wide(2, 64, 10), _wide(3, 64, 7)),
+    64: (_wide(1, 128, 6), _wide(1, 64, 5), _wide(2, 64, 8), _wide(3, 64, 5), _wide(2, 64, 3)),
+    128: (_wide(1, 64, 7), _wide(1, 64, 3), _wide(2, 64, 4), _wide(3, 64, 3)),
+}
+
+#: Where the rows of a term lie together a narrow tile has a multiple of 64 rows.
+_TURNED: dict[int, tuple[Tiling, ...]] = {
+    tokens: (
+        *((_narrow(16, 4, 128, 6),) if tokens <= 16 else ()),
+        *(one for one in tilings if one.is_wide),
+    )
+    for tokens, tilings in _TILINGS.items()
+}
+
+
+def padded(tokens: int) -> int:
+    """Tokens rounded up to what an instruction takes."""
+    return next(most for most in _TILINGS if tokens <= most)
+
+
+def _offered(problem: Problem) -> tuple[Tiling, ...]:
+    return (_TILINGS if problem.transpose_a else _TURNED)[padded(problem.n)]
+
+
+def refusal(problem: Problem) -> str | None:
+    """Why the kernels cannot compute `problem`, or None."""
+    p = problem
+    contiguous = p.k if p.transpose_a else p.m
+    refusals = {
+        f"{p.n} columns, of at most 128": not 1 <= p.n <= max(_TILINGS),
+        f"{p.batch} of them": p.batch != 1,
+        "nothing to add": not (p.m and p.k),
+        f"operands of {p.a.dtype} and {p.b.dtype}": p.a.dtype != p.b.dtype or p.a.dtype not in HALVES,
+        f"results of {p.d.dtype}": p.d.dtype not in (p.a.dtype, "float32") or p.c.dtype != p.d.dtype,
+        f"sums in {p.compute}": p.compute != "32F",
+        "b transposed": p.transpose_b,
+        f"scales by {p.scaling}": p.scaling != "none",
+        f"complex factors, {p.alpha} and {p.beta}": bool(complex(p.alpha).imag or complex(p.beta).imag),
+        f"addresses aligned to {p.alignment} bytes, and lines of {p.a.leading} and {p.b.leading} elements": (
+            p.alignment < 16 or any(extent % 8 for extent in (p.a.leading, p.b.leading, contiguous, p.k))
+        ),
+    }
+    return next((reason for reason, holds in refusals.items() if holds), None)
+
+
+def cuts(problem: Problem, multiprocessors: int, shared_nbytes: int) -> Iterator[Tiling]:
+    """What is offered on a device of so many multiprocessors, each with so much shared memory."""
+    for tiling in _offered(problem):
+        own = tiling.shared_nbytes(padded(problem.n)) + _SYSTEM_NBYTES + (_BARRIERS_NBYTES if tiling.is_wide else 0)
+        resident = max(1, min(2, shared_nbytes // own))
+        yield from _with_blocks(problem, tiling, multiprocessors, multiprocessors * resident)
+
+
+def _with_blocks(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
+    """`tiling` with numbers of blocks that leave few multiprocessors idle: one or all that fit on each, or by tiles."""
+    tiles, steps = tiling.tiles(problem), tiling.steps(problem)
+    if tiling.is_wide:
+        for blocks in (many, few, tiles * max(1, min(many // tiles, steps // 2))):
+            yield replace(tiling, blocks=min(blocks, tiles * steps))
+        return
+    yield replace(tiling, blocks=min(tiles, many))
+    for splits in range(2, min(_MOST_SPLITS, steps // 2) + 1):
+        if 3 * few <= 4 * tiles * splits <= 4 * many:
+            yield replace(tiling, blocks=tiles * splits, splits=splits)

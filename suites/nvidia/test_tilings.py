@@ -1,0 +1,70 @@
+"""How products of few columns are cut: blocks that fit, all rows and terms covered; no GPU."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+pytest.importorskip("cuassay.cuda")
+
+from cuassay.devices.cuda.blas.problem import Operand, Problem
+from cuassay.devices.cuda.blas.tilings import Tiling, cuts, padded, refusal
+
+#: Of an H200: multiprocessors, bytes of shared memory on each, and most that a block may ask for.
+MULTIPROCESSORS, SHARED, MOST = 132, 233_472, 232_448
+
+
+def make_problem(rows: int, tokens: int, depth: int, *, is_turned: bool = False) -> Problem:
+    shape = (rows, depth) if is_turned else (depth, rows)
+    d = Operand(rows, tokens, rows, 0, "bfloat16")
+    return Problem(
+        m=rows, n=tokens, k=depth, batch=1, transpose_a=not is_turned, transpose_b=False,
+        a=Operand(*shape, shape[0], 0, "bfloat16"), b=Operand(depth, tokens, depth, 0, "bfloat16"), c=d, d=d,
+        compute="32F",
+    )  # fmt: skip
+
+
+def cut(problem: Problem) -> list[Tiling]:
+    return list(cuts(problem, MULTIPROCESSORS, SHARED))
+
+
+SHAPES = [(8, 8), (64, 500_000), (576, 7168), (2112, 7168), (4096, 4096), (28_672, 4096), (128_256, 8192)]
+
+
+@pytest.mark.parametrize("is_turned", [False, True], ids=["TN", "NN"])
+@pytest.mark.parametrize("tokens", [1, 8, 9, 32, 33, 64, 65, 128])
+@pytest.mark.parametrize(("rows", "depth"), SHAPES)
+def test_what_is_offered_fits_the_device(rows: int, depth: int, tokens: int, is_turned: bool) -> None:
+    problem = make_problem(rows, tokens, depth, is_turned=is_turned)
+
+    offered = cut(problem)
+
+    assert refusal(problem) is None
+    assert 1 <= len(set(offered)) <= 20
+    for one in offered:
+        assert one.shared_nbytes(padded(tokens)) + (1024 if one.is_wide else 0) <= MOST
+        assert one.threads <= 1024
+        assert one.blocks % one.splits == 0
+        assert 1 <= one.splits <= min(8, one.steps(problem))
+        # More blocks than there is work for would have none of it, and the kernels are not made for that.
+        assert 1 <= one.blocks <= one.tiles(problem) * (one.steps(problem) if one.is_wide else one.splits)
+        assert one.blocks <= max(2 * MULTIPROCESSORS, one.tiles(problem))
+        assert not is_turned or one.tile_rows % 64 == 0
+
+
+def test_a_workspace_is_needed_only_where_tiles_are_shared() -> None:
+    problem = make_problem(64 * 132, 64, 4096)
+    wide = next(one for one in cut(problem) if one.is_wide and one.tile_rows == 64)
+
+    assert replace(wide, blocks=132).workspace_nbytes(problem) == 0
+    assert replace(wide, blocks=66).workspace_nbytes(problem) == 0
+    assert replace(wide, blocks=131).workspace_nbytes(problem) == 131 * (8 + 4 * 64 * 64)
+
+
+@pytest.mark.parametrize("extent", ["rows", "depth"])
+def test_pieces_of_16_bytes_are_not_cut(extent: str) -> None:
+    rows, depth = (516, 512) if extent == "rows" else (512, 516)
+
+    assert refusal(make_problem(rows, 16, depth, is_turned=True)) is not None
+    assert (refusal(make_problem(rows, 16, depth)) is None) == (extent == "rows")
