@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import partial, reduce
+from operator import or_
 from typing import Any
 
 import cupy
@@ -136,8 +137,7 @@ def gemm(
     ways = table()
     way = ways.get(key)
     if way is None:
-        product = Product(a, b, out, c, bias, alpha, beta, activation, mode)
-        way = ways[key] = _find(product, bits & -bits)
+        way = ways[key] = way_of(Product(a, b, out, c, bias, alpha, beta, activation, mode), bits & -bits)
     if way.plan is None:
         _through(way, Product(a, b, out, c, bias, alpha, beta, activation, mode))
         return
@@ -153,9 +153,7 @@ def gemm(
 
 def aligned(*arrays: Array | None) -> int:
     """The largest power of two, up to 256, that divides every address, bytes."""
-    bits = _MOST_ALIGNED
-    for array in arrays:
-        bits |= 0 if array is None else array.data.ptr
+    bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), _MOST_ALIGNED)
     return bits & -bits
 
 
@@ -171,7 +169,7 @@ def bind(product: Product) -> Callable[[], None]:
     arrays = (product.a, product.b, product.out, product.c, product.bias)
     if not product.out.size:
         return lambda: None
-    way = _find(product, aligned(product.a, product.b, product.out, product.c))
+    way = way_of(product, aligned(product.a, product.b, product.out, product.c))
     if way.plan is None:
         return plans.Bound(partial(_through, way, product), arrays)
     if product.bias is not None:
@@ -208,10 +206,6 @@ def compute(product: Product) -> None:
 
 def way_of(product: Product, alignment: int) -> _Way:
     """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
-    return _find(product, alignment)
-
-
-def _find(product: Product, alignment: int) -> _Way:
     return _before(product) or _by_library(product, alignment)
 
 
