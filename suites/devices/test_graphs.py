@@ -728,6 +728,10 @@ def test_an_argument_unlike_the_captured_one_is_refused(device: Device, full: An
         cuda.make_graphed_callables(lambda a: a, (3,))
     with pytest.raises(ArgumentError, match="sample_args is a tuple of arguments"):
         cuda.make_graphed_callables(lambda a: a, full(1))
+    with pytest.raises(ArgumentError, match="needs a function, or several; got 3"):
+        cuda.make_graphed_callables(3, (full(1),))  # type: ignore[call-overload]
+    with pytest.raises(ArgumentError, match="captures into a CUDAGraph; got None"):
+        cuda.graph(None)  # type: ignore[arg-type]
 
 
 def test_several_functions_share_memory_and_keep_their_order(full: Any) -> None:

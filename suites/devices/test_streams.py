@@ -107,6 +107,12 @@ def test_after_synchronize_stream_and_event_are_done(device: Device, backend: Ba
     assert side.query() is True
 
 
+@pytest.mark.parametrize("wait", ["wait_stream", "wait_event"])
+def test_what_is_no_stream_or_event_is_not_waited_for(device: Device, side: Any, wait: str) -> None:
+    with pytest.raises(ArgumentError, match=r"'side'.*; give"):
+        getattr(side, wait)("side")
+
+
 @requires("streams")
 def test_use_stream_makes_it_current_and_restores_the_former(device: Device, backend: Backend, side: Any) -> None:
     before, inner = backend.current_stream(device.index), backend.new_stream(device.index)

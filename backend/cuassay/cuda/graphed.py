@@ -247,6 +247,8 @@ def make_graphed_callables(
         raise ArgumentError(f"sample_args is a tuple of arguments; got {sample_args!r}; give (it,)")
     if callable(callables):
         return _graphed((callables,), (sample_args,), num_warmup_iters, pool, capture_error_mode)[0]
+    if not isinstance(callables, Sequence):
+        raise ArgumentError(f"make_graphed_callables needs a function, or several; got {callables!r}; give one")
     if len(callables) != len(sample_args):
         raise ArgumentError(
             f"{len(callables)} callables need as many tuples of arguments; got {len(sample_args)}; give one for each"

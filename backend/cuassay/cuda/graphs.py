@@ -21,7 +21,7 @@ from cuassay.core.device import Device
 from cuassay.core.graph_hooks import Hook, HookHandle, register_hook
 from cuassay.core.graphs import Graph, graph_pool_handle
 from cuassay.cuda.graphed import GraphedCallable, make_graphed_callables
-from cuassay.errors import CaptureError, CuassayError
+from cuassay.errors import ArgumentError, CaptureError, CuassayError
 
 if TYPE_CHECKING:
     from cuassay.core.graphs import PoolId
@@ -96,6 +96,8 @@ class graph:  # noqa: N801  torch's name
         stream: Any = None,
         capture_error_mode: str = "global",
     ) -> None:
+        if not isinstance(cuda_graph, Graph):
+            raise ArgumentError(f"graph() captures into a CUDAGraph; got {cuda_graph!r}; make one and give it")
         self._graph = cuda_graph
         self._pool = pool
         self._mode = capture_error_mode

@@ -102,10 +102,14 @@ class SimStream(Handle):
 
     def wait_event(self, event: SimEvent) -> None:
         """Later work of this stream waits for `event`, of any device; one never recorded is no wait."""
+        if not isinstance(event, SimEvent):
+            raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give what record_event gave")
         event.wait(self)
 
     def wait_stream(self, stream: SimStream) -> None:
         """Later work of this stream waits for everything given to `stream` so far."""
+        if not isinstance(stream, SimStream):
+            raise ArgumentError(f"{self!r} waits for simulated streams; got {stream!r}; give one of those")
         self.wait_event(stream.record_event())
 
 
