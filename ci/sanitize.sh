@@ -51,9 +51,11 @@ part() { # NUMBER: an array is an allocation of its own, for inside a pool's blo
     exec timeout --signal=INT --kill-after=20 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 \
         --report-api-errors no --print-limit 20 "$PYTHON" -c '
 import sys
-import cupy
 import pytest
+import cupy
+from cuassay.cuda import memory
 cupy.cuda.set_allocator(None)
+memory.caching_allocator_enable(False)
 sys.exit(pytest.main(sys.argv[1:]))' "${files[@]}" -k "${chosen//$'\n'/ }" --device cuda:0 --require-device cuda:0 \
         --cuassay-shard "$1/$jobs" --benchmark-disable -p no:cacheprovider -q --tb=short
 }

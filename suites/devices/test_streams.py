@@ -107,6 +107,7 @@ def test_after_synchronize_stream_and_event_are_done(device: Device, backend: Ba
     assert side.query() is True
 
 
+@on("sim:*", "cuda:*")
 @pytest.mark.parametrize("wait", ["wait_stream", "wait_event"])
 def test_what_is_no_stream_or_event_is_not_waited_for(device: Device, side: Any, wait: str) -> None:
     with pytest.raises(ArgumentError, match=r"'side'.*; give"):

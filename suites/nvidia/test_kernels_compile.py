@@ -91,7 +91,7 @@ BUDGETS = (
     Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 0, 1, 4>", 80, "eight elements"),
     Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, true, 0, 1, 4>", 104, "and their bits"),
     Budget("adam.cu", "adam<bfloat16, bfloat16, float32, true, false, 0, false, 0, 1, 6>", 64, "four packs in flight"),
-    Budget("adam.cu", "adam<float64, float64, float64, false, false, 0, false, 0, 1, 4>", 88, "division in double"),
+    Budget("adam.cu", "adam<float64, float64, float64, false, false, 0, false, 0, 1, 3>", 88, "division in double"),
     Budget("loss_scale.cu", "update_scale", 40, "one thread"),
     Budget("tags.cu", "write_tag", 32, "one word a thread"),
     Budget("tags.cu", "check_tag", 32, "one word a thread"),

@@ -130,7 +130,7 @@ def _kernel_name(bound: Bound, off: int) -> str:
 
 def _blocks(bound: Bound, off: int) -> int:
     """Blocks a multiprocessor shall hold: as many as leave each thread the registers it needs. Measured on H200."""
-    most = {8: 4, 4: 6, 2: 4}[elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))]
+    most = {8: 4, 4: 6, 2: 3}[elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))]
     more = bound["zero_grads"] and (bound["masters"] or off or bound["seed"] is not None)
     return most - bool(bound["max_exp_avg_sqs"] or more)
 

@@ -28,10 +28,11 @@ template <typename T, int K> __device__ __forceinline__ T* list(const Tensor<K>&
     return reinterpret_cast<T*>(tensor.address[place]);
 }
 
-// Where a pack of a thread lies: at element `first` of a tensor, which has those from `begin` up to `end` of its N.
+// Where a pack of a thread lies: at element `first` of a tensor, which has those from `begin` up to `end` of its N, and
+// `after` more behind them, counted up to N.
 template <int N> struct Place {
     int64 first;
-    int begin, end;
+    int begin, end, after;
     __device__ bool some() const { return end > begin; }
     __device__ bool whole() const { return begin == 0 && end == N; }
     __device__ bool has(int i) const { return i >= begin && i < end; }
@@ -42,7 +43,8 @@ template <int N, int PACKS, int K>
 __device__ __forceinline__ Place<N> place(const Tensor<K>& tensor, const Chunk& chunk, int u) {
     const int64 first = tensor.origin + (int64(chunk.index) * PACKS + u) * (kThreads * N) + int(threadIdx.x) * N;
     const int64 left = tensor.n - first;
-    return {first, first < 0 ? int(-first) : 0, left < N ? (left < 0 ? 0 : int(left)) : N};
+    const int until = left < 2 * N ? (left < 0 ? 0 : int(left)) : 2 * N;
+    return {first, first < 0 ? int(-first) : 0, until < N ? until : N, until < N ? 0 : until - N};
 }
 
 template <typename T, int N> __device__ __forceinline__ int misaligned(const T* at) {
@@ -71,15 +73,44 @@ template <typename T, int N> union Words {
     __device__ Words() {}
 };
 
-// A pack at an address of any alignment that T has. Only granules with an element of the tensor are touched.
+// The element at `from`, or 0 where there is none. By predicate: of a branch for each, the compiler spills registers.
+__device__ __forceinline__ void load_if(bool is, const void* from, uint16& to) {
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b16 %0, 0; @p ld.global.b16 %0, [%1]; }"
+                 : "=h"(to) : "l"(from), "r"(int(is)) : "memory");
+}
+__device__ __forceinline__ void load_if(bool is, const void* from, uint32& to) {
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b32 %0, 0; @p ld.global.b32 %0, [%1]; }"
+                 : "=r"(to) : "l"(from), "r"(int(is)) : "memory");
+}
+__device__ __forceinline__ void load_if(bool is, const void* from, uint64& to) {
+    asm volatile("{ .reg .pred p; setp.ne.s32 p, %2, 0; mov.b64 %0, 0; @p ld.global.b64 %0, [%1]; }"
+                 : "=l"(to) : "l"(from), "r"(int(is)) : "memory");
+}
+template <int NBYTES> struct Unsigned;
+template <> struct Unsigned<2> { using type = uint16; };
+template <> struct Unsigned<4> { using type = uint32; };
+template <> struct Unsigned<8> { using type = uint64; };
+
+// A pack with those elements that the tensor has, one by one. An allocation may end inside the granule that the tensor ends
+// in; reading all of it would do no harm, but is an error to tools that watch accesses.
+template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_some(const T* a, const Place<N>& at) {
+    using B = typename Unsigned<sizeof(T)>::type;
+    union Both { Pack<B, N> bits; Pack<T, N> pack; __device__ Both() {} } both;
+#pragma unroll
+    for (int i = 0; i < N; ++i) load_if(at.has(i), a + at.first + i, both.bits.at[i]);
+    return both.pack;
+}
+
+// A pack at an address of any alignment that T has, where the tensor has all of both granules but for what lies before it.
 template <typename T, int N> __device__ __forceinline__ Pack<T, N> load_anywhere(const T* a, const Place<N>& at) {
     const T* const from = a + at.first;
     const int shift = misaligned<T, N>(from), own = N - shift / int(sizeof(T));  // elements in the first granule
+    if (!at.whole() || (shift && at.after < own)) return load_some<T, N>(a, at);
     if (!shift) return load_pack<T, N>(from);
     const T* const granule = reinterpret_cast<const T*>(reinterpret_cast<uint64>(from) - shift);
     Words<T, N> both;
-    both.pack[0] = load_pack<T, N>(at.begin < own ? granule : granule + N);
-    both.pack[1] = load_pack<T, N>(at.end > own ? granule + N : granule);
+    both.pack[0] = load_pack<T, N>(granule);
+    both.pack[1] = load_pack<T, N>(granule + N);
     shifted<Words<T, N>::kCount>(both.word, shift);
     return both.pack[0];
 }
@@ -105,11 +136,10 @@ template <typename T, int N> __device__ __forceinline__ void store_anywhere(T* t
         if ((lane == 0 && i < own) || (lane == 31 && i >= own)) to[i] = pack.at[i];
 }
 
-// A pack that has some elements. At a boundary all of it is read, as a granule with one byte of an array can be; what
-// lies beside the array is not used. Element by element would take a register each.
+// A pack that has some elements; the others are 0.
 template <bool OFF, typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, const Place<N>& at) {
     if constexpr (OFF) return load_anywhere<T, N>(a, at);
-    else return load_pack<T, N>(a + at.first);
+    else return at.whole() ? load_pack<T, N>(a + at.first) : load_some<T, N>(a, at);
 }
 
 // Stores the elements that a pack has; `whole`, which the compiler knows where it is called: all of them, and where a list
