@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import ctypes
 from dataclasses import dataclass
+from typing import Any
 
 import cupy
 import numpy as np
@@ -39,13 +40,13 @@ _FILE = "emulated_gemm.cu"
 #: As emulated_gemm.cu has them: a tile of parts, what follows its parts in device and in shared memory, bytes.
 _ROWS, _DEPTH, _PLANE, _FLAG, _SHARED_FLAG = 128, 64, 128 * 64 * 2, 128, 1024
 
-_THREADS, _MULTIPLYING_THREADS = 256, 384
+_SPLITTING_THREADS, _MULTIPLYING_THREADS = 256, 384
 
 #: Workspace that a stack is divided for, bytes.
 _MOST_WORKSPACE = 2**30
 
-#: What a grid has at most along its second and third axis, and what the kernel counts at most.
-_MOST_BLOCKS, _MOST_TILES = 65_535, 2**31 - 1
+#: Tiles of the output that one launch counts.
+_MOST_TILES = 2**30
 
 _ACTIVATIONS = {None: 0, "relu": 1, "gelu_tanh": 2}
 
@@ -109,9 +110,7 @@ def find(product: Product, a: Stack, b: Stack, c: Stack | None, d: Stack) -> Mul
     a, b, c, d = merged(a, b, c, d)
     form, b = FORMS[product.mode], b.transposed  # its rows are columns of the product
     blocks = properties.multi_processor_count
-    if max(a.rows, b.rows) > _ROWS * _MOST_BLOCKS or not _gains(form, a, b, d.count, blocks):
-        return None
-    return _Parts(form, product, (a, b, c, d), blocks)
+    return _Parts(form, product, (a, b, c, d), blocks) if _gains(form, a, b, d.count, blocks) else None
 
 
 def _gains(form: Form, a: Stack, b: Stack, count: int, blocks: int) -> bool:
@@ -146,22 +145,19 @@ class _Epilogue(ctypes.Structure):
     )
 
 
-class _Splitting:
-    """How an operand is split, up to `group` matrices at once; its images lie `offset` bytes into the workspace."""
+class _Operand(ctypes.Structure):
+    """``Operand`` of emulated_gemm.cu."""
 
-    def __init__(self, form: Form, x: Stack, group: int, offset: int) -> None:
-        self._kernel = kernel(_FILE, form.names[0], own_features=True)
-        self._tiles = _chunks(x), _tiles_along(x.rows)
-        self._of_x = x.rows, x.columns, x.batch_stride, x.row_stride, x.column_stride
-        self.is_shared, self.step, self.offset = not x.batch_stride, 4 * x.batch_stride, offset
-        self.end = offset + self._tiles[0] * self._tiles[1] * form.image * (1 if self.is_shared else group)
+    _fields_ = (
+        *((name, ctypes.c_uint64) for name in ("x", "images")),
+        *((name, ctypes.c_int64) for name in ("rows", "batch_stride", "row_stride", "depth_stride")),
+        *((name, ctypes.c_int32) for name in ("row_tiles", "tiles")),
+    )
 
-    def __call__(self, address: int, first: int, count: int, workspace: int) -> None:
-        """Split the matrices from index `first` on; one that all share, with the first group."""
-        if first and self.is_shared:
-            return
-        grid = (*self._tiles, 1 if self.is_shared else count)
-        self._kernel(grid, _THREADS, (address + first * self.step, workspace + self.offset, *self._of_x))
+    def place(self, array: Any, first: int, count: int) -> None:
+        """Matrices from index `first` on are split next; one that all share has been, with the first."""
+        self.x = array.data.ptr + 4 * first * self.batch_stride
+        self.tiles = self.row_tiles * (count if self.batch_stride else not first)
 
 
 class _Parts:
@@ -171,15 +167,19 @@ class _Parts:
         self, form: Form, product: Product, stacks: tuple[Stack, Stack, Stack | None, Stack], blocks: int
     ) -> None:
         a, b, c, d = stacks
-        tiles, chunks = _tiles_along(a.rows) * _tiles_along(b.rows), _chunks(a)
+        chunks = _chunks(a)
+        self._form, self._count, self._blocks = form, d.count, blocks
+        self._tiles = _tiles_along(a.rows) * _tiles_along(b.rows)
         matrix = (_tiles_along(a.rows) + _tiles_along(b.rows)) * chunks * form.image
-        self._group = max(1, min(d.count, _MOST_WORKSPACE // matrix, _MOST_BLOCKS, _MOST_TILES // tiles))
-        self._a = _Splitting(form, a, self._group, 0)
-        self._b = _Splitting(form, b, self._group, self._a.end)
-        self._kernel = kernel(_FILE, form.names[1], own_features=True)
-        self._form, self._count, self._tiles, self._blocks = form, d.count, tiles, blocks
-        self._last = self._a.is_shared, self._b.is_shared
-        self._chunks = np.int32(chunks)
+        self._group = max(1, min(d.count, _MOST_WORKSPACE // matrix, _MOST_TILES // self._tiles))
+        self._depth, self._chunks = a.columns, np.int32(chunks)
+        self._operands = tuple(_Operand(0, 0, x.rows, *_strides(x), _tiles_along(x.rows), 0) for x in (a, b))
+        self._shared = tuple(not x.batch_stride for x in (a, b))
+        self._nbytes = [
+            operand.row_tiles * chunks * form.image * (1 if shared else self._group)
+            for operand, shared in zip(self._operands, self._shared, strict=True)
+        ]
+        self._split, self._multiply = (kernel(_FILE, name, own_features=True) for name in form.names)
         self._steps = 4 * d.batch_stride, 4 * c.batch_stride if c else 0
         self._epilogue = _Epilogue(
             0, 0, 0, _strides(d), _strides(c) if c else (0, 0, 0), d.rows, d.columns,
@@ -193,19 +193,28 @@ class _Parts:
         """Compute `product`, in order of the current stream."""
         if is_explaining():
             note(", ".join(self._form.names))
-        at_a, at_b, epilogue = product.a.data.ptr, product.b.data.ptr, self._epilogue
-        workspace = hook.empty((self._b.end,), np.uint8, product.out.data.device_id)
-        at = workspace.data.ptr
+        workspace = hook.empty((sum(self._nbytes),), np.uint8, product.out.data.device_id)
+        a, b = self._operands
+        a.images = workspace.data.ptr
+        b.images = a.images + self._nbytes[0]
         for first in range(0, self._count, self._group):
             count = min(self._group, self._count - first)
-            self._a(at_a, first, count, at)
-            self._b(at_b, first, count, at)
-            epilogue.out = product.out.data.ptr + first * self._steps[0]
-            epilogue.c = 0 if product.c is None else product.c.data.ptr + first * self._steps[1]
-            epilogue.bias = 0 if product.bias is None else product.bias.data.ptr
-            given = (at, at + self._b.offset, epilogue, self._chunks, np.int32(count), *self._last)
+            a.place(product.a, first, count)
+            b.place(product.b, first, count)
+            blocks = (a.tiles + b.tiles) * int(self._chunks)
+            if blocks:
+                self._split(blocks, _SPLITTING_THREADS, (a, b, self._depth))
+            self._place(product, first)
+            given = (a.images, b.images, self._epilogue, self._chunks, np.int32(count), *self._shared)
             grid = min(self._blocks, count * self._tiles)
-            self._kernel(grid, _MULTIPLYING_THREADS, given, shared=self._form.shared)
+            self._multiply(grid, _MULTIPLYING_THREADS, given, shared=self._form.shared)
+
+    def _place(self, product: Product, first: int) -> None:
+        """Results go to the matrices from index `first` on."""
+        out, c, bias, to = product.out, product.c, product.bias, self._epilogue
+        to.out = out.data.ptr + first * self._steps[0]
+        to.c = 0 if c is None else c.data.ptr + first * self._steps[1]
+        to.bias = 0 if bias is None else bias.data.ptr
 
 
 def _strides(x: Stack) -> tuple[int, int, int]:

@@ -7,7 +7,7 @@
 // nearest (H. Ootomo, R. Yokota, "Recovering single precision accuracy from Tensor Cores while surpassing the FP32
 // theoretical peak performance", IJHPCA 36, 2022). The small products of a chunk come first, while the sum is small.
 // Shapes: a: (batch, rows, depth), b: (batch, depth, columns), out and c: (batch, rows, columns), any strides; bias: (columns,).
-// Launch: split_parts: 256 threads; one block a tile of 128 rows (of b: columns) and 64 terms: grid (chunks, tiles, batch).
+// Launch: split_parts: 256 threads; one block a tile of 128 rows (of b: columns) and 64 terms; the tiles of a, then those of b.
 //         multiply_parts: 384 threads: two warpgroups that multiply, each 64 rows, and one of which a thread loads; one block a
 //         multiprocessor, which walks over tiles of 128 x 128; dynamic shared memory as `emulation.Form.shared` says.
 //         Both for sm_90a alone: what multiplies and loads here no other architecture has.
@@ -52,17 +52,26 @@ template <int PARTS> __device__ __forceinline__ void store_parts(const float (&x
     }
 }
 
+// An operand as it is split: rows of `depth` terms, in any strides.
+struct Operand {
+    const float* x;
+    uint8* images;
+    int64 rows, batch_stride, row_stride, depth_stride;
+    int row_tiles, tiles;  // of one matrix, and of all that are split
+};
+
 // Each tile is written as shared memory shall hold it: rows of 128 bytes, of which the 16-byte pieces are exchanged by the
 // row's number (the 128-byte swizzle), zeros beyond the matrix. So one bulk copy loads it, without a tensor map.
-template <int PARTS>
-__global__ void __launch_bounds__(256, 4) split_parts(const float* __restrict__ x, uint8* __restrict__ images, int64 rows,
-                                                   int64 depth, int64 batch_stride, int64 row_stride, int64 depth_stride) {
+template <int PARTS> __global__ void __launch_bounds__(256, 4) split_parts(Operand a, Operand b, int64 depth) {
     constexpr int PIECES = ROWS * DEPTH / 8 / 256;
     __shared__ __align__(16) float turned[DEPTH * ROWS + DEPTH / 8 * 4];
-    const int64 first_row = int64(blockIdx.y) * ROWS, first = int64(blockIdx.x) * DEPTH;
-    const float* from = x + blockIdx.z * batch_stride + first_row * row_stride + first * depth_stride;
-    const int64 tile = (int64(blockIdx.z) * gridDim.y + blockIdx.y) * gridDim.x + blockIdx.x;
-    uint8* image = images + tile * image_nbytes(PARTS);
+    const int chunks = int((depth + DEPTH - 1) / DEPTH), chunk = blockIdx.x % chunks, index = blockIdx.x / chunks;
+    const Operand of = index < a.tiles ? a : b;
+    const int tile = index < a.tiles ? index : index - a.tiles;
+    const int64 rows = of.rows, row_stride = of.row_stride, depth_stride = of.depth_stride;
+    const int64 first_row = int64(tile % of.row_tiles) * ROWS, first = int64(chunk) * DEPTH;
+    const float* from = of.x + tile / of.row_tiles * of.batch_stride + first_row * row_stride + first * depth_stride;
+    uint8* image = of.images + (int64(tile) * chunks + chunk) * image_nbytes(PARTS);
     const bool whole = first_row + ROWS <= rows && first + DEPTH <= depth;
     float values[PIECES][8];
     if (row_stride == 1 && depth_stride != 1) {  // neighbours in memory are neighbours along the rows: through shared memory
@@ -142,6 +151,7 @@ __device__ __forceinline__ void barrier_wait(uint32 barrier, int phase) {
             : "memory");
     }
 }
+// memcheck takes pages mapped side by side for allocations of their own, and reports a copy that goes on from one to the next.
 __device__ __forceinline__ void bulk_load(uint32 to, const void* from, int nbytes, uint32 barrier) {
     asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::"r"(to),
                  "l"(from), "r"(nbytes), "r"(barrier)
@@ -283,7 +293,7 @@ __global__ void __launch_bounds__(384, 1)
         if (++stage == STAGES) stage = 0, phase ^= 1;
     };
     if (warp >= 8) {
-        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");
+        asm volatile("setmaxnreg.dec.sync.aligned.u32 24;");  // 24 + 2 * 240 are as many as 3 * 168
         if (threadIdx.x != 256) return;
         for (int tile = blockIdx.x; tile < tiles; tile += gridDim.x) {
             const Place place(tile, row_tiles, column_tiles);
