@@ -65,7 +65,10 @@ def test_the_files_run(pytester: pytest.Pytester, name: str, outcomes: dict[str,
     assert ("RaceError" in result.stdout.str()) == ("failed" in outcomes)
 
 
-def test_a_record_of_two_runs_is_compared(pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str]):
+def test_a_record_of_two_runs_is_compared(
+    pytester: pytest.Pytester, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the sessions inside are no worker's
     for name in ("test_rms.py", "slower.py"):
         pytester.path.joinpath(name).write_text(FILES[name], encoding="utf-8")
     for run in ("before", "after"):
