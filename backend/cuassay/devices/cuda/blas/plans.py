@@ -5,6 +5,7 @@ See the package's docstring for how a tuner takes part.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable
@@ -18,7 +19,7 @@ import numpy as np
 from cuassay.core import settings
 from cuassay.core.graphs import graph_pool_handle
 from cuassay.core.handle import Handle
-from cuassay.devices.cuda import graph_pool
+from cuassay.devices.cuda import forks, graph_pool
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
@@ -185,6 +186,12 @@ class Bound(Handle):
         self._streams: set[int] | None = None
         self._calls = 0
         self._stream, self._is_capturing = cupy.cuda.get_current_stream, cupy.cuda.runtime.streamIsCapturing
+
+    def __del__(self, is_finalizing: Callable[[], bool] = sys.is_finalizing) -> None:
+        """Destroy the graph; that would break a capture of another thread, such as one that waits for this to end."""
+        if self._launch is not None and not is_finalizing() and not forks.is_child():
+            with relaxed():
+                self._launch = None
 
     def __repr__(self) -> str:
         return f"Bound({'direct' if self._launch is None else 'graph'}, {self._calls} direct calls)"
