@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import subprocess
 import sys
+import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +17,7 @@ import pytest
 from cuassay.errors import ArgumentError, TuningError
 from cuassay.tune.lines import Lines, canonical
 from cuassay.tune.results import Result, Results, append_untuned, read_untuned
+from cuassay.tune.search import Outcome
 from cuassay.tune.space import Candidate
 
 HERE = {"gpu": "NVIDIA H200", "driver": "580.1", "cublaslt": "130100"}
@@ -82,6 +86,27 @@ def test_of_two_rows_for_a_problem_the_later_holds(written: Path) -> None:
     assert [one.gain for one in results.all()] == [0.5, 0.1]
 
 
+def test_what_is_read_is_added_to_what_is_known(written: Path) -> None:
+    results = Results(HERE)
+    results.add(result(7))
+
+    results.read(written)
+
+    assert results.all() == (result(7), result(1), result(2))
+
+
+def test_a_result_has_the_figures_of_the_search() -> None:
+    outcome = Outcome(
+        choice=Candidate.of("kernel", split=2), reason="gain 25.0%", default_s=10e-6, chosen_s=8e-6, gain=0.25,
+        spread=0.01, tried=2, untried=0, refused=(), seconds=0.1,
+    )  # fmt: skip
+
+    found = Result.of("gemm", {"m": 1}, outcome)
+
+    assert (found.op, found.problem, found.choice) == ("gemm", {"m": 1}, outcome.choice)
+    assert (found.default_us, found.us, found.gain, found.spread) == (10.0, 8.0, 0.25, 0.01)
+
+
 def test_only_what_a_file_lacks_is_written(written: Path) -> None:
     results = Results(HERE)
     for one in (result(1), result(2, gain=0.3), result(3)):
@@ -115,6 +140,36 @@ def test_processes_add_to_one_file(path: Path) -> None:
     assert sorted((row["from"], row["number"]) for row in found) == [
         (str(name), number) for name in range(3) for number in range(200)
     ]
+
+
+@pytest.mark.parametrize(
+    ("lock", "use"),
+    [
+        (fcntl.LOCK_SH, lambda path: Results(HERE).append(result(3), path)),
+        (fcntl.LOCK_EX, lambda path: Results(HERE).read(path)),
+    ],
+    ids=["append", "read"],
+)
+def test_who_reads_and_who_adds_wait_for_one_another(written: Path, lock: int, use: Callable[[Path], object]) -> None:
+    thread = threading.Thread(target=use, args=(written,))
+    with written.open() as file:
+        fcntl.flock(file, lock)
+        thread.start()
+        thread.join(0.1)
+        waits = thread.is_alive()
+    thread.join()
+
+    assert waits
+
+
+def test_a_file_that_comes_in_parts_is_read_whole(written: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pread = os.pread
+    monkeypatch.setattr(os, "pread", lambda file, size, offset: pread(file, min(size, 100), offset))
+    results = Results(HERE)
+
+    results.read(written)
+
+    assert results.all() == (result(1), result(2))
 
 
 # ------------------------------------------------------------------------------------------------ what is refused

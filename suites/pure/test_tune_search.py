@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay.errors import ArgumentError
-from cuassay.tune.search import CONFIRMATION, Limits, Outcome, search
+from cuassay.tune.search import CONFIRMATION, STAGES, Limits, Outcome, Stage, search
 from cuassay.tune.space import Candidate
 
 DEFAULT = Candidate.of("library")
@@ -77,10 +77,11 @@ def test_a_gain_below_two_per_cent_does_not_switch() -> None:
     assert (outcome.gain, outcome.default_s, outcome.chosen_s) == (0.0, 1.0, 1.0)
 
 
-def test_a_gain_below_twice_the_spread_does_not_switch() -> None:
+@pytest.mark.parametrize("time", [0.9, 0.8], ids=["half the spread", "one and a half"])
+def test_a_gain_below_twice_the_spread_does_not_switch(time: float) -> None:
     times = iter([1.0] * 3 + [1.0, 0.9] * 200)
 
-    outcome = search(DEFAULT, [kernel(1)], lambda one: next(times) if one == DEFAULT else 0.9, clock=lambda: 0.0)
+    outcome = search(DEFAULT, [kernel(1)], lambda one: next(times) if one == DEFAULT else time, clock=lambda: 0.0)
 
     assert outcome.choice == DEFAULT
     assert "spread" in outcome.reason
@@ -111,6 +112,47 @@ def test_the_default_is_in_every_stage_and_losers_are_not() -> None:
 
     assert machine.calls.count(kernel(99)) == 1
     assert machine.calls.count(DEFAULT) > 15
+
+
+def test_a_stage_samples_in_turns_there_and_back() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.5, kernel(2): 0.6}, 0.0, 0)
+    stage = Stage(samples=2, keep=2, within=2.0, share=1.0)
+
+    search(DEFAULT, [kernel(1), kernel(2)], machine, stages=[stage], clock=machine.clock)
+
+    assert machine.calls[1:7] == [DEFAULT, kernel(1), kernel(2), kernel(2), kernel(1), DEFAULT]
+
+
+def test_no_more_go_on_than_a_stage_keeps() -> None:
+    machine = Machine(hundred(lambda number: 1.0 - number / 1000), 0.0, 0)
+
+    search(DEFAULT, list(machine.times)[1:], machine, limits=Limits(seconds=10.0), clock=machine.clock)
+
+    sampled = [machine.calls.count(one) for one in machine.times if one != DEFAULT]
+    for number, stage in enumerate(STAGES):
+        assert sum(count > sum(one.samples for one in STAGES[: number + 1]) for count in sampled) <= stage.keep
+
+
+def test_who_is_far_behind_the_best_is_out_even_if_before_the_default() -> None:
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.1, kernel(2): 0.9}, 0.0, 0)
+
+    search(DEFAULT, [kernel(1), kernel(2)], machine, clock=machine.clock)
+
+    assert machine.calls.count(kernel(2)) == 1
+
+
+def test_a_sample_that_was_disturbed_takes_none_out() -> None:
+    disturbed = iter([5.0])
+
+    def timer(candidate: Candidate) -> float:
+        if candidate == kernel(1):
+            return next(disturbed, 0.5)
+        return 1.0 if candidate == DEFAULT else 0.6
+
+    stage = Stage(samples=2, keep=2, within=2.0, share=1.0)
+    outcome = search(DEFAULT, [kernel(1), kernel(2)], timer, stages=[stage], clock=lambda: 0.0)
+
+    assert outcome.choice == kernel(1)
 
 
 def test_the_last_comparison_is_of_two_in_turns() -> None:
@@ -186,6 +228,33 @@ def test_one_that_raises_is_out_with_its_reason() -> None:
 
     assert outcome.choice == kernel(2)
     assert outcome.refused == ((kernel(1), "RuntimeError: no such kernel on this device"),)
+    assert (outcome.tried, outcome.untried) == (2, 0)
+
+
+def test_one_that_is_out_is_not_asked_again() -> None:
+    def timer(candidate: Candidate) -> float:
+        if candidate == kernel(1):
+            raise RuntimeError("no such kernel on this device")
+        return 1.0
+
+    outcome = search(DEFAULT, [kernel(1)], timer, refine=lambda best: [kernel(1), kernel(2)], clock=lambda: 0.0)
+
+    assert [one for one, _ in outcome.refused] == [kernel(1)]
+    assert (outcome.tried, outcome.untried) == (2, 0)
+
+
+def test_one_that_fails_after_a_good_sample_leaves_the_race_to_the_next() -> None:
+    served = iter([0.1, 0.1])
+
+    def timer(candidate: Candidate) -> float:
+        if candidate == kernel(1):
+            return next(served)
+        return 1.0 if candidate == DEFAULT else 0.15
+
+    outcome = search(DEFAULT, [kernel(1), kernel(2)], timer, clock=lambda: 0.0)
+
+    assert outcome.choice == kernel(2)
+    assert dict(outcome.refused) == {kernel(1): "StopIteration: "}
 
 
 def test_an_error_of_the_default_is_the_callers() -> None:
@@ -248,6 +317,14 @@ def test_the_time_is_kept_and_what_it_did_not_reach_is_told() -> None:
     assert outcome.seconds < 0.03 + 0.02  # the fewest pairs of the last comparison
 
 
+def test_a_stage_leaves_the_later_ones_their_time() -> None:
+    machine = Machine(hundred(lambda number: 1.0 - number / 1000), 0.0, 0)
+
+    outcome = search(DEFAULT, list(machine.times)[1:], machine, limits=Limits(seconds=0.1), clock=machine.clock)
+
+    assert outcome.tried == pytest.approx(101 * STAGES[0].share, abs=3)
+
+
 def test_iterations_of_a_candidate_are_limited() -> None:
     machine = Machine({DEFAULT: 1.0, kernel(1): 0.5}, 0.0, 0)
 
@@ -271,6 +348,11 @@ def test_a_candidate_goes_through_plain_data() -> None:
     assert Candidate.from_plain(candidate.plain()) == candidate
     assert candidate["split"] == 4
     assert str(kernel(3)) == "kernel(number=3)"
+
+
+def test_parameters_have_one_order() -> None:
+    assert Candidate.of("kernel", tile=64, split=4) == Candidate.of("kernel", split=4, tile=64)
+    assert Candidate.of("kernel", tile=64, split=4).parameters == (("split", 4), ("tile", 64))
 
 
 def test_what_is_no_candidate_is_told() -> None:
