@@ -103,6 +103,41 @@ def test_what_stays_for_ever_is_learned(
     assert tide.low == 10 * MIB
 
 
+def test_what_stays_later_is_learned_after_twice_as_many_falls(
+    allocator: CachingAllocator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_PATIENCE", 4)
+    tide = Tide()
+
+    def fall() -> int:
+        (block,) = given(allocator, tide, 5)
+        allocator.free(block)
+        tide.is_low()
+        return tide.low // MIB
+
+    given(allocator, tide, 10)
+    lows = [fall()]
+    given(allocator, tide, 20)
+    lows += [fall() for _ in range(3 + 8)]
+
+    assert lows == [0] * 3 + [10] * 8 + [30]
+
+
+def test_a_watch_begins_anew(allocator: CachingAllocator, tide: Tide) -> None:
+    _, second, gone = given(allocator, tide, 64, 16, 2)
+    allocator.free(gone)
+    tide.is_low()
+    tide.low = 16 * MIB
+
+    tide.watch([second])
+    (last,) = given(allocator, tide, 2)
+    allocator.free(last)
+
+    assert (tide.is_low(), tide.level) == (False, 16 * MIB)  # 18 MiB was the highest since
+    allocator.free(second)
+    assert (tide.is_low(), tide.level) == (True, 0)
+
+
 def test_the_watch_does_not_last_for_ever(
     allocator: CachingAllocator, tide: Tide, monkeypatch: pytest.MonkeyPatch
 ) -> None:
