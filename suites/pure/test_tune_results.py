@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import json
 import os
@@ -277,6 +278,24 @@ def test_a_line_that_is_written_in_part_is_taken_back(written: Path, monkeypatch
 def test_a_folder_is_no_file(tmp_path: Path) -> None:
     with pytest.raises(TuningError, match="cannot be opened"):
         Results(HERE).append(result(), tmp_path)
+    with pytest.raises(TuningError, match="cannot be read"):
+        Results(HERE).read(tmp_path)
+
+
+@pytest.mark.parametrize("use", ["read", "append"])
+def test_a_file_that_cannot_be_locked_is_told_and_left(
+    written: Path, monkeypatch: pytest.MonkeyPatch, use: str
+) -> None:
+    def refuse(file: int, lock: int) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    there, results = written.read_bytes(), Results(HERE)
+    monkeypatch.setattr(fcntl, "flock", refuse)
+
+    with pytest.raises(TuningError, match="cannot be locked: No locks available"):
+        results.read(written) if use == "read" else results.append(result(3), written)
+
+    assert written.read_bytes() == there
 
 
 def test_equal_data_have_one_spelling() -> None:

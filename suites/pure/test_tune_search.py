@@ -333,6 +333,17 @@ def test_iterations_of_a_candidate_are_limited() -> None:
     assert max(machine.calls.count(one) for one in machine.times) == 25
 
 
+@pytest.mark.parametrize("iterations", [1, 7, 20])
+def test_few_iterations_leave_enough_for_the_last_comparison(iterations: int) -> None:
+    """The default has had its samples by then: it takes part in every stage."""
+    machine = Machine({DEFAULT: 1.0, kernel(1): 0.5}, 0.0, 0)
+
+    outcome = search(DEFAULT, [kernel(1)], machine, limits=Limits(iterations=iterations), clock=machine.clock)
+
+    assert outcome.choice == kernel(1)
+    assert max(machine.calls.count(one) for one in machine.times) <= iterations + 5
+
+
 @pytest.mark.parametrize("wrong", [{"seconds": 0}, {"iterations": 0}, {"gain": -1}, {"spreads": -1}])
 def test_limits_are_checked(wrong: dict[str, float]) -> None:
     with pytest.raises(ArgumentError, match="a search needs"):
@@ -353,6 +364,12 @@ def test_a_candidate_goes_through_plain_data() -> None:
 def test_parameters_have_one_order() -> None:
     assert Candidate.of("kernel", tile=64, split=4) == Candidate.of("kernel", split=4, tile=64)
     assert Candidate.of("kernel", tile=64, split=4).parameters == (("split", 4), ("tile", 64))
+
+
+def test_a_parameter_may_have_any_name() -> None:
+    data = {"implementation": "x", "parameters": {"implementation": 1, "cls": 2}}
+
+    assert Candidate.from_plain(data).plain() == data
 
 
 def test_what_is_no_candidate_is_told() -> None:

@@ -53,7 +53,7 @@ class Lines:
             size = os.fstat(file).st_size
             lines = [*([self.header] if not size else ()), *rows]
             if size:
-                self._check(_parsed(self.path, _whole(self.path, _read(file, size))))
+                self._check(_parsed(self.path, _whole(self.path, _read(self.path, file, size))))
             try:
                 for line in lines:
                     _write(file, f"{canonical(line)}\n".encode())
@@ -70,7 +70,7 @@ class Lines:
             If there is no such file, it cannot be read, is cut off, or is another's.
         """
         with self._opened(os.O_RDONLY, fcntl.LOCK_SH) as file:
-            text = _read(file, os.fstat(file).st_size)
+            text = _read(self.path, file, os.fstat(file).st_size)
         if not text:
             raise TuningError(f"{self.path} is empty; it should begin with a header: remove it")
         rows = _parsed(self.path, _whole(self.path, text))
@@ -86,7 +86,10 @@ class Lines:
         except OSError as error:
             raise TuningError(f"{self.path} cannot be opened: {error.strerror}; name another file") from error
         try:
-            fcntl.flock(file, lock)
+            try:
+                fcntl.flock(file, lock)
+            except OSError as error:  # such as of a network's file system that has no locks
+                raise TuningError(f"{self.path} cannot be locked: {error.strerror}; name a file elsewhere") from error
             yield file
         finally:
             os.close(file)
@@ -113,10 +116,13 @@ class Lines:
         )
 
 
-def _read(file: int, size: int) -> bytes:
+def _read(path: Path, file: int, size: int) -> bytes:
     text = b""
-    while len(text) < size and (part := os.pread(file, size - len(text), len(text))):
-        text += part
+    try:
+        while len(text) < size and (part := os.pread(file, size - len(text), len(text))):
+            text += part
+    except OSError as error:
+        raise TuningError(f"{path} cannot be read: {error.strerror}; name another file") from error
     return text
 
 

@@ -58,7 +58,7 @@ STAGES = (
     Stage(samples=10, keep=4, within=1.05, share=0.85),
 )
 
-#: The race of two; at least `_LEAST_PAIRS` of its samples are taken whatever the time.
+#: The race of two; at least `_LEAST_PAIRS` of its samples are taken whatever the limits.
 CONFIRMATION = 20
 _LEAST_PAIRS = 5
 
@@ -75,7 +75,7 @@ class Limits:
     seconds : float
         After which no sample is begun but the few that the last comparison needs.
     iterations : int
-        Most samples of one candidate.
+        Most samples of one candidate, but for the few that the last comparison needs.
     gain : float
         The default's time over the candidate's, less 1, must exceed this,
     spreads : float
@@ -224,8 +224,11 @@ class _Race:
 
     def sample(self, candidate: Candidate) -> float | None:
         """One more of a candidate that may have it."""
-        taken = self.samples.get(candidate, [])
-        if candidate in self.refused or len(taken) >= self.limits.iterations:
+        return None if len(self.samples.get(candidate, ())) >= self.limits.iterations else self.timed(candidate)
+
+    def timed(self, candidate: Candidate) -> float | None:
+        """One more, however many there are; None of a candidate that is out, or is now."""
+        if candidate in self.refused:
             return None
         try:
             seconds = self.timer(candidate)
@@ -234,7 +237,7 @@ class _Race:
                 raise
             self.refuse(candidate, f"{type(error).__name__}: {error}")
             return None
-        self.samples[candidate] = [*taken, seconds]
+        self.samples.setdefault(candidate, []).append(seconds)
         self.untried.discard(candidate)
         return seconds
 
@@ -258,9 +261,8 @@ class _Race:
         if best is None:
             return self._outcome(self.default, "nothing else was faster", self.time_of(self.default))
         pairs = self._pairs(best)
-        if len(pairs) < _LEAST_PAIRS:
-            reason = self.refused.get(best) or f"{len(pairs)} pairs of samples are too few to compare"
-            return self._outcome(self.default, reason, self.time_of(self.default))
+        if best in self.refused:
+            return self._outcome(self.default, self.refused[best], self.time_of(self.default))
         default_s, best_s = (statistics.median(times) for times in zip(*pairs, strict=True))
         gains = [of_default / of_best - 1 for of_default, of_best in pairs]
         gain = statistics.median(gains)
@@ -277,7 +279,8 @@ class _Race:
             if turn >= _LEAST_PAIRS and self.elapsed > self.limits.seconds:
                 break
             order = (self.default, best) if turn % 2 == 0 else (best, self.default)
-            taken = {one: self.sample(one) for one in order}
+            take = self.timed if turn < _LEAST_PAIRS else self.sample
+            taken = {one: take(one) for one in order}
             of_default, of_best = taken[self.default], taken[best]
             if of_default is None or of_best is None:
                 break

@@ -32,7 +32,7 @@ class Candidate:
     parameters: tuple[tuple[str, Plain], ...] = ()
 
     @classmethod
-    def of(cls, implementation: str, **parameters: Plain) -> Candidate:
+    def of(cls, implementation: str, /, **parameters: Plain) -> Candidate:
         """With parameters by name.
 
         Raises
