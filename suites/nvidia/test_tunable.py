@@ -20,7 +20,7 @@ import cupy
 from cuassay import cuda, devices, ops
 from cuassay.arrays.dtypes import as_dtype, reference_dtype
 from cuassay.cuda import tunable
-from cuassay.devices.cuda.blas import controls, offline, plans, tuning
+from cuassay.devices.cuda.blas import controls, cublaslt, offline, plans, tuning
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError, StateError, TuningError
 from cuassay.tune.results import Results
@@ -117,6 +117,13 @@ def test_processes_tune_a_part_each() -> None:
     assert len(told) == len(tunable.get_results()) == 2
 
 
+def test_processes_need_files_to_hand_over_what_they_find() -> None:
+    tunable.write_file_on_exit(False)
+
+    with pytest.raises(StateError, match="none is written"):
+        offline.tune_on_several([problem_of()], [0])
+
+
 # ------------------------------------------------------------------------------------------------ the face
 
 
@@ -136,6 +143,22 @@ def test_what_is_set_is_told(name: str, value: Any) -> None:
     getattr(tunable, f"set_{name}")(value)
 
     assert getattr(tunable, f"get_{name}")() == value
+
+
+def test_a_number_of_algorithms_that_is_a_setting_reaches_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, search = [], cublaslt.candidates
+
+    def candidates(*problem: Any, count: int = 1, **more: Any) -> Any:
+        asked.append(count)
+        return search(*problem, count=count, **more)
+
+    monkeypatch.setattr(cublaslt, "candidates", candidates)
+    monkeypatch.setenv("CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT", "7")
+    tuning.tuner.cache_clear()
+
+    tuning.tuner().tune(problem_of(), 0)
+
+    assert max(asked) == 7
 
 
 def test_a_filename_may_have_the_devices_index() -> None:

@@ -23,7 +23,7 @@ from cuassay.devices.cuda import gemm
 from cuassay.devices.cuda.blas import agreement, controls, neighbours, offline, plans, providers, tuning
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.errors import CapabilityError
+from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.shapes import GemmShape
 from cuassay.tune.space import Candidate
 
@@ -96,6 +96,18 @@ def test_what_is_planted_wrong_does_not_agree() -> None:
     bench = Bench(problem, 0, tuning._default(problem, 0), lambda one: providers.plan(problem, one, 0))
 
     assert "differs from the default's" in str(bench.check(Candidate.of("fixed")))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"algorithm": "00" * 63}, {"algorithm": "no hex"}, {"algorithm": 3}, {"workspace": "much"}, {"workspace": -1}],
+    ids=["cut off", "no hexadecimal", "a number", "no number", "negative"],
+)
+def test_what_is_no_algorithm_is_told(change: dict[str, Any]) -> None:
+    candidate = Candidate.of("cublaslt", **{"algorithm": "00" * 64, "workspace": 0} | change)
+
+    with pytest.raises(ArgumentError, match="no algorithm of cuBLASLt"):
+        providers.plan(problem_of(), candidate, 0)
 
 
 def nine_times_as_fast(bench: Bench, candidate: Candidate) -> float:

@@ -292,7 +292,7 @@ def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int, *, devices: Seq
     TuningError
         If a file is something else, or none matches.
     StateError
-        If tuning is not enabled, or a process failed.
+        If tuning is not enabled, results are not written (`write_file_on_exit`), or a process failed.
     """
     from cuassay import cuda
     from cuassay.devices.cuda.blas import offline

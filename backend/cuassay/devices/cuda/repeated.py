@@ -31,9 +31,6 @@ Array = Any
 #: Forms of call that are kept, and that are counted; with one more, all are dropped.
 _MOST_KEPT = 4096
 
-#: Zeros of these are left to dispatch: 0.0 and -0.0 are one key.
-_SIGNED = (float, complex)
-
 _ndarray: Any = cupy.ndarray
 _fresh = hook.fresh
 _current_stream = cupy.cuda.get_current_stream
@@ -199,7 +196,7 @@ class Repeated:
         """Whether the launch, and nothing but addresses, is all there is to a call alike."""
         if len(launches) != 1 or launches[0].stream is not None:
             return False
-        if any(type(one) in _SIGNED and not one for one in (*operands, *scalars.values())):
+        if any(map(_has_signed_zero, (*operands, *scalars.values()))):
             return False
         dtype = self._op.schema.registry_dtype([one if is_number(one) else one.dtype for one in operands])
         if not getattr(registry.find(self._op, "cuda", dtype), "only_launches", False):
@@ -207,6 +204,13 @@ class Repeated:
         known = {array.data.ptr for array in arrays}
         given = [one for one in launches[0].arguments if hasattr(type(one), "__cuda_array_interface__")]
         return all(one.__class__ is _ndarray and one.data.ptr in known for one in given)
+
+
+def _has_signed_zero(value: Any) -> bool:
+    """Whether a number has a part that is 0.0 or -0.0, which are one key."""
+    if type(value) is complex:
+        return not (value.real and value.imag)
+    return type(value) is float and not value
 
 
 def install(op: Op) -> None:

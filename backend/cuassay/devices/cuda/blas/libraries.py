@@ -21,6 +21,9 @@ __all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "set_requested"
 #: Algorithms asked for at each limit of workspace.
 _requested = 100
 
+#: Of ``cublasLtMatmulAlgo_t``.
+_ALGORITHM_NBYTES = 64
+
 #: At this limit, torch's own, the heuristic leaves splits that it prefers at a larger one, wrongly so for few rows: on
 #: an H200 32 x 4096 x 4096 in bfloat16 takes 13.4 µs as it is split at 32 MiB, and 11.6 as at this.
 _LITTLE_WORKSPACE = 2**20
@@ -36,7 +39,7 @@ def set_requested(count: int) -> int:
 
 
 def candidate_of(algorithm: Algorithm) -> Candidate:
-    """As plain data: the library's 64 bytes in hexadecimal, and the workspace."""
+    """As plain data: the library's bytes in hexadecimal, and the workspace."""
     return Candidate.of("cublaslt", algorithm=algorithm.data.hex(), workspace=algorithm.workspace_nbytes)
 
 
@@ -49,9 +52,12 @@ def algorithm_of(candidate: Candidate) -> Algorithm:
         If its parameters are none.
     """
     try:
-        return Algorithm(bytes.fromhex(candidate["algorithm"]), int(candidate["workspace"]))
+        found = Algorithm(bytes.fromhex(candidate["algorithm"]), int(candidate["workspace"]))
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{candidate} is no algorithm of cuBLASLt: {error}; tune again") from error
+    if len(found.data) != _ALGORITHM_NBYTES or found.workspace_nbytes < 0:  # the library would read beyond it
+        raise ArgumentError(f"{candidate} is no algorithm of cuBLASLt, of {_ALGORITHM_NBYTES} bytes; tune again")
+    return found
 
 
 class _CublasLt:
@@ -70,10 +76,10 @@ class _CublasLt:
         )
 
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublaslt.Plan:
-        most = controls.most_workspace_nbytes(device)
-        if candidate["workspace"] > most:
+        algorithm, most = algorithm_of(candidate), controls.most_workspace_nbytes(device)
+        if algorithm.workspace_nbytes > most:
             raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
-        return cublaslt.Plan(problem, algorithm_of(candidate), device)
+        return cublaslt.Plan(problem, algorithm, device)
 
 
 class _Cublas:

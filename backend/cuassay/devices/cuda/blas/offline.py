@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,14 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
     Raises
     ------
     StateError
-        If a process failed; the others have gone on to their ends, and what was found is kept.
+        If results are not written, as files hand them over; or if a process failed: the others have gone on to their
+        ends, and what was found is kept.
     """
+    if not tuner().options.writing:
+        raise StateError(
+            "processes that tune hand over what they find by files, and none is written; "
+            "call cuda.tunable.write_file_on_exit(True), or tune on one device"
+        )
     lock, options = threading.Lock(), tuner().options.plain()
 
     def run(place: int) -> int:
@@ -114,8 +121,9 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
         process: Any = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         with process:
             # All of it, before anything is read: the child reads to the end before it begins.
-            process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (options, *part)))
-            process.stdin.close()
+            with suppress(BrokenPipeError):  # it has ended already: its status says so
+                process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (options, *part)))
+                process.stdin.close()
             for line in process.stdout:
                 with lock:
                     if tell is not None:

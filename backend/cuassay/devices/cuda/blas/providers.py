@@ -23,7 +23,7 @@ What a provider must know:
 
 - A `Problem` is in column-major words: a row-major ``(M, K) @ (K, N)`` comes as m = N, n = M, its `a` being the right
   operand. `alpha` and `beta` are on the host; with `beta` 0 what lies in `c` must not be read, it may be NaN.
-- A choice made for one problem is used for all whose factors differ only in value (`tuning.representative`): alpha is
+- A choice made for one problem is used for all whose factors differ only in value (`problem.representative`): alpha is
   1 or not, beta 0, 1 or neither. `candidates` looks at no more of them; a plan is made for exactly its problem.
 - Equal inputs must give equal bits: no atomic sums.
 - A choice from a file of results may be of another day: `plan` raises `CuassayError` for what it cannot make.

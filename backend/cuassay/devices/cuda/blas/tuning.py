@@ -190,7 +190,6 @@ class Tuner:
                 self._results.clear()
             if "path" in options or "untuned" in options:
                 self._refused.clear()
-            libraries.set_requested(self.options.algorithms)
         if self.options.enabled != was.enabled:
             plans.set_selector(self.select if self.options.enabled else None)
         elif self.options.enabled:
@@ -282,6 +281,7 @@ class Tuner:
     def _searched(self, key: Problem, device: int) -> Report:
         cupy.cuda.get_current_stream().synchronize()
         options, default = self.options, _default(key, device)
+        libraries.set_requested(options.algorithms)
         bench = Bench(
             key,
             device,
