@@ -18,6 +18,7 @@ import cupy
 from cuassay import cuda, devices, ops
 from cuassay.devices.cuda.blas.ways import Ways, table
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops import registry
 
 
 @pytest.fixture
@@ -39,6 +40,14 @@ def shortcut(monkeypatch: pytest.MonkeyPatch) -> Any:
 
     monkeypatch.setitem(ops.add.shortcuts, cupy.ndarray, (noting, *others))
     return noting
+
+
+@pytest.mark.usefixtures("shortcut")
+def test_no_op_tries_a_shortcut_twice() -> None:
+    kinds = {op.name: [type(one.__self__) for one in op.shortcuts.get(cupy.ndarray, ())] for op in registry.ops()}  # type: ignore[attr-defined]
+    del kinds["add"]  # whose first is the fixture's
+
+    assert {name: found for name, found in kinds.items() if len(found) > len(set(found))} == {}
 
 
 def draw(dtype: str, *shape: int) -> Any:

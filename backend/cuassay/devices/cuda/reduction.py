@@ -147,8 +147,6 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
 def register() -> None:
     """Enter these, and the sums and maxima, into the registry."""
     folding.register()
-    for implementation in (folding.sum, folding.amax):
-        repeated.install(registry.op(repeated.only_launches(implementation).__name__))
     table: dict[str, registry.Implementation] = {"softmax": softmax, "layer_norm": layer_norm}
     for name, implementation in table.items():
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
