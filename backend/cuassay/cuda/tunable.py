@@ -117,7 +117,7 @@ def get_max_tuning_duration() -> int:
 
 
 def set_max_tuning_iterations(iterations: int) -> None:
-    """Most samples of one candidate."""
+    """Most samples of one candidate, but for the few that the last comparison needs."""
     _set_limits(iterations=_positive("a number of iterations", iterations))
 
 

@@ -1,7 +1,7 @@
 """One block and its neighbours: a range of a segment, how it is split and merged, and the free blocks in order.
 
-A segment is what a source gave in one piece; its blocks lie side by side and cover it. Which block to take, when to
-split and when to ask for more is `cuassay.memory.caching`'s business.
+A segment is what a source gave in one piece; its blocks lie side by side and cover it. Which block to take and when to
+split is `cuassay.memory.parking`'s business, when to ask for more `cuassay.memory.caching`'s.
 """
 
 from __future__ import annotations

@@ -5,13 +5,13 @@ large enough, pages that lie free in several are shown side by side at a second 
 then is taken from the device. What a view uses is lent by its home in an arena, and what is free in a view returns
 there before anything is searched again, so that all free memory is known at home alone. A view stays when nothing uses
 it: the same ranges, free again, find the view that was made of them, and whenever a long enough part of any is free at
-home, that serves, too; neither needs a driver call. The first and the last
-page of a view may be shared with others, so a range takes no more than its own bytes. The small pool's segments are
-ranges of arenas too, parts of pages for choice, and memory moves between the two pools.
+home, that serves, too; neither needs a driver call. The first and the last page of a view may be shared with others, so
+a range takes no more than its own bytes. The small pool's segments are ranges of arenas too, parts of pages for choice,
+and memory moves between the two pools.
 
 The idea of stitching on a miss is GMLake's (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423); here pages never
 leave their home address, so nothing is unmapped on the way. Everything here happens under the allocator's lock, and
-calls no source: `cuassay.memory.caching` does what a `Plan` says.
+calls no source: `cuassay.memory.paging` does what a `Plan` says.
 """
 
 from __future__ import annotations

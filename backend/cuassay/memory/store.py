@@ -1,4 +1,4 @@
-"""What an allocator holds: segments, their blocks, the lanes they are in, and the books.
+"""What an allocator holds: segments, pools and the lanes of each, with what `cuassay.memory.parking` does to blocks.
 
 Everything here happens under one lock, and the source is never called with it held. In which order to try what is
 `cuassay.memory.caching`'s business.

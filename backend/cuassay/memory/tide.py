@@ -3,7 +3,7 @@
 A range that is stitched costs a call of the driver for each of its pages, and a view serves again only where the same
 pages are free again. They are, in each iteration, if each begins with its free memory in the same state. So from the
 moment that something is stitched, requests are looked at one by one, until what came since is gone; then everything
-free goes home and is merged (`cuassay.memory.caching`), and the next iteration, if it asks for the same, is given the
+free goes home and is merged (`cuassay.memory.paging`), and the next iteration, if it asks for the same, is given the
 same ranges and finds the views that this one made.
 
 What is in use is known at a request without telling at each free: large blocks are kept in the order they were given
