@@ -83,6 +83,26 @@ def test_means_are_geometric_and_by_group(product: Make, stand: Make) -> None:
     }
 
 
+def test_what_differs_as_two_runs_do_is_not_behind(product: Make, stand: Make) -> None:
+    rows = [
+        *product("8x8x8", {"cuassay": 1.0, "torch": 0.995}),
+        *product("9x9x9", {"cuassay": 1.0, "torch": 0.98}),
+    ]
+
+    assert stand(*rows).groups[0].behind == 1
+
+
+def test_peers_are_those_of_the_benchmark(product: Make, write_rows: Make, device_row: Make) -> None:
+    rows = [
+        *product("8x8x8", {"cuassay": 1.0, "torch": 2.0}),
+        *product("8x8x8", {"cuassay": 1.0, "cupy": 2.0}, benchmark="bmm"),
+    ]
+
+    found = standings(load(write_rows("r1", device_row(), *rows)))
+
+    assert {one.benchmark: one.peers for one in found} == {"mm": ["torch"], "bmm": ["cupy"]}
+
+
 def test_only_so_many_of_the_worst_are_shown_the_worst_first(product: Make, stand: Make) -> None:
     rows = [row for size in range(1, 20) for row in product(f"{size}x8x8", {"cuassay": 1.0, "torch": size / 10})]
 
@@ -96,10 +116,12 @@ def test_only_so_many_of_the_worst_are_shown_the_worst_first(product: Make, stan
     [
         (1.0, 1.05, 0.01, "no room, torch at 95 % of the compute limit"),
         (2.0, 1.999, 0.01, "within the spread of 1.0 %, torch at 50 % of the compute limit"),
+        (2.0, 1.9, 0.1, "within the spread of 10 %, torch at 53 % of the compute limit"),
         (2.0, 2.1, 0.001, "no candidate was faster by more, torch at 48 % of the compute limit"),
+        (1.05, 1.2, 0.01, "no candidate was faster by more, torch at 83 % of the compute limit"),
         (1.2, 1.05, 0.01, f"{BEHIND_TEXT}, torch at 95 % of the compute limit"),
     ],
-    ids=["no room", "noise", "nothing better", "behind"],
+    ids=["no room", "noise", "behind in noise", "nothing better", "room for the peer", "behind"],
 )
 def test_the_reason_of_the_worst(
     product: Make, stand: Make, ours: float, torch: float, spread: float, reason: str

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -49,7 +50,7 @@ def test_what_is_offered_fits_the_device(rows: int, depth: int, tokens: int, is_
         assert 1 <= one.splits <= min(8, one.steps(problem))
         # More blocks than there is work for would have none of it, and the kernels are not made for that.
         assert 1 <= one.blocks <= one.tiles(problem) * (one.steps(problem) if one.is_wide else one.splits)
-        assert one.blocks <= max(2 * MULTIPROCESSORS, one.tiles(problem))
+        assert one.blocks <= max(2 * MULTIPROCESSORS, one.tiles(problem) if one.is_wide else 0)
         assert not is_turned or one.tile_rows % 64 == 0
 
 
@@ -60,6 +61,37 @@ def test_a_workspace_is_needed_only_where_tiles_are_shared() -> None:
     assert replace(wide, blocks=132).workspace_nbytes(problem) == 0
     assert replace(wide, blocks=66).workspace_nbytes(problem) == 0
     assert replace(wide, blocks=131).workspace_nbytes(problem) == 131 * (8 + 4 * 64 * 64)
+
+
+def test_a_block_has_warps_for_its_slices_or_one_that_copies() -> None:
+    narrow = Tiling(kernel="narrow", rows=16, warps=2, depth=256, stages=4)
+    wide = Tiling(kernel="wide", rows=64, warps=2, depth=64, stages=3)
+
+    assert (narrow.slices, narrow.threads, wide.threads) == (4, 32 * 2 * 4, 2 * 128 + 32)
+    assert narrow.shared_nbytes(8) == 2 * 4 * (32 + 8) * 256 + 4 * 4 * 8 * (32 + 4)  # sums of each slice
+    assert wide.shared_nbytes(64) == 2 * 3 * (128 + 64) * 64 + 4 * 64 * (128 + 4)
+
+
+@pytest.mark.parametrize(
+    ("change", "reason"),
+    [
+        ({"n": 129}, "129 columns"),
+        ({"batch": 2}, "2 of them"),
+        ({"k": 0}, "nothing to add"),
+        ({"b": Operand(512, 16, 512, 0, "float16")}, "operands of bfloat16 and float16"),
+        ({"c": Operand(512, 16, 512, 0, "float32")}, "results of bfloat16"),
+        ({"compute": "16F"}, "sums in 16F"),
+        ({"transpose_b": True}, "b transposed"),
+        ({"alpha": 1j}, "complex factors"),
+        ({"alignment": 8}, "addresses aligned to 8 bytes"),
+    ],
+    ids=["columns", "batch", "empty", "operands", "results", "sums", "transposed", "complex", "alignment"],
+)
+def test_what_the_kernels_cannot_compute_is_refused(change: dict[str, Any], reason: str) -> None:
+    problem = make_problem(512, 16, 512)
+
+    assert refusal(problem) is None
+    assert (refusal(replace(problem, **change)) or "").startswith(reason)
 
 
 @pytest.mark.parametrize("extent", ["rows", "depth"])

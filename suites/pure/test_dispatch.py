@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,7 +12,7 @@ import pytest
 
 from cuassay import from_host, ops, to_host
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
-from cuassay.ops import Call, interpose
+from cuassay.ops import Call, interpose, registry
 
 ONES = np.ones(4, np.float32)
 
@@ -47,6 +48,14 @@ def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
 def test_a_call_that_cannot_be_served_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         call()
+
+
+def test_arrays_on_two_devices_are_refused_also_where_their_dtypes_were_met_before() -> None:
+    here, there = from_host(ONES, "sim:0"), from_host(ONES, "sim:1")
+    ops.add(here, here)
+
+    with pytest.raises(DeviceError, match="a is on sim:0, b on sim:1"):
+        ops.add(here, there)
 
 
 def test_an_out_that_is_an_input_is_in_place() -> None:
@@ -129,6 +138,25 @@ def test_a_shortcut_is_not_asked_for_other_types_nor_where_a_call_is_watched(sho
     assert shortcut == []
 
 
+def test_a_call_is_watched_until_neither_an_interposer_nor_an_explanation_is_left(
+    shortcut: list[tuple[Any, ...]],
+) -> None:
+    seen: list[str] = []
+
+    def interposed() -> None:
+        with interpose(_noting(seen, "it")):
+            ops.add(ONES, ONES)
+        ops.add(ONES, ONES)
+
+    with interpose(_noting(seen, "outer")):
+        ops.explain(interposed)
+        ops.add(ONES, ONES)
+    ops.explain(interposed)
+
+    assert shortcut == []
+    assert seen == ["outer:add", "it:add", "outer:add", "outer:add", "it:add"]
+
+
 # ------------------------------------------------------------------------------------------------ interposers
 
 
@@ -158,12 +186,40 @@ def test_an_interposer_may_change_the_call() -> None:
         assert ops.add(ONES, ONES).dtype == np.float16
 
 
-def test_the_parts_of_a_composition_are_not_interposed_on_again() -> None:
+@pytest.fixture
+def composed(monkeypatch: pytest.MonkeyPatch) -> Iterator[ops.Op]:
+    """An op without a kernel, declared for one test."""
+    monkeypatch.setattr(registry, "_ops", dict(registry._ops))
+    yield ops.declare(
+        "test_square_plus(a, b) -> out",
+        shape=lambda bound: bound["a"].shape,
+        dtypes=("float32",),
+        op_class="elementwise",
+        composite=lambda a, b: ops.add(ops.mul(a, a), b),
+        parts=("mul", "add"),
+    )
+    registry.routes.clear()
+
+
+def test_the_parts_of_a_composition_are_not_interposed_on_again(composed: ops.Op) -> None:
     seen: list[str] = []
     with interpose(_noting(seen, "x")):
-        ops.linear(np.ones((2, 3), np.float32), np.ones((4, 3), np.float32), ONES)
+        composed(ONES, ONES)
 
-    assert seen == ["x:linear"]
+    assert seen == ["x:test_square_plus"]
+
+
+def test_what_an_interposer_sets_for_the_call_itself_sees_none_of_its_parts(composed: ops.Op) -> None:
+    seen: list[str] = []
+
+    def setting(call: Call, proceed: Callable[[Call], Any]) -> Any:
+        with interpose(_noting(seen, "late")):
+            return proceed(call)
+
+    with interpose(setting):
+        composed(ONES, ONES)
+
+    assert seen == []
 
 
 def test_a_call_made_by_an_interposer_passes_the_inner_ones_only() -> None:
@@ -228,3 +284,11 @@ def test_a_plan_across_kinds_moves_the_numbers(device: str) -> None:
     assert to_host(plan.run()).tolist() == ONES.tolist()
     assert str(plan.device) == f"{target}:0"
     assert to_host(ops.add(plan.out, from_host(ONES, target))).tolist() == [2.0] * 4
+
+
+def test_a_plan_that_was_rebound_knows_its_new_arguments() -> None:
+    plan = replace(ops.add.prepare(ONES, ONES), renew=lambda changed: lambda: None)
+
+    again = plan.rebind(a=2 * ONES).rebind(b=3 * ONES)
+
+    assert {name: array.tolist() for name, array in again.bound.items()} == {"a": [2.0] * 4, "b": [3.0] * 4}

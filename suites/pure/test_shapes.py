@@ -56,6 +56,21 @@ def _operand(values: np.ndarray, rows: int, columns: int, lies: str) -> np.ndarr
     return values.reshape(rows, columns) if lies == "N" else values.reshape(columns, rows).T
 
 
+def test_a_layer_has_its_forward_and_both_its_gradients(tmp_path: Path) -> None:
+    data = {"nk_bf16_out": [[2, 3]], "nk_fp32_out": [[5, 7]], "m_forward": [11], "readme_2025_m": [13]}
+    (tmp_path / "shapes.json").write_text(json.dumps({"deepseek_v3": data | {"m_backward": [17]}}))
+
+    found = read_shapes(tmp_path / "shapes.json")["deepseek_v3"]
+
+    assert [str(shape) for shape in found] == [
+        "11x2x3 NT",
+        "13x2x3 NT",
+        "17x3x2 NN",
+        "2x17x3 TN",
+        "11x5x7 NT to float32",
+    ]
+
+
 def test_a_shape_says_how_its_operands_lie() -> None:
     assert str(GemmShape(m=1, n=256, k=7168, out_dtype="float32")) == "1x256x7168 NT to float32"
 
@@ -75,6 +90,7 @@ def test_evenly_keeps_the_order_and_the_distance(length: int, count: int) -> Non
     assert len(chosen) == min(length, count)
     steps = np.diff(chosen)
     assert not len(steps) or (steps.min() > 0 and steps.max() - steps.min() <= 1)
+    assert not chosen or (chosen[0] == 0 and length - chosen[-1] <= -(-length // count))
 
 
 @given(st.integers(1, 300), st.integers(1, 300))
