@@ -209,16 +209,13 @@ __all__ = [
     "use_with_numba",
 ]
 
-#: The modules of the face; loaded when a name is first asked for, and importing them touches no driver either.
-_MODULES = ("blas", "graphs", "history", "host", "memory", "random", "streams")
-
-#: Modules whose names stay in them, as with torch: ``cuda.tunable.enable()``.
-_ROOMS = ("tunable",)
+#: The modules of the face, loaded when a name is first asked for; importing them touches no driver either. And those
+#: whose names stay in them, as with torch: ``cuda.tunable.enable()``.
+_MODULES, _ROOMS = ("blas", "graphs", "history", "host", "memory", "random", "streams"), ("tunable",)
 
 
 def __getattr__(name: str) -> Any:
-    # ``cuda.memory.empty_cache()`` works after ``import cuassay.cuda`` alone, as with torch.
-    if name in _MODULES or name in _ROOMS:
+    if name in (*_MODULES, *_ROOMS):  # ``cuda.memory.empty_cache()`` works without a further import, as with torch
         return importlib.import_module(f"{__name__}.{name}")
     for home in _MODULES if name in __all__ else ():
         module = importlib.import_module(f"{__name__}.{home}")
