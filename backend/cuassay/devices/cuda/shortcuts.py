@@ -154,6 +154,9 @@ installed: list[Forgetful] = []
 
 
 def forget() -> None:
-    """Drop every launch made ready: who replaces a kernel must, or it goes on being launched."""
+    """Drop every launch made ready: who replaces a kernel must, or it goes on being launched.
+
+    Not those of products, which `blas.controls.renew` drops.
+    """
     for shortcut in installed:
         shortcut.forget()
