@@ -78,6 +78,24 @@ def test_the_peak_is_one_that_was_reached(allocator: CachingAllocator) -> None:
     assert figure(allocator, "allocation.all.peak") == 1
 
 
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_what_is_asked_for_has_its_peak_where_the_bytes_stay_the_same(granularity: int) -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=granularity))
+    for nbytes in (1, 400, 300):
+        allocator.free(allocator.malloc(nbytes))
+
+    assert figure(allocator, "requested_bytes.all.peak") == 400
+    assert figure(allocator, "allocated_bytes.all.peak") == 512
+
+
+def test_totals_are_of_the_bytes_that_each_use_had(allocator: CachingAllocator) -> None:
+    for nbytes in (1024, 4096, 2048, 4096):
+        allocator.free(allocator.malloc(nbytes))
+
+    assert figure(allocator, "allocated_bytes.all.allocated") == 1024 + 4096 + 2048 + 4096
+    assert figure(allocator, "requested_bytes.all.freed") == 1024 + 4096 + 2048 + 4096
+
+
 def test_hits_are_counted(allocator: CachingAllocator) -> None:
     for _ in range(10):
         allocator.free(allocator.malloc(4096))
@@ -134,6 +152,52 @@ def test_the_peak_of_oversize_blocks_is_their_own() -> None:
     allocator.malloc(20 * MIB)
 
     assert allocator.statistics().oversize_allocations.peak == 1
+
+
+def test_the_peak_of_oversize_blocks_comes_from_none_that_went() -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
+    for nbytes in (24, 32, 40):
+        allocator.free(allocator.malloc(nbytes * MIB))
+        allocator.empty_cache()
+
+    figures = allocator.statistics().oversize_allocations
+
+    assert (figures.current, figures.peak, figures.allocated, figures.freed) == (0, 1, 3, 3)
+
+
+def test_each_part_of_the_peak_may_be_of_another_time(allocator: CachingAllocator) -> None:
+    """The sum of what is asked for passes its peak where neither pool does, nor the bytes."""
+    small = [allocator.malloc(512) for _ in range(4)]
+    for block in small:
+        allocator.free(block)
+    large = allocator.malloc(4 * MIB)
+    for nbytes in (1, 512):
+        for block in [allocator.malloc(nbytes) for _ in range(4)]:
+            allocator.free(block)
+    allocator.free(large)
+
+    assert figure(allocator, "allocated_bytes.all.peak") == 4 * MIB + 4 * 512
+    assert figure(allocator, "requested_bytes.all.peak") == 4 * MIB + 4 * 512
+
+
+def test_what_waits_for_other_streams_is_active_and_not_live(allocator: CachingAllocator) -> None:
+    waiting = allocator.malloc(4096)
+    allocator.record_stream(waiting, 7)
+    allocator.free(waiting)
+    allocator.malloc(8192)
+
+    assert figure(allocator, "active_bytes.all.peak") == 3 * 4096
+    assert figure(allocator, "allocated_bytes.all.peak") == 2 * 4096
+
+
+def test_pages_of_the_small_pool_are_none_of_the_large_pools() -> None:
+    allocator = CachingAllocator(IntegerSource())
+    allocator.malloc(5 * MIB // 2)
+    allocator.malloc(1000)
+
+    both = [figure(allocator, f"reserved_bytes.{pool}.current") for pool in ("small_pool", "large_pool")]
+    assert min(both) > 0
+    assert sum(both) == figure(allocator, "reserved_bytes.all.current")
 
 
 def test_a_snapshot_is_plain_data_that_adds_up(allocator: CachingAllocator) -> None:

@@ -183,13 +183,14 @@ class Books:
     def refitted(self, block: Block, nbytes: int, requested: int) -> bool:
         """A parked block of `nbytes` is cut out for `requested` instead, as it is now; True as `cut` tells."""
         own = self._small if block.segment.is_small else self._large
-        cut, folded, uses, more = own.cut, own.folded, block.uses, block.nbytes - nbytes
+        cut, folded, uses = own.cut, own.folded, block.uses
+        more, asked = block.nbytes - nbytes, requested - block.requested
         folded.count += uses
         folded.nbytes += uses * nbytes
         folded.requested += uses * block.requested
         cut.nbytes += more
-        cut.requested += requested - block.requested
-        self.room -= more
+        cut.requested += asked
+        self.room -= max(more, asked)  # what is asked for may grow within the same bytes
         return self.room < 0 and self.is_above()
 
     def is_above(self) -> bool:
