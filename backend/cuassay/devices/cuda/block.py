@@ -112,8 +112,8 @@ class Launch(Handle):
     def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
         """`launch` as a call without arguments, the cheapest there is; valid until another shape is launched.
 
-        It keeps the block's memory alive, not the arrays whose addresses lie in it, nor what `arrange` asked for: then the
-        block must live as long.
+        It keeps the block's memory alive, not the arrays whose addresses lie in it, nor what `arrange` asked for:
+        then the block must live as long.
 
         Raises
         ------

@@ -56,12 +56,14 @@ Selector = Callable[[Problem, int], Choice | None]
 def _by_settings(problem: Problem, device: int) -> Choice | None:
     """The selector at first: the tuner, where a setting turns it on. No plan is older, so none is made anew."""
     global _selector  # noqa: PLW0603  one a process
-    _selector = None
+    chosen: Selector | None = None
     if settings.get("CUASSAY_TUNABLEOP_ENABLED"):
         from cuassay.devices.cuda.blas.tuning import tuner  # which imports this module
 
-        _selector = tuner().select
-    return None if _selector is None else _selector(problem, device)
+        chosen = tuner().select
+    if _selector is _by_settings:  # no other thread has set one meanwhile
+        _selector = chosen
+    return None if chosen is None else chosen(problem, device)
 
 
 _selector: Selector | None = _by_settings
