@@ -14,6 +14,7 @@ from typing import Any
 from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
+from cuassay.tune.results import Results
 from cuassay.tune.shapes import GemmShape, read_shapes, spread_out
 
 __all__ = ["add_tune_command"]
@@ -48,6 +49,7 @@ def _tune(options: argparse.Namespace) -> int:
 
     if options.out is not None:
         tuner().configure(path=options.out)
+    _check_files(indices)
     with runtime.device(indices[0]):
         products = _products(options)
         unknown = offline.unknown(products, indices[0])
@@ -60,6 +62,18 @@ def _tune(options: argparse.Namespace) -> int:
             offline.tune_on_several(unknown, indices, tell)
     _show(rows, as_json=options.json)
     return 0
+
+
+def _check_files(indices: Sequence[int]) -> None:
+    """Before the search: results that cannot be kept would be lost, and those of one GPU are not another model's."""
+    from cuassay.devices.cuda.blas.tuning import tuner, validators
+
+    for index in indices:
+        if Path(tuner().path(index)).exists():
+            Results(validators(index)).read(tuner().path(index))
+    models = {validators(index)["gpu"] for index in indices}
+    if len(models) > 1:
+        raise ArgumentError(f"each GPU tunes a part for all, so they must be alike; got {', '.join(sorted(models))}")
 
 
 def _usable(device: Device) -> int:

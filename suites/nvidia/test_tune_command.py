@@ -108,3 +108,21 @@ def test_what_cannot_be_tuned_is_told(
     assert main(["tune", *(one.format(shapes=shapes, untuned=untuned) for one in arguments)]) == 2
 
     assert message in capsys.readouterr().err
+
+
+def test_a_file_of_another_machine_ends_it_before_anything_is_tuned(
+    tmp_path: Path, shapes: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    tuned(tmp_path, capsys, f"{shapes}:square", "--limit", "1")
+    path = tmp_path / "results.jsonl"
+    header, *rows = path.read_text().splitlines()
+    foreign = json.loads(header)
+    foreign["validators"]["gpu"] = "another"
+    path.write_text("\n".join([json.dumps(foreign), *rows, ""]))
+    before = path.read_text()
+    tuning.tuner.cache_clear()
+
+    assert main(["tune", f"{shapes}:square", "--out", str(path)]) == 2
+
+    assert "another" in capsys.readouterr().err
+    assert path.read_text() == before
