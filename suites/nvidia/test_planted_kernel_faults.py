@@ -453,11 +453,12 @@ def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("empty", "empty_like"):
         monkeypatch.setattr(cupy, name, poisoned(getattr(cupy, name)))
-    from cuassay.devices.cuda import shortcuts
+    from cuassay.devices.cuda import product_shortcuts, repeated, shortcuts
     from cuassay.devices.cuda.memory import hook
 
     monkeypatch.setattr(devices.backend("cuda"), "empty", poisoned(hook.empty))
-    monkeypatch.setattr(shortcuts, "_fresh", poisoned(hook.fresh))
+    for module in (product_shortcuts, repeated, shortcuts):
+        monkeypatch.setattr(module, "_fresh", poisoned(hook.fresh))
 
 
 @pytest.fixture
