@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,10 @@ import numpy as np
 import pytest
 
 from cuassay import Device, ops, to_host
-from cuassay.benchmarking import product_peers
+from cuassay.benchmarking import product_peers, products
 from cuassay.benchmarking.operands import Arena, Operands, elements_of
 from cuassay.benchmarking.products import cases, main
+from cuassay.core.precision import set_matmul_options
 from cuassay.errors import ArgumentError
 from cuassay.tune.shapes import GemmShape
 
@@ -63,6 +65,37 @@ def test_each_shape_has_its_groups(shapes: str) -> None:
         ("1x16x24 NT", "bfloat16"): ("llama3_8b", "m<=128"),
         ("200x16x24 NT", "bfloat16"): ("llama3_8b",),
     }
+
+
+def test_a_few_rows_are_up_to_128_and_bytes_are_of_each_dtype(tmp_path: Path) -> None:
+    (tmp_path / "shapes.json").write_text(json.dumps({"llama3_8b": {"nk": [[16, 24]], "m": [128, 129]}}))
+
+    assert {shape.m: "m<=128" in groups for shape, groups in cases(tmp_path / "shapes.json").items()} == {
+        128: True,
+        129: False,
+    }
+    assert products._nbytes(GemmShape(m=2, n=3, k=5, out_dtype="float32")) == 2 * (2 * 5 + 5 * 3) + 4 * 2 * 3
+
+
+def test_matrices_begin_where_an_allocators_do(device: Device) -> None:
+    region = Arena(device, "bfloat16", 1000).cut(3, 10, 13)
+
+    assert (region.start, region.step) == (0, 256)
+
+
+def test_several_sets_have_room_and_the_options_stay(
+    device: Device, shapes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(products, "sets_for", lambda nbytes, device: 3)
+    changed = {"bf16_reduced_precision_reduction": False, "fp16_reduced_precision_reduction": False}
+    former = set_matmul_options(**changed)
+    try:
+        status = main([shapes, "--record", str(tmp_path / "rows.jsonl"), "--device", str(device)])
+    finally:
+        kept = set_matmul_options(**asdict(former))
+
+    assert status == 0
+    assert asdict(kept).items() >= changed.items()
 
 
 def test_only_the_lists_asked_for(shapes: str) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
-from cuassay.benchmarking.rotation import CACHE_MULTIPLE, rotate, sets_for
+from cuassay.benchmarking import rotation
+from cuassay.benchmarking.rotation import CACHE_MULTIPLE, MIN_SAMPLES, rotate, sets_for
 from cuassay.errors import ArgumentError
+from cuassay.testing import devices as on
+from cuassay.testing import requires
 
 
 def adding_to_each(device: Device, sets: int) -> tuple[list[Any], Callable[[], None]]:
@@ -70,6 +74,57 @@ def test_a_sample_of_each_pass_has_as_many_calls(device: Device) -> None:
     rotate({"short": partial(count, "short", 0.0), "long": partial(count, "long", 1e-3)}, 1, device, samples=3)
 
     assert counts["short"] == counts["long"]
+
+
+def test_a_sample_is_of_passes_not_of_calls(device: Device) -> None:
+    if devices.capabilities(device).answer("graphs"):
+        pytest.skip(f"{device} replays graphs of passes, which tell nobody")
+    passes: list[float] = []
+
+    found = rotate({"x": lambda: passes.append(time.sleep(1e-3) or 0.0)}, 1000, device, samples=3)["x"]
+
+    assert len(passes) == 1 + 1 + 3  # one longer than a batch, alone
+    assert found.host_s[0] < 2 * found.samples_s[0]
+
+
+def test_some_samples_are_taken_whatever_the_time(device: Device) -> None:
+    _, run = adding_to_each(device, 2)
+
+    assert len(rotate({"add": run}, 2, device, max_seconds=0.0)["add"].samples_s) == MIN_SAMPLES
+
+
+@requires("graphs")
+def test_a_pass_that_cannot_be_captured_runs_as_it_is(device: Device) -> None:
+    _, run = adding_to_each(device, 2)
+
+    found = rotate({"captured": run, "live": run}, 2, device, samples=2, live=["live"])
+
+    assert {name: one.mode for name, one in found.items()} == {"captured": "graph", "live": "stream"}
+
+
+@on("sim")
+def test_a_series_with_one_live_sample_is_live(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(rotation, "BATCH_SECONDS", 0.0)
+    (sums, add), passes = adding_to_each(device, 2), 0
+
+    def run() -> None:
+        nonlocal passes
+        passes += 1
+        add()
+        if 3 <= passes < 6:  # all takes of the first sample
+            to_host(sums[0])
+
+    assert rotate({"x": run}, 2, device, samples=4, live=["x"])["x"].launches == "live"
+
+
+@pytest.mark.parametrize(("nbytes", "sets"), [(0, 256), (999, 4), (1000, 3), (5000, 2), (19_999, 2), (20_000, 1)])
+def test_sets_are_several_caches_and_two_where_one_could_stay(
+    nbytes: int, sets: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = SimpleNamespace(answer=lambda name: SimpleNamespace(value=1000))
+    monkeypatch.setattr(rotation, "devices", SimpleNamespace(capabilities=lambda device: cache))
+
+    assert sets_for(nbytes, "cpu") == sets
 
 
 def test_sets_exceed_the_cache(device: Device) -> None:

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay import Device, from_host, ops, to_host
+from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.benchmarking import timing as module
 from cuassay.benchmarking.cases import cases, row
 from cuassay.benchmarking.roofline import fraction, limits
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError
+from cuassay.testing import devices as on
 from cuassay.testing import requires
 from cuassay.testing.opspec import Work, own_specs
 
@@ -44,6 +47,41 @@ def test_peers_take_turns_in_abba_order(device: Device) -> None:
     interleave(calls, device, samples=2)
 
     assert order[-4:] == ["a", "b", "b", "a"]
+
+
+@pytest.mark.parametrize(("cache", "most"), [("cold", 100), ("warm", 0)])
+def test_the_cache_is_flushed_before_each_cold_sample_and_no_warm_one(
+    device: Device, cache: Any, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kind = type(devices.backend(device.kind))
+    flush, flushed = kind.flush_cache, []
+    monkeypatch.setattr(kind, "flush_cache", lambda self, index: (flushed.append(index), flush(self, index)))
+
+    found = measure(adding(device), device, cache=cache, samples=5)
+
+    assert min(len(found.samples_s), most) <= len(flushed) <= most
+
+
+@on("cpu")
+def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    now = 0.0
+
+    def call() -> None:
+        nonlocal now
+        now += 1.0
+
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=lambda: now))
+
+    found = interleave({"a": call, "b": call}, device, queued=False, max_seconds=20.5, precision=-1.0)
+
+    assert len(found["a"].samples_s) == len(found["b"].samples_s) == 21
+
+
+@pytest.mark.parametrize(("samples", "is_settled"), [(4, False), (100, True)])
+def test_more_samples_settle_a_median(samples: int, is_settled: bool) -> None:
+    taken = SimpleNamespace(device_s=[0.99, 1.01] * (samples // 2))
+
+    assert module._Series.is_settled(taken, 0.005) == is_settled  # type: ignore[arg-type]
 
 
 @requires("graphs")

@@ -109,6 +109,18 @@ def test_a_sample_that_was_held_up_is_taken_again(device: Device) -> None:
 
 
 @on("sim")
+def test_a_series_with_one_live_sample_is_live(device: Device) -> None:
+    add, wait, calls = adding(device), waiting(device), 0
+
+    def run() -> None:
+        nonlocal calls
+        calls += 1
+        (wait if 0 <= calls - 8 < timing.TAKES else add)()
+
+    assert measure(run, device, samples=6, precision=-1.0).launches == "live"
+
+
+@on("sim")
 def test_a_host_slower_than_the_longest_hold_is_measured_live(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(timing, "LONGEST_HOLD", 0.0)
 
