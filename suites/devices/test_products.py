@@ -130,6 +130,16 @@ def test_a_cut_run_goes_on_as_the_same_run(device: Device, shapes: str, tmp_path
     assert len(rows_of(record, "run")) == len({row["run"] for row in rows_of(record)}) == 1
 
 
+def test_what_another_device_measured_is_measured_here_too(shapes: str, tmp_path: Path) -> None:
+    record = tmp_path / "rows.jsonl"
+
+    for device in ("cpu", "sim"):
+        assert main([shapes, "--record", str(record), "--device", device, "--list", "llama3_8b"]) == 0
+
+    ours = [row["device"] for row in rows_of(record) if row["implementation"] == "cuassay"]
+    assert sorted(ours) == ["cpu:0"] * 2 + ["sim:0"] * 2
+
+
 def test_a_shape_that_fails_takes_no_other_with_it(
     device: Device, shapes: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
