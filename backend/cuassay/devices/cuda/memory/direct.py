@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 
 from cuassay.core.protocols import MemorySource
+from cuassay.errors import StateError
 from cuassay.memory import Block, Lane, Pool, Segment
 
 __all__ = ["Direct"]
@@ -51,4 +52,4 @@ class Direct:
 
 
 def _no_miss(lane: Lane, nbytes: int) -> Block:
-    raise NotImplementedError(f"{lane!r} holds no blocks to serve {nbytes:,} bytes")
+    raise StateError(f"{lane!r} keeps no blocks to serve {nbytes:,} bytes from; ask `Direct.malloc`")
