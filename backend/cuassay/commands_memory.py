@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from functools import partial
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
 
 __all__ = ["add_memory_commands"]
+
+#: What the names of traces end with.
+_SUFFIX = ".csv.gz"
 
 #: Tags of a real device cost a kernel or a copy each: figures are taken without them, in a second run.
 _PASSES = 3
@@ -94,18 +98,27 @@ def _replay(options: argparse.Namespace) -> int:
 
 
 def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, ...]]]]:
-    """Each with its name; of folders, the traces in them."""
+    """Each with its name; of folders, the traces in them. Other files, as ``folder/*`` has them, are passed over."""
+    others = [name for name in names if Path(name).is_file() and not name.endswith(_SUFFIX)]
+    if len(others) == len(names):
+        raise _no_trace(others[0], f"is no *{_SUFFIX} file")
     for name in names:
         made, path = WORKLOADS.get(name.partition(":")[0]), Path(name)
+        if name in others:
+            print(f"cuassay: {name} is passed over: it is no *{_SUFFIX} file", file=sys.stderr)
+            continue
         if made is not None and not path.exists():
             yield name, partial(made, _seed(name))
             continue
-        files = sorted(path.glob("*.csv.gz")) if path.is_dir() else [path] if path.exists() else []
+        files = sorted(path.glob(f"*{_SUFFIX}")) if path.is_dir() else [path] if path.exists() else []
         if not files:
-            what = "holds no *.csv.gz file" if path.is_dir() else "does not exist"
-            raise ArgumentError(f"{name} {what}; name a trace, a folder with some, or one of {', '.join(WORKLOADS)}")
+            raise _no_trace(name, f"holds no *{_SUFFIX} file" if path.is_dir() else "does not exist")
         for file in files:
-            yield file.name.removesuffix(".csv.gz"), partial(load_trace, file)
+            yield file.name.removesuffix(_SUFFIX), partial(load_trace, file)
+
+
+def _no_trace(name: str, why: str) -> ArgumentError:
+    return ArgumentError(f"{name} {why}; name a trace, a folder with some, or one of {', '.join(WORKLOADS)}")
 
 
 def _seed(name: str) -> int:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuassay import Device, devices
+from cuassay import Device
 from cuassay.core.protocols import DeviceMemory
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import CachingAllocator
@@ -19,12 +19,7 @@ from cuassay.testing import exclusive
 MIB = 2**20
 TOTAL = 256 * MIB
 
-pytestmark = on("sim", "cuda")
-
-
-@pytest.fixture
-def backend(device: Device) -> Any:
-    return devices.backend(device.kind)
+pytestmark = on("sim:*", "cuda:*")
 
 
 @pytest.fixture(params=["", "expandable_segments:False"], ids=["pages", "segments"])

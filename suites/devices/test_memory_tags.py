@@ -18,7 +18,7 @@ MIB = 2**20
 TOTAL = 256 * MIB
 OPERATIONS = 1000
 
-pytestmark = on("sim", "cuda")
+pytestmark = on("sim:*", "cuda:*")
 
 
 @pytest.fixture

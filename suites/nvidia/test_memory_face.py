@@ -34,7 +34,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
     blocks = SimpleNamespace(take=lambda nbytes, index, stream: found.malloc(nbytes, stream or 0))
     modules: dict[str, Any] = {"allocator": stand_in, "hook": blocks}
     monkeypatch.setattr(memory, "_module", modules.__getitem__)
-    monkeypatch.setattr(memory, "_index", lambda device: 0)
+    monkeypatch.setattr(memory, "index_of", lambda device: 0)
     monkeypatch.setattr(cuassay.cuda, "is_initialized", lambda: True)
     return found
 

@@ -237,6 +237,27 @@ class TestWithoutCaching:
         cached = filled(1000)
         assert hook.block_of(cached).nbytes >= 1024
 
+    def test_a_capture_uses_its_own_pool_and_gives_nothing_back(self):
+        with memory.caching_allocator_disabled():
+            x = cuassay.full(1000, 2, "float32", "cuda:0")
+            freed = cuassay.full(1000, 1, "float32", "cuda:0")
+            graph, others = cuassay.cuda.CUDAGraph(), list[Any]()
+            with cuassay.cuda.graph(graph):
+                del freed
+                aside = threading.Thread(target=lambda: others.append(cuassay.empty(1000, "float32", "cuda:0")))
+                aside.start()
+                aside.join()
+                doubled = cuassay.ops.add(x, x)
+                tripled = cuassay.ops.add(doubled, x)
+                del doubled  # the graph writes there at each replay
+            nines = [cuassay.full(1000, 9, "float32", "cuda:0") for _ in range(10)]
+            graph.replay()
+
+        assert len(others) == 1
+        assert hook.block_of(tripled).lane.pool.is_private
+        assert (tripled.get() == 6).all()
+        assert all((nine.get() == 9).all() for nine in nines)
+
 
 LIBRARY = """
 #include <cuda_runtime_api.h>

@@ -317,16 +317,21 @@ class TestGivingBack:
 
         assert allocator.statistics().reserved_bytes.all.current == 36 * MIB
 
-    def test_of_free_segments_the_young_ones_stay(self, source: IntegerSource) -> None:
+    @pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
+    def test_of_free_segments_the_young_ones_stay(self, source: IntegerSource, users: tuple[int, ...]) -> None:
         allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
         old, young = allocator.malloc(20 * MIB, stream=1), allocator.malloc(20 * MIB, stream=2)
+        for user in users:
+            allocator.record_stream(young, user)
         allocator.free(old)
         allocator.reset_peak_stats()  # free segments are known as such from here
         for nbytes in range(512, 4096, 512):
             allocator.malloc(nbytes, stream=3)
         allocator.free(young)
+        for event in source.pending():
+            source.complete(event)
 
-        allocator.malloc(12 * MIB, stream=4)
+        allocator.malloc(22 * MIB, stream=2)
 
         assert old.segment not in allocator.segments()
         assert young.segment in allocator.segments()
@@ -343,6 +348,14 @@ class TestOversizeBlocks:
         block = allocator.malloc(36 * MIB)
 
         assert (block.nbytes, block.is_whole) == (40 * MIB, True)
+
+    def test_a_smaller_request_splits_a_segment_as_large(self, source: IntegerSource) -> None:
+        allocator = CachingAllocator(source, config="max_split_size_mb:20")
+
+        blocks = [allocator.malloc(5 * MIB) for _ in range(4)]
+
+        assert {block.segment.nbytes for block in blocks} == {20 * MIB}
+        assert source.reserves == 1
 
     def test_they_serve_no_smaller_requests(self, allocator: CachingAllocator) -> None:
         large = allocator.malloc(40 * MIB)

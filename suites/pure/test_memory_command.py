@@ -47,6 +47,17 @@ def test_a_folder_stands_for_its_traces(capsys: pytest.CaptureFixture[str], tmp_
     assert [row.get("trace") for row in replayed(capsys, str(tmp_path))] == ["mosaic_output", None]
 
 
+def test_what_is_no_trace_is_named_and_passed_over(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    other = tmp_path / "README.md"
+    other.write_text("Traces of a kind.", encoding="utf-8")
+
+    assert main(["memory", "replay", str(other), str(TRACE)]) == 0
+
+    told = capsys.readouterr()
+    assert [line.split()[0] for line in told.out.splitlines()] == ["mosaic_output", "geomean"]
+    assert told.err == f"cuassay: {other} is passed over: it is no *.csv.gz file\n"
+
+
 def test_as_text_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["memory", "replay", str(TRACE)]) == 0
 
@@ -59,7 +70,7 @@ def test_as_text_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["nowhere.csv.gz"], "nowhere.csv.gz does not exist; name a trace, a folder with some, or one of volumes"),
         ([str(Path(__file__).parent)], "holds no *.csv.gz file; name a trace"),
-        ([__file__], "cannot be read as a trace"),
+        ([__file__, __file__], "test_memory_command.py is no *.csv.gz file; name a trace"),
         (["volumes:x"], "a seed is a whole number"),
         (["volumes", "--policy", "cupy", "--device", "sim"], "over integers alone"),
         (["volumes", "--device", "cpu"], "no source of memory"),

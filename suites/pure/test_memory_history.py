@@ -55,6 +55,19 @@ def test_requests_and_frees_are_told_in_order(allocator: CachingAllocator) -> No
     ]
 
 
+def test_pages_that_come_and_go_are_told() -> None:
+    allocator = CachingAllocator(IntegerSource(), config="")
+    allocator.record_history(skip_actions=["alloc", "free_requested", "free_completed"])
+    block = ask(allocator, 5 * MIB)
+    address = block.address
+
+    allocator.free(block)
+    allocator.empty_cache()
+
+    assert told(allocator) == [("segment_map", 6 * MIB), ("segment_unmap", 6 * MIB)]
+    assert {event["addr"] for event in allocator.snapshot()["device_traces"][0]} == {address}
+
+
 def test_a_block_that_another_stream_uses_is_completed_when_that_is_done(allocator: CachingAllocator) -> None:
     allocator.record_history(skip_actions=["segment_alloc"])
     block = ask(allocator, 12 * MIB)
@@ -172,6 +185,18 @@ def test_the_ring_keeps_the_newest(allocator: CachingAllocator) -> None:
     assert [size for _, size in told(allocator)] == [7 * 512, 8 * 512, 9 * 512]
 
 
+def test_off_a_block_that_is_used_again_has_not_the_stack_of_its_former_owner(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    former = ask(allocator, MIB)
+    allocator.record_history(None)
+
+    allocator.free(former)
+    again = allocator.malloc(MIB)
+
+    assert again is former
+    assert allocator.snapshot()["segments"][0]["blocks"][0]["frames"] == []
+
+
 def test_off_nothing_more_is_kept_and_what_was_stays_until_it_is_cleared(allocator: CachingAllocator) -> None:
     allocator.record_history()
     ask(allocator, MIB)
@@ -217,6 +242,23 @@ def test_a_freed_block_has_no_stack(allocator: CachingAllocator) -> None:
 
     assert allocator.history is not None
     assert allocator.history.frames_of(block.address) == ()
+
+
+@pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
+def test_blocks_of_one_size_from_before_and_from_meanwhile_all_go_back(
+    allocator: CachingAllocator, users: tuple[int, ...]
+) -> None:
+    early = allocator.malloc(3 * MIB)
+    allocator.record_history()
+    late = allocator.malloc(3 * MIB)
+    for user in users:
+        allocator.record_stream(early, user)
+    allocator.free(early)
+    allocator.empty_cache()
+
+    allocator.free(late)
+
+    assert allocator.empty_cache() == 20 * MIB
 
 
 def test_off_a_hit_is_the_hit_it_was(allocator: CachingAllocator) -> None:

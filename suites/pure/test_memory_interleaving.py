@@ -129,6 +129,7 @@ def test_memory_on_its_way_is_given_to_nobody_else(call: str) -> None:
     if isinstance(outcome[0], Block):
         shadow.took(outcome[0], outcome[0].requested, stream)
     shadow.peak = allocator.statistics().requested_bytes.all.peak
+    shadow.most = allocator.statistics().allocation.all.peak
     shadow.given = allocator.statistics().allocation.all.allocated
     shadow.check(allocator)
 

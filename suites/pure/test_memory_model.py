@@ -133,7 +133,7 @@ class Programs(RuleBasedStateMachine):
     @rule()
     def reset_peaks(self) -> None:
         self.allocator.reset_peak_stats()
-        self.shadow.peak = self.shadow.requested
+        self.shadow.reset_peaks()
 
     @invariant()
     def nothing_is_lost(self) -> None:

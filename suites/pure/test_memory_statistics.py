@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+from contextlib import nullcontext
 
 import pytest
 
@@ -96,9 +97,11 @@ def test_totals_are_of_the_bytes_that_each_use_had(allocator: CachingAllocator) 
     assert figure(allocator, "requested_bytes.all.freed") == 1024 + 4096 + 2048 + 4096
 
 
-def test_hits_are_counted(allocator: CachingAllocator) -> None:
+@pytest.mark.parametrize("malloc", ["allocator", "lane"])
+def test_hits_are_counted(allocator: CachingAllocator, malloc: str) -> None:
+    asked = allocator if malloc == "allocator" else allocator.lane(0)
     for _ in range(10):
-        allocator.free(allocator.malloc(4096))
+        allocator.free(asked.malloc(4096))
 
     assert figure(allocator, "allocation.all.allocated") == 10
     assert figure(allocator, "allocated_bytes.all.freed") == 10 * 4096
@@ -143,6 +146,49 @@ def test_oversize_blocks_and_segments_are_counted() -> None:
     assert figures.oversize_segments.current == 2
 
 
+def test_a_segment_is_counted_out_as_it_was_counted_in() -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="")
+    before = allocator.malloc(30 * MIB)
+    allocator.configure("max_split_size_mb:20")
+    after = allocator.malloc(40 * MIB)
+
+    for block, left in ((before, 1), (after, 0)):
+        allocator.free(block)
+        allocator.empty_cache()
+        assert allocator.statistics().oversize_segments.current == left
+
+
+def test_a_block_is_oversize_by_the_bytes_that_it_has() -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
+
+    block = allocator.malloc(20 * MIB - 512 * KIB)  # the rest is too little for another
+
+    assert (block.nbytes, allocator.statistics().oversize_allocations.current) == (20 * MIB, 1)
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_a_block_is_oversize_by_the_limit_there_is_when_it_is_given_out(granularity: int) -> None:
+    allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
+    allocator.free(allocator.malloc(24 * MIB))
+    allocator.reset_peak_stats()  # what is free may be had by any request from here
+    allocator.configure("max_split_size_mb:20")
+
+    allocator.malloc(24 * MIB)
+
+    assert allocator.statistics().oversize_allocations.current == 1
+
+
+def test_a_parked_block_that_is_made_longer_may_become_oversize() -> None:
+    allocator = CachingAllocator(IntegerSource(), config="max_split_size_mb:20")
+    allocator.free(allocator.malloc(64 * MIB))
+    allocator.free(allocator.malloc(3 * MIB))
+
+    allocator.malloc(30 * MIB)
+
+    figures = allocator.statistics().oversize_allocations
+    assert (figures.current, figures.allocated) == (1, 2)
+
+
 def test_the_peak_of_oversize_blocks_is_their_own() -> None:
     allocator = CachingAllocator(IntegerSource(granularity=0), config="max_split_size_mb:20")
     small = [allocator.malloc(17 * MIB) for _ in range(3)]
@@ -180,14 +226,27 @@ def test_each_part_of_the_peak_may_be_of_another_time(allocator: CachingAllocato
     assert figure(allocator, "requested_bytes.all.peak") == 4 * MIB + 4 * 512
 
 
-def test_what_waits_for_other_streams_is_active_and_not_live(allocator: CachingAllocator) -> None:
+@pytest.mark.parametrize("captures", [False, True], ids=["", "held back by a capture"])
+def test_what_waits_for_other_streams_is_active_and_not_live(allocator: CachingAllocator, captures: bool) -> None:
     waiting = allocator.malloc(4096)
     allocator.record_stream(waiting, 7)
-    allocator.free(waiting)
-    allocator.malloc(8192)
+    with allocator.capturing() if captures else nullcontext():
+        allocator.free(waiting)
+        allocator.malloc(8192)
 
     assert figure(allocator, "active_bytes.all.peak") == 3 * 4096
     assert figure(allocator, "allocated_bytes.all.peak") == 2 * 4096
+
+
+def test_a_span_of_pages_is_one_segment_until_it_goes() -> None:
+    allocator = CachingAllocator(IntegerSource())
+    blocks = [allocator.malloc(3 * MIB) for _ in range(3)]
+    assert figure(allocator, "segment.large_pool.current") == 1
+    for block in blocks:
+        allocator.free(block)
+    allocator.empty_cache()
+
+    assert (figure(allocator, "segment.all.current"), figure(allocator, "segment.all.freed")) == (0, 1)
 
 
 def test_pages_of_the_small_pool_are_none_of_the_large_pools() -> None:

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import gc
 import random
+from collections.abc import Iterable
+from itertools import pairwise
 from statistics import geometric_mean
 
 import pytest
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.pages import pair
+from cuassay.memory.pages import View, pair
 from cuassay.memory.trace import ShadowModel, replay
 from cuassay.memory.workloads import WORKLOADS
 
@@ -63,12 +66,53 @@ class TestGrowing:
 
         assert (reserved(allocator), source.aliased) == (14 * MIB, 0)
 
+    def test_of_free_ranges_with_addresses_behind_them_the_largest_is_grown(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        blocks = [allocator.malloc(8 * MIB) for _ in range(5)]
+        for block in blocks[1::2]:
+            allocator.free(block)
+        allocator.empty_cache()  # 8 MiB without memory, twice
+        allocator.malloc(6 * MIB)
+        allocator.free(allocator.malloc(4 * MIB))
+        before = reserved(allocator)
+
+        allocator.malloc(8 * MIB)
+
+        assert (reserved(allocator) - before, source.aliased) == (4 * MIB, 0)
+
     def test_the_small_pool_lives_in_parts_of_pages(self, allocator: CachingAllocator) -> None:
         allocator.malloc(5 * MIB // 2)
 
         allocator.malloc(1000)
 
         assert reserved(allocator) == 4 * MIB
+
+    def test_a_part_of_a_page_is_used_to_its_last_512_bytes(self, allocator: CachingAllocator) -> None:
+        allocator.malloc(3 * MIB - 512)
+
+        blocks = [allocator.malloc(nbytes) for nbytes in (MIB, 512)]
+
+        assert [block.nbytes for block in blocks] == [MIB, 512]
+        assert blocks[0].segment is blocks[1].segment
+        assert reserved(allocator) == 4 * MIB
+
+    @pytest.mark.parametrize(("before", "pages"), [((), 2), ((3 * MIB,), 3)], ids=["behind", "behind a parked one"])
+    def test_whole_pages_begin_at_one_and_all_of_them_go_back(
+        self, allocator: CachingAllocator, before: tuple[int, ...], pages: int
+    ) -> None:
+        first = allocator.malloc(20 * MIB)
+        end = first.address + first.nbytes
+        allocator.free(first)
+        allocator.malloc(5 * MIB // 2)
+        for nbytes in before:
+            allocator.free(allocator.malloc(nbytes))
+        whole = allocator.malloc(4 * MIB)
+        allocator.malloc(end - whole.address - whole.nbytes)
+        allocator.free(whole)
+
+        assert whole.address % (2 * MIB) == 0
+        assert allocator.empty_cache() == pages * 2 * MIB
 
     def test_memory_of_the_small_pool_serves_large_requests(self, allocator: CachingAllocator) -> None:
         for block in [allocator.malloc(MIB) for _ in range(8)]:
@@ -80,13 +124,16 @@ class TestGrowing:
 
 
 class TestStitching:
-    def test_scattered_pages_serve_one_request(self, allocator: CachingAllocator, source: IntegerSource) -> None:
-        _, freed = scatter(allocator, 4 * MIB, 3)
+    @pytest.mark.parametrize("nbytes", [2 * MIB, 4 * MIB])
+    def test_scattered_pages_serve_one_request(
+        self, allocator: CachingAllocator, source: IntegerSource, nbytes: int
+    ) -> None:
+        _, freed = scatter(allocator, nbytes, 3)
         homes = {page for block in freed for page in source.physical(block.address, block.nbytes)}
 
-        block = allocator.malloc(12 * MIB)
+        block = allocator.malloc(3 * nbytes)
 
-        assert (reserved(allocator), source.aliased) == (24 * MIB, 1)
+        assert (reserved(allocator), source.aliased) == (6 * nbytes, 1)
         assert set(source.physical(block.address, block.nbytes)) == homes
 
     def test_only_what_is_missing_is_taken(self, allocator: CachingAllocator) -> None:
@@ -128,6 +175,35 @@ class TestStitching:
         again = allocator.malloc(12 * MIB)
 
         assert (again.address, source.aliased) == (address, 1)
+
+    @pytest.mark.parametrize(
+        ("parts", "kept_too", "nbytes"),
+        [({0, 2}, 0, 8), ({0, 2, 3, 4}, 1, 16)],
+        ids=["the middle of it", "all of it, by pieces"],
+    )
+    def test_part_of_what_was_shown_before_is_shown_anew_and_nothing_of_others(
+        self, allocator: CachingAllocator, source: IntegerSource, parts: set[int], kept_too: int, nbytes: int
+    ) -> None:
+        shadow = ShadowModel(source)
+        kept, _ = scatter(allocator, 4 * MIB, 4)
+        allocator.free(allocator.malloc(16 * MIB))  # shows what lies fourth, third, second and first
+        allocator.free(kept[2])
+        allocator.free(allocator.malloc(20 * MIB))  # second, kept, third, fourth and first
+        blocks = [allocator.malloc(4 * MIB) for _ in range(5)]
+        assert (reserved(allocator), source.aliased) == (32 * MIB, 2)
+        for place, block in enumerate(blocks):
+            if place in parts:
+                allocator.free(block)
+            else:
+                shadow.took(block, 4 * MIB, 0)
+        for block in kept[:kept_too]:
+            allocator.free(block)
+
+        shadow.took(again := allocator.malloc(nbytes * MIB), nbytes * MIB, 0)
+
+        assert (again.nbytes, reserved(allocator), source.aliased) == (nbytes * MIB, 32 * MIB, 3)
+        shadow.took(allocator.malloc(4 * MIB), 4 * MIB, 0)  # not of what is shown beside it
+        assert all(block.nbytes for segment in allocator.segments() for block in segment)
 
     def test_free_parts_of_a_view_serve_others(self, allocator: CachingAllocator) -> None:
         scatter(allocator, 4 * MIB, 3)
@@ -187,6 +263,95 @@ class TestStitching:
         assert allocator.statistics().reserved_bytes.small_pool.current == 0
 
 
+class TestPartsOfPages:
+    """Blocks side by side, of so many MiB; a page has 2. Some are freed, and then one is asked for."""
+
+    SIZES = (2.75, 1.25, 2, 1.5, 2.5, 2.5, 1.5)
+
+    #: Less of a page than is used as a part.
+    LITTLE = 4096 / MIB
+
+    @staticmethod
+    def lay_out(allocator: CachingAllocator, sizes: Iterable[float]) -> list[Block]:
+        blocks = [allocator.malloc(int(size * MIB)) for size in sizes]
+        assert all(low.address + low.nbytes == high.address for low, high in pairwise(blocks))
+        return blocks
+
+    @pytest.mark.parametrize(
+        ("freed", "asked", "pages"),
+        [
+            pytest.param({1, 3}, 2, 0, id="an end and a beginning are a page"),
+            pytest.param({1, 3, 5}, 4, 0, id="with a page between them"),
+            pytest.param({1, 3, 5}, 2.5, 0, id="the free range alone"),
+            pytest.param({2, 3}, 5.5, 1, id="new pages before a beginning"),
+            pytest.param({1, 5}, 4, 1, id="an end and a beginning that are no page"),
+            pytest.param({1, 2, 5}, 5.25, 0, id="an end, and pages"),
+            pytest.param({1, 5}, 3.25, 0, id="an end, and a page"),
+            pytest.param({3, 5}, 3.5, 0, id="a page, and a beginning"),
+            pytest.param({1, 5}, 3.5, 0, id="an end, a page, and a beginning"),
+            pytest.param({1, 5}, 3, 0, id="part of an end, and a page"),
+        ],
+    )
+    def test_what_is_free_is_used_before_pages_are_taken(
+        self, allocator: CachingAllocator, source: IntegerSource, freed: set[int], asked: float, pages: int
+    ) -> None:
+        shadow = ShadowModel(source)
+        blocks = self.lay_out(allocator, self.SIZES)
+        before = reserved(allocator)
+        for place, block in enumerate(blocks):
+            if place in freed:
+                allocator.free(block)
+            else:
+                shadow.took(block, block.nbytes, 0)
+
+        shadow.took(allocator.malloc(int(asked * MIB)), int(asked * MIB), 0)
+
+        assert reserved(allocator) - before == pages * 2 * MIB
+        for _ in range(8):  # the rests of those parts
+            shadow.took(allocator.malloc(MIB // 8), MIB // 8, 0)
+
+    @pytest.mark.parametrize(
+        ("sizes", "freed"),
+        [
+            ((2.25, 1.75, 2, 1.5, 2.5, 2, 2, 2, 2, 2), (1, 4, 6, 8)),
+            ((2.25, 1.75, 2, 2.5, 1.5, 2, 2, 2, 2), (1, 3, 5, 7)),
+        ],
+        ids=["an end", "a beginning"],
+    )
+    def test_the_smallest_part_that_is_enough_is_taken(
+        self, allocator: CachingAllocator, sizes: tuple[float, ...], freed: tuple[int, ...]
+    ) -> None:
+        blocks = self.lay_out(allocator, sizes)
+        before = reserved(allocator)
+        for place in freed:
+            allocator.free(blocks[place])
+
+        for asked in (4.5, 3.75):
+            allocator.malloc(int(asked * MIB))
+
+        assert reserved(allocator) == before
+
+    def test_a_range_that_no_parts_of_pages_replace_begins_anywhere(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        _, free, _ = self.lay_out(allocator, (2 + self.LITTLE, 2 + self.LITTLE / 8, 3))
+        before = reserved(allocator)
+        allocator.free(free)
+
+        assert allocator.malloc(2 * MIB).address == free.address
+        assert (reserved(allocator), source.aliased) == (before, 0)
+
+    def test_whole_pages_side_by_side_need_no_view(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        _, smaller, _, larger, _ = self.lay_out(
+            allocator, (2 + self.LITTLE, 4 + self.LITTLE / 8, 4 - 9 * self.LITTLE / 8, 8, 2.5)
+        )
+        for block in (smaller, larger):
+            allocator.free(block)
+
+        assert allocator.malloc(4 * MIB).address == larger.address
+        assert source.aliased == 0
+
+
 class TestViewsThatAreTooMany:
     """A view shows 6 pages, and 12 may be shown."""
 
@@ -217,9 +382,20 @@ class TestViewsThatAreTooMany:
         self.make(allocator, 5)
 
         allocator.malloc(20 * MIB)  # three go
+        left = len(source.aliases)
         allocator.malloc(16 * MIB)  # none goes
 
-        assert len(source.aliases) == 4
+        assert (left, len(source.aliases)) == (3, 4)
+
+    def test_what_is_gone_is_not_shown_again(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        first, _ = self.make(allocator, 2)
+        allocator.free(allocator.malloc(20 * MIB))
+        assert first not in source.aliases
+
+        block = allocator.malloc(12 * MIB)
+
+        assert source.physical(block.address, block.nbytes)
+        assert reserved(allocator) == 48 * MIB
 
     def test_while_captured_none_goes(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         views = self.make(allocator, 2)
@@ -258,7 +434,7 @@ class TestOptingOut:
 
         assert (source.reserves, source.maps) == (1, 0)
 
-    @pytest.mark.parametrize(("text", "span"), [("0.5", 128), ("64M", 64), ("4194304", 12)])
+    @pytest.mark.parametrize(("text", "span"), [("0.5", 128), ("64M", 64), ("4194304", 12), ("20000001", 20)])
     def test_addresses_are_set_aside_as_configured(
         self, allocator: CachingAllocator, source: IntegerSource, text: str, span: int
     ) -> None:
@@ -343,6 +519,63 @@ class TestGivingBack:
 
         assert source.aliases == {}
 
+    def test_views_that_are_gone_leave_nothing_behind(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        def shown() -> int:
+            return sum(isinstance(one, View) for one in gc.get_objects())
+
+        gc.collect()
+        before = shown()
+        for _ in range(3):
+            scatter(allocator, 4 * MIB, 3)
+            allocator.free(allocator.malloc(12 * MIB))
+            allocator.empty_cache()
+
+        gc.collect()
+        assert source.aliased == 3
+        assert shown() <= before + 1  # the last one goes when something is searched for again
+
+    def test_where_no_page_can_go_what_is_shown_goes_later(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        kept, _ = scatter(allocator, 4 * MIB, 3)
+        allocator.free(allocator.malloc(12 * MIB))
+        larger = allocator.malloc(13 * MIB)
+        assert allocator.empty_cache() == 0
+
+        for block in (*kept, larger):
+            allocator.free(block)
+
+        assert allocator.empty_cache() == 26 * MIB
+        assert (source.aliased, source.aliases) == (2, {})
+
+    def test_what_a_private_pool_holds_is_told_when_a_part_is_gone(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        lane = allocator.lane(0, pool)
+        kept, gone = lane.malloc(4 * MIB), lane.malloc(4 * MIB)
+        allocator.free(gone)
+        allocator.release_pool(pool)
+
+        allocator.empty_cache()
+
+        assert kept.is_live
+        assert allocator.statistics().reserved_bytes_by_private_pools == {pool.id: 4 * MIB}
+
+    def test_of_free_pages_the_young_ones_stay_also_where_a_part_was_taken(self) -> None:
+        source = IntegerSource(100 * MIB)
+        allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
+        old = allocator.malloc(20 * MIB, stream=1)
+        _, young = allocator.malloc(5 * MIB // 2, stream=2), allocator.malloc(35 * MIB // 2, stream=2)
+        allocator.free(old)
+        allocator.reset_peak_stats()  # what is free is known as such from here
+        for nbytes in range(512, 4096, 512):
+            allocator.malloc(nbytes, stream=3)
+        allocator.free(young)
+        allocator.malloc(4 * MIB, stream=2)
+
+        allocator.malloc(20 * MIB, stream=4)
+
+        assert reserved(allocator) == (20 + 2 + 20) * MIB  # all but the old ones
+
     def test_old_free_pages_go_above_the_threshold(self) -> None:
         source = IntegerSource(100 * MIB)
         allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
@@ -365,6 +598,12 @@ class TestFailures:
         assert all(block.is_live for block in kept)
         assert allocator.malloc(128 * MIB).is_live
         assert source.free == 0
+
+    def test_the_last_page_is_a_page(self, allocator: CachingAllocator, source: IntegerSource) -> None:
+        allocator.malloc(254 * MIB)
+        allocator.malloc(2 * MIB)
+
+        assert (source.free, source.reserves) == (0, 0)
 
     def test_addresses_that_got_no_pages_serve_again(self) -> None:
         source = IntegerSource(32 * MIB)  # somebody else has the rest

@@ -76,6 +76,24 @@ def test_a_block_that_other_streams_use_is_live_until_it_is_freed(allocator: Cac
     assert tide.is_low()
 
 
+@pytest.mark.parametrize(("nbytes", "noted"), [(4 * MIB, 4 * MIB), (4096, 0)], ids=["large", "small"])
+def test_a_hit_is_noted_if_it_is_large(allocator: CachingAllocator, tide: Tide, nbytes: int, noted: int) -> None:
+    tide.low = -1  # nothing is so low
+    allocator.free(allocator.malloc(nbytes))
+    tide.lists = allocator.lane(0).lists
+
+    found = tide.get(nbytes)
+    block = allocator.malloc(nbytes)
+
+    assert found is block.idle
+    assert tide.level == noted
+    assert tide.get(nbytes) == []
+    assert tide.level == noted
+    allocator.free(block)
+    assert not tide.is_low()
+    assert tide.level == 0
+
+
 def test_a_level_that_hardly_fell_is_no_low(allocator: CachingAllocator, tide: Tide) -> None:
     tide.low = 100 * MIB
     *_, last = given(allocator, tide, 64, 2)
@@ -144,7 +162,7 @@ def test_the_watch_does_not_last_for_ever(
     monkeypatch.setattr(module, "_ENOUGH", 3)
     given(allocator, tide, 4)
 
-    assert [tide.is_low() for _ in range(4)] == [False, False, False, True]
+    assert [tide.get(4096) or tide.is_over for _ in range(4)] == [False, False, False, True]
 
 
 class TestIterations:
@@ -174,6 +192,8 @@ class TestIterations:
         for _ in range(3):
             self.iterate(allocator)
 
+        figures = allocator.statistics().allocation.all
+        assert (figures.allocated, figures.freed) == (7 * 400 + kept, 7 * 400)
         assert source.aliased > 10, "nothing was stitched: the program shows nothing"
         assert source.driver_calls == calls
         assert all(block.is_live for block in stays)
@@ -186,11 +206,16 @@ class TestIterations:
         assert lane.tide is None
         assert lane.quick is lane.lists
 
-    def test_hits_are_hits_again_when_the_watch_is_over(self) -> None:
+    @pytest.mark.parametrize(
+        "stays", [(), ((40 * MIB, 1),), ((4096, 0),)], ids=["nothing stays", "another stream's stays", "small stays"]
+    )
+    def test_hits_are_hits_again_when_the_watch_is_over(self, stays: tuple[tuple[int, int], ...]) -> None:
         allocator = CachingAllocator(IntegerSource(), config="")
+        kept = [allocator.malloc(nbytes, stream) for nbytes, stream in stays]
         self.iterate(allocator)
+        assert all(block.is_live for block in kept)
         lane = allocator.lane(0)
-        assert lane.quick == {}
+        assert lane.quick is lane.tide is not None
 
         block = allocator.malloc(4096)
 

@@ -6,6 +6,7 @@ import html.parser
 import json
 import random
 import re
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from cuassay import cli
 from cuassay.memory import CachingAllocator, HostAllocator, IntegerSource
 from cuassay.memory.snapshot import dump
 from cuassay.observe.timeline import render
-from cuassay.observe.usage import COLUMNS, EARLIER, OTHERS, SITES, usages
+from cuassay.observe.usage import COLUMNS, EARLIER, HOST, OTHERS, SITES, Usage, site_of, usages
 
 MIB = 2**20
 
@@ -223,10 +224,101 @@ def test_columns_keep_the_peak_and_add_up(granularity: int) -> None:
     assert max(usage.reserved) == allocator.statistics().reserved_bytes.all.peak
 
 
-def test_more_call_sites_than_have_names_are_gathered(allocator: CachingAllocator) -> None:
+def frames_of(site: str) -> list[dict[str, Any]]:
+    return [{"filename": f"/x/{site}.py", "line": 1, "name": site}]
+
+
+def traced(*moves: tuple[int, int, str]) -> list[dict[str, Any]]:
+    """Events of (microseconds, bytes, site): what a site asked for, or, negative, gave back; what it never asked for
+    is from before.
+    """
+    events: list[dict[str, Any]] = []
+    live: dict[str, list[int]] = {}
+    for number, (time, nbytes, site) in enumerate(moves, start=1):
+        event = {"time_us": time, "size": abs(nbytes), "stream": 0, "frames": frames_of(site)}
+        if nbytes > 0:
+            live.setdefault(site, []).append(number * MIB)
+            events.append({**event, "action": "alloc", "addr": number * MIB})
+        else:
+            before = live.get(site) or [-number * MIB]
+            events.append({**event, "action": "free_completed", "addr": before.pop()})
+    return events
+
+
+def used(*moves: tuple[int, int, str], **parts: Any) -> Usage:
+    (usage,) = usages({"segments": [], "device_traces": [traced(*moves)], **parts})
+    return usage
+
+
+def test_a_site_keeps_its_own_most_and_what_it_held_at_the_first_peak() -> None:
+    usage = used((100, 3, "f"), (110, 2, "g"), (120, -3, "f"), (130, 1, "f"), (140, 2, "h"), (150, -2, "h"))
+
+    assert (usage.peak, usage.peak_us, usage.events) == (5, 10, 6)
+    assert {site.name.split()[-1]: (site.most, site.at_peak, site.requests) for site in usage.sites} == {
+        "f": (3, 3, 2),
+        "g": (2, 2, 1),
+        "h": (2, 0, 1),
+    }
+
+
+def test_what_is_given_back_unasked_was_there_before() -> None:
+    usage = used((0, 3, "f"), (10, -4, "before"), (20, 1, "f"))
+
+    assert (usage.peak, sum(usage.columns[0])) == (7, 7)
+    assert {site.name: site.most for site in usage.sites}[EARLIER] == 4
+
+
+def test_what_other_streams_still_use_is_held(allocator: CachingAllocator) -> None:
+    block = allocator.malloc(3 * MIB)
+    allocator.record_stream(block, 7)
+    allocator.free(block)
+
+    (usage,) = usages(allocator.snapshot())
+
+    assert usage.peak == 3 * MIB
+
+
+def test_what_is_reserved_at_a_moment_counts_what_came_then() -> None:
+    trace = traced((5, 3, "f"), (5000, 2, "g"))
+    taken = {"action": "segment_alloc", "addr": 0, "size": 20, "stream": 0, "frames": [], "time_us": 5}
+    given = {**taken, "action": "segment_free", "size": 8, "time_us": 5000}
+
+    (usage,) = usages({"segments": [], "device_traces": [[taken, trace[0], given, trace[1]]]})
+
+    assert (usage.reserved[0], usage.reserved[-1]) == (20, 12)
+
+
+def test_host_memory_of_which_nothing_is_left_is_told_too() -> None:
+    found = usages({"segments": [], "device_traces": [], "host_traces": [traced((0, 3, "f"), (1, -3, "f"))]})
+
+    assert [(usage.name, usage.peak) for usage in found] == [(HOST, 3)]
+
+
+@pytest.mark.parametrize(
+    ("files", "name"),
+    [
+        (("/x/site-packages/torch/a.py", "/home/me/train.py"), "me/train.py"),
+        (("/x/site-packages/torch/a.py", "/x/site-packages/lib/b.py"), "torch/a.py"),
+    ],
+    ids=["own below a library", "libraries alone"],
+)
+def test_a_site_is_the_innermost_line_of_ones_own(files: tuple[str, ...], name: str) -> None:
+    assert site_of([{"filename": file, "line": 7, "name": "run"} for file in files]) == f"{name}:7 run"
+
+
+def test_the_others_keep_their_most_together() -> None:
+    named = [(time, 10, f"f{time}") for time in range(SITES)]
+
+    usage = used(*named, (50, 3, "x"), (60, 2, "y"), (70, -3, "x"), (80, 1, "z"))
+
+    assert (usage.sites[-1].name, usage.sites[-1].most, usage.sites[-1].requests) == (OTHERS, 5, 3)
+
+
+@pytest.mark.parametrize("more", [1, 5])
+def test_more_call_sites_than_have_names_are_gathered(allocator: CachingAllocator, more: int) -> None:
     allocator.record_history()
     scope: dict[str, Any] = {}
-    for number in range(SITES + 5):
+    for number in range(SITES + more):
         exec(f"def f{number}(a, n): return a.malloc(n)", scope)  # noqa: S102  as many lines as are needed
         scope[f"f{number}"](allocator, (number + 1) * MIB)
 
@@ -235,7 +327,60 @@ def test_more_call_sites_than_have_names_are_gathered(allocator: CachingAllocato
     assert len(usage.sites) == SITES + 1
     assert usage.sites[-1].name == OTHERS
     assert sum(site.at_peak for site in usage.sites) == usage.peak
-    assert usage.sites[-1].at_peak == sum(range(1, 6)) * MIB
+    assert usage.sites[-1].at_peak == sum(range(1, more + 1)) * MIB
+
+
+@pytest.mark.parametrize(("time", "text"), [(10, "10 µs"), (5000, "5 ms"), (2_000_000, "2 s")])
+def test_the_time_of_the_peak_is_told_in_a_fitting_unit(time: int, text: str) -> None:
+    snapshot = {"segments": [], "device_traces": [traced((7, 1, "f"), (7 + time, 2, "f"))]}
+
+    assert f"{text} after the first of 2 events" in render(snapshot)
+
+
+def test_areas_lie_on_one_another() -> None:
+    page = Page(render({"segments": [], "device_traces": [traced((0, 3, "f"), (10, 2, "g"))]}))
+
+    highest = [min(float(y) for y in re.findall(r",(-?[\d.]+)", path)) for path in page.paths]
+    assert highest == pytest.approx([300 - 284 * 3 / 5, 16], abs=0.1)
+
+
+def segment_of(address: int, blocks: list[tuple[str, int]]) -> dict[str, Any]:
+    starts = accumulate((size for _, size in blocks), initial=address)
+    return {
+        "device": 0,
+        "address": address,
+        "stream": 0,
+        "total_size": sum(size for _, size in blocks),
+        "allocated_size": sum(size for state, size in blocks if state == "active_allocated"),
+        "blocks": [
+            {"address": start, "size": size, "requested_size": 0, "state": state, "frames": []}
+            for start, (state, size) in zip(starts, blocks, strict=False)
+        ],
+    }
+
+
+def test_narrow_blocks_of_one_state_are_drawn_as_one() -> None:
+    live, free = "active_allocated", "inactive"
+    sizes = [(live, 400), (live, 400), (free, 400), (free, 400), *[(live, 600)] * 3, (live, 5000), (live, 991_600)]
+
+    page = Page(render({"segments": [segment_of(0, sizes)], "device_traces": []}))
+
+    assert [text.partition(" (")[0] for text, _ in json.loads(page.text["blocks"])["blocks"]] == [
+        "2 blocks, live, 800 B",
+        "2 blocks, free, 800 B",
+        "2 blocks, live, 1.172 KiB",
+        f"{1600 + 1200:#x}: live, 600 bytes",
+        f"{1600 + 1800:#x}: live, 5,000 bytes",
+        f"{1600 + 6800:#x}: live, 991,600 bytes",
+    ]
+
+
+def test_the_largest_segments_come_first() -> None:
+    segments = [segment_of(address, [("inactive", size)]) for address, size in ((16, 10), (32, 30), (64, 20))]
+
+    text = render({"segments": segments, "device_traces": []})
+
+    assert re.findall(r'data-segment="(\w+)"', text) == ["0x20", "0x40", "0x10"]
 
 
 def test_a_hundred_thousand_events_and_ten_thousand_blocks_are_a_page_of_moderate_size() -> None:

@@ -166,15 +166,18 @@ class Segment:
         Its lowest block; the others follow by `Block.after`.
     is_small : bool
         True in the pool of requests up to 1 MiB.
+    is_oversize : bool
+        True where it was counted so when it came, whatever the configuration says by now.
     """
 
-    __slots__ = ("address", "first", "is_small", "lane", "nbytes")
+    __slots__ = ("address", "first", "is_oversize", "is_small", "lane", "nbytes")
 
     def __init__(self, address: int, nbytes: int, lane: Lane, *, is_small: bool) -> None:
         self.address = address
         self.nbytes = nbytes
         self.lane = lane
         self.is_small = is_small
+        self.is_oversize = False
         self.first = Block(address, nbytes, lane, self)
 
     @property

@@ -68,17 +68,25 @@ class Tally:
         self.nbytes += times * block.nbytes
         self.requested += times * block.requested
 
-    def less(self, count: int, nbytes: int, requested: int) -> None:
-        """Take so much away."""
-        self.count -= count
-        self.nbytes -= nbytes
-        self.requested -= requested
+    def increase(self, count: int, nbytes: int, requested: int) -> None:
+        """So much more of each."""
+        self.count += count
+        self.nbytes += nbytes
+        self.requested += requested
 
     def lift(self, other: Tally) -> None:
         """Let each of the three be no less than the other's."""
         self.count = max(self.count, other.count)
         self.nbytes = max(self.nbytes, other.nbytes)
         self.requested = max(self.requested, other.requested)
+
+    def become(self, other: Tally) -> None:
+        """Take over the other's three."""
+        self.count, self.nbytes, self.requested = other.count, other.nbytes, other.requested
+
+    def is_exceeded(self) -> bool:
+        """Whether one of the three is less than nothing."""
+        return self.count < 0 or self.nbytes < 0 or self.requested < 0
 
     def minus(self, other: Tally) -> Tally:
         """The difference of each of the three."""
@@ -95,18 +103,30 @@ class Account:
 
     Attributes
     ----------
-    cut : Tally
-        Blocks cut out for a request: live, parked, or waiting for other streams.
+    room : Tally
+        What can be cut out before `peak_live` could be passed: all that is counted at each block.
     peak_live, peak_active : Tally
         The most that were live; the same with those that waited.
     folded : Tally
         Uses of blocks that are merged away.
     """
 
-    cut: Tally = field(default_factory=Tally)
+    room: Tally = field(default_factory=Tally)
     peak_live: Tally = field(default_factory=Tally)
     peak_active: Tally = field(default_factory=Tally)
     folded: Tally = field(default_factory=Tally)
+
+    def lift(self, waiting: Tally | None) -> None:
+        """Let the peaks be no less than what is cut now; of that, so much waits for other streams."""
+        cut = self.peak_live.minus(self.room)
+        self.peak_active.lift(cut)
+        self.peak_live.lift(cut if waiting is None else cut.minus(waiting))
+        self.room.become(self.peak_live.minus(cut))
+
+    def forget_peaks(self) -> None:
+        """Let the peaks be nothing."""
+        self.room.become(self.room.minus(self.peak_live))
+        self.peak_live, self.peak_active = Tally(), Tally()
 
 
 #: The quantities of blocks: from which tally, and whether blocks that wait for other streams count.
@@ -135,13 +155,13 @@ class Books:
 
     Attributes
     ----------
-    room, left : int
-        Bytes and blocks that can be cut out before a peak could be passed.
+    small, large, both : Tally
+        What can be cut out before a peak could be passed: of one pool, and of the two together.
     """
 
     def __init__(self) -> None:
         self._all, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
-        self._small_cut, self._large_cut = self._small.cut, self._large.cut  # each a look-up less on every miss
+        self.small, self.large, self.both = self._small.room, self._large.room, self._all.room
         self._accounts = {
             "all": self._all,
             "small_pool": self._small,
@@ -151,7 +171,6 @@ class Books:
         self._base: dict[tuple[str, str], Stat] = {}
         self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
         self._scalars = dict.fromkeys(_SCALARS, 0)
-        self.room = self.left = 0
 
     @property
     def reserved(self) -> int:
@@ -169,52 +188,51 @@ class Books:
 
     def cut(self, block: Block, *, is_small: bool) -> bool:
         """A block was cut out and is live; True when the peaks must be looked at."""
-        cut, nbytes = self._small_cut if is_small else self._large_cut, block.nbytes
-        cut.count += 1
-        cut.nbytes += nbytes
-        cut.requested += block.requested
+        own, both = self.small if is_small else self.large, self.both
+        nbytes, requested = block.nbytes, block.requested
+        own.count -= 1
+        both.count -= 1
+        own.nbytes -= nbytes
+        both.nbytes -= nbytes
+        own.requested -= requested
+        both.requested -= requested
         if block.is_oversize:
-            self._oversize.cut.add(block)
+            self._oversize.room.add(block, -1)
             return True
-        self.room = room = self.room - nbytes
-        self.left = left = self.left - 1
-        return (room < 0 or left < 0) and self.is_above()
+        return (  # `is_exceeded` written out: two calls less on every miss
+            own.count < 0
+            or both.count < 0
+            or own.nbytes < 0
+            or both.nbytes < 0
+            or own.requested < 0
+            or both.requested < 0
+        )
 
     def refitted(self, block: Block, nbytes: int, requested: int) -> bool:
         """A parked block of `nbytes` is cut out for `requested` instead, as it is now; True as `cut` tells."""
-        own = self._small if block.segment.is_small else self._large
-        cut, folded, uses = own.cut, own.folded, block.uses
-        more, asked = block.nbytes - nbytes, requested - block.requested
+        account, both = self._small if block.segment.is_small else self._large, self.both
+        own, folded, uses, former = account.room, account.folded, block.uses, block.requested
+        more, asked = block.nbytes - nbytes, requested - former
         folded.count += uses
         folded.nbytes += uses * nbytes
-        folded.requested += uses * block.requested
-        cut.nbytes += more
-        cut.requested += asked
-        self.room -= max(more, asked)  # what is asked for may grow within the same bytes
-        return self.room < 0 and self.is_above()
+        folded.requested += uses * former
+        own.nbytes -= more
+        both.nbytes -= more
+        own.requested -= asked
+        both.requested -= asked
+        return own.nbytes < 0 or both.nbytes < 0 or own.requested < 0 or both.requested < 0
 
     def is_above(self) -> bool:
-        """Whether more is cut than a peak; if not, note how much may be cut until that is to be asked again."""
-        small, large = self._small.cut, self._large.cut
-        top, of_small, of_large = self._all.peak_live, self._small.peak_live, self._large.peak_live
-        left_small, left_large = of_small.count - small.count, of_large.count - large.count
-        left = top.count - small.count - large.count
-        self.left = left = min(left, left_small, left_large)
-        if left < 0:
-            return True
-        room_small, room_large = of_small.nbytes - small.nbytes, of_large.nbytes - large.nbytes
-        room = top.nbytes - small.nbytes - large.nbytes
-        # no more was asked for than is cut: the bytes cut are a bound for both
-        asked_small, asked_large = of_small.requested - small.requested, of_large.requested - large.requested
-        asked = top.requested - small.requested - large.requested
-        self.room = room = min(room, room_small, room_large, asked, asked_small, asked_large)
-        return room < 0
+        """Whether more is cut than a peak."""
+        return self.small.is_exceeded() or self.large.is_exceeded() or self.both.is_exceeded()
 
     def merged(self, blocks: Sequence[Block]) -> None:
         """Blocks are no longer cut out for their requests."""
         small = [block for block in blocks if block.segment.is_small]
         large = [block for block in blocks if not block.segment.is_small] if len(small) < len(blocks) else []
-        for own, some in ((self._small, small), (self._large, large)):
+        for account, some in ((self._small, small), (self._large, large)):
+            if not some:
+                continue
             nbytes = requested = count = total = asked = 0  # added up here: each is an attribute of a slower object
             for block in some:
                 size, wanted, uses = block.nbytes, block.requested, block.uses
@@ -224,29 +242,22 @@ class Books:
                 total += uses * size
                 asked += uses * wanted
                 if block.is_oversize:
-                    self._oversize.cut.add(block, -1)
+                    self._oversize.room.add(block)
                     self._oversize.folded.add(block, uses)
-            own.cut.less(len(some), nbytes, requested)
-            own.folded.less(-count, -total, -asked)
-
-    def _total(self) -> None:
-        """Bring the account of both pools up to date: only the two are written at each block."""
-        self._all.cut = self._small.cut.plus(self._large.cut)
-        self._all.folded = self._small.folded.plus(self._large.folded)
+            account.room.increase(len(some), nbytes, requested)
+            self.both.increase(len(some), nbytes, requested)
+            account.folded.increase(count, total, asked)
 
     def mark(self, pending: Iterable[Block]) -> None:
         """Lift the peaks to what is cut now; no block is parked, and `pending` wait for other streams."""
-        self._total()
         waiting = _tallies(pending) if (pending := tuple(pending)) else None
         for pool, account in self._accounts.items():
-            account.peak_active.lift(account.cut)
-            account.peak_live.lift(account.cut if waiting is None else account.cut.minus(waiting[pool]))
-        self.room = self.left = 0
+            account.lift(None if waiting is None else waiting[pool])
 
     def reset_peaks(self, pending: Iterable[Block]) -> None:
         """From here peaks are new ones; no block is parked."""
         for account in self._accounts.values():
-            account.peak_live, account.peak_active = Tally(), Tally()
+            account.forget_peaks()
         self.mark(pending)
         for meter in self._each_meter():
             meter.reset_peak()
@@ -315,7 +326,7 @@ class Books:
 
     def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
         """By quantity and pool, with totals since the beginning."""
-        self._total()
+        self._all.folded = self._small.folded.plus(self._large.folded)
         blocks = tuple(cut)
         uses = _tallies(blocks, by_use=True)
         live = _tallies(block for block in blocks if block.is_live)

@@ -152,8 +152,9 @@ class CachingAllocator(Relief):
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = _checked(nbytes)
         with self._lock:
-            if lane.tide is not None and (block := self._watched(lane, nbytes)) is not None:
-                return block
+            if lane.tide is not None and lane.tide.is_over:
+                lane.watch(None)
+                self._go_home(lane)
             self._clock += 1
             size = self.config.round_size(nbytes)
             block = self._taken(lane, size, nbytes)

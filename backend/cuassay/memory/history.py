@@ -148,6 +148,10 @@ class History:
         if is_done:
             self._add("free_completed", block.address, block.nbytes, block.lane, frames)
 
+    def forget(self, block: Block) -> None:
+        """`block` was freed after the end: whoever has it next is not the one whose stack is kept."""
+        self._live.pop(block.address, None)
+
     def returned(self, block: Block) -> None:
         """`block` is about to be merged: other streams are done with it, or it was freed unseen."""
         if block.users:
@@ -226,6 +230,8 @@ class _Told(Idle):
     def append(self, block: Block) -> None:
         if self.history.is_on:
             self.history.freed(block, is_done=True)
+        else:
+            self.history.forget(block)
         super().append(block)
 
 

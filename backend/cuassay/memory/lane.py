@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from cuassay.memory.blocks import FREED, Block, FreeBlocks
 
@@ -133,6 +133,13 @@ class Idle(list[Block]):
     cut: int
 
 
+class Quick(Protocol):
+    """Where a request looks for its quick list."""
+
+    def get(self, nbytes: int, /) -> Idle | None:
+        """The list of what was cut out for so many bytes; None: the request is a miss."""
+
+
 class Lane:
     """The memory of one stream in one pool.
 
@@ -149,8 +156,8 @@ class Lane:
     ----------
     lists : dict of int to Idle
         The quick lists, by the bytes that are asked for.
-    quick : dict of int to Idle
-        The same; empty while each request is to be seen: then every one is a miss.
+    quick : Quick
+        The same; or the tide, while each request is to be seen.
     last : Block or None
         What was cut out last.
     tide : Tide or None
@@ -172,7 +179,7 @@ class Lane:
         self.tide: Tide | None = None
         self._miss = miss
         self.lists: dict[int, Idle] = {}
-        self.quick = self.lists
+        self.quick: Quick = self.lists
 
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
@@ -218,7 +225,9 @@ class Lane:
     def watch(self, tide: Tide | None) -> None:
         """Let `tide` see every request from here, None: no one; the caller holds the lock."""
         self.tide = tide
-        self.quick = self.lists if tide is None and self.deferred.history is None else {}
+        self.quick = self.lists
+        if tide is not None:
+            tide.lists, self.quick = self.lists, tide
 
     def take_parked(self) -> list[Block]:
         """Every block out of the quick lists."""

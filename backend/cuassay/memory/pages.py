@@ -5,17 +5,17 @@ How they are chosen is `cuassay.memory.stitching`'s business.
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
-from cuassay.memory.blocks import HOLE, LENT, Block, FreeBlocks, Segment, split, withhold
+from cuassay.memory.blocks import HOLE, LENT, Block, Segment, split, withhold
 
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["Arena", "FreeIndex", "Nested", "Part", "Run", "View", "at", "length", "lent", "pair", "run", "single"]
+__all__ = ["Arena", "Nested", "Part", "Run", "View", "at", "length", "lent", "pair", "run", "single"]
 
 #: Part of an arena: the arena, where it begins, and the address behind its end.
 Run = tuple["Arena", int, int]
@@ -109,23 +109,9 @@ class View(Segment):
         return 0
 
     @property
-    def name(self) -> tuple[tuple[int, int, int], ...]:
-        """Where all of it is at home, each arena by its address."""
-        return tuple((arena.address, low, high) for arena, low, high in self.runs)
-
-    @property
     def is_asleep(self) -> bool:
         """True when nothing of it is in use."""
         return self.first.home is HOLE and self.first.is_whole
-
-    def parts(self, low: int, high: int) -> Iterator[tuple[int, Run]]:
-        """What ``[low, high)`` shows: the address here, and the part of a run at home."""
-        position = bisect_right(self.starts, low) - 1
-        while position < len(self.starts) and self.starts[position] < high:
-            start, (arena, begin, end) = self.starts[position], self.runs[position]
-            skipped = max(low - start, 0)
-            yield start + skipped, (arena, begin + skipped, min(end, begin + high - start))
-            position += 1
 
     def surrender(self, block: Block) -> list[Block]:
         """What was lent for a block of it: it is no longer, and is to be set free."""
@@ -198,35 +184,3 @@ def pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[
         return None
     excess, end, (block, low, high) = best
     return end, (block, low, high - excess)
-
-
-class FreeIndex:
-    """Free blocks by address."""
-
-    def __init__(self, free_blocks: FreeBlocks) -> None:
-        self._blocks = {block.address: block for block in free_blocks}
-        self._starts = sorted(self._blocks)
-        self._ends = [start + self._blocks[start].nbytes for start in self._starts]
-
-    def at(self, low: int) -> Block:
-        """The block that was free at `low`."""
-        return self._blocks[self._starts[bisect_right(self._starts, low) - 1]]
-
-    def first_free(self, view: View, hole: Block, nbytes: int) -> int | None:
-        """Where in a hole of `view` so many bytes begin that are all free at home."""
-        begin = end = hole.address
-        for at, (_, low, high) in view.parts(hole.address, hole.address + hole.nbytes):
-            for free_low, free_high in self._free_in(low, high):
-                if at + free_low - low != end:
-                    begin = at + free_low - low
-                end = at + free_high - low
-                if end - begin >= nbytes:
-                    return begin
-        return None
-
-    def _free_in(self, low: int, high: int) -> Iterator[tuple[int, int]]:
-        """The free parts of ``[low, high)``, ascending."""
-        position = bisect_right(self._ends, low)
-        while position < len(self._starts) and self._starts[position] < high:
-            yield max(self._starts[position], low), min(self._ends[position], high)
-            position += 1

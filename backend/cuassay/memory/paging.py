@@ -7,7 +7,7 @@ goes back if a call fails.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Block, merge
@@ -91,7 +91,7 @@ class PagedStore(Store):
             self._watch(lane, territory)
         self._go_home(lane)
         block = self._taken(lane, size, nbytes)
-        if block is None and (part := territory.recall(size) or territory.wake(size)) is not None:
+        if block is None and (part := territory.recall(size)) is not None:
             block = self._viewed(part, size, nbytes)
         return block
 
@@ -103,25 +103,6 @@ class PagedStore(Store):
         blocks = (block for block in self._cut.values() if block.lane is lane and block.nbytes > SMALL_REQUEST)
         tide.watch(block for block in blocks if block.is_live)
         lane.watch(tide)
-
-    def _watched(self, lane: Lane, nbytes: int) -> Block | None:
-        """A block of a quick list, or None: at the lowest level everything free goes home first, and it is over."""
-        tide, idle = lane.tide, lane.lists.get(nbytes)
-        if tide is None or tide.is_low():
-            lane.watch(None)
-            self._go_home(lane)
-            return None
-        if not idle or self.history is not None:
-            return None
-        try:
-            block = idle.pop()
-        except IndexError:  # another thread, which knew the lists, took the last one
-            return None
-        block.home = idle
-        block.uses += 1
-        if nbytes > SMALL_REQUEST:
-            tide.add(block)
-        return block
 
     def _seen(self, lane: Lane, block: Block) -> None:
         """`block` was given out; it is noted while requests are watched, if it is large."""
@@ -166,7 +147,7 @@ class PagedStore(Store):
                 span = max(territory.whole(span // 2), least)
                 continue
             with self._lock:
-                territory.arenas.append(arena)
+                territory.add_arena(arena)
                 self._segments[arena.address] = arena
                 self._books.move_span(1)
 
@@ -182,16 +163,17 @@ class PagedStore(Store):
         """The block of a plan, or None, and everything as before, where there is no room."""
         try:
             self._fill(plan, lane)
-            address = 0 if plan.is_contiguous else self._shown(plan, lane)
+            pages = [] if plan.is_contiguous else plan.pages()
+            address = 0 if plan.is_contiguous else self._shown(pages, lane)
         except BaseException as error:
             with self._lock:
-                self._undo(plan)
+                self._undo(plan, territory)
             if isinstance(error, OutOfMemoryError):
                 return None
             raise
         with self._lock:
             if not plan.is_contiguous:
-                view = View(address, plan.pages(), plan.pieces)
+                view = View(address, pages, plan.pieces)
                 territory.add_view(view)
                 self._watch(lane, territory)
                 return self._viewed(view.first, size, nbytes)
@@ -224,16 +206,16 @@ class PagedStore(Store):
             if rest is not None:
                 self._set_free(rest)
 
-    def _shown(self, plan: Plan, lane: Lane) -> int:
+    def _shown(self, pages: Sequence[int], lane: Lane) -> int:
         """The address of a view of the pages. Raises `OutOfMemoryError`."""
-        self._forget_views(lane, room_for=len(plan.pages()))
+        self._forget_views(lane, room_for=len(pages))
         self.driver_calls += 1
-        return lane.pool.source.alias(plan.pages())
+        return lane.pool.source.alias(pages)
 
-    def _undo(self, plan: Plan) -> None:
+    def _undo(self, plan: Plan, territory: Territory) -> None:
         """What was lent is free again, or a hole."""
         if plan.growth is not None:
-            Territory.close(plan.growth)
+            territory.close(plan.growth)
         for block in plan.pieces:
             self._set_free(block)
 

@@ -37,7 +37,9 @@ class Parking:
 
     def _taken(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         is_small, territory, books = size <= SMALL_REQUEST, lane.territory, self._books
-        if nbytes is not None and (books.left <= 0 or books.room < size) and self._is_refitted(lane, size, nbytes):
+        own, both = books.small if is_small else books.large, books.both
+        is_full = own.count <= 0 or both.count <= 0 or own.nbytes < size or both.nbytes < size
+        if is_full and nbytes is not None and self._is_refitted(lane, size, nbytes):
             return lane.last
         if lane.pool.no_split or (territory is None and not is_small):
             block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)

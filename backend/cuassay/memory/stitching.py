@@ -4,10 +4,9 @@ One stream's large blocks lie in *arenas*: spans of addresses of which only part
 large enough, pages that lie free in several are shown side by side at a second address, a *view*; only what is missing
 then is taken from the device. What a view uses is lent by its home in an arena, and what is free in a view returns
 there before anything is searched again, so that all free memory is known at home alone. A view stays when nothing uses
-it: the same ranges, free again, find the view that was made of them, and whenever a long enough part of any is free at
-home, that serves, too; neither needs a driver call. The first and the last page of a view may be shared with others, so
-a range takes no more than its own bytes. The small pool's segments are ranges of arenas too, parts of pages for choice,
-and memory moves between the two pools.
+it: the same ranges, free again, find the view that was made of them, without a driver call. The first and the last page
+of a view may be shared with others, so a range takes no more than its own bytes. The small pool's segments are ranges
+of arenas too, parts of pages for choice, and memory moves between the two pools.
 
 The idea of stitching on a miss is GMLake's (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423); here pages never
 leave their home address, so nothing is unmapped on the way. Everything here happens under the allocator's lock, and
@@ -16,11 +15,12 @@ calls no source: `cuassay.memory.paging` does what a `Plan` says.
 
 from __future__ import annotations
 
+from bisect import insort
 from collections.abc import Iterator
-from itertools import groupby, islice
+from itertools import groupby
 
 from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
-from cuassay.memory.pages import Arena, FreeIndex, Nested, Part, View, at, length, lent, pair, run, single
+from cuassay.memory.pages import Arena, Nested, Part, View, at, length, lent, pair, run, single
 from cuassay.memory.plan import Plan
 from cuassay.memory.tide import Tide
 
@@ -29,8 +29,8 @@ __all__ = ["Territory"]
 #: The smallest part of a page that a view begins or ends with, bytes.
 _LEAST_PART = 2**13
 
-#: Views of one stream that are looked at for a request, and that are kept; half of them go when there are more.
-_LOOKS, _MOST_VIEWS = 16, 1024
+#: Views of one stream that are kept; half of them go when there are more.
+_MOST_VIEWS = 1024
 
 #: Pages that the views of one stream show, all together: each takes an entry of the driver's.
 _MOST_PAGES = 2**16
@@ -65,7 +65,8 @@ class Territory:
         self.views: list[View] = []
         self.tide = Tide()
         self._awake: list[View] = []
-        self._of_runs: dict[tuple[tuple[int, int, int], ...], View] = {}
+        self._of_size: dict[int, list[View]] = {}
+        self._holes: list[Block] = []  # of the arenas, by address
         self._shown = 0
         self._free = free_blocks
 
@@ -99,10 +100,16 @@ class Territory:
 
     def has_room(self, nbytes: int) -> bool:
         """True when a hole could take pages for `nbytes`."""
-        return any(hole.nbytes >= self.whole(nbytes) for hole in self._holes())
+        return any(hole.nbytes >= self.whole(nbytes) for hole in self._holes)
 
-    def _holes(self) -> Iterator[Block]:
-        return (block for arena in self.arenas for block in arena if block.home is HOLE)
+    def add_arena(self, arena: Arena) -> None:
+        """It is one more, without memory."""
+        self.arenas.append(arena)
+        self._add_hole(arena.first)
+
+    def _add_hole(self, hole: Block) -> None:
+        withhold(hole, HOLE)
+        insort(self._holes, hole, key=_address)
 
     def shortage(self, nbytes: int) -> int:
         """Bytes that a range of `nbytes` takes from the device, when no free block can serve it."""
@@ -128,7 +135,7 @@ class Territory:
         pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
         if not missing:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
-        hole = next(hole for hole in self._holes() if hole.nbytes >= missing)
+        hole = next(hole for hole in self._holes if hole.nbytes >= missing)
         # a last piece that begins a page and does not fill it stays the last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
         return Plan(pieces, self._opened(hole, missing), position, rest, is_contiguous=not pieces)
@@ -201,7 +208,7 @@ class Territory:
     def _edge(self, nbytes: int) -> tuple[Block | None, Block | None]:
         """The largest free block with a hole behind it that it could grow into, and the hole; or a hole alone."""
         best: tuple[Block | None, Block | None] = (None, None)
-        for hole in self._holes():
+        for hole in self._holes:
             low = hole.before if hole.before is not None and hole.before.idle is None else None
             length = 0 if low is None else low.nbytes
             fits = hole.nbytes >= self.whole(nbytes - length)
@@ -211,8 +218,9 @@ class Territory:
 
     def _opened(self, hole: Block, nbytes: int) -> Block:
         """The first `nbytes` of a hole, lent."""
+        self._holes.remove(hole)
         if hole.nbytes > nbytes:
-            withhold(split(hole, nbytes), HOLE)
+            self._add_hole(split(hole, nbytes))
         return lent(hole)
 
     def _lend(self, block: Block, low: int, high: int) -> Block:
@@ -242,53 +250,35 @@ class Territory:
             del self.nested[segment.address]
             given.append(segment.ground)
         for view in self._awake:
+            if view.first.idle is not None and view.first.after is None:
+                continue  # as most: in use as a whole
             for block in [block for block in view if block.idle is None]:
                 self._free.remove(block)
                 given += view.surrender(block)
-                self.close(block)
+                _hollow(block)
         self._awake = [view for view in self._awake if view.pieces]
         return done, given
 
     def recall(self, nbytes: int) -> Block | None:
         """The view, of `nbytes`, that was made of the ranges that `plan` would choose now; the block is in no list."""
-        chosen = self._chosen(nbytes) if self._of_runs else ()
-        view = self._of_runs.get(tuple((block.segment.address, low, high) for block, low, high in chosen))
-        if view is None or view.nbytes != nbytes:
+        asleep = [view for view in self._of_size.get(nbytes, ()) if view.is_asleep]
+        if not asleep:
+            return None
+        chosen = self._chosen(nbytes)
+        runs = tuple((block.segment, low, high) for block, low, high in chosen)
+        view = next((view for view in asleep if view.runs == runs), None)
+        if view is None:
             return None
         pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
         view.pieces = list(zip(view.starts, pieces, strict=True))
         self._awake.append(view)
         return lent(view.first)
 
-    def wake(self, nbytes: int) -> Block | None:
-        """A part of a view, of `nbytes`, that is free at home: it is lent to the view; the block is in no list."""
-        fitting = (view for view in self.views if nbytes <= view.nbytes <= 2 * nbytes)
-        index: FreeIndex | None = None
-        for view in islice(fitting, _LOOKS):  # the oldest first: those made since change nothing in the next iteration
-            index = index or FreeIndex(self._free)
-            for hole in [block for block in view if block.home is HOLE and block.nbytes >= nbytes]:
-                low = index.first_free(view, hole, nbytes)
-                if low is not None:
-                    return self._woken(view, hole, low, low + nbytes, index)
-        return None
-
-    def _woken(self, view: View, hole: Block, low: int, high: int, index: FreeIndex) -> Block:
-        if not view.pieces:
-            self._awake.append(view)
-        for start, (_, begin, end) in view.parts(low, high):
-            view.pieces.append((start, self._lend(at(index.at(begin), begin), begin, end)))
-        if high < hole.address + hole.nbytes:
-            withhold(split(hole, high - hole.address), HOLE)
-        block = hole
-        if low > hole.address:
-            block = lent(split(hole, low - hole.address))
-        return lent(block)
-
     def add_view(self, view: View) -> None:
         """It is one more."""
         self.views.append(view)
         self._awake.append(view)
-        self._of_runs[view.name] = view
+        self._of_size.setdefault(view.nbytes, []).append(view)
         self._shown += len(view.pages)
 
     def take_crowded(self, page_count: int) -> list[View]:
@@ -306,7 +296,9 @@ class Territory:
         taken = sorted((view for view in self.views if view.is_asleep), key=lambda view: view.stamp)[:count]
         gone = set(map(id, taken))
         self.views = [view for view in self.views if id(view) not in gone]
-        self._of_runs = {view.name: view for view in self.views}
+        self._of_size = {}
+        for view in self.views:
+            self._of_size.setdefault(view.nbytes, []).append(view)
         self._shown -= sum(len(view.pages) for view in taken)
         return taken
 
@@ -331,24 +323,22 @@ class Territory:
         """Arenas without any page; they are forgotten."""
         empty = [arena for arena in self.arenas if arena.first.home is HOLE and arena.first.is_whole]
         self.arenas = [arena for arena in self.arenas if arena not in empty]
+        self._holes = [hole for hole in self._holes if hole.segment not in empty]
         return empty
 
-    @staticmethod
-    def empty(block: Block) -> int:
+    def empty(self, block: Block) -> int:
         """The pages that are a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
         gone = block.nbytes
         run(block)[0].mapped -= gone
-        Territory.close(block)
+        self.close(block)
         return gone
 
-    @staticmethod
-    def close(block: Block) -> None:
-        """A block that is in no list is a hole, one with its neighbours."""
-        withhold(block, HOLE)
-        if block.after is not None and block.after.home is HOLE:
-            merge(block, block.after)
-        if block.before is not None and block.before.home is HOLE:
-            merge(block.before, block)
+    def close(self, block: Block) -> None:
+        """A block of an arena that is in no list is a hole, one with its neighbours."""
+        for neighbour in (block.before, block.after):
+            if neighbour is not None and neighbour.home is HOLE:
+                self._holes.remove(neighbour)
+        self._add_hole(_hollow(block))
 
     def segments(self) -> Iterator[Segment]:
         """What lies over the arenas and is in use."""
@@ -357,3 +347,19 @@ class Territory:
 
     def __repr__(self) -> str:
         return f"Territory({len(self.arenas)} arenas, {len(self.views)} views)"
+
+
+def _address(block: Block) -> int:
+    return block.address
+
+
+def _hollow(block: Block) -> Block:
+    """A block that is in no list is without memory, one with such neighbours; gives all of it."""
+    withhold(block, HOLE)
+    if block.after is not None and block.after.home is HOLE:
+        merge(block, block.after)
+    low = block.before
+    if low is None or low.home is not HOLE:
+        return block
+    merge(low, block)
+    return low

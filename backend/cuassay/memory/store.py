@@ -104,8 +104,9 @@ class Store(Parking, ABC):
     def _moved(self, segment: Segment, sign: int) -> None:
         if self.history is not None:
             self.history.moved(segment, sign)
-        is_oversize = self.config.is_oversize(segment.nbytes)
-        self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=is_oversize)
+        if sign > 0:
+            segment.is_oversize = self.config.is_oversize(segment.nbytes)
+        self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=segment.is_oversize)
 
     def _whole_free(self) -> list[Block]:
         """Free blocks that are all of their segment, of pools whose memory may go; no block is parked afterwards."""

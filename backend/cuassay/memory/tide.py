@@ -16,8 +16,11 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from cuassay.memory.config import SMALL_REQUEST
+
 if TYPE_CHECKING:
     from cuassay.memory.blocks import Block
+    from cuassay.memory.lane import Idle
 
 __all__ = ["Tide"]
 
@@ -35,19 +38,28 @@ _LEAST_FALL = 1 / 8
 
 
 class Tide:
-    """The level of one stream's large blocks, while it is watched.
+    """The level of one stream's large blocks, while it is watched: requests then look for their quick list here.
+
+    They do so without the allocator's lock. Threads that share a stream may make the level wrong, and with it the
+    moment when free memory goes home; nothing else depends on it.
 
     Attributes
     ----------
+    lists : dict of int to Idle
+        The quick lists of the stream.
+    is_over : bool
+        Whether the low was reached since the watch began.
     level : int
         Bytes in use, or more.
     low : int
         Bytes in use, or less, that are taken for the end of an iteration.
     """
 
-    __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "level", "low")
+    __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "is_over", "level", "lists", "low")
 
     def __init__(self) -> None:
+        self.lists: dict[int, Idle] = {}
+        self.is_over = False
         self._given: list[tuple[Block, int, int]] = []
         self.level = self.low = self._high = self._asked = 0
         self._lowest = _NOT_YET
@@ -55,6 +67,7 @@ class Tide:
 
     def watch(self, blocks: Iterable[Block]) -> None:
         """Begin with what is in use, in the order it was given out."""
+        self.is_over = False
         self._given.clear()
         self.level = self._high = self._asked = 0
         for block in blocks:
@@ -66,18 +79,31 @@ class Tide:
         self._given.append((block, block.uses, nbytes))
         self.level += nbytes
 
-    def is_low(self) -> bool:
-        """Whether the level has fallen to its low, or never seems to; asked at each request."""
+    def get(self, nbytes: int) -> Idle | None:
+        """The quick list for a request, as a dictionary's, and its next block is noted; None at the low."""
         self._asked += 1
-        if self._given:
-            block, uses, _ = self._given[-1]
-            if block.uses == uses and block.home is block.idle:
-                return self._asked > _ENOUGH
-        return self._has_fallen()
+        given = self._given
+        if given:
+            block, uses, _ = given[-1]
+            is_over = self._asked > _ENOUGH if block.uses == uses and block.home is block.idle else self.is_low()
+        else:
+            is_over = self.is_low()
+        if is_over:
+            self.is_over = True
+            return None
+        idle = self.lists.get(nbytes)
+        if idle and nbytes > SMALL_REQUEST:
+            block = idle[-1]
+            size = block.nbytes
+            given.append((block, block.uses + 1, size))
+            self.level += size
+        return idle
 
-    def _has_fallen(self) -> bool:
-        given, level = self._given, self.level
-        self._high = high = max(self._high, level)
+    def is_low(self) -> bool:
+        """Whether the level has fallen to its low; asked when what was given out last is gone."""
+        given, level, high = self._given, self.level, self._high
+        if level > high:
+            self._high = high = level
         while given:
             block, uses, nbytes = given[-1]
             if block.uses == uses and block.is_live:

@@ -192,6 +192,7 @@ class ShadowModel:
         self._live: dict[int, tuple[int, int, list[tuple[int, int]]]] = {}
         self.requested = 0
         self.peak = 0
+        self.most = 0
         self.given = 0
 
     def took(self, block: Block, nbytes: int, stream: int) -> None:
@@ -210,11 +211,16 @@ class ShadowModel:
         self.given += 1
         self.requested += nbytes
         self.peak = max(self.peak, self.requested)
+        self.most = max(self.most, len(self._live))
 
     def _demand_apart(self, block: Block, low: int, high: int) -> None:
         position = bisect_left(self._starts, low)
         for start in self._starts[max(position - 1, 0) : position + 1]:
             _demand(self._ends[start] <= low or high <= start, "{!r} overlaps {:#x}", block, start)
+
+    def reset_peaks(self) -> None:
+        """From here peaks are new ones."""
+        self.peak, self.most = self.requested, len(self._live)
 
     def gave(self, block: Block) -> None:
         """`block` is about to be freed, and is as it was given; its memory was not moved."""
@@ -244,6 +250,7 @@ class ShadowModel:
         )
         _demand(figures.requested_bytes.all.current == self.requested, "requested bytes are not those asked for")
         _demand(figures.requested_bytes.all.peak == self.peak, "the peak was another")
+        _demand(figures.allocation.all.peak == self.most, "another number of blocks was live at once")
         _demand(figures.allocation.all.allocated == self.given, "another number of blocks was given")
 
 

@@ -100,6 +100,16 @@ class DeviceAllocator(Handle, CachingAllocator):
             _direct[self].settle()
         return super().empty_cache(pool)
 
+    @contextmanager
+    def releasing(self) -> Iterator[bool]:
+        """No capture begins inside the block; it gives whether memory may go back to the device: whether none runs."""
+        with self._releasing:
+            yield not self._captures
+
+    def is_routed(self) -> bool:
+        """Whether this thread's allocations come from a private pool now."""
+        return threading.get_ident() in self._routes
+
     def _is_within(self) -> bool:
         """Whether this thread is changing the books right now, further out on the stack."""
         return bool(self._lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001  as threading.Condition does
@@ -162,8 +172,8 @@ def server(index: int, stream: int) -> Callable[[int], Block]:
     with _lock:
         found = _current.get(index, found)  # another thread may have put another in its place
         if not _State.caching:
-            direct = _direct.setdefault(found, Direct(found.source))
-            return lambda nbytes: direct.malloc(nbytes, stream)
+            direct = _direct.setdefault(found, Direct(found.source, found.releasing))
+            return lambda nbytes: (found if found.is_routed() else direct).malloc(nbytes, stream)
         if found.routings:
             return lambda nbytes: found.malloc(nbytes, stream)
         serve = fast[stream or -index] = found.lane(stream).malloc
@@ -223,7 +233,10 @@ def is_changed() -> bool:
 
 
 def enable_caching(*, enabled: bool = True) -> None:
-    """Keep freed blocks for reuse; if not, each allocation is one of the driver's. Live blocks stay as they are."""
+    """Keep freed blocks for reuse; if not, each allocation is one of the driver's, but for those of private pools.
+
+    What a capture uses comes from one, and so lasts as long as its graph. Live blocks stay as they are.
+    """
     with _lock:
         _State.caching = enabled
         fast.clear()

@@ -1,12 +1,14 @@
 """No cache: each block is a segment of its own, for tools that watch single allocations, such as compute-sanitizer.
 
 A freed block goes back to the driver at the next allocation rather than at once: a finaliser may run at any moment,
-and giving back waits for the device.
+and giving back waits for the device. While work is captured nothing goes back.
 """
 
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import StateError
@@ -16,7 +18,7 @@ __all__ = ["Direct"]
 
 
 class Direct:
-    """Blocks of exactly the bytes asked for, from `source`.
+    """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if it gives true.
 
     Attributes
     ----------
@@ -24,8 +26,9 @@ class Direct:
         Bytes in use.
     """
 
-    def __init__(self, source: MemorySource) -> None:
+    def __init__(self, source: MemorySource, releasing: Callable[[], AbstractContextManager[bool]]) -> None:
         self._source = source
+        self._releasing = releasing
         self._pool = Pool(0, source)
         self._freed: deque[Block] = deque()
         self.live = 0
@@ -46,9 +49,10 @@ class Direct:
         self.live -= block.nbytes
 
     def settle(self) -> None:
-        """Give back what was freed."""
-        while self._freed:
-            self._source.release(self._freed.popleft().address)
+        """Give back what was freed, unless work is captured."""
+        with self._releasing() as may_release:
+            while may_release and self._freed:
+                self._source.release(self._freed.popleft().address)
 
 
 def _no_miss(lane: Lane, nbytes: int) -> Block:
