@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,20 @@ def test_an_out_whose_elements_share_memory_is_refused(device: Device, ones: Any
     with pytest.raises(ArgumentError, match="out has several elements in one place"):
         ops.add(ones, 1.0, out=out)
     assert (to_host(row) == 0).all()
+
+
+@pytest.mark.parametrize(
+    ("shape", "strides", "overlaps"),
+    [((2,), (0,), True), ((2, 3), (8, 4), True), ((2, 3), (12, 4), False), ((2, 1), (4, 0), False)],
+    ids=["two in one place", "rows that overlap", "rows behind rows", "one along an axis"],
+)
+def test_elements_are_apart_where_each_axis_steps_over_the_next(
+    shape: tuple[int, ...], strides: tuple[int, ...], overlaps: bool
+) -> None:
+    out = np.lib.stride_tricks.as_strided(np.zeros(8, np.float32), shape, strides)
+
+    with pytest.raises(ArgumentError, match="several elements") if overlaps else nullcontext():
+        ops.add(np.ones(shape, np.float32), 1.0, out=out)
 
 
 @pytest.mark.parametrize("view", [np.s_[::2, 1:5], np.s_[::-2, 5:1:-1]], ids=["gaps", "reversed"])

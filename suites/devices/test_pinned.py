@@ -23,18 +23,6 @@ pytestmark = requires("pinned_memory", "streams")
 N = 1000
 
 
-@pytest.fixture
-def backend(device: Device) -> Backend:
-    return devices.backend(device.kind)
-
-
-@pytest.fixture
-def side(backend: Backend, device: Device) -> Any:
-    stream = backend.new_stream(device.index)
-    yield stream
-    stream.synchronize()
-
-
 def pinned(device: Device, values: Any) -> Any:
     """The values in pinned memory."""
     array = devices.empty_pinned(np.shape(values), np.asarray(values).dtype, device)

@@ -145,9 +145,10 @@ def test_another_devices_generator_is_refused(device: Device) -> None:
     [
         (lambda: random.uniform(), "neither a shape nor out"),
         (lambda: random.uniform(3, out=np.empty(3, np.float32)), "leave them away"),
+        (lambda: random.uniform(out=np.empty(3, np.float32), device="cpu"), "leave them away"),
         (lambda: random.dropout([1.0, 2.0]), "list is no array of a known device kind"),
     ],
-    ids=["nothing to make", "two shapes", "no array"],
+    ids=["nothing to make", "two shapes", "two devices", "no array"],
 )
 def test_arguments_that_do_not_fit_are_refused(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):

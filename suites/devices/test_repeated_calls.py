@@ -192,7 +192,7 @@ def test_arrays_given_by_name(device: Device) -> None:
         assert (to_host(ops.mm(a=a, b=b)) == 32).all()
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 def test_calls_go_to_whichever_stream_is_current(device: Device) -> None:
     a, b, out = warmed(device)
     backend = devices.backend(device.kind)
@@ -266,7 +266,7 @@ def test_deterministic_mode_changes_nothing_for_ops_that_are(device: Device) -> 
         use_deterministic_algorithms(False)
 
 
-@on("cpu", "cuda")
+@on("cpu", "cuda:*")
 def test_threads_do_not_share_what_was_made_ready(device: Device) -> None:
     wrong: list[int] = []
 

@@ -22,19 +22,6 @@ from cuassay.testing import exclusive, requires
 
 
 @pytest.fixture
-def backend(device: Device) -> Backend:
-    return devices.backend(device.kind)
-
-
-@pytest.fixture
-def side(backend: Backend, device: Device) -> Any:
-    """A stream of its own, done with when the test ends."""
-    stream = backend.new_stream(device.index)
-    yield stream
-    stream.synchronize()
-
-
-@pytest.fixture
 def ones(device: Device) -> Any:
     return from_host(np.ones(1000, np.float32), device)
 
@@ -136,7 +123,7 @@ def test_use_stream_restores_the_former_after_an_error(device: Device, backend: 
     assert backend.current_stream(device.index) == before
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_stream_is_entered_as_it_is(device: Device, backend: Backend, side: Any) -> None:
     before = backend.current_stream(device.index)
@@ -151,14 +138,14 @@ def test_a_stream_is_entered_as_it_is(device: Device, backend: Backend, side: An
     assert backend.current_stream(device.index) == before
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_to_use_no_stream_changes_nothing(device: Device, backend: Backend, side: Any) -> None:
     with side, backend.use_stream(None):
         assert backend.current_stream(device.index) == side
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_stream_that_is_set_stays_and_comes_back_after_a_block(device: Device, backend: Backend, side: Any) -> None:
     seen: list[Any] = []
@@ -179,7 +166,7 @@ def test_a_stream_that_is_set_stays_and_comes_back_after_a_block(device: Device,
     assert seen == [side, side, True]
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_stream_set_inside_a_block_ends_with_it(device: Device, backend: Backend, side: Any) -> None:
     before = backend.current_stream(device.index)
@@ -192,7 +179,7 @@ def test_a_stream_set_inside_a_block_ends_with_it(device: Device, backend: Backe
     assert backend.current_stream(device.index) == before
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(program=st.lists(st.sampled_from(["leave", *"01234", "set 0", "set 1", "set 2"]), max_size=20))
@@ -247,7 +234,7 @@ def test_each_thread_has_its_own_current_stream(device: Device, backend: Backend
     assert inside[0] != side
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("count>=2")
 def test_entering_a_stream_of_another_device_switches_it_and_back(device: Device, backend: Backend) -> None:
     near, far = backend.new_stream(device.index), backend.new_stream(1 - device.index)
@@ -262,7 +249,7 @@ def test_entering_a_stream_of_another_device_switches_it_and_back(device: Device
     assert near != far
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("count>=2")
 def test_an_event_belongs_to_one_device_and_streams_of_others_may_wait_for_it(device: Device, backend: Backend) -> None:
     near, far = backend.new_stream(device.index), backend.new_stream(1 - device.index)
@@ -278,7 +265,7 @@ def test_an_event_belongs_to_one_device_and_streams_of_others_may_wait_for_it(de
 # ------------------------------------------------------------------------------------------------ the pool
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_streams_of_one_priority_are_32_in_turn(device: Device, backend: Backend) -> None:
     streams = [backend.new_stream(device.index) for _ in range(2 * STREAMS_PER_PRIORITY)]
@@ -287,7 +274,7 @@ def test_streams_of_one_priority_are_32_in_turn(device: Device, backend: Backend
     assert streams[STREAMS_PER_PRIORITY:] == streams[:STREAMS_PER_PRIORITY]
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_streams_of_two_priorities_are_never_the_same(device: Device, backend: Backend) -> None:
     plain = {backend.new_stream(device.index) for _ in range(STREAMS_PER_PRIORITY)}
@@ -298,7 +285,7 @@ def test_streams_of_two_priorities_are_never_the_same(device: Device, backend: B
 
 
 @exclusive
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_new_event_knows_nothing_of_its_forerunner_that_is_pending(
     device: Device, backend: Backend, side: Any
@@ -346,7 +333,7 @@ def consumed(backend: Backend, device: Device, ones: Any, *, waits: bool) -> flo
 
 
 @exclusive
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_consumer_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:
     consumed(backend, device, ones, waits=True)  # compiles what must not take longer than the spin
@@ -358,7 +345,7 @@ def test_a_consumer_that_does_not_wait_reads_what_was_there_before(device: Devic
         assert consumed(backend, device, ones, waits=False) == STALE
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_a_consumer_that_waits_reads_what_was_produced(device: Device, backend: Backend, ones: Any) -> None:
     assert consumed(backend, device, ones, waits=True) == FRESH
@@ -382,7 +369,7 @@ def read_back(backend: Backend, device: Device, ones: Any, *, waits: bool) -> fl
 
 
 @exclusive
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams", "pinned_memory")
 def test_a_host_that_does_not_wait_reads_what_was_there_before(device: Device, backend: Backend, ones: Any) -> None:
     read_back(backend, device, ones, waits=True)  # compiles what must not take longer than the spin
@@ -394,7 +381,7 @@ def test_a_host_that_does_not_wait_reads_what_was_there_before(device: Device, b
         assert read_back(backend, device, ones, waits=False) == STALE
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams", "pinned_memory")
 def test_a_host_that_waits_reads_what_was_copied(device: Device, backend: Backend, ones: Any) -> None:
     assert read_back(backend, device, ones, waits=True) == FRESH
@@ -421,7 +408,7 @@ def debugged() -> Iterator[Callable[[str], None]]:
     syncdebug.set_mode(before)
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 @pytest.mark.parametrize("wait", WAITS)
 def test_a_wait_of_the_host_is_an_error_a_warning_or_nothing(
@@ -439,7 +426,7 @@ def test_a_wait_of_the_host_is_an_error_a_warning_or_nothing(
     WAITS[wait](backend, side, ones, device.index)
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_work_that_makes_nobody_wait_is_let_be(
     device: Device, backend: Backend, side: Any, ones: Any, debugged: Callable[[str], None]
@@ -515,7 +502,7 @@ def test_handles_may_be_dropped_while_their_work_is_under_way(device: Device, ba
     assert (to_host(ops.add(twice, ones)) == 3).all()
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("streams")
 def test_streams_and_events_serve_several_threads_at_once(device: Device, backend: Backend, ones: Any) -> None:
     backend.synchronize(device.index)

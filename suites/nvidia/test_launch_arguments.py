@@ -226,6 +226,21 @@ def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched)
     assert {each["stream"] for each in launched} == {5}
 
 
+def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched):
+    launch = Launch(1, [int, int])
+    launch.arrange(cluster=2, early=True)
+    fire, words = launch.bind(8, 32, stream=5), launch.words
+    del launch
+
+    fire()
+
+    address, count = launched[0]["attributes"]
+    start = ctypes.addressof(ctypes.c_char.from_buffer(words))
+    assert start < address < address + count * ctypes.sizeof(Attribute) <= start + words.nbytes
+    assert [Attribute.from_address(address + place).id for place in (0, ctypes.sizeof(Attribute))] == [4, 6]
+    assert launched[0]["values"] == [0, 0]
+
+
 @pytest.mark.parametrize("grid", [(-1, 1, 1), (2**32, 1, 1), 2**32], ids=repr)
 def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
     launch = Launch(1, [int, int])

@@ -295,6 +295,26 @@ def _spin() -> Any:
     return cupy.RawKernel(SPIN, "spin")
 
 
+def test_memory_is_pinned_beside_a_capture_that_another_thread_would_break(gpu: str) -> None:
+    import cupy
+
+    import cuassay.devices.cuda.pinned as module
+
+    target = cupy.zeros(16, cupy.uint8)
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeGlobal)
+        thread = threading.Thread(target=module.allocator().reserve, args=(64 * MIB,))  # as the keeper does
+        thread.start()
+        thread.join()
+        target.data.memset_async(7, target.nbytes)
+        graph = stream.end_capture()
+        graph.launch(stream)
+        stream.synchronize()
+
+    assert (to_host(target) == 7).all()
+    cuda.empty_host_cache()
+
+
 # ------------------------------------------------------------------------------------------------ life
 
 

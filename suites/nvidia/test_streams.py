@@ -18,6 +18,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 import cupy
 
 from cuassay import cuda, devices, ops
+from cuassay.devices.cuda import stream as streams
 from cuassay.devices.cuda.event import idle_events
 from cuassay.devices.cuda.stream import ExternalStream, _Switching, adopt
 from cuassay.errors import ArgumentError, CaptureError
@@ -171,6 +172,8 @@ def test_entering_a_stream_of_another_device_makes_that_current_and_restores_bot
     monkeypatch.setattr(cupy.cuda.runtime, "setDevice", lambda index: current.__setitem__(0, index))
 
     class Theirs:
+        device_id: int
+
         def __enter__(self) -> Any:
             steps.append(("enter", current[0]))
             return self
@@ -178,9 +181,14 @@ def test_entering_a_stream_of_another_device_makes_that_current_and_restores_bot
         def __exit__(self, *error: object) -> None:
             steps.append(("exit", current[0]))
 
+        def use(self) -> None:
+            steps.append((f"use {self.device_id}", current[0]))
+
     class Entered(_Switching, Theirs):
         def __init__(self, device_id: int) -> None:
             self.device_id = device_id
+
+    monkeypatch.setattr(streams, "get_current_stream", Entered)  # what is current on a device before the block
 
     with Entered(1) as first, Entered(2):
         assert current == [2]
@@ -189,7 +197,8 @@ def test_entering_a_stream_of_another_device_makes_that_current_and_restores_bot
         raise KeyError
 
     assert current == [0]
-    assert steps == [("enter", 1), ("enter", 2), ("exit", 2), ("exit", 1), ("enter", 1), ("exit", 1)]
+    left = [("exit", 1), ("use 1", 1)]
+    assert steps == [("enter", 1), ("enter", 2), ("exit", 2), ("use 2", 2), *left, ("enter", 1), *left]
 
 
 # ------------------------------------------------------------------------------------------------ by torch's names

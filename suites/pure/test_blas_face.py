@@ -45,6 +45,13 @@ def test_the_precision_is_set_by_name(mode: str) -> None:
     assert current_precision() == "ieee"
 
 
+def test_asking_for_the_precision_sets_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    cuda.matmul.fp32_precision = "tf32"  # another thread's product must find it, whoever asks
+    monkeypatch.delattr("cuassay.core.precision.set_default_precision")
+
+    assert cuda.matmul.fp32_precision == "tf32"
+
+
 def test_another_precision_lists_the_modes() -> None:
     with pytest.raises(
         ArgumentError, match="'fp8' is no precision of float32 products; give none or one of ieee, tf32"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,9 +143,62 @@ def test_what_is_open_when_the_interpreter_exits_is_ended() -> None:
     graph, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
     graph.begin(stream)
 
-    graph.end_open()
+    graph_hooks._at_exit()
 
     assert not stream.capturing
+    assert graph.statistics().state == "empty"
+
+
+def test_a_capture_that_is_open_says_so_when_it_is_begun_again() -> None:
+    graph, stream = BACKEND.new_capture(0), BACKEND.new_stream(0)
+    graph.begin(stream)
+
+    with pytest.raises(CaptureError, match="begin was called twice; end the capture"):
+        graph.begin(stream)
+    graph.end()
+
+
+def test_participants_are_told_apart_by_identity(seen: list[str]) -> None:
+    class Equal(Recorded):
+        def __eq__(self, other: object) -> bool:
+            return True
+
+        __hash__ = None  # type: ignore[assignment]
+
+    twice, other = Equal(seen, "one"), Equal(seen, "another")
+    for participant in (twice, other, twice):
+        participants.join("sim", participant)
+
+    assert [participant is twice for participant in participants.participants("sim")] == [True, False]
+
+
+@pytest.mark.parametrize("keep_graph", [False, True], ids=["ready", "captured"])
+def test_the_end_of_a_graph_is_told_once_it_holds_work(seen: list[str], keep_graph: bool) -> None:
+    graph = graph_of(keep_graph=keep_graph)
+
+    with graph_hooks.register_hook("destroy", lambda graph: seen.append("gone")):
+        graph.reset()
+        graph.reset()
+
+    assert seen == ["gone"]
+
+
+def test_what_is_recorded_can_be_shown_before_it_is_executable(tmp_path: Path) -> None:
+    graph_of(keep_graph=True).debug_dump(tmp_path / "graph.dot")
+
+    assert "add" in (tmp_path / "graph.dot").read_text()
+
+
+def test_a_hook_may_remove_itself_when_it_is_called(seen: list[str]) -> None:
+    handles = [
+        graph_hooks.register_hook("capture_end", lambda graph: (handles[0].remove(), seen.append("first"))),
+        graph_hooks.register_hook("capture_end", lambda graph: seen.append("second")),
+    ]
+    with handles[1]:
+        for _ in range(2):
+            graph_of()
+
+    assert seen == ["first", "second", "second"]
 
 
 def test_a_predicate_is_a_bool() -> None:

@@ -166,3 +166,20 @@ def test_determinism_is_asked_for_by_a_bool() -> None:
         determinism.use_deterministic_algorithms("yes")  # type: ignore[arg-type]
 
     assert not determinism.are_deterministic_algorithms_enabled()
+
+
+@pytest.mark.parametrize(("asked", "number"), [((True, False), 2), ((True, True), 1), ((False, True), 0)])
+def test_determinism_is_on_off_or_warns(asked: tuple[bool, bool], number: int) -> None:
+    determinism.set_deterministic_debug_mode("warn")
+
+    determinism.use_deterministic_algorithms(asked[0], warn_only=asked[1])
+
+    assert determinism.get_deterministic_debug_mode() == number
+
+
+def test_what_was_set_before_is_given_back() -> None:
+    set_default_precision("tf32")
+    set_matmul_options(fp16_accumulation=True)
+
+    assert set_default_precision("bf16") == "tf32"
+    assert set_matmul_options(fp16_accumulation=False).fp16_accumulation

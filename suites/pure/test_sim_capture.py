@@ -211,6 +211,19 @@ class TestOrder:
 
         BACKEND.synchronize(0)
 
+    def test_a_replay_follows_the_former_one_not_what_its_stream_did_since(self, array: Any) -> None:
+        capture, _ = captured(lambda stream: array.fill(1.0))
+        other = BACKEND.from_host(np.zeros(4, np.float32), 0)
+        BACKEND.synchronize(0)
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            capture.replay()
+            other.fill(1.0)
+
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            capture.replay()
+            with pytest.raises(RaceError, match="write by fill"):
+                other.fill(2.0)
+
     def test_work_after_the_event_that_is_waited_for_is_not_joined(self, array: Any) -> None:
         side, stream, capture = BACKEND.new_stream(0), BACKEND.new_stream(0), BACKEND.new_capture(0)
         capture.begin(stream)
@@ -335,23 +348,42 @@ class TestLife:
 
         assert stream not in others
 
-    def test_what_it_replays_branches_on_goes_with_it(self, array: Any) -> None:
-        side, device = BACKEND.new_stream(0), BACKEND.machine.devices[0]
+    @pytest.mark.parametrize(("op", "is_same"), [(ops.add, True), (ops.mul, False)], ids=["add", "mul"])
+    def test_it_is_updated_in_place_by_the_same_work_alone(self, array: Any, op: Any, is_same: bool) -> None:
+        capture, _ = captured(lambda stream: ops.add(array, 1.0))
+        other, stream = BACKEND.new_capture(0, keep_graph=True), BACKEND.new_stream(0)
+        other.begin(stream)
+        with BACKEND.use_stream(stream):
+            result = op(array, 3.0)
+        other.end()
 
-        def work(stream: Any) -> None:
+        assert capture.update(other) is is_same
+        capture.replay()
+        np.testing.assert_array_equal(result.get(), op(array, 3.0).get())
+
+    @pytest.mark.parametrize("ends", ["reset", "update"])
+    def test_what_it_replays_branches_on_goes_with_it(self, array: Any, ends: str) -> None:
+        side, stream, device = BACKEND.new_stream(0), BACKEND.new_stream(0), BACKEND.machine.devices[0]
+        kept = BACKEND.new_capture(0)
+
+        def capture(graph: Any) -> None:
+            graph.begin(stream)
             side.wait_stream(stream)
             with BACKEND.use_stream(side):
                 ops.add(array, 1.0)
             stream.wait_stream(side)
+            graph.end()
 
-        captured(work)[0].reset()
+        capture(kept)
         BACKEND.synchronize(0)
         before = len(device.queues)
         for _ in range(3):
-            captured(work)[0].reset()
+            graph = BACKEND.new_capture(0, keep_graph=True)
+            capture(graph)
+            graph.reset() if ends == "reset" else kept.update(graph)
         BACKEND.synchronize(0)
 
-        assert len(device.queues) <= before + 3  # the stream of each, which comes from the pool
+        assert len(device.queues) == before
 
     def test_an_error_in_a_body_ends_the_body(self, array: Any) -> None:
         never = BACKEND.from_host(np.zeros(1, bool), 0)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -21,7 +22,7 @@ from cuassay.errors import RaceError
 STREAMS, EVENTS = 3, 2
 
 #: Parts of a vector of 12: some overlap, some touch, some interleave.
-VIEWS = (np.s_[:6], np.s_[6:], np.s_[3:9], np.s_[::2], np.s_[1::2], np.s_[::3], np.s_[5])
+VIEWS = (np.s_[:6], np.s_[6:], np.s_[3:9], np.s_[::2], np.s_[1::2], np.s_[::3], np.s_[5], np.s_[:2], np.s_[10:])
 
 _streams, _events = st.integers(0, STREAMS - 1), st.integers(0, EVENTS - 1)
 _accesses = st.tuples(st.sampled_from(["read", "write"]), _streams, st.integers(0, len(VIEWS) - 1))
@@ -147,6 +148,8 @@ def first_race(taker: Any, steps: list[Step]) -> int | None:
 @example([("write", 0, 0), ("record", 0, 0), ("write", 0, 0), ("wait", 1, 0), ("read", 1, 0)])
 @example([("write", 0, 0), ("read", 0, 0), ("read", 1, 0)])
 @example([("read", 0, 0), ("read", 1, 0), ("wait_stream", 2, 1), ("write", 2, 0)])
+@example([("write", 0, 0), ("write", 0, 2), ("read", 1, 7)])
+@example([("write", 0, 3), ("read", 1, 8)])
 def test_the_first_race_is_where_the_graph_has_it(steps: list[Step]) -> None:
     expected = first_race(Oracle(), steps)
 
@@ -162,3 +165,23 @@ def test_random_programs_have_both_outcomes() -> None:
 
     assert first_race(Oracle(), racing) == 1
     assert first_race(Oracle(), clean) is None
+
+
+@pytest.mark.parametrize("waiter", ["host", "stream"])
+def test_to_wait_for_what_is_past_takes_no_time_back(waiter: str) -> None:
+    with BACKEND.simulated(devices=1, memory=2**16):
+        stream, array = BACKEND.new_stream(0), BACKEND.from_host(np.zeros(12, np.float32), 0)
+        early, end = (BACKEND.new_event(0, timing=True) for _ in range(2))
+        BACKEND.synchronize(0)
+        early.record(BACKEND.new_stream(0))
+        with BACKEND.use_stream(stream):
+            array.fill(1.0)
+
+        if waiter == "stream":
+            stream.wait_event(early)
+        end.record(stream)
+        end.synchronize()
+        if waiter == "host":
+            early.synchronize()
+
+        assert early.elapsed_time(end) > 0

@@ -15,6 +15,8 @@ from cuassay import ops
 from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, QUANTITIES
 from cuassay.devices.sim import BACKEND, PROFILES, SimArray
+from cuassay.devices.sim.clock import Host, Queue
+from cuassay.devices.sim.memory import ALIGNMENT, Arena
 from cuassay.errors import CapabilityError, OutOfMemoryError, SettingError
 
 TOTAL = 2**16
@@ -64,6 +66,18 @@ class TestFiniteMemory:
         del array
 
         assert empty(TOTAL).nbytes == TOTAL
+
+    def test_neighbours_that_join_wait_for_the_later_of_both(self) -> None:
+        arena = Arena("sim:0", 4 * ALIGNMENT, Host())
+        for _ in range(4):
+            arena.try_take(ALIGNMENT, None)
+        arena.give_back(0, ALIGNMENT, {1: 5})
+        arena.give_back(ALIGNMENT, 2 * ALIGNMENT, {1: 9})
+
+        early, late = (Queue(2, "stream 2", 0, clock={1: epoch}) for epoch in (5, 9))
+
+        assert arena.try_take(2 * ALIGNMENT, early) is None
+        assert arena.try_take(2 * ALIGNMENT, late) == 0
 
     def test_arrays_in_a_cycle_are_collected_before_giving_up(self) -> None:
         gc.collect()

@@ -290,13 +290,14 @@ class TestViews:
 
 
 class TestFreeing:
-    def test_dropping_an_array_that_another_stream_uses_is_an_early_free(self) -> None:
-        array, (first, _) = ones(4), streams()
+    @pytest.mark.parametrize("waits", ["device", "stream"])
+    def test_dropping_an_array_that_another_stream_uses_is_an_early_free(self, waits: str) -> None:
+        array, (first, second) = ones(4), streams()
         read_on(first, array)
         del array
 
         with pytest.raises(RaceError, match=r"early free at .*test_sim_races.* read by add"):
-            BACKEND.synchronize(0)
+            BACKEND.synchronize(0) if waits == "device" else second.synchronize()
 
     def test_it_is_found_at_the_next_allocation_at_the_latest(self) -> None:
         array, (first, _) = ones(4), streams()
@@ -387,6 +388,13 @@ class TestSeveralDevices:
 
         with pytest.raises(RaceError, match="read by copy"):
             ops.copy(source, device="sim:1")
+
+    def test_advice_names_the_device_of_each_stream_where_there_are_two(self) -> None:
+        source, target, stream = ones(4), ones(4, index=1), BACKEND.new_stream(1)
+        write_on(stream, target)
+
+        with pytest.raises(RaceError, match=r"insert stream0@sim:0.wait_stream\(stream\d+@sim:1\)"):
+            ops.copy(source, out=target)
 
     def test_an_event_of_another_device_can_be_waited_for(self) -> None:
         array, other = ones(4), BACKEND.new_stream(1)

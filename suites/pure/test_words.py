@@ -74,6 +74,13 @@ def test_a_probe_is_asked_once() -> None:
     assert asked == ["graphs"]
 
 
+def test_a_no_is_kept_too() -> None:
+    capabilities, asked = _capabilities(graphs=absent("nothing to capture"))
+
+    assert not any(capabilities.answer("graphs") for _ in range(3))
+    assert asked == ["graphs"]
+
+
 def test_what_is_missing_is_said_with_its_reason() -> None:
     capabilities, _ = _capabilities(graphs=absent("nothing to capture"), memory=present(2**30))
 

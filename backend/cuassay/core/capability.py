@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from typing import Any
 
 from cuassay.core.device import Device
 from cuassay.errors import CapabilityError, CapabilityNameError
@@ -24,9 +25,11 @@ __all__ = [
     "Capabilities",
     "Requirement",
     "absent",
+    "dtype_word",
     "format_bytes",
     "parse_requirement",
     "present",
+    "unknown_dtype",
 ]
 
 #: What a device either has or lacks.
@@ -131,19 +134,34 @@ def parse_requirement(text: str) -> Requirement:
 
 
 def _unknown(text: str) -> str:
-    from difflib import get_close_matches  # not at the start of every session of pytest
-
     quantity = re.match(rf"({'|'.join(QUANTITIES)})\s*[<>=]", text.strip())
     if quantity is not None:
         return f"{text!r} is no requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
-    near = get_close_matches(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES), n=1, cutoff=0.7)
-    meant = f"; did you mean {near[0]!r}?" if near else ""
+    meant = _meant(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES))
     return (
         f"{text!r} names no capability{meant}; features: {', '.join(FEATURES)}; "
         f"quantities (with >=): {', '.join(QUANTITIES)}; "
         f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), "
         "such as 'matmul:float16'"
     )
+
+
+def _meant(word: str, names: Iterable[str]) -> str:
+    from difflib import get_close_matches  # not at the start of every session of pytest
+
+    near = get_close_matches(word, names, n=1, cutoff=0.7)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def dtype_word(dtype: Any) -> Any:
+    """The name of a dtype object or of a scalar type such as ``numpy.float32``, known or not; all else as it is."""
+    return dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
+
+
+def unknown_dtype(name: object) -> str:
+    """What to say of a `name` that is none of `DTYPE_NAMES`: which it is near, and which there are."""
+    meant = _meant(str(name), DTYPE_NAMES)
+    return f"{name!r} is no dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from cuassay.errors import DeviceError
 
-__all__ = ["Device"]
+__all__ = ["Device", "index_on"]
 
 _FORM = re.compile(r"(?P<kind>[a-z][a-z0-9_]*)(?::(?P<index>\d+))?")
 
@@ -45,6 +45,22 @@ class Device:
 
     def __repr__(self) -> str:
         return f"Device('{self}')"
+
+
+def index_on(kind: str, device: int | str | Device) -> int:
+    """The index that `device` names among those of `kind`; an int is one.
+
+    Raises
+    ------
+    DeviceError
+        If it names a device of another kind, or none.
+    """
+    if isinstance(device, int):
+        return device
+    named = Device(device)
+    if named.kind != kind:
+        raise DeviceError(f"{named} is no {kind.upper()} device; give an index or '{kind}:<index>'")
+    return named.index
 
 
 def _split(name: str | Device) -> tuple[str, int | None]:

@@ -321,7 +321,7 @@ class Generator(Handle):
     def graphsafe_set_state(self, state: Generator) -> None:
         """From here share the position of `state`, a generator of the same device; allowed while capturing.
 
-        What graphs captured before have drawn from keeps its own position.
+        What graphs captured before have drawn from keeps its own position. Raises `ArgumentError` for one of another.
         """
         if state.device != self._device:
             raise ArgumentError(f"{state!r} is no generator of {self._device}; share one of the same device")

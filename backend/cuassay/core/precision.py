@@ -21,6 +21,7 @@ __all__ = [
     "MatmulOptions",
     "Mode",
     "current_precision",
+    "default_precision",
     "get_float32_matmul_precision",
     "matmul_options",
     "precision",
@@ -55,6 +56,11 @@ _current: ContextVar[Mode | None] = ContextVar("cuassay_precision", default=None
 def current_precision() -> Mode:
     """The mode in force here: the innermost `precision` context, else the process default."""
     return _current.get() or _default or set_default_precision(None)
+
+
+def default_precision() -> Mode:
+    """The process default: what was set last, else that of ``CUASSAY_FLOAT32_PRECISION``."""
+    return _default or set_default_precision(None)
 
 
 def set_default_precision(mode: Mode | None) -> Mode:
@@ -116,8 +122,7 @@ def set_float32_matmul_precision(precision: str) -> None:
 
 def get_float32_matmul_precision() -> str:
     """The process default in torch's words: bf16x3 is "high", the other split modes are as good as float32."""
-    default = _default or set_default_precision(None)
-    return {"tf32": "high", "bf16x3": "high", "bf16": "medium", "fp16": "medium"}.get(default, "highest")
+    return {"tf32": "high", "bf16x3": "high", "bf16": "medium", "fp16": "medium"}.get(default_precision(), "highest")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

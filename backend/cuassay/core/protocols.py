@@ -15,7 +15,6 @@ from cuassay.core.device import Device
 __all__ = [
     "Backend",
     "Capture",
-    "Communicator",
     "DeviceMemory",
     "Event",
     "MemorySource",
@@ -184,27 +183,6 @@ class MemorySource(Protocol):
         """True when `event` was reached."""
 
 
-class Communicator(Protocol):
-    """One rank's way to the others; collectives act on arrays in place, in stream order."""
-
-    @property
-    def rank(self) -> int:
-        """The number of this rank, from 0."""
-
-    @property
-    def size(self) -> int:
-        """Number of ranks."""
-
-    def all_reduce(self, array: Any, operation: str = "sum") -> None:
-        """Every rank's `array` becomes the reduction of all of them."""
-
-    def broadcast(self, array: Any, root: int = 0) -> None:
-        """Every rank's `array` becomes that of `root`."""
-
-    def barrier(self) -> None:
-        """Wait until every rank is here."""
-
-
 @runtime_checkable
 class DeviceMemory(Protocol):
     """What a `Backend` also offers whose memory is handed out by the policy of `cuassay.memory`.
@@ -236,7 +214,10 @@ class PinnedMemory(Protocol):
         """Whether `array` is in such memory."""
 
     def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-        """Copy between host and device in order of the device's current stream; waits unless `non_blocking`."""
+        """Copy between host and device in order of the device's current stream; waits unless `non_blocking`.
+
+        The arrays are of one shape and dtype: `cuassay.devices.copy` has made sure.
+        """
 
 
 @runtime_checkable

@@ -13,8 +13,7 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cuassay.core.device import Device
-from cuassay.errors import DeviceError
+from cuassay.cuda.naming import DeviceLike, index_of
 
 if TYPE_CHECKING:
     from cuassay.cuda.blas import cublas_workspace_size, current_blas_handle, matmul, preferred_blas_library
@@ -225,25 +224,10 @@ def __getattr__(name: str) -> Any:
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
-#: How a device may be named: an index, ``"cuda:1"``, a `Device`; None is the current one.
-DeviceLike = int | str | Device | None
-
-
 def _runtime() -> Any:
     from cuassay.devices.cuda import runtime
 
     return runtime
-
-
-def _index(device: DeviceLike) -> int:
-    if device is None:
-        return current_device()
-    if isinstance(device, int):
-        return device
-    named = Device(device)
-    if named.kind != "cuda":
-        raise DeviceError(f"{named} is no CUDA device; give an index or 'cuda:<index>'")
-    return named.index
 
 
 def is_available() -> bool:
@@ -288,23 +272,23 @@ def current_device() -> int:
 
 def set_device(device: DeviceLike) -> None:
     """Make `device` the one of this thread; a negative index does nothing, as with torch."""
-    _runtime().set_device(_index(device))
+    _runtime().set_device(index_of(device))
 
 
 def device(device: DeviceLike) -> AbstractContextManager[None]:
     """Make `device` the one of this thread inside a ``with`` block; a negative index does nothing."""
-    entered: AbstractContextManager[None] = _runtime().device(_index(device))
+    entered: AbstractContextManager[None] = _runtime().device(index_of(device))
     return entered
 
 
 def synchronize(device: DeviceLike = None) -> None:
     """Block the host until everything given to `device` is done."""
-    _runtime().synchronize(_index(device))
+    _runtime().synchronize(index_of(device))
 
 
 def get_device_properties(device: DeviceLike = None) -> Properties:
     """Name, capability, sizes, UUID and the rest of `device`; makes no context."""
-    properties: Properties = _runtime().get_device_properties(_index(device))
+    properties: Properties = _runtime().get_device_properties(index_of(device))
     return properties
 
 
@@ -321,12 +305,12 @@ def get_device_capability(device: DeviceLike = None) -> tuple[int, int]:
 
 def can_device_access_peer(device: DeviceLike, peer_device: DeviceLike) -> bool:
     """Whether `device` can read and write the memory of `peer_device` directly."""
-    return bool(_runtime().can_device_access_peer(_index(device), _index(peer_device)))
+    return bool(_runtime().can_device_access_peer(index_of(device), index_of(peer_device)))
 
 
 def mem_get_info(device: DeviceLike = None) -> tuple[int, int]:
     """Free and total memory of `device`, bytes."""
-    free, total = _runtime().mem_get_info(_index(device))
+    free, total = _runtime().mem_get_info(index_of(device))
     return int(free), int(total)
 
 
@@ -374,13 +358,14 @@ def compile_kernel(
     Parameters
     ----------
     source : str
-        CUDA C++.
+        CUDA C++; ``#include <cuda_fp16.h>`` and ``<cuda_bf16.h>`` are found.
     name : str
         The kernel as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` of a template.
     signature : sequence of str, optional
-        ``"float32"`` for a value, ``"float32*"`` for an array; read from the source where it is not given.
+        ``"float32"`` for a value, ``"float32*"`` for an array, ``"?"`` and ``"?*"`` unchecked; read from the source
+        where it is not given.
     arch : str, optional
-        Compile now for, say, ``"sm_90"``; None compiles at the first launch, for the device.
+        Compile now for ``"sm_90"``, say, with no device needed; None compiles for each device at its first launch.
     options : sequence of str
         Further options for NVRTC.
     include : sequence of path
@@ -391,7 +376,7 @@ def compile_kernel(
     Raises
     ------
     CompileError
-        If it does not compile; ``log`` has the compiler's text.
+        If `arch` is given and it does not compile for it, else at the first launch; ``log`` has the compiler's text.
     """
     from cuassay.devices.cuda import userkernel
 

@@ -6,15 +6,13 @@ default library is cuBLASLt; a bad ``CUBLAS_WORKSPACE_CONFIG`` raises instead of
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import cast
 
 from cuassay.core import precision
 from cuassay.core.device import Device
 from cuassay.core.precision import MODES, Mode
+from cuassay.cuda.naming import DeviceLike, index_of
 from cuassay.errors import ArgumentError
-
-if TYPE_CHECKING:
-    from cuassay.cuda import DeviceLike
 
 __all__ = ["Matmul", "cublas_workspace_size", "current_blas_handle", "matmul", "preferred_blas_library"]
 
@@ -66,15 +64,13 @@ class Matmul:
     @property
     def fp32_precision(self) -> Mode:
         """The default mode of float32 products: one of ours, which are torch's and the split ones."""
-        former = precision.set_default_precision(None)
-        precision.set_default_precision(former)
-        return former
+        return precision.default_precision()
 
     @fp32_precision.setter
     def fp32_precision(self, mode: str) -> None:
         if mode != "none" and mode not in MODES:
             raise ArgumentError(f"{mode!r} is no precision of float32 products; give none or one of {', '.join(MODES)}")
-        precision.set_default_precision(None if mode == "none" else mode)  # type: ignore[arg-type] # checked above
+        precision.set_default_precision(None if mode == "none" else cast(Mode, mode))
 
     @property
     def allow_fp16_accumulation(self) -> bool:
@@ -111,10 +107,9 @@ def cublas_workspace_size(device: DeviceLike = None, nbytes: int | None = None) 
     ArgumentError
         If `nbytes` is negative.
     """
-    from cuassay import cuda
     from cuassay.devices.cuda.blas import controls
 
-    return controls.workspace_nbytes(cuda._index(device), controls.library(), nbytes)  # noqa: SLF001  the face's own
+    return controls.workspace_nbytes(index_of(device), controls.library(), nbytes)
 
 
 def current_blas_handle(device: DeviceLike = None) -> int:
@@ -125,6 +120,6 @@ def current_blas_handle(device: DeviceLike = None) -> int:
     from cuassay import cuda
     from cuassay.devices.cuda.blas import cublas
 
-    index = cuda._index(device)  # noqa: SLF001  the face's own
+    index = index_of(device)
     with cuda.device(Device("cuda", index)):
         return cublas.current_handle(index)

@@ -8,10 +8,9 @@ from __future__ import annotations
 import sys
 from collections.abc import Collection
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from cuassay.core.device import Device
+from cuassay.cuda.naming import DeviceLike, index_of
 
 __all__ = ["dump_snapshot", "record_memory_history", "snapshot"]
 
@@ -21,7 +20,7 @@ def record_memory_history(
     context: str | None = "all",
     stacks: str = "all",
     max_entries: int = sys.maxsize,
-    device: int | str | Device | None = None,
+    device: DeviceLike = None,
     *,
     clear_history: bool = False,
     skip_actions: Collection[str] = (),
@@ -58,18 +57,17 @@ def record_memory_history(
         allocator.record_history(enabled, clear_history=clear_history, **options)
 
 
-def _watched(device: int | str | Device | None, *, with_host: bool) -> list[Any]:
-    from cuassay import cuda
+def _watched(device: DeviceLike, *, with_host: bool) -> list[Any]:
     from cuassay.devices.cuda import pinned
     from cuassay.devices.cuda.memory import allocator as allocators
 
-    allocators.allocator(cuda._index(device))  # noqa: SLF001  one reading of device names for the whole face
+    allocators.allocator(index_of(device))
     found: list[Any] = [one for index in allocators.indices() for one in allocators.every_allocator(index)]
     host = pinned.allocator() if with_host else pinned.opened()
     return found if host is None or not (with_host or host.history) else [*found, host]
 
 
-def snapshot(device: int | str | Device | None = None) -> dict[str, Any]:
+def snapshot(device: DeviceLike = None) -> dict[str, Any]:
     """Every segment, block and recorded event of every device as plain data, in the schema of torch's ``_snapshot``.
 
     Parameters

@@ -15,6 +15,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from cuassay.core.device import Device
+from cuassay.cuda.naming import DeviceLike, index_of
 from cuassay.errors import ArgumentError
 from cuassay.memory import Block, CachingAllocator
 from cuassay.memory.summary import summary
@@ -67,9 +68,6 @@ __all__ = [
     "use_with_numba",
 ]
 
-#: How a device may be named; see `cuassay.cuda`.
-DeviceLike = int | str | Device | None
-
 _CLASSES = {"CUDAPluggableAllocator": "pluggable", "MemPool": "pools"}
 
 #: As torch spells them.
@@ -103,14 +101,8 @@ def _allocators() -> Any:
     return _module("allocator")
 
 
-def _index(device: DeviceLike) -> int:
-    from cuassay import cuda
-
-    return cuda._index(device)  # noqa: SLF001  one reading of device names for the whole face
-
-
 def _allocator(device: DeviceLike) -> CachingAllocator:
-    found: CachingAllocator = _allocators().allocator(_index(device))
+    found: CachingAllocator = _allocators().allocator(index_of(device))
     return found
 
 
@@ -119,10 +111,10 @@ def _opened(device: DeviceLike) -> CachingAllocator | None:
     from cuassay import cuda
 
     if isinstance(device, str | Device):
-        _index(device)  # another kind's device is refused, whatever is initialised
+        index_of(device)  # another kind's device is refused, whatever is initialised
     if not cuda.is_initialized():
         return None
-    found: CachingAllocator | None = _allocators().opened(_index(device))
+    found: CachingAllocator | None = _allocators().opened(index_of(device))
     return found
 
 
@@ -149,7 +141,7 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
     OutOfMemoryError
         If there is no room.
     """
-    block: Block = _module("hook").take(size, _index(device), stream)
+    block: Block = _module("hook").take(size, index_of(device), stream)
     _raw[block.address] = block
     return block.address
 
@@ -175,7 +167,8 @@ def caching_allocator_delete(mem_ptr: Any) -> None:
 def caching_allocator_enable(value: bool = True) -> None:
     """With False, each allocation is one of the driver's own, which tools such as compute-sanitizer can then watch.
 
-    A block freed then goes back to the driver at the next allocation. Blocks made before stay what they are.
+    A block freed then goes back to the driver at the next allocation. Blocks made before stay what they are, and
+    those of a private pool, as a capture's, are cut from its segments as ever.
     """
     _allocators().enable_caching(enabled=bool(value))
 
@@ -220,7 +213,7 @@ def use_with_numba() -> None:
 
 def memory_resource(device: DeviceLike = None) -> Any:
     """A ``cuda.core.MemoryResource`` over the allocator of `device`."""
-    return _module("interop").memory_resource(_index(device))
+    return _module("interop").memory_resource(index_of(device))
 
 
 # ------------------------------------------------------------------------------------------------ other processes
@@ -278,7 +271,7 @@ def _as_float(value: object) -> str:
 
 def _allocator_index(device: DeviceLike) -> int:
     """The index of `device`, whose allocator exists after this."""
-    index = _index(device)
+    index = index_of(device)
     _allocators().allocator(index)
     return index
 
@@ -347,7 +340,7 @@ def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager
         If it is no pool of `device`.
     """
     entered: AbstractContextManager[None] = _module("pools").use_mem_pool(
-        pool, None if device is None else _index(device)
+        pool, None if device is None else index_of(device)
     )
     return entered
 

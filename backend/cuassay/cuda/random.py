@@ -12,6 +12,7 @@ from collections.abc import Iterable
 from cuassay import cuda
 from cuassay.core.device import Device
 from cuassay.core.drawing import Generator, default_generator, seed_default_generators
+from cuassay.cuda.naming import DeviceLike, index_of
 
 __all__ = [
     "Generator",
@@ -26,14 +27,12 @@ __all__ = [
     "set_rng_state_all",
 ]
 
-DeviceLike = int | str | Device | None
-
 
 def _generator(device: DeviceLike) -> Generator:
     """The default generator of `device`; the current device is 0 until CUDA is initialised."""
     if device in (None, "cuda"):
         return default_generator(Device("cuda", cuda.current_device() if cuda.is_initialized() else 0))
-    return default_generator(Device("cuda", cuda._index(device)))  # noqa: SLF001  the face's own reading of a device
+    return default_generator(Device("cuda", index_of(device)))
 
 
 def get_rng_state(device: DeviceLike = "cuda") -> bytes:

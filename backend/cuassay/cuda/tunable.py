@@ -2,8 +2,10 @@
 
 While it is enabled, a product is tuned where it is first called with its layout: the algorithms of cuBLASLt, cuBLAS and
 kernels of our own race on random operands, cold, in replays of graphs; the way without tuning is left for a gain above
-2 % and above twice the spread, by a candidate whose result agrees. Never inside a capture: call once before. What was
-found is added to a file, one for each GPU model, driver and library version; other files are refused, never changed.
+2 % and above twice the spread, by a candidate whose result agrees. Never inside a capture, whoever began it: call once
+before, or what it met is tuned at the next call outside. What was found is added to a file, one for each GPU model,
+driver and library version; other files are refused, never changed. A choice in a file that cannot be made here is told
+of once, and the call goes the way without tuning.
 
 Where we differ from torch: `set_max_tuning_duration` is for all candidates of a product together; results are checked
 unless that is turned off, by tolerances of their dtype; a file that cannot be used raises `TuningError` with the field
@@ -18,10 +20,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from cuassay.cuda.naming import DeviceLike, index_of
 from cuassay.errors import ArgumentError, StateError
 
 if TYPE_CHECKING:
-    from cuassay.cuda import DeviceLike
     from cuassay.devices.cuda.blas.tuning import Tuner
     from cuassay.tune.results import Result
 
@@ -178,7 +180,8 @@ def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol
 def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
     """Keep results in this file, read when next asked for; ``%d`` in it stands for the device's index.
 
-    Two GPUs of one model may share a file. An empty name: one in the cache folder, by GPU and versions.
+    What was found here and is in no file yet belongs to this one from here, as all results do in torch. Two GPUs of one
+    model may share a file. An empty name: one in the cache folder, by GPU and versions.
     """
     _tuner().configure(path=_with_ordinal(filename) if insert_device_ordinal else filename)
 
@@ -294,11 +297,10 @@ def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int, *, devices: Seq
     StateError
         If tuning is not enabled, results are not written (`write_file_on_exit`), or a process failed.
     """
-    from cuassay import cuda
     from cuassay.devices.cuda.blas import offline
 
     _must_tune()
-    chosen = [cuda._index(device) for device in devices] or list(range(num_gpus))  # noqa: SLF001  the face's own
+    chosen = [index_of(device) for device in devices] or list(range(num_gpus))
     offline.tune_on_several(offline.problems_in(sorted(glob.glob(filename_pattern))), chosen)  # noqa: PTH207
     _tuner().reread()
 

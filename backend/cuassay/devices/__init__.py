@@ -15,10 +15,11 @@ from typing import Any
 
 import numpy as np
 
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend, PinnedMemory
-from cuassay.errors import CapabilityError, CuassayError, DeviceError, ShapeError
+from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 
@@ -27,11 +28,14 @@ __all__ = [
     "ENTRY_POINT_GROUP",
     "backend",
     "capabilities",
+    "copy",
     "empty",
     "empty_like",
+    "empty_pinned",
     "find",
     "from_host",
     "full",
+    "is_pinned",
     "kinds",
     "namespace",
     "supported_dtypes",
@@ -168,6 +172,8 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
         If there is no room.
     CapabilityError
         If the device has no arrays of `dtype`.
+    DeviceError
+        If `stream` is of another device.
     ShapeError
         If an extent is no whole number, or below 0.
     """
@@ -186,8 +192,8 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
     """A C-contiguous array on `device` with `fill_value` everywhere, filled on `stream`; otherwise as `empty`."""
     owner, index = _place(device)
+    array = empty(shape, dtype, device, stream=stream)
     with owner.activate(index), nullcontext() if stream is None else owner.use_stream(stream):
-        array = empty(shape, dtype, device)
         array.fill(fill_value)
     return array
 
@@ -282,7 +288,7 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
     Raises
     ------
     ArgumentError
-        If shapes or dtypes differ.
+        If shapes or dtypes differ; between two devices' arrays it is the `ShapeError` or `DTypeError` of ``ops.copy``.
     CapabilityError
         If the kinds cannot copy to each other in stream order.
     CaptureError
@@ -291,6 +297,11 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
     origin, target = _device_kind(src), _device_kind(dst)
     if origin is not None and target is not None:
         return registry.op("copy")(src, out=dst)
+    if src.shape != dst.shape or src.dtype != dst.dtype:
+        raise ArgumentError(
+            f"copy takes two arrays of one shape and dtype; got {src.shape}, {dtype_name(src.dtype)} and {dst.shape}, "
+            f"{dtype_name(dst.dtype)}; cast or reshape first"
+        )
     kind = origin or target
     if kind is None:
         dst[...] = src

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from functools import cache
 from importlib.util import find_spec
+from types import ModuleType
 from typing import Any
 
 import numpy as np
@@ -118,7 +119,7 @@ class CudaBackend:
 
     def namespace(self, index: int) -> Any:
         """CuPy, its creation functions bound to device `index`."""
-        return _cupy() if self.count() == 1 else _Namespace(index)
+        return _cupy() if self.count() == 1 else _Namespace(_cupy(), index)
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
         """A `cupy.ndarray` on our memory, in the order of `stream`: ours, CuPy's, an address, ``__cuda_stream__``."""
@@ -371,21 +372,24 @@ def _eviction_buffer(index: int) -> tuple[Any, Any]:
 
 
 class _Namespace(Handle):
-    """CuPy on one of several devices: each function runs with that device current."""
+    """CuPy, a module of it or a function, on one of several devices: each call runs with that device current."""
 
-    def __init__(self, index: int) -> None:
+    def __init__(self, found: Any, index: int) -> None:
+        self._found = found
         self._index = index
 
     def __repr__(self) -> str:
-        return f"<cupy on {_device(self._index)}>"
+        return f"<{getattr(self._found, '__name__', self._found)} on {_device(self._index)}>"
 
     def __getattr__(self, name: str) -> Any:
-        found = getattr(_cupy(), name)
-        if not callable(found) or isinstance(found, type):
-            return found
+        found = getattr(self._found, name)
+        if isinstance(found, ModuleType) or (callable(found) and not isinstance(found, type)):
+            return _Namespace(found, self._index)
+        return found
 
-        def on_device(*args: Any, **kwargs: Any) -> Any:
-            with _cupy().cuda.Device(self._index):
-                return found(*args, **kwargs)
+    def __dir__(self) -> list[str]:
+        return dir(self._found)
 
-        return on_device
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        with _cupy().cuda.Device(self._index):
+            return self._found(*args, **kwargs)

@@ -1,7 +1,8 @@
 """The argument block of a kernel: written at each launch, read by the driver.
 
-It is one piece of memory: the driver's launch configuration, pointers to the arguments, the arguments. A launch writes
-into it and hands the driver two addresses, by ctypes: cuda.bindings converts eleven arguments at each launch, and was
+It is one piece of memory: the driver's launch configuration, pointers to the arguments, the arguments, the attributes
+that are asked for. Whoever keeps it, as a bound launch does, keeps all that the driver reads. A launch writes into it
+and hands the driver two addresses, by ctypes: cuda.bindings converts eleven arguments at each launch, and was
 measured 0.6 µs slower on the H200 host. Which thread gets which block, and on which stream, is decided in `launch`.
 """
 
@@ -34,6 +35,9 @@ _ATTRIBUTES_WORD = 5
 _ATTRIBUTE = struct.Struct("I4x3I52x")
 _CLUSTER, _EARLY = 4, 6
 
+#: Words of a block that are kept for both.
+_ATTRIBUTES_WORDS = 2 * _ATTRIBUTE.size // 8
+
 _DOUBLE = struct.Struct("d")
 
 
@@ -51,7 +55,7 @@ class Launch(Handle):
     so may ``words[STREAM_WORD]``, the stream's address.
     """
 
-    __slots__ = ("_addresses", "_attributes", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
+    __slots__ = ("_addresses", "_attributes_at", "_fire", "_handle", "_memory", "_others", "_shape", "slots", "words")
 
     def __init__(self, handle: int | None, types: Sequence[type]) -> None:
         sizes = [argument_nbytes(kind) for kind in types]
@@ -59,7 +63,8 @@ class Launch(Handle):
         first = first_argument_word(len(types))
         starts = [first + sum(lengths[:position]) for position in range(len(lengths))]
         self._handle = handle or 0
-        self._memory = (ctypes.c_uint64 * (first + sum(lengths) + 1))()
+        self._attributes_at = 8 * (first + sum(lengths))
+        self._memory = (ctypes.c_uint64 * (first + sum(lengths) + _ATTRIBUTES_WORDS))()
         base = ctypes.addressof(self._memory)
         self._memory[_CONFIG_WORDS:first] = [base + 8 * start for start in starts]
         self.words = memoryview(self._memory).cast("B").cast("Q")
@@ -98,8 +103,9 @@ class Launch(Handle):
             (``griddepcontrol.wait``) before it reads or writes what that one does.
         """
         chosen = [(_CLUSTER, cluster, 1, 1)] * (cluster > 1) + [(_EARLY, 1, 0, 0)] * early
-        self._attributes = ctypes.create_string_buffer(b"".join(_ATTRIBUTE.pack(*one) for one in chosen) or b"\0")
-        self.words[_ATTRIBUTES_WORD] = ctypes.addressof(self._attributes) if chosen else 0
+        for place, one in enumerate(chosen):
+            _ATTRIBUTE.pack_into(self._memory, self._attributes_at + place * _ATTRIBUTE.size, *one)
+        self.words[_ATTRIBUTES_WORD] = ctypes.addressof(self._memory) + self._attributes_at if chosen else 0
         self.words[_ATTRIBUTES_WORD + 1] = len(chosen)
 
     def launch(self, grid: Dims, block: Dims, shared: int, stream: int) -> int:
@@ -112,8 +118,7 @@ class Launch(Handle):
     def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
         """`launch` as a call without arguments, the cheapest there is; valid until another shape is launched.
 
-        It keeps the block's memory alive, not the arrays whose addresses lie in it, nor what `arrange` asked for:
-        then the block must live as long.
+        It keeps the block's memory alive, and in it what `arrange` asked for; not the arrays whose addresses lie in it.
 
         Raises
         ------

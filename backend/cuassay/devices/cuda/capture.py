@@ -253,9 +253,10 @@ class CUDAGraph(Graph):
         return error
 
     def _take_over(self, other: CUDAGraph) -> bool:
-        status = graph_driver.status(
-            "cuGraphExecUpdate_v2", self._executable, other._graph, ctypes.byref((ctypes.c_void_p * 3)())
-        )
+        with at(self._device.index):
+            status = graph_driver.status(
+                "cuGraphExecUpdate_v2", self._executable, other._graph, ctypes.byref((ctypes.c_void_p * 3)())
+            )
         if status not in (0, _UPDATE_FAILED):
             raise self._broken(status)
         self._drop_graph()

@@ -13,17 +13,28 @@ from typing import Any, NoReturn
 
 import cupy
 
-from cuassay.core.device import Device
-from cuassay.devices.cuda import forks
-from cuassay.devices.cuda.check import error_of
-from cuassay.errors import DeviceError
+from cuassay.core.device import Device, index_on
+from cuassay.devices.cuda import forks, runtime
+from cuassay.devices.cuda.check import check, error_of
 
-__all__ = ["NOT_READY", "CUDARuntimeError", "at", "explained", "index_of", "refusal", "refused_in_child"]
+__all__ = [
+    "NOT_READY",
+    "CUDARuntimeError",
+    "at",
+    "device_of_stream",
+    "explained",
+    "index_of",
+    "refusal",
+    "refused_in_child",
+]
 
 CUDARuntimeError: Any = cupy.cuda.runtime.CUDARuntimeError
 
 #: ``cudaErrorNotReady``: what a query answers while work is under way.
 NOT_READY = 600
+
+#: Addresses of default streams: the legacy one by two names, each thread's own.
+_DEFAULTS = (0, 1, 2)
 
 _device = cupy.cuda.runtime.getDevice
 
@@ -46,19 +57,30 @@ def index_of(device: int | str | Device | None) -> int:
     """
     if device is None:
         return int(_device())
-    if isinstance(device, int):
-        return device
-    named = Device(device)
-    if named.kind != "cuda":
-        raise DeviceError(f"{named} is no CUDA device; give an index or 'cuda:<index>'")
-    return named.index
+    return index_on("cuda", device)
+
+
+def device_of_stream(address: int, stream: Any = None) -> int | None:
+    """The device of the stream at `address`, by `stream`, its object, if that tells; None where nothing does.
+
+    So it is with one device, of a default stream's address, and before CUDA 12.8.
+    """
+    known = getattr(stream, "device_id", None)  # of CuPy's default stream -1
+    if isinstance(known, int) and known >= 0:
+        return known
+    from cuda.bindings import runtime as cudart
+
+    ask = getattr(cudart, "cudaStreamGetDevice", None)
+    if runtime.device_count() == 1 or address in _DEFAULTS or ask is None:
+        return None
+    return int(check(ask(address), f"asking for the device of the stream at {address:#x}"))
 
 
 def refusal(status: int, doing: str) -> Exception:
     """The exception for a runtime call's `status`: in a forked child, that it is one."""
-    from cuda.bindings import runtime
+    from cuda.bindings import runtime as cudart
 
-    return forks.error() if forks.is_child() else error_of(runtime.cudaError_t(status), doing)
+    return forks.error() if forks.is_child() else error_of(cudart.cudaError_t(status), doing)
 
 
 @contextmanager

@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
-from cuassay.devices.cuda import repeated, shortcuts
+from cuassay.devices.cuda import peers, repeated, shortcuts
 from cuassay.devices.cuda.launch import Kernel, kernel
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
@@ -237,12 +237,11 @@ def _gelu(approximate: str) -> str:
 
 
 def copy(a: Array, *, device: object, out: Array) -> None:
-    """By CuPy: strides and devices may differ; between devices it goes by peer access or through the driver."""
-    if a.device == out.device:
+    """By CuPy: strides may differ; to another device as `peers` has it."""
+    if a.data.device_id == out.data.device_id:
         cupy.copyto(out, a)
-        return
-    with out.device:
-        cupy.copyto(out, cupy.array(a))
+    else:
+        peers.copy(a, out)
 
 
 @repeated.only_launches

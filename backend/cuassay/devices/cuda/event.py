@@ -120,11 +120,15 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
     handle : int
         The driver's; 0 before the first record.
     recorded_ptr : int
-        The same, where plain calls serve: absent before the first record, and on external events.
+        The same, where plain calls serve: absent before the first record, on external events, and on imported ones
+        where there are several devices.
+    is_imported : bool
+        Another process's.
     """
 
     handle: int = 0
     recorded_ptr: int
+    is_imported = False
     _index = -1
 
     def __init__(
@@ -208,7 +212,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
     # -------------------------------------------------------------------------------------------- order
 
     def record(self, stream: Any = None) -> None:
-        """Mark the end of what `stream` (None: the current one) has been given so far.
+        """Mark the end of what `stream` (None: the current one, of its device if it has one) has been given so far.
 
         Raises
         ------
@@ -224,7 +228,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
     def _record_carefully(self, stream: Any) -> None:
         """The first record, those of external events, on default streams and others', and those that fail."""
-        stream = _adopted(stream)
+        stream = _adopted(stream, self._index)
         self.admit(stream.device_id)
         with at(stream.device_id), explained(f"recording {self!r} on {stream!r}"):
             if self.is_node(stream):
@@ -304,23 +308,31 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         """
         if not self._flags & _INTERPROCESS:
             raise ArgumentError(f"{self!r} is of this process only; make it with interprocess=True")
-        with explained(f"sharing {self!r} with other processes"):
-            return bytes(cupy.cuda.runtime.ipcGetEventHandle(self.ptr))
+        handle = self.ptr
+        # The driver crashes where it is asked with another device current.
+        with at(self._index), explained(f"sharing {self!r} with other processes"):
+            return bytes(cupy.cuda.runtime.ipcGetEventHandle(handle))
 
     @classmethod
     def from_ipc_handle(cls, device: int | str | Device, handle: bytes) -> Event:
-        """Another process's event on the same device, by its `ipc_handle`; that process must still run."""
+        """Another process's event on the same device, by its `ipc_handle`; that process must still run.
+
+        Streams of its own device wait for it; those of another device are refused.
+        """
         event, index = cls(interprocess=True), index_of(device)
         runtime.init()
         with at(index), explained("opening an event of another process (not of this one, and not after its end)"):
-            event._own(index, int(cupy.cuda.runtime.ipcOpenEventHandle(bytes(handle))))
+            event._index, event.handle = index, int(cupy.cuda.runtime.ipcOpenEventHandle(bytes(handle)))
+        event.is_imported = True
+        if runtime.device_count() == 1:  # else each wait asks whose stream it is, before the driver does
+            event.recorded_ptr = event.handle
         return event
 
 
-def _adopted(stream: Any) -> Any:
-    from cuassay.devices.cuda.stream import adopt
+def _adopted(stream: Any, index: int = -1) -> Any:
+    from cuassay.devices.cuda.stream import adopt, current_stream
 
-    return adopt(get_current_stream() if stream is None else stream)
+    return current_stream(index) if stream is None else adopt(stream)
 
 
 def _record_node(handle: int, stream: int) -> None:

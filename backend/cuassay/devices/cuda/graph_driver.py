@@ -122,7 +122,8 @@ def call(name: str, *arguments: Any) -> None:
 def relaxed() -> Iterator[None]:
     """Calls that a capture forbids, here or in another thread, are allowed to this thread inside the block.
 
-    For those that touch no captured stream: taking and giving back memory, destroying graphs.
+    For those that touch no captured stream: taking and giving back memory, destroying graphs, loading kernels. A thread
+    that has no context yet may ask for it, too.
     """
     mode = _INT(_RELAXED)
     call("cuThreadExchangeStreamCaptureMode", ctypes.byref(mode))

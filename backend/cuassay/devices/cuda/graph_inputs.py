@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import cache, partial
 from typing import Any
 
+from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.context import at
 from cuassay.devices.cuda.graph_driver import KernelParams, call, capturing_graph, node_count, status
 from cuassay.devices.cuda.launch import OWN
 from cuassay.ops.dispatch import Call
@@ -193,7 +195,10 @@ class Inputs:
                 if node.settable is None:
                     node.settable = _Settable(self._executable, node.handle)
                 places.append((node.settable, position, node.words[position]))
-        return self._pointer(low, places) if places else None
+        if not places:
+            return None
+        found = self._pointer(low, places)
+        return found if runtime.device_count() == 1 else partial(_pointed_on, array.data.device_id, found)
 
     def _pointer(self, low: int, places: list[tuple[_Settable, int, int]]) -> _Pointer:
         for settable, position, address in places:
@@ -238,6 +243,14 @@ class _Pointer:
 
                 raise error_of(driver.CUresult(failed), "re-pointing an input of a graph")
         return True
+
+
+def _pointed_on(device: int, pointer: _Pointer, array: Any) -> bool:
+    """The same where there are several devices: nodes are set with theirs current, and read no other's memory."""
+    if array.data.device_id != device:
+        return False
+    with at(device):
+        return pointer(array)
 
 
 def _handles(graph: int) -> list[int]:

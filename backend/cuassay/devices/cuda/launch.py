@@ -1,14 +1,15 @@
 """Load a compiled kernel and launch it on a stream.
 
 Arguments go through a block (see `block`) that is built once for each tuple of their types. A thread never sees
-another's: the driver copies the arguments at launch, but without the GIL.
+another's: the driver copies the arguments at launch, but without the GIL. A kernel may be loaded while any thread
+captures: what the driver would refuse then, and break the capture, is allowed to the thread that loads.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.block import STREAM_WORD, Dims, Launch, argument_nbytes
 from cuassay.devices.cuda.check import check, error_of
+from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
@@ -106,12 +108,13 @@ class _Loaded:
         doing = f"loading kernel {name!r}"
         runtime.init()
         self.cubin = compiled.cubin  # the driver may read it until the library is unloaded
-        self.library = check(driver.cuLibraryLoadData(self.cubin, [], [], 0, [], [], 0), doing)
-        lowered = compiled.names[name].encode()
-        self.kernel = check(driver.cuLibraryGetKernel(self.library, lowered), doing)
+        with relaxed():
+            self.library = check(driver.cuLibraryLoadData(self.cubin, [], [], 0, [], [], 0), doing)
+            lowered = compiled.names[name].encode()
+            self.kernel = check(driver.cuLibraryGetKernel(self.library, lowered), doing)
+            self.sizes = _parameter_sizes(self.kernel)
         self.handle = int(self.kernel)  # a CUkernel launches in whichever context is current
         OWN.add(self.handle)
-        self.sizes = _parameter_sizes(self.kernel)
         self.idle: dict[tuple[type, ...], list[Launch]] = {}
         self.shared: dict[int, int] = {}
 
@@ -124,7 +127,8 @@ class _Loaded:
         attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
         most = runtime.get_device_properties(device).shared_memory_per_block_optin
         doing = f"asking for {nbytes:,} bytes of shared memory a block (cuda:{device} has {most:,})"
-        check(driver.cuKernelSetAttribute(attribute, nbytes, self.kernel, check(driver.cuDeviceGet(device))), doing)
+        with relaxed():  # it may load the kernel into the device's context
+            check(driver.cuKernelSetAttribute(attribute, nbytes, self.kernel, check(driver.cuDeviceGet(device))), doing)
         self.shared[device] = nbytes
 
 
@@ -167,7 +171,7 @@ class Kernel(Handle):
     def __call__(
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
     ) -> None:
-        """Launch on the current device.
+        """Launch on the current device; on a stream of another one, on that.
 
         Parameters
         ----------
@@ -187,6 +191,12 @@ class Kernel(Handle):
         CuassayError
             If the driver refuses the launch.
         """
+        if stream is not None and not _is_single():
+            where = _elsewhere(stream)
+            if where is not None:
+                with where:
+                    Kernel.__call__(self, grid, block, arguments, stream=stream, shared=shared)
+                return
         device = 0 if _is_single() else _current_device()
         loaded = self._by_device.get(device) or self._load(device)
         if shared:
@@ -264,7 +274,8 @@ class Kernel(Handle):
         """A thread that never called the runtime has no context: bind the primary one and try once more."""
         if status != _INVALID_CONTEXT:
             return status
-        _cupy().cuda.runtime.free(0)
+        with relaxed():
+            _cupy().cuda.runtime.free(0)
         return fire()
 
     def _conclude(self, status: int, shape: tuple[Any, Any, int], stream: int) -> None:
@@ -278,6 +289,14 @@ class Kernel(Handle):
         doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
         if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and a wait would break it
             check(driver.cuStreamSynchronize(stream), doing)
+
+
+def _elsewhere(stream: Any) -> AbstractContextManager[Any] | None:
+    """What makes the device of `stream` the current one; None where it is."""
+    from cuassay.devices.cuda.context import at, device_of_stream
+
+    where = device_of_stream(stream_address(stream), stream)
+    return None if where in (None, _current_device()) else at(where)
 
 
 def _current_device() -> int:

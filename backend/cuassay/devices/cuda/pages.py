@@ -22,7 +22,7 @@ from typing import Any
 
 from cuassay.core.capability import format_bytes
 from cuassay.devices.cuda.check import check
-from cuassay.devices.cuda.memory.order import Marker, Order, at
+from cuassay.devices.cuda.memory.order import Marker, Order, at, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
 from cuassay.memory.host import HostSource
@@ -48,15 +48,18 @@ def register(address: int, nbytes: int) -> None:
     """Pin memory that exists, for every device's use. Raises `DriverError`, `OutOfMemoryError`."""
     from cuda.bindings import runtime
 
-    flags = runtime.cudaHostRegisterPortable
-    check(runtime.cudaHostRegister(address, nbytes, flags), f"pinning {format_bytes(nbytes)} of host memory")
+    with relaxed():  # else it breaks what another thread captures
+        pinned = runtime.cudaHostRegister(address, nbytes, runtime.cudaHostRegisterPortable)
+    check(pinned, f"pinning {format_bytes(nbytes)} of host memory")
 
 
 def unregister(address: int) -> None:
     """Undo `register`; no copy may be under way. Raises `DriverError`."""
     from cuda.bindings import runtime
 
-    check(runtime.cudaHostUnregister(address), f"unpinning host memory at {address:#x}")
+    with relaxed():
+        unpinned = runtime.cudaHostUnregister(address)
+    check(unpinned, f"unpinning host memory at {address:#x}")
 
 
 class PinnedSource(HostSource):
@@ -197,14 +200,17 @@ def _touch(address: int, nbytes: int, threads: int) -> None:
 def _made(nbytes: int) -> tuple[int, None]:
     from cuda.bindings import runtime
 
-    made = runtime.cudaHostAlloc(nbytes, runtime.cudaHostAllocPortable)
+    with relaxed():
+        made = runtime.cudaHostAlloc(nbytes, runtime.cudaHostAllocPortable)
     return int(check(made, f"making {format_bytes(nbytes)} of pinned host memory")), None
 
 
 def _unmade(address: int) -> None:
     from cuda.bindings import runtime
 
-    check(runtime.cudaFreeHost(address), f"giving pinned host memory at {address:#x} back")
+    with relaxed():
+        given_back = runtime.cudaFreeHost(address)
+    check(given_back, f"giving pinned host memory at {address:#x} back")
 
 
 def is_registered(address: int) -> bool:

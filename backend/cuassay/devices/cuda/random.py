@@ -24,6 +24,7 @@ from cuassay.core import participants
 from cuassay.core.device import Device
 from cuassay.core.drawing import Place, Recordings, ReplayState, State
 from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.context import at
 from cuassay.devices.cuda.elementwise import c_name, pack_length
 from cuassay.devices.cuda.launch import kernel
 from cuassay.errors import ArgumentError
@@ -253,11 +254,12 @@ def _publish(place: Place) -> None:
     cell = place.cell
     if not isinstance(cell, _Cell):
         return
-    stream = cupy.cuda.get_current_stream()
-    if cell.stream is not None and cell.stream.ptr != stream.ptr:
-        stream.wait_event(cell.stream.record())  # that replay may be reading the cell
-    cell.stream = stream
-    kernel("random.cu", "random_renew")(1, 1, (Drawn(place.state.seed, place.state.offset, cell.address),))
+    with at(cell.device.index):
+        stream = cupy.cuda.get_current_stream()
+        if cell.stream is not None and cell.stream.ptr != stream.ptr:
+            stream.wait_event(cell.stream.record())  # that replay may be reading the cell
+        cell.stream = stream
+        kernel("random.cu", "random_renew")(1, 1, (Drawn(place.state.seed, place.state.offset, cell.address),))
 
 
 _CELLS = _Cells()

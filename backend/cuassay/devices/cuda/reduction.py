@@ -79,7 +79,8 @@ def _softmax_rows(a: Array, out: Array) -> None:
     rows = prod(a.shape[:-1])
     if columns <= _SHORT_ROW:
         length = pack_length((a, out), columns)
-        _short("softmax.cu", f"softmax_short<{c_name(a.dtype)}, {length}", columns, length, (a, out, rows, columns))
+        name = f"softmax_short<{c_name(a.dtype)}, {length}"
+        _short("softmax.cu", name, (rows, columns), length, (a, out, rows, columns))
         return
     length = _common_length(a, out)
     blocks = _cluster(a, columns, length)
@@ -109,7 +110,7 @@ def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Arra
     names = f"{c_name(a.dtype)}, {length}"
     if columns <= _SHORT_ROW:
         arguments = (a, weight, bias, out, rows, columns, eps)
-        _short("layer_norm.cu", f"layer_norm_short<{names}", columns, length, arguments)
+        _short("layer_norm.cu", f"layer_norm_short<{names}", (rows, columns), length, arguments)
         return
     _long("layer_norm.cu", f"layer_norm_long<{names}", a, length, (a, weight, bias, out, columns, eps))
 
@@ -121,11 +122,11 @@ def _common_length(a: Array, out: Array) -> int:
     return _PACK_NBYTES // int(a.dtype.itemsize) if aligned_alike and whole else 1
 
 
-def _short(file: str, name: str, columns: int, length: int, arguments: tuple[Any, ...]) -> None:
-    """One warp a row."""
+def _short(file: str, name: str, shape: tuple[int, int], length: int, arguments: tuple[Any, ...]) -> None:
+    """One warp a row, of `shape` rows and columns."""
+    rows, columns = shape
     needed = -(-columns // (_WARP * length))
     packs = next(step for step in _PACKS if step >= needed)
-    rows = arguments[-2] if file == "softmax.cu" else arguments[-3]
     kernel(file, f"{name}, {packs}>")(-(-rows // (_SHORT_BLOCK // _WARP)), _SHORT_BLOCK, arguments)
 
 

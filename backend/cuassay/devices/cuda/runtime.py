@@ -260,7 +260,7 @@ def set_device(index: int) -> None:
 def device(index: int) -> Iterator[None]:
     """Device `index` is the current one of this thread inside the block; a negative index does nothing."""
     before = current_device()
-    if index in (before, -1) or index < 0:
+    if index == before or index < 0:
         yield
         return
     set_device(index)

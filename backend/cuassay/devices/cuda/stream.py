@@ -23,9 +23,18 @@ from cuassay.core.handle import Handle
 from cuassay.core.rotation import Rotation
 from cuassay.devices.cuda import forks, hostwaits, runtime
 from cuassay.devices.cuda.check import check
-from cuassay.devices.cuda.context import NOT_READY, CUDARuntimeError, at, explained, index_of, refusal, refused_in_child
+from cuassay.devices.cuda.context import (
+    NOT_READY,
+    CUDARuntimeError,
+    at,
+    device_of_stream,
+    explained,
+    index_of,
+    refusal,
+    refused_in_child,
+)
 from cuassay.devices.cuda.event import Event, give_back, handle_of, take
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, DeviceError
 
 __all__ = [
     "OURS",
@@ -148,6 +157,12 @@ class Ordering(Handle):
         handle = handle_of(event)
         if not handle:
             return
+        if isinstance(event, Event) and event.is_imported and event.device != self.device:
+            # The driver does not refuse it: the process ends (seen on two H200, CUDA 13.0).
+            raise DeviceError(
+                f"{event!r} of another process cannot be waited for by {self!r}; let a stream of {event.device} wait, "
+                "and wait for that stream"
+            )
         flags = _EXTERNAL if isinstance(event, Event) and event.is_node(self) else 0
         with at(self.device_id), explained(f"letting {self!r} wait for {event!r}"):
             _wait(self.ptr, handle, flags)
@@ -171,34 +186,58 @@ class Ordering(Handle):
             _wait(self.ptr, stream.join_ptr)
 
 
-_entered = threading.local()
+class _Entered(threading.local):
+    """Of this thread, where there are several devices.
+
+    Attributes
+    ----------
+    blocks : list
+        For each ``with stream`` of ours that is open: the device that was current before, and that stream's device's
+        current stream.
+    lasting : dict
+        By device, what `set_stream` left at the bottom of CuPy's stack, in the order they lie there.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[int, Any]] = []
+        self.lasting: dict[int, Any] = {}
+
+
+_entered = _Entered()
 
 
 class _Switching:
-    """``with stream`` where there are several devices: the stream's becomes current, and both are restored."""
+    """``with stream`` where there are several devices: the stream's becomes current, and both are restored.
+
+    CuPy's stack gives back the stream of the block around; what was set there stands in `_Entered.blocks`.
+    """
 
     device_id: int
 
     def __enter__(self) -> Any:
-        devices = _entered.__dict__.setdefault("devices", [])
-        devices.append(cupy.cuda.runtime.getDevice())
+        former = cupy.cuda.runtime.getDevice(), get_current_stream(self.device_id)
         cupy.cuda.runtime.setDevice(self.device_id)
-        return super().__enter__()  # type: ignore[misc] # CuPy's
+        entered = super().__enter__()  # type: ignore[misc] # CuPy's
+        _entered.blocks.append(former)
+        return entered
 
     def __exit__(self, *error: object) -> None:
         cupy.cuda.runtime.setDevice(self.device_id)
         super().__exit__(*error)  # type: ignore[misc] # CuPy's
-        cupy.cuda.runtime.setDevice(_entered.devices.pop())
+        device, stream = _entered.blocks.pop()
+        stream.use()
+        cupy.cuda.runtime.setDevice(device)
 
 
 class _Staying:
     """With one device there is nothing to switch, and CuPy's own methods serve: Python's cost half as much again."""
 
 
-_Entered: Any = _Switching if runtime.device_count() > 1 else _Staying
+_has_many = runtime.device_count() > 1
+_Entering: Any = _Switching if _has_many else _Staying
 
 
-class Stream(Ordering, _Entered, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+class Stream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
     """A stream of the pool of `device` (None: the current one); the 33rd of one priority is the first again.
 
     Parameters
@@ -220,14 +259,19 @@ class Stream(Ordering, _Entered, cupy.cuda.Stream):  # type: ignore[misc] # cupy
         return priority_range(index_of(None))
 
 
-class ExternalStream(Ordering, _Entered, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+class ExternalStream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
     """Somebody else's stream, by its address, on `device` (None: the current one).
 
-    `owner` is kept alive; the stream is never destroyed here.
+    `owner` is kept alive; the stream is never destroyed here. Raises `DeviceError` where it is another device's.
     """
 
     def __init__(self, ptr: int, device: int | str | Device | None = None, owner: Any = None) -> None:
-        super().__init__(ptr, index_of(device))
+        index = index_of(device)
+        if _has_many and device_of_stream(ptr) not in (None, index):
+            raise DeviceError(
+                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; give its own"
+            )
+        super().__init__(ptr, index)
         self._owner = owner
 
 
@@ -282,13 +326,13 @@ def adopt(stream: Any) -> Any:
     if isinstance(stream, Ordering):
         return stream
     if isinstance(stream, _Base):
-        return ExternalStream(stream.ptr, _device_id(stream), stream)
+        return ExternalStream(stream.ptr, device_of_stream(stream.ptr, stream), stream)
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
         _, address = described() if callable(described) else described
-        return ExternalStream(int(address), _where(int(address)), stream)
+        return ExternalStream(int(address), device_of_stream(int(address)), stream)
     if isinstance(stream, int) and not isinstance(stream, bool):
-        return ExternalStream(stream, _where(stream))
+        return ExternalStream(stream, device_of_stream(stream))
     raise ArgumentError(
         f"{stream!r} is no CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
     )
@@ -298,16 +342,6 @@ def _device_id(stream: Any) -> int:
     """CuPy's default stream has -1: it is that of the current device."""
     known = stream.device_id
     return index_of(None) if known is None or known < 0 else int(known)
-
-
-def _where(address: int) -> int:
-    """The device of a stream of which only the address is known; the driver tells since CUDA 12.8."""
-    from cuda.bindings import runtime as cudart
-
-    ask = getattr(cudart, "cudaStreamGetDevice", None)
-    if runtime.device_count() == 1 or address == 0 or ask is None:
-        return index_of(None)
-    return int(check(ask(address), f"asking for the device of the stream at {address:#x}"))
 
 
 # ------------------------------------------------------------------------------------------------ the current one
@@ -352,8 +386,8 @@ def set_stream(stream: Any) -> None:
         return
     adopted = adopt(stream)
     with at(adopted.device_id):
-        if getattr(_entered, "devices", None):
-            adopted.use()  # of several devices, CuPy's stack cannot tell whose block is the innermost
+        if _has_many:
+            _set_among_many(adopted)
             return
         with default_stream(adopted.device_id):  # leaving a block makes current what tops the stack without it
             pass
@@ -363,6 +397,26 @@ def set_stream(stream: Any) -> None:
             _Base.__exit__(top)
         lasting = is_bottom or isinstance(top, _Lasting)
         _Base.__enter__(_Lasting(adopted.ptr, adopted.device_id, adopted) if lasting else adopted)
+
+
+def _set_among_many(stream: Any) -> None:
+    """`set_stream` where there are several devices.
+
+    CuPy keeps one order of blocks for all of them: only what is the last to lie there can be taken away. So what lasts
+    is put there where nothing else is; inside a block, which ends it, the stream is only made current.
+    """
+    lasting = _entered.lasting
+    currents = map(get_current_stream, range(runtime.device_count()))
+    if _entered.blocks or any(one is not cupy_default() and not isinstance(one, _Lasting) for one in currents):
+        stream.use()
+        return
+    for index in reversed(lasting):
+        with at(index):
+            _Base.__exit__(lasting[index])
+    lasting[stream.device_id] = _Lasting(stream.ptr, stream.device_id, stream)
+    for index, one in lasting.items():
+        with at(index):
+            _Base.__enter__(one)
 
 
 # ------------------------------------------------------------------------------------------------ forks

@@ -7,11 +7,10 @@ from typing import Any
 import cupy
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name
 from cuassay.core import syncdebug
 from cuassay.devices.cuda.memory.order import at
 from cuassay.devices.cuda.pinned import HostArray, address_of, empty, mark
-from cuassay.errors import ArgumentError, CaptureError
+from cuassay.errors import CaptureError
 
 __all__ = ["transfer"]
 
@@ -26,7 +25,7 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
     Parameters
     ----------
     src, dst : array
-        Of one shape and dtype.
+        Of one shape and dtype, as `cuassay.devices.copy` has made sure.
     non_blocking : bool
         Return at once where the host memory is pinned; it must not be written (read, on the way to the host) before
         the copy is done, but may be dropped. Pageable memory is copied, and waited for, as torch does; so is a host
@@ -34,17 +33,10 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
 
     Raises
     ------
-    ArgumentError
-        If shapes or dtypes differ.
     CaptureError
         If the host would have to wait while the stream is being captured.
     """
     host, device = (src, dst) if isinstance(src, np.ndarray) else (dst, src)
-    if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise ArgumentError(
-            f"copy takes two arrays of one shape and dtype; got {src.shape}, {dtype_name(src.dtype)} and {dst.shape}, "
-            f"{dtype_name(dst.dtype)}; cast or reshape on the device"
-        )
     if not host.size:
         return
     index = device.data.device_id

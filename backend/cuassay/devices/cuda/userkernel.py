@@ -183,31 +183,7 @@ def compile_kernel(
     include: Sequence[str | Path] = (),
     shared_memory: int = 0,
 ) -> UserKernel:
-    """Make a kernel of CUDA C++ source callable.
-
-    Parameters
-    ----------
-    source : str
-        CUDA C++; ``#include <cuda_fp16.h>`` and ``<cuda_bf16.h>`` are found.
-    name : str
-        The kernel, as C++ spells it: ``"scale"``, or ``"scale<float, 4>"`` of a template.
-    signature : sequence of str, optional
-        ``"float32"`` for a value, ``"float32*"`` for an array, ``"?"`` and ``"?*"`` unchecked; read from the source
-        where it is not given.
-    arch : str, optional
-        Compile now for ``"sm_90"``, say, with no device needed; None compiles for each device at its first launch.
-    options : sequence of str
-        Further options for NVRTC.
-    include : sequence of path
-        Folders of your headers.
-    shared_memory : int
-        Dynamic shared memory a block where a launch names none, bytes.
-
-    Raises
-    ------
-    CompileError
-        If `arch` is given and the source does not compile for it; else the first launch raises it.
-    """
+    """Make a kernel of CUDA C++ source callable; parameters and errors are those of `cuassay.cuda.compile_kernel`."""
 
     def build(target: str) -> Compiled:
         return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)

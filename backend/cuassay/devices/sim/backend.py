@@ -155,8 +155,13 @@ class SimBackend:
         return Namespace(self._device(index))
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
-        """A poisoned C-contiguous array, in order of `stream` (None: the current one)."""
+        """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""
         device = self._device(index)
+        if stream is not None and stream.sim_device is not device:
+            raise DeviceError(
+                f"memory of sim:{index} is not ordered by {stream!r} of {stream.device}; give a stream of sim:{index}, "
+                f"or take memory of {stream.device}"
+            )
         with device.machine.working():
             queue = device.machine.current_queue(device) if stream is None else stream.queue
             return calls.new_array(tuple(map(index_of, shape)), as_dtype(dtype), device, queue)

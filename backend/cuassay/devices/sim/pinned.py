@@ -17,7 +17,7 @@ import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from cuassay.arrays import layout
-from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import syncdebug
 from cuassay.core.participants import join
 from cuassay.devices.sim import calls
@@ -26,7 +26,7 @@ from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
 from cuassay.devices.sim.functions import written
 from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import poison
-from cuassay.errors import ArgumentError, RaceError
+from cuassay.errors import RaceError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, HostAllocator, HostSource, Kept
 
@@ -333,19 +333,12 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
 
     Raises
     ------
-    ArgumentError
-        If shapes or dtypes differ.
     RaceError
         If another stream's copy, or work, on either is not ordered before.
     CaptureError
         If the host would have to wait while the stream is being captured.
     """
     host, array = (dst, src) if isinstance(src, SimArray) else (src, dst)
-    if src.shape != dst.shape or src.dtype != dst.dtype:
-        raise ArgumentError(
-            f"copy takes two arrays of one shape and dtype; got {src.shape}, {dtype_name(src.dtype)} and {dst.shape}, "
-            f"{dtype_name(dst.dtype)}; cast or reshape on the device"
-        )
     device = array.sim_device
     machine, is_left = device.machine, non_blocking and isinstance(host, SimPinned)
     if not is_left:

@@ -15,11 +15,12 @@ import cupy
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.context import device_of_stream
 from cuassay.devices.cuda.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import LEGACY, kept
-from cuassay.errors import ArgumentError, CapabilityError
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
 
@@ -100,8 +101,8 @@ def allocate(nbytes: int) -> Any:
     OutOfMemoryError
         If there is no room.
     """
-    index = _current_device() if _has_many else 0
     try:
+        index = _current_device() if _has_many else 0
         address = _current_stream().ptr
     except RuntimeError:  # CuPy's own, in a forked child; ours says what to do
         runtime.init()
@@ -134,13 +135,17 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
         If there is no room.
     CapabilityError
         If CuPy has no such dtype.
+    DeviceError
+        If `stream` is another device's.
     """
     try:
         dtype, itemsize = _stored[dtype]
     except (KeyError, TypeError):
         dtype, itemsize = _admitted(dtype, index)
     try:
-        address = _current_stream(index).ptr if stream is None else address_of(stream)
+        address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
+    except DeviceError:
+        raise
     except RuntimeError:  # as above
         runtime.init()
         raise
@@ -176,9 +181,20 @@ def address_of(stream: Any) -> int:
     return address
 
 
+def _address_on(index: int, stream: Any) -> int:
+    """`address_of` a stream that memory of device `index` may be ordered by: of several devices, one of that."""
+    address = address_of(stream)
+    if _has_many and (where := device_of_stream(address, stream)) not in (None, index):
+        raise DeviceError(
+            f"memory of cuda:{index} is not ordered by a stream of cuda:{where}; give one of cuda:{index}, or take "
+            f"memory of cuda:{where}"
+        )
+    return address
+
+
 def take(nbytes: int, index: int, stream: Any = None) -> Block:
-    """A block of device `index` by itself, in the order of `stream` (None: its current one)."""
-    address = _current_stream(index).ptr if stream is None else address_of(stream)
+    """A block of device `index` by itself, in the order of `stream` (None: its current one); raises as `empty`."""
+    address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
     serve = _fast(address or -index)
     return serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
 
@@ -208,6 +224,8 @@ def record_stream(array: Any, stream: Any) -> None:
     ------
     ArgumentError
         If the array's memory is not ours.
+    DeviceError
+        If `stream` is the default stream of another device: by its address, 0, it is each device's.
     """
     block = block_of(array)
     if block is None:
@@ -217,7 +235,12 @@ def record_stream(array: Any, stream: Any) -> None:
         )
     if type(block.home) is Direct:
         return  # the driver waits for every stream before it takes such a block back
-    allocators.allocator(array.data.device_id).record_stream(block, address_of(stream))
+    index, address = array.data.device_id, address_of(stream)
+    if _has_many and not address and (where := device_of_stream(address, stream)) not in (None, index):
+        raise DeviceError(
+            f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; use a stream of its own"
+        )
+    allocators.allocator(index).record_stream(block, address)
 
 
 def is_ours() -> bool:

@@ -76,7 +76,7 @@ def share(array: Any) -> IpcHandle:
     if block is None:
         raise ArgumentError("only an array on our memory can be shared; make it with cuassay.empty")
     index, base = array.data.device_id, block.segment.address
-    with at(index):
+    with at(index):  # the driver crashes where it is asked for an event's handle with another device current
         status, handle = cudart.cudaIpcGetMemHandle(base)
         if status:
             raise ArgumentError(
@@ -84,6 +84,7 @@ def share(array: Any) -> IpcHandle:
                 "use_mem_pool(MemPool(one_handle=True))"
             )
         event = _recorded()
+        exported = check(cudart.cudaIpcGetEventHandle(event.event), "exporting an event")
         lock = _lock_file()
     with _lock:
         _given[lock[1]] = lock[0], (array, event)
@@ -95,7 +96,7 @@ def share(array: Any) -> IpcHandle:
         dtype=dtype_name(array.dtype),
         offset=array.data.ptr - base,
         memory=bytes(handle.reserved),
-        event=bytes(check(cudart.cudaIpcGetEventHandle(event.event), "exporting an event").reserved),
+        event=bytes(exported.reserved),
         lock=lock[1],
     )
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from contextlib import AbstractContextManager
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from cuassay.devices.cuda import forks, runtime
 from cuassay.devices.cuda.check import check, error_of
 
-__all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept"]
+__all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept", "relaxed"]
 
 #: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
 LEGACY, PER_THREAD = 1, 2
@@ -47,6 +48,19 @@ def at(index: int) -> AbstractContextManager[Any]:
     return stream.at(index)
 
 
+@contextmanager
+def relaxed() -> Iterator[None]:
+    """Let this thread take memory while streams are captured: that the call is ours, and no mistake, is known."""
+    from cuda.bindings import runtime as cudart
+
+    modes = cudart.cudaStreamCaptureMode
+    former = check(cudart.cudaThreadExchangeStreamCaptureMode(modes.cudaStreamCaptureModeRelaxed))
+    try:
+        yield
+    finally:
+        check(cudart.cudaThreadExchangeStreamCaptureMode(former))
+
+
 class Marker:
     """What a stream was given so far; its event serves again when the marker is dropped."""
 
@@ -66,6 +80,7 @@ class Order:
     def __init__(self, index: int) -> None:
         self.index = index
         self._idle: list[Any] = []
+        self._others: dict[int, Order] = {}  # of devices whose streams use this one's memory
 
     def record(self, stream: int) -> Marker | None:
         """A marker of what `stream` was given so far.
@@ -78,8 +93,25 @@ class Order:
 
         with at(self.index):
             marker = Marker(self._event(), self._idle)
-            check(cudart.cudaEventRecord(marker.event, stream), f"recording an event on stream {stream:#x}")
+            (status,) = cudart.cudaEventRecord(marker.event, stream)
+            if status:
+                return self._recorded_elsewhere(stream, status)
         return marker
+
+    def _recorded_elsewhere(self, stream: int, status: Any) -> Marker | None:
+        """A marker by an event of the device whose stream it is; where it is this one's, `status` is raised.
+
+        The driver takes an event of the stream's own device only; to wait for it and ask for it, any device will do.
+        """
+        from cuda.bindings import runtime as cudart
+
+        from cuassay.devices.cuda.context import device_of_stream
+
+        cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
+        where = device_of_stream(stream)
+        if where is None or where == self.index:
+            raise error_of(status, f"recording an event on stream {stream:#x}")
+        return self._others.setdefault(where, Order(where)).record(stream)
 
     def _event(self) -> Any:
         from cuda.bindings import runtime as cudart

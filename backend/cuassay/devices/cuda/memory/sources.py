@@ -7,13 +7,13 @@ Each is a `cuassay.core.protocols.MemorySource` of one device. The option ``back
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack
 from itertools import accumulate, groupby
 from typing import Any
 
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import check
-from cuassay.devices.cuda.memory.order import Order, at
+from cuassay.devices.cuda.memory.order import Order, at, relaxed
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
 from cuassay.errors import ArgumentError
 from cuassay.memory.source import Pageless
@@ -31,7 +31,7 @@ class DeviceSource(Pageless, Order):
         del stream  # cudaMalloc knows no order; the policy does
         from cuda.bindings import runtime as cudart
 
-        with at(self.index), _relaxed():
+        with at(self.index), relaxed():
             taken = cudart.cudaMalloc(nbytes)
             if taken[0]:
                 cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
@@ -61,7 +61,7 @@ class AsyncSource(DeviceSource):
         del stream  # taken on a stream of its own and waited for, so that any may use it: the policy knows the order
         from cuda.bindings import runtime as cudart
 
-        with at(self.index), _relaxed():
+        with at(self.index), relaxed():
             taken = cudart.cudaMallocFromPoolAsync(nbytes, self._pool, self._stream)
             address = int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
             check(cudart.cudaStreamSynchronize(self._stream), "waiting for memory of the driver's pool")
@@ -144,19 +144,6 @@ def _runs(pages: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:
     breaks = accumulate(address != end for (address, _), end in zip(pages, ends, strict=False))
     for _, run in groupby(zip(breaks, pages, strict=True), key=lambda pair: pair[0]):
         yield [page for _, page in run]
-
-
-@contextmanager
-def _relaxed() -> Iterator[None]:
-    """Let this thread take memory while streams are captured: that the call is ours, and no mistake, is known."""
-    from cuda.bindings import runtime as cudart
-
-    modes = cudart.cudaStreamCaptureMode
-    former = check(cudart.cudaThreadExchangeStreamCaptureMode(modes.cudaStreamCaptureModeRelaxed))
-    try:
-        yield
-    finally:
-        check(cudart.cudaThreadExchangeStreamCaptureMode(former))
 
 
 def _driver_pool(index: int) -> tuple[Any, Any]:
