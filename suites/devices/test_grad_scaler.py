@@ -379,12 +379,12 @@ def test_it_moves_inside_a_captured_graph(device, scaler):
     backend = devices.backend(kind(device))
     params, grads = [on(device, 1.0)], [on(device, 8.0)]
     optimizer, later = Adam(params, lr=0.1), [on(device, value) for value in (np.inf, 8.0, 8.0)]
-    backend.synchronize(0)
-    with backend.use_stream(backend.new_stream(0)):
+    backend.synchronize(device.index)
+    with backend.use_stream(backend.new_stream(device.index)):
         scaler.step(optimizer, grads)
         scaler.update()
-        backend.synchronize(0)
-        capture = backend.new_capture(0)
+        backend.synchronize(device.index)
+        capture = backend.new_capture(device.index)
         capture.begin()
         scaler.step(optimizer, grads)
         scaler.update()

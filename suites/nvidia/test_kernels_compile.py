@@ -47,11 +47,15 @@ BUDGETS = (
         "skinny_narrow.cu", "skinny_narrow<bfloat16, bfloat16, true, 32, 32, 1, 4, 4>", 168, "one block of 128 threads"
     ),
     Budget(
+        "skinny_narrow.cu", "skinny_narrow<bfloat16, bfloat16, true, 32, 16, 3, 4, 4>", 168, "one block of 384 threads"
+    ),
+    Budget(
         "skinny_narrow.cu", "skinny_narrow<float16, float32, false, 16, 16, 4, 2, 6>", 128, "one block of 256 threads"
     ),
     Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 64, 3, 1, 5>", 144, "one block of 416 threads"),
     Budget("skinny_wide.cu", "skinny_wide<float16, float32, false, 128, 3, 1, 3>", 144, "one block of 416 threads"),
     Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 128, 1, 1, 3>", 200, "two blocks of 160 threads"),
+    Budget("skinny_wide.cu", "skinny_wide<bfloat16, bfloat16, true, 64, 2, 1, 4>", 112, "two blocks of 288 threads"),
     Budget("softmax.cu", "softmax_short<float32, 4, 8>", 64, "32 values a lane in registers"),
     Budget("softmax.cu", "softmax_short<bfloat16, 8, 4>", 64, "32 values a lane in registers"),
     Budget("softmax.cu", "softmax_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
@@ -85,13 +89,14 @@ BUDGETS = (
     Budget("random.cu", "random_map<Dropout<float64>, float64, 2, false>", 104, "16 words beside 16 doubles"),
     Budget("random.cu", "random_map<Bernoulli<float32>, float32, 4, true>", 72, "16 words beside four packs"),
     Budget("random.cu", "random_permutation<int64, 2, false>", 40, "the round keys are in shared memory"),
-    Budget("adam.cu", "adam<float32, float32, float32, false, false, 0, false, 0, 1, 6>", 64, "four packs in flight"),
-    Budget("adam.cu", "adam<float32, float32, float32, false, false, 2, false, 0, 1, 6>", 64, "four packs in flight"),
-    Budget("adam.cu", "adam<float32, float32, float32, false, true, 0, false, 3, 1, 5>", 64, "five packs, two shifted"),
-    Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 0, 1, 4>", 80, "eight elements"),
-    Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, true, 0, 1, 4>", 104, "and their bits"),
-    Budget("adam.cu", "adam<bfloat16, bfloat16, float32, true, false, 0, false, 0, 1, 6>", 64, "four packs in flight"),
-    Budget("adam.cu", "adam<float64, float64, float64, false, false, 0, false, 0, 1, 3>", 88, "division in double"),
+    Budget("adam.cu", "adam<float32, float32, float32, false, false, 0, false, 0, 6>", 64, "four packs in flight"),
+    Budget("adam.cu", "adam<float32, float32, float32, false, false, 2, false, 0, 6>", 64, "four packs in flight"),
+    Budget("adam.cu", "adam<float32, float32, float32, false, true, 0, false, 3, 4>", 72, "five packs, two shifted"),
+    Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 0, 6>", 64, "four packs in flight"),
+    Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 3, 5>", 80, "four, two shifted"),
+    Budget("adam.cu", "adam<bfloat16, bfloat16, bfloat16, false, false, 0, true, 0, 4>", 104, "and their bits"),
+    Budget("adam.cu", "adam<bfloat16, bfloat16, float32, true, false, 0, false, 0, 6>", 64, "four packs in flight"),
+    Budget("adam.cu", "adam<float64, float64, float64, false, false, 0, false, 0, 3>", 88, "division in double"),
     Budget("loss_scale.cu", "update_scale", 40, "one thread"),
     Budget("tags.cu", "write_tag", 32, "one word a thread"),
     Budget("tags.cu", "check_tag", 32, "one word a thread"),

@@ -88,9 +88,9 @@ NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8,
 UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
 LONG_NORM, LONG_NORM16 = "layer_norm_long<float32, 1, true>", "layer_norm_long<bfloat16, 1, true>"
 
-ADAM = "adam<float32, float32, float32, false, false, 0, false, 0, 1, 6>"
-ADAM16 = "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 14, 1, 4>"
-AMSGRAD = "adam<float32, float32, float32, false, true, 2, false, 0, 1, 5>"
+ADAM = "adam<float32, float32, float32, false, false, 0, false, 0, 6>"
+ADAM16 = "adam<bfloat16, bfloat16, bfloat16, false, false, 0, false, 14, 4>"
+AMSGRAD = "adam<float32, float32, float32, false, true, 2, false, 0, 5>"
 POINTWISE = "pointwise<{}, float32, float32, true, 0, 1>"
 GLOBAL_NORM = "global_norm<float32, 64>"
 
@@ -311,27 +311,27 @@ FAULTS = (
     Fault("fused_adam_", "step not counted", "values", "float32", "adam.cu", ADAM,
           "ticket == uint32(tensor.chunks - 1)", "ticket == uint32(tensor.chunks)"),
     Fault("fused_adam_", "decay left out", "values", "float64", "adam.cu",
-          "adam<float64, float64, float64, false, false, 0, false, 0, 1, 3>",
+          "adam<float64, float64, float64, false, false, 0, false, 0, 3>",
           "fused(step.decay, p, step.sign * g)", "step.sign * g"),
     Fault("fused_adam_", "decoupled decay left out", "values", "float32", "adam.cu", ADAM,
-          "            p = fused(-step.shrink, p, p);\n", ""),
+          "        p = fused(-step.shrink, p, p);\n", ""),
     Fault("fused_adam_", "not maximized", "values", "float32", "adam.cu", ADAM,
           "hyper.maximize ? W(-1) : W(1)", "W(1)"),
     Fault("fused_adam_", "maximum forgotten", "values", "float32", "adam.cu", AMSGRAD,
-          "AMSGRAD ? nan_maximum(widen<W>(maximum[u].at[i]), v) : v", "v"),
+          "AMSGRAD ? nan_maximum(widen<W>(maximum.at(i)), v) : v", "v"),
     Fault("fused_adam_", "found_inf ignored", "values", "float32", "adam.cu", ADAM,
           "step.skipped = cells.found_inf && *cells.found_inf != 0.0f;", "step.skipped = false;"),
     Fault("fused_adam_", "gradients left by a skipped step", "values", "float32", "adam.cu", AMSGRAD,
           "        if (GRADS == kZeroed) {\n", "        if (GRADS == kLeft) {\n"),
     Fault("fused_adam_", "gradients not zeroed", "values", "float32", "adam.cu", AMSGRAD,
-          "grad[u].at[i] = narrow<G>(0.0f)", "grad[u].at[i] = narrow<G>(g)"),
+          "grad.put(i, narrow<G>(0.0f))", "grad.put(i, narrow<G>(g))"),
     Fault("fused_adam_", "scaled once more", "values", "float32", "adam.cu", ADAM,
           "step.factor /= W(*cells.grad_scale);", "step.factor *= W(*cells.grad_scale);"),
     Fault("fused_adam_", "not clipped", "values", "float32", "adam.cu", ADAM,
           "clip < W(1) || is_nan(clip) ? clip : W(1)", "W(1)"),
     Fault("fused_adam_", "master not written", "values", "bfloat16", "adam.cu",
-          "adam<bfloat16, bfloat16, float32, true, false, 2, false, 0, 1, 5>",
-          "if (MASTER) weight[u].at[i] = narrow<Weight>(p);", ""),
+          "adam<bfloat16, bfloat16, float32, true, false, 2, false, 0, 6>",
+          "if (MASTER) weight.put(i, narrow<Weight>(p));", ""),
     # -------------------------------------------------------------------------------------------- casts, loss_scale.cu
     Fault("cast", "rounded twice", "values", "float64", "elementwise.cu", "dense_cast<bfloat16, float64, 2>",
           "struct Middle<bfloat16, float64> { using type = double; };",
@@ -357,7 +357,7 @@ FAULTS = (
           "a + weight * (b - a)", "b + weight * (a - b)"),
     Fault("foreach_copy_", "rounded on the way", "values", "float64", "multi_tensor.cu",
           "pointwise<Copy, float64, float64, true, 0, 1>",
-          "LIST ? widen<W>(b[u].at[i]) : other", "LIST ? W(widen<float>(b[u].at[i])) : other"),
+          "LIST ? widen<W>(b.at(i)) : other", "LIST ? W(widen<float>(b.at(i))) : other"),
     Fault("foreach_zero_", "ones", "values", "float32", "multi_tensor.cu", POINTWISE.format("Zero"),
           "{ return W(0); } };", "{ return W(1); } };"),
     Fault("foreach_unscale_", "infinity not told", "values", "float32", "multi_tensor.cu", "unscale<float32, 1>",
@@ -373,17 +373,17 @@ FAULTS = (
     Fault("global_norm_", "infinity not told", "values", "float32", "multi_tensor.cu", GLOBAL_NORM,
           "!isfinite(total) || (accumulate", "(accumulate"),
     Fault("global_norm_", "squares in float", "values", "float32", "multi_tensor.cu", GLOBAL_NORM,
-          "total = Order::of(total, widen<double>(flight[f].at[i]));",
-          "total = float(Order::of(total, widen<double>(flight[f].at[i])));"),
+          "total = Order::of(total, widen<double>(pack.at(i)));",
+          "total = float(Order::of(total, widen<double>(pack.at(i))));"),
     # -------------------------------------------------------------------------------------------- multi_tensor.cuh
     Fault("foreach_add_", "last element not stored", "values", "float32", "multi_tensor.cuh", POINTWISE.format("Add"),
           "return i >= begin && i < end;", "return i >= begin && i + 1 < end;"),
     Fault("fused_adam_", "odd bytes of a shift ignored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
           "words[i + 1], 8 * (shift & 3))", "words[i + 1], 0)"),
     Fault("fused_adam_", "second granule not read", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
-          "load_pack<T, N>(granule + N)", "load_pack<T, N>(granule)"),
+          "load_words<T, N>(granule + sizeof(T) * N)", "load_words<T, N>(granule)"),
     Fault("fused_adam_", "next lane's pack for the former's", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
-          "__shfl_up_sync(0xffffffffu, both", "__shfl_down_sync(0xffffffffu, both"),
+          "__shfl_up_sync(0xffffffffu, words", "__shfl_down_sync(0xffffffffu, words"),
     Fault("fused_adam_", "end of a warp not stored", "values", "bfloat16", "multi_tensor.cuh", ADAM16,
           "|| (lane == 31 && i >= own)", ""),
 )  # fmt: skip

@@ -119,10 +119,9 @@ class Adam:
                 f"a parameter group has no {', '.join(map(repr, unknown))}; it has params, {', '.join(self.defaults)}"
             )
         full = {**self.defaults, **group, "params": tuple(group["params"])}
-        held = {id(param) for known in self.param_groups for param in known["params"]}
-        twice = [place for place, param in enumerate(full["params"]) if id(param) in held or held.add(id(param))]  # type: ignore[func-returns-value]
-        if twice or not full["params"]:
-            told = f"params[{twice[0]}] twice" if twice else "no parameters"
+        twice = _first_held(full["params"], {id(param) for known in self.param_groups for param in known["params"]})
+        if twice is not None or not full["params"]:
+            told = "no parameters" if twice is None else f"params[{twice}] twice"
             raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
         state = State(full)
         ops.fused_adam_.schema.shape(arguments(full, state, full["params"], self._decoupled))
@@ -263,6 +262,15 @@ class AdamW(Adam):
         **options: Any,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, **options)
+
+
+def _first_held(params: Sequence[Any], held: set[int]) -> int | None:
+    """The place of the first parameter whose id is `held` already, or stands before it; None where each is new."""
+    for place, param in enumerate(params):
+        if id(param) in held:
+            return place
+        held.add(id(param))
+    return None
 
 
 def _plain(value: Any) -> Any:

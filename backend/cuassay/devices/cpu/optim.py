@@ -129,6 +129,7 @@ def fused_adam_(
     if found_inf is None or not np.any(found_inf != 0):
         steps += np.float32(1)
         factor = _factor(grad_scale, norm, hyper["max_norm"])
+        rate = float(np.asarray(lr).reshape(()))
         for place, param in enumerate(params):
             grad = _wide(grads[place]).astype(compute_dtype(param.dtype)) * compute_dtype(param.dtype).type(factor)
             if grad_scale is not None or hyper["max_norm"] is not None:
@@ -137,23 +138,23 @@ def fused_adam_(
             if max_exp_avg_sqs:
                 states["max_exp_avg_sqs"] = max_exp_avg_sqs[place]
             weight = masters[place] if masters else param
-            rate = float(np.asarray(lr).reshape(()))
             new = _updated(_wide(weight), grad, states, float(steps[place]), rate, **hyper)
-            _put(masters, place, new["params"])
-            targets = {"params": param, **states}
-            for name, target in targets.items():
-                if seed is None or dtype_name(target.dtype) != "bfloat16" or (name == "params" and masters):
-                    target[...] = new[name].astype(target.dtype)
-                else:
-                    bits = stochastic_bits(seed, int(steps[place]), place, target.size, _STREAMS[name])
-                    target[...] = _rounded(new[name], bits.reshape(target.shape))
+            if masters:
+                masters[place][...] = new["params"]
+                param[...] = new.pop("params").astype(param.dtype)
+            for name, values in new.items():
+                _write(states.get(name, param), values, seed, int(steps[place]), place, _STREAMS[name])
     if zero_grads:
         foreach_zero_(grads)
 
 
-def _put(arrays: Arrays, place: int, values: Array) -> None:
-    if arrays:
-        arrays[place][...] = values
+def _write(target: Array, values: Array, seed: int | None, step: int, tensor: int, stream: int) -> None:
+    """Round `values` to `target`: to bfloat16 stochastically where there is a seed."""
+    if seed is None or dtype_name(target.dtype) != "bfloat16":
+        target[...] = values.astype(target.dtype)
+    else:
+        bits = stochastic_bits(seed, step, tensor, target.size, stream)
+        target[...] = _rounded(values, bits.reshape(target.shape))
 
 
 def _factor(grad_scale: Any, norm: Any, max_norm: float | None) -> float:

@@ -22,9 +22,6 @@ __all__ = ["register"]
 
 Bound = Mapping[str, Any]
 
-#: Packs of each list a thread takes.
-_PACKS = 1
-
 #: The lists in the order of the kernel's table.
 _LISTS = ("params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "masters")
 _GRADS = _LISTS.index("grads")
@@ -59,7 +56,7 @@ class _Step:
     def __init__(self, bound: Bound) -> None:
         from_zero = bound["seed"] is not None  # one call of Philox serves eight neighbours
         lists = [bound[name] or None for name in _LISTS]
-        self._bind(bound, Tables(lists, _PACKS, accesses=_ACCESSES, from_zero=from_zero))
+        self._bind(bound, Tables(lists, 1, accesses=_ACCESSES, from_zero=from_zero))
 
     def _bind(self, bound: Bound, tables: Tables) -> None:
         self._bound, self._tables = bound, tables
@@ -125,14 +122,20 @@ def _kernel_name(bound: Bound, off: int) -> str:
         word(bound["seed"] is not None),
         str(off),
     ]
-    return f"adam<{', '.join([*dtypes, *flags, str(_PACKS), str(_blocks(bound, off))])}>"
+    return f"adam<{', '.join([*dtypes, *flags, str(_blocks(bound, off))])}>"
 
 
 def _blocks(bound: Bound, off: int) -> int:
     """Blocks a multiprocessor shall hold: as many as leave each thread the registers it needs. Measured on H200."""
-    most = {8: 4, 4: 6, 2: 3}[elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))]
-    more = bound["zero_grads"] and (bound["masters"] or off or bound["seed"] is not None)
-    return most - bool(bound["max_exp_avg_sqs"] or more)
+    length = elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))
+    amsgrad = bool(bound["max_exp_avg_sqs"])
+    if length == 2:
+        return 3 - amsgrad
+    granules = 4 + amsgrad + off.bit_count()  # that a thread has in flight
+    granules += bool(bound["zero_grads"] and (off or length == 8))  # their addresses are kept
+    if length == 8 and bound["seed"] is not None:
+        granules += 3  # random bits of as many elements
+    return 6 if granules <= 4 else 5 if granules <= 6 else 4
 
 
 class _FusedAdam:

@@ -279,17 +279,17 @@ def _adam(
     size: bool = False,
 ) -> Array:
     """Algorithm 1 of arXiv 1412.6980 as it stands there; with `size`, what the terms are as large as together."""
-    lists: list[list[Any]] = [[], [], [], [], [], []]
+    a = np.abs if size else np.asarray
     if found_inf is not None and found_inf != 0:
         left = [np.zeros_like(grad) for grad in grads] if zero_grads else list(grads)
-        kept = _flat(list(params), left, list(exp_avgs), list(exp_avg_sqs), list(max_exp_avg_sqs), list(masters), steps)
-        return np.abs(kept) if size else kept
-    a = np.abs if size else np.asarray
+        states = list(exp_avgs), list(exp_avg_sqs), list(max_exp_avg_sqs), list(masters)
+        return a(_flat(list(params), left, *states, steps))
+    scale, clip = 1.0 if grad_scale is None else grad_scale, 1.0
+    if max_norm is not None and norm > max_norm:
+        clip = max_norm / (norm + 1e-6)
+    lists: list[list[Any]] = [[], [], [], [], [], []]
     for i, grad in enumerate(grads):
-        t, p = steps[i] + 1, (masters or params)[i]
-        g = grad / (1.0 if grad_scale is None else grad_scale)
-        if max_norm is not None and norm > max_norm:
-            g = g * max_norm / (norm + 1e-6)
+        t, p, g = steps[i] + 1, (masters or params)[i], grad / scale * clip
         slope = (-g if maximize else g) + (0 if decoupled else weight_decay) * p
         terms = np.abs(g) + weight_decay * np.abs(p) if size else slope  # they may cancel
         m = a(beta1 * exp_avgs[i]) + a((1 - beta1) * terms)

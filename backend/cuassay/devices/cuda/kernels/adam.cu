@@ -7,7 +7,7 @@
 // In the same pass, where asked: gradients times factor (clip / scale), stored back or zeroed; nothing else is touched where
 // *found_inf is set, and the step count stays.
 // Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
-// Launch: one block of 256 threads a chunk; PACKS packs of each list a thread. A full grid was measured faster than a
+// Launch: one block of 256 threads a chunk, one pack of each list a thread. A full grid was measured faster than a
 //         persistent one on H200: 4.2 against 4.0 TB/s.
 // Caller: devices/cuda/optim.py. OpSpecs: cuassay/testing/specs/optim.py.
 
@@ -143,8 +143,7 @@ template <typename P, typename G, typename S, bool MASTER> struct Length {
     static constexpr int N = 16 / (MASTER && kMost < 4 ? 4 : kMost);
 };
 
-template <typename P, typename G, typename S, bool MASTER, bool AMSGRAD, int GRADS, bool STOCHASTIC, int OFF, int PACKS,
-          int BLOCKS>
+template <typename P, typename G, typename S, bool MASTER, bool AMSGRAD, int GRADS, bool STOCHASTIC, int OFF, int BLOCKS>
 __global__ void __launch_bounds__(kThreads, kMeasured || BLOCKS < 3 ? BLOCKS : BLOCKS - 2)
 adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunks, float* steps, uint32* arrivals,
      const __grid_constant__ Hyper hyper, const __grid_constant__ Cells cells) {
@@ -161,30 +160,26 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
     constexpr int kWeight = MASTER ? kMaster : kParam;
     Weight* const weights = list<Weight>(tensor, kWeight);
 
-    Pack<Weight, N> weight[PACKS];
-    Pack<G, N> grad[PACKS];
-    Pack<S, N> exp_avg[PACKS], exp_avg_sq[PACKS], maximum[PACKS];
-#pragma unroll
-    for (int u = 0; u < PACKS; ++u) {
-        const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-        if (!at.some()) continue;
-        grad[u] = load<is_off(OFF, kGrad), G, N>(grads, at);
-        weight[u] = load<is_off(OFF, kWeight), Weight, N>(weights, at);
-        exp_avg[u] = load<is_off(OFF, kExpAvg), S, N>(exp_avgs, at);
-        exp_avg_sq[u] = load<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at);
-        if (AMSGRAD) maximum[u] = load<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at);
-    }
+    const Place<N> at = place<N, 1>(tensor, chunk, 0);
+    Flight<is_off(OFF, kGrad), G, N> grad_asked;
+    Flight<is_off(OFF, kWeight), Weight, N> weight_asked;
+    Flight<is_off(OFF, kExpAvg), S, N> exp_avg_asked;
+    Flight<is_off(OFF, kExpAvgSq), S, N> exp_avg_sq_asked;
+    Flight<is_off(OFF, kMaxExpAvgSq), S, N> maximum_asked;
+    loads<OFF>(at, [&](bool whole) {
+        grad_asked = load<is_off(OFF, kGrad), G, N>(grads, at, whole);
+        weight_asked = load<is_off(OFF, kWeight), Weight, N>(weights, at, whole);
+        exp_avg_asked = load<is_off(OFF, kExpAvg), S, N>(exp_avgs, at, whole);
+        exp_avg_sq_asked = load<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at, whole);
+        if (AMSGRAD) maximum_asked = load<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at, whole);
+    });
 
     __shared__ Step<W> step;
     if (threadIdx.x == 0) step = begin_step<W>(hyper, cells, steps[chunk.tensor] + 1.0f);
     __syncthreads();
     if (step.skipped) {
         if (GRADS == kZeroed) {
-#pragma unroll
-            for (int u = 0; u < PACKS; ++u) {
-                const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-                stores<OFF>(at, [&](bool whole) { store<is_off(OFF, kGrad), G, N>(grads, at, Pack<G, N>{}, whole); });
-            }
+            stores<OFF>(at, [&](bool whole) { store<is_off(OFF, kGrad), G, N>(grads, at, Words<G, N>{}, whole); });
         }
         return;
     }
@@ -194,37 +189,37 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
     uint32 ticket = 0;
     if (threadIdx.x == 0 && tensor.chunks > 1) ticket = atomicInc(arrivals + chunk.tensor, uint32(tensor.chunks - 1));
 
+    Words<P, N> param;
+    Words<G, N> grad = landed(grad_asked);
+    Words<Weight, N> weight = landed(weight_asked);
+    Words<S, N> exp_avg = landed(exp_avg_asked), exp_avg_sq = landed(exp_avg_sq_asked), maximum;
+    if (AMSGRAD) maximum = landed(maximum_asked);
+    const Rounding<STOCHASTIC, N> rounding(hyper.seed, step.count, chunk.tensor, at.first);
 #pragma unroll
-    for (int u = 0; u < PACKS; ++u) {
-        const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-        const Rounding<STOCHASTIC, N> rounding(hyper.seed, step.count, chunk.tensor, at.first);
-        Pack<P, N> param;
-#pragma unroll
-        for (int i = 0; i < N; ++i) {  // rounded one by one: results kept in W would take a third of the registers
-            const W g = widen<W>(grad[u].at[i]) * step.factor;
-            W p = widen<W>(weight[u].at[i]);
-            const W slope = fused(step.decay, p, step.sign * g);
-            const W m = fused(step.beta1, widen<W>(exp_avg[u].at[i]), step.rest1 * slope);
-            const W v = fused(step.beta2, widen<W>(exp_avg_sq[u].at[i]), step.rest2 * slope * slope);
-            const W x = AMSGRAD ? nan_maximum(widen<W>(maximum[u].at[i]), v) : v;
-            p = fused(-step.shrink, p, p);
-            p = fused(-step.step_size, ratio(m, x, step.inverse_root, step.eps), p);
-            param.at[i] = MASTER ? narrow<P>(p) : rounding.template of<P>(p, kParam, i);
-            exp_avg[u].at[i] = rounding.template of<S>(m, kExpAvg, i);
-            exp_avg_sq[u].at[i] = rounding.template of<S>(v, kExpAvgSq, i);
-            if (AMSGRAD) maximum[u].at[i] = rounding.template of<S>(x, kMaxExpAvgSq, i);
-            if (MASTER) weight[u].at[i] = narrow<Weight>(p);
-            if (GRADS == kWritten) grad[u].at[i] = narrow<G>(g);
-            if (GRADS == kZeroed) grad[u].at[i] = narrow<G>(0.0f);
-        }
-        stores<OFF>(at, [&](bool whole) {
-            store<is_off(OFF, kParam), P, N>(params, at, param, whole);
-            store<is_off(OFF, kExpAvg), S, N>(exp_avgs, at, exp_avg[u], whole);
-            store<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at, exp_avg_sq[u], whole);
-            if (AMSGRAD) store<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at, maximum[u], whole);
-            if (MASTER) store<is_off(OFF, kWeight), Weight, N>(weights, at, weight[u], whole);
-            if (GRADS != kLeft) store<is_off(OFF, kGrad), G, N>(grads, at, grad[u], whole);
-        });
+    for (int i = 0; i < N; ++i) {  // rounded one by one: results kept in W would take a third of the registers
+        const W g = widen<W>(grad.at(i)) * step.factor;
+        W p = widen<W>(weight.at(i));
+        const W slope = fused(step.decay, p, step.sign * g);
+        const W m = fused(step.beta1, widen<W>(exp_avg.at(i)), step.rest1 * slope);
+        const W v = fused(step.beta2, widen<W>(exp_avg_sq.at(i)), step.rest2 * slope * slope);
+        const W x = AMSGRAD ? nan_maximum(widen<W>(maximum.at(i)), v) : v;
+        p = fused(-step.shrink, p, p);
+        p = fused(-step.step_size, ratio(m, x, step.inverse_root, step.eps), p);
+        param.put(i, MASTER ? narrow<P>(p) : rounding.template of<P>(p, kParam, i));
+        exp_avg.put(i, rounding.template of<S>(m, kExpAvg, i));
+        exp_avg_sq.put(i, rounding.template of<S>(v, kExpAvgSq, i));
+        if (AMSGRAD) maximum.put(i, rounding.template of<S>(x, kMaxExpAvgSq, i));
+        if (MASTER) weight.put(i, narrow<Weight>(p));
+        if (GRADS == kWritten) grad.put(i, narrow<G>(g));
+        if (GRADS == kZeroed) grad.put(i, narrow<G>(0.0f));
     }
+    stores<OFF>(at, [&](bool whole) {
+        store<is_off(OFF, kParam), P, N>(params, at, param, whole);
+        store<is_off(OFF, kExpAvg), S, N>(exp_avgs, at, exp_avg, whole);
+        store<is_off(OFF, kExpAvgSq), S, N>(exp_avg_sqs, at, exp_avg_sq, whole);
+        if (AMSGRAD) store<is_off(OFF, kMaxExpAvgSq), S, N>(maxima, at, maximum, whole);
+        if (MASTER) store<is_off(OFF, kWeight), Weight, N>(weights, at, weight, whole);
+        if (GRADS != kLeft) store<is_off(OFF, kGrad), G, N>(grads, at, grad, whole);
+    });
     if (threadIdx.x == 0 && ticket == uint32(tensor.chunks - 1)) steps[chunk.tensor] = step.count;
 }

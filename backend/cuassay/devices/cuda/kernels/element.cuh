@@ -75,6 +75,14 @@ template <typename T, int N> __device__ __forceinline__ void store_pack(T* to, c
     __stwb(reinterpret_cast<R*>(to), both.raw);
 }
 
+// The same bits as another type of that size.
+template <typename To, typename From> __device__ __forceinline__ To reinterpreted(From from) {
+    static_assert(sizeof(To) == sizeof(From), "of one size");
+    union Both { From from; To to; __device__ Both() {} } both;
+    both.from = from;
+    return both.to;
+}
+
 template <typename T> __device__ __forceinline__ bool is_nan(T value) { return value != value; }
 
 // NaN wins, as in NumPy and torch.

@@ -45,26 +45,31 @@ pointwise(const Tensor<2>* __restrict__ tensors, const Chunk* __restrict__ chunk
     const Tensor<2>& tensor = tensors[chunk.tensor];
     A* const as = list<A>(tensor, 0);
     const B* const bs = list<B>(tensor, 1);
-    Pack<A, N> a[PACKS];
-    Pack<B, N> b[PACKS];
+    Flight<is_off(OFF, 0), A, N> as_asked[PACKS];
+    Flight<is_off(OFF, 1), B, N> bs_asked[PACKS];
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-        if (!at.some()) continue;
-        if (Reads<Operation>::a) a[u] = load<is_off(OFF, 0), A, N>(as, at);
-        if (LIST) b[u] = load<is_off(OFF, 1), B, N>(bs, at);
+        loads<OFF>(at, [&](bool whole) {
+            if (Reads<Operation>::a) as_asked[u] = load<is_off(OFF, 0), A, N>(as, at, whole);
+            if (LIST) bs_asked[u] = load<is_off(OFF, 1), B, N>(bs, at, whole);
+        });
     }
     W other = W(scalars.b), scalar = W(scalars.scalar);
     if (scalars.cell) (LIST ? scalar : other) = *static_cast<const W*>(scalars.cell);
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
+        Words<A, N> a;
+        Words<B, N> b;
+        if (Reads<Operation>::a) a = landed(as_asked[u]);
+        if (LIST) b = landed(bs_asked[u]);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const W left = Reads<Operation>::a ? widen<W>(a[u].at[i]) : W(0);
-            a[u].at[i] = narrow<A>(Operation::of(left, LIST ? widen<W>(b[u].at[i]) : other, scalar));
+            const W left = Reads<Operation>::a ? widen<W>(a.at(i)) : W(0);
+            a.put(i, narrow<A>(Operation::of(left, LIST ? widen<W>(b.at(i)) : other, scalar)));
         }
-        stores<OFF & 1>(at, [&](bool whole) { store<is_off(OFF, 0), A, N>(as, at, a[u], whole); });
+        stores<OFF & 1>(at, [&](bool whole) { store<is_off(OFF, 0), A, N>(as, at, a, whole); });
     }
 }
 
@@ -77,25 +82,25 @@ unscale(const Tensor<1>* __restrict__ tensors, const Chunk* __restrict__ chunks,
     const Chunk chunk = chunks[blockIdx.x];
     const Tensor<1>& tensor = tensors[chunk.tensor];
     T* const grads = list<T>(tensor, 0);
-    Pack<T, N> packs[PACKS];
+    Flight<false, T, N> asked[PACKS];
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
-        packs[u] = {};
-        if (at.some()) packs[u] = load<false, T, N>(grads, at);
+        loads<0>(at, [&](bool whole) { asked[u] = load<false, T, N>(grads, at, whole); });
     }
     const W factor = W(*inv_scale);
     bool finite = true;
 #pragma unroll
     for (int u = 0; u < PACKS; ++u) {
         const Place<N> at = place<N, PACKS>(tensor, chunk, u);
+        Words<T, N> pack = landed(asked[u]);
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const W value = widen<W>(packs[u].at[i]);
-            finite = finite && (isfinite(value) || !at.has(i));
-            packs[u].at[i] = narrow<T>(value * factor);
+            const W value = widen<W>(pack.at(i));
+            finite = finite && isfinite(value);
+            pack.put(i, narrow<T>(value * factor));
         }
-        stores<0>(at, [&](bool whole) { store<false, T, N>(grads, at, packs[u], whole); });
+        stores<0>(at, [&](bool whole) { store<false, T, N>(grads, at, pack, whole); });
     }
     if (!finite) *found_inf = 1.0f;  // whoever comes, all write the same
 }
@@ -123,22 +128,19 @@ __device__ __forceinline__ double of_chunk(const Tensor<1>& tensor, const Chunk&
     const T* const a = list<T>(tensor, 0);
     double total = 0.0;
     for (int u = 0; u < PACKS; u += kInFlight) {
-        Pack<T, N> flight[kInFlight];
+        Flight<false, T, N> asked[kInFlight];
         if (place<N, PACKS>(tensor, chunk, u).first - int(threadIdx.x) * N >= tensor.n) break;
 #pragma unroll
         for (int f = 0; f < kInFlight; ++f) {
             const Place<N> at = place<N, PACKS>(tensor, chunk, u + f);
-            flight[f] = {};
-            if (at.some()) flight[f] = load<false, T, N>(a, at);
-            if (at.whole()) continue;
-#pragma unroll
-            for (int i = 0; i < N; ++i)
-                if (!at.has(i)) flight[f].at[i] = T(0.0f);
+            loads<0>(at, [&](bool whole) { asked[f] = load<false, T, N>(a, at, whole); });
         }
 #pragma unroll
-        for (int f = 0; f < kInFlight; ++f)
+        for (int f = 0; f < kInFlight; ++f) {
+            const Words<T, N> pack = landed(asked[f]);
 #pragma unroll
-            for (int i = 0; i < N; ++i) total = Order::of(total, widen<double>(flight[f].at[i]));
+            for (int i = 0; i < N; ++i) total = Order::of(total, widen<double>(pack.at(i)));
+        }
     }
     return total;
 }

@@ -1,5 +1,5 @@
 // What the two kernels for products of few tokens share: how lines lie in shared memory, when a launch that began early may
-// begin to read, what is done with a sum. Included by skinny_narrow.cu and skinny_wide.cu.
+// begin to read, how blocks of a cluster meet, what is done with a sum. Included by skinny_narrow.cu and skinny_wide.cu.
 
 #pragma once
 
@@ -42,6 +42,29 @@ __device__ __forceinline__ uint64 used_again() {
 __device__ __forceinline__ void await_the_former_kernel() {
     asm volatile("griddepcontrol.wait;" ::: "memory");
     asm volatile("griddepcontrol.launch_dependents;");
+}
+
+// Blocks that share the terms of a tile are a cluster, and read each other's sums in shared memory.
+__device__ __forceinline__ int cluster_rank() {
+    unsigned rank;
+    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
+    return int(rank);
+}
+__device__ __forceinline__ int cluster_size() {
+    unsigned size;
+    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
+    return int(size);
+}
+__device__ __forceinline__ void cluster_barrier() {
+    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
+}
+__device__ __forceinline__ float4 read_of(unsigned local, int rank) {
+    unsigned address;
+    float4 value;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(local), "r"(rank));
+    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
+                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "r"(address) : "memory");
+    return value;
 }
 
 __device__ __forceinline__ float activated(float value, int activation) {

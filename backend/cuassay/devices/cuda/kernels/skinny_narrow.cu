@@ -54,28 +54,6 @@ template <typename T> struct Warp;
     }
 WARP(bfloat16, "bf16");
 WARP(float16, "f16");
-
-__device__ __forceinline__ int cluster_rank() {
-    unsigned rank;
-    asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(rank));
-    return int(rank);
-}
-__device__ __forceinline__ int cluster_size() {
-    unsigned size;
-    asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(size));
-    return int(size);
-}
-__device__ __forceinline__ void cluster_barrier() {
-    asm volatile("barrier.cluster.arrive.release.aligned;\nbarrier.cluster.wait.acquire.aligned;" ::: "memory");
-}
-__device__ __forceinline__ float4 read_of(unsigned local, int rank) {
-    unsigned address;
-    float4 value;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(address) : "r"(local), "r"(rank));
-    asm volatile("ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [%4];"
-                 : "=f"(value.x), "=f"(value.y), "=f"(value.z), "=f"(value.w) : "r"(address) : "memory");
-    return value;
-}
 #endif
 
 template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int ROWS, int WARPS, int SLICES, int STAGES>

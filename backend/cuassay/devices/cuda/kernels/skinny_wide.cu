@@ -7,18 +7,21 @@
 // are dealt evenly to the blocks (M. Osama et al., "Stream-K: work-centric parallel decomposition for dense matrix-matrix
 // multiplication on the GPU", PPoPP 2023). A block goes from its last tile to its first: if the last ends in another block, its
 // sums go to the workspace first of all; the first is finished, with what other blocks have of it, last of all and in order of
-// the blocks. So a block waits only for blocks of lower index, which began before it, and seldom at all. Clusters
-// that share a tile's terms are no way to fill the device: of an H200's 132 multiprocessors those of 4 blocks reach 120.
+// the blocks. So a block waits only for blocks of lower index, which began before it, and seldom at all.
+// Where there are fewer tiles than multiprocessors, a cluster may share the terms of one tile instead, each block one part of
+// them: the sums then go through shared memory, all blocks at once, and no block waits for another's memory. Of an H200's
+// 132 multiprocessors clusters of 4 blocks reach 120, of 8 fewer; where two blocks fit on each, those of 4 reach all.
 //
 // A launch may begin early: its first weights are asked for, into the level-2 cache, while the kernel before it ends, and
 // nothing is read before that one is complete.
 // Shapes: weights: (rows, depth), K_CONTIGUOUS: of each row all terms lie together, else of each term all rows; inputs:
 //         (tokens, depth), of each token all terms together; out, third: (tokens, rows), of each token all rows; bias: (rows,).
 //         weights and inputs begin at, and step by, multiples of 16 bytes. Beyond the extents zeros are taken, nothing is read.
-// Launch: 128 * GROUPS + 32 threads, 64 * GROUPS rows a tile, no more blocks than steps; maps: of weights boxes of 64 terms by a
-//         tile's rows (else 64 rows by 64 terms), of inputs boxes of 64 terms by TOKENS, swizzled by 128 bytes; workspace: 8 bytes a
-//         block, none of which equals `ready`, then a tile's sums a block. Dynamic shared memory: STAGES stages, of 64 * GROUPS +
-//         TOKENS lines of 64 * PANELS elements each, then TOKENS lines of 64 * GROUPS + 4 floats.
+// Launch: 128 * GROUPS + 32 threads, 64 * GROUPS rows a tile, no more blocks than steps; along x a cluster for each tile, or none;
+//         maps: of weights boxes of 64 terms by a tile's rows (else 64 rows by 64 terms), of inputs boxes of 64 terms by TOKENS,
+//         swizzled by 128 bytes; workspace, without clusters: 8 bytes a block, none of which equals `ready`, then a tile's sums a
+//         block. Dynamic shared memory: STAGES stages, of 64 * GROUPS + TOKENS lines of 64 * PANELS elements each, then TOKENS
+//         lines of 64 * GROUPS + 4 floats, of a cluster in their place.
 // Caller: devices/cuda/blas/skinny.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "skinny.cuh"
@@ -133,18 +136,19 @@ __device__ __forceinline__ void each_box(const Steps& at, Ask ask) {
 }
 
 template <typename T, typename O, bool K_CONTIGUOUS, int TOKENS, int GROUPS, int PANELS, int STAGES>
-__global__ void __launch_bounds__(128 * GROUPS + 32, 1)
+__global__ void __launch_bounds__(128 * GROUPS + 32, GROUPS == 2 && TOKENS <= 64 ? 2 : 1)  // as `tilings` counts on; 1: no bound
 skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ TensorMap inputs, const O* third, O* out,
             const O* bias, uint64* workspace, uint64 ready, Extents extents, Finish finish) {
 #if defined(__CUDA_ARCH_FEAT_SM90_ALL)
     constexpr int kThreads = 128 * GROUPS, kRows = 64 * GROUPS, kDepth = kPanel * PANELS, kGroups = TOKENS / 8;
     constexpr int kWeightPanel = kRows * 128, kInputPanel = TOKENS * 128;
     constexpr int kInputs = PANELS * kWeightPanel, kStageBytes = kInputs + PANELS * kInputPanel;
-    constexpr int kSumLine = kRows + kPadding;
+    constexpr int kSumLine = kRows + kPadding, kMostRanks = 8;
     extern __shared__ __align__(1024) unsigned char memory[];
     __shared__ __align__(8) uint64 barriers[2 * STAGES];
 
     const int thread = threadIdx.x, lane = thread % 32, warp = thread / 32, group = thread / 128;
+    const int ranks = cluster_size(), rank = cluster_rank();
     const int tiles = (extents.rows + kRows - 1) / kRows, steps = (extents.depth + kDepth - 1) / kDepth;
     const auto first_of = [&](int block) { return int(int64(tiles) * steps * block / gridDim.x); };
     const int begin = first_of(blockIdx.x), end = first_of(blockIdx.x + 1);
@@ -219,7 +223,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
         for (int i = 0; i < kSums; ++i)  // no use of the sums moves before the wait
             asm volatile("" : "+f"(sums[i / 4][i % 4])::"memory");
 
-        if (high < (tile + 1) * steps) {
+        if (ranks == 1 && high < (tile + 1) * steps) {
             float* to = parts + int64(blockIdx.x) * (kSums * kThreads);
 #pragma unroll
             for (int i = 0; i < kSums; ++i) __stcg(to + i * kThreads, sums[i / 4][i % 4]);
@@ -229,7 +233,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
             high = low;
             continue;
         }
-        if (low > tile * steps) {
+        if (ranks == 1 && low > tile * steps) {
             int other = blockIdx.x;
             while (first_of(other) > tile * steps) --other;
             const int others = blockIdx.x - other;
@@ -245,20 +249,31 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
         }
         // Through shared memory, so that what is done with a sum stands once, in a loop: unrolled over registers it made a launch
         // up to 16 us longer, to fetch so much code, it seems.
-        float* lines = reinterpret_cast<float*>(memory + STAGES * kStageBytes);
-        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // the former tile's have been read
+        // A cluster has one tile, whose stages have all been read by then.
+        float* lines = reinterpret_cast<float*>(memory + (ranks > 1 ? 0 : STAGES * kStageBytes));
+        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");  // the former tile's, or the stages, have been read
 #pragma unroll
         for (int i = 0; i < kSums; ++i)
             lines[(i / 4 * 8 + lane % 4 * 2 + i % 2) * kSumLine + group * 64 + warp % 4 * 16 + lane / 4 + i % 4 / 2 * 8] =
                 sums[i / 4][i % 4];
-        asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
+        if (ranks > 1) cluster_barrier();  // the warp that asked for the copies has gone, or is about to: it is not waited for
+        else asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
 #pragma unroll 1
-        for (int i = thread; i < extents.tokens * (kRows / 4); i += kThreads) {
+        for (int i = rank * kThreads + thread; i < extents.tokens * (kRows / 4); i += ranks * kThreads) {
             const int token = i / (kRows / 4), row = i % (kRows / 4) * 4;
-            const float4 four = *reinterpret_cast<const float4*>(lines + token * kSumLine + row);
-            const float total[4] = {four.x, four.y, four.z, four.w};
+            const unsigned at = shared_address(lines + token * kSumLine + row);
+            float4 part[kMostRanks];
+#pragma unroll
+            for (int other = 0; other < kMostRanks; ++other)  // all under way before the first is added
+                if (other < ranks) part[other] = read_of(at, other);
+            float total[4] = {};
+#pragma unroll
+            for (int other = 0; other < kMostRanks; ++other)
+                if (other < ranks)
+                    total[0] += part[other].x, total[1] += part[other].y, total[2] += part[other].z, total[3] += part[other].w;
             if (tile * kRows + row < extents.rows) store_rows(result, total, tile * kRows + row, token, extents);
         }
+        if (ranks > 1) cluster_barrier();  // others may still read this block's sums
         high = low;
     }
 #endif
