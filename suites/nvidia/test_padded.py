@@ -14,6 +14,7 @@ import cupy
 
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.padded import PADDED, may_round, padded, why_not
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.errors import CapabilityError
@@ -155,6 +156,32 @@ def test_what_is_left_to_the_library(problem: Problem) -> None:
     assert PADDED.candidates(problem, 0) == ()
     with pytest.raises(CapabilityError, match="tune again"):
         PADDED.plan(problem, PADDED.candidates(make_problem(133, 65, 99), 0)[0], 0)
+
+
+def copies_of(problem: Problem) -> int:
+    """Bytes of the workspace that are copies."""
+    candidate = PADDED.candidates(problem, 0)[0]
+    return PADDED.plan(problem, candidate, 0).workspace_nbytes - candidate["workspace"]
+
+
+def test_the_library_gets_of_the_workspace_what_copies_leave(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make_problem(132, 68, 260)
+    copies = copies_of(problem)
+    monkeypatch.setattr(controls, "_workspaces", {0: copies})
+
+    found = [PADDED.plan(problem, candidate, 0).workspace_nbytes for candidate in PADDED.candidates(problem, 0)]
+
+    assert found == [copies] * len(found) != []
+
+
+def test_copies_that_exceed_the_limit_are_not_offered_and_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    problem = make_problem(132, 68, 260)
+    candidate, copies = PADDED.candidates(problem, 0)[0], copies_of(problem)
+    monkeypatch.setattr(controls, "_workspaces", {0: copies - 1})
+
+    assert PADDED.candidates(problem, 0) == ()
+    with pytest.raises(CapabilityError, match=rf" bytes, of {copies - 1:,} allowed on cuda:0; tune again"):
+        PADDED.plan(problem, candidate, 0)
 
 
 def test_a_capture_replays_it() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from typing import Any
 
@@ -14,8 +15,9 @@ import cupy
 
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.devices.cuda.blas import skinny
+from cuassay.devices.cuda.blas import controls, skinny
 from cuassay.devices.cuda.blas.problem import Operand, Problem
+from cuassay.devices.cuda.launch import kernel
 from cuassay.errors import CapabilityError
 from cuassay.tune.space import Candidate
 
@@ -224,8 +226,9 @@ def test_relu_keeps_nan() -> None:
 # ------------------------------------------------------------------------------------------------ order
 
 
-def test_runs_are_equal_to_the_bit() -> None:
-    case = Case(make_problem(512, 16, 8192))
+@pytest.mark.parametrize("tokens", [16, 32, 64, 128])
+def test_runs_are_equal_to_the_bit(tokens: int) -> None:
+    case = Case(make_problem(512, tokens, 8192))
     for candidate in PROVIDER.candidates(case.problem, 0):
         plan, results = case.plan(candidate), set()
 
@@ -234,6 +237,7 @@ def test_runs_are_equal_to_the_bit() -> None:
             results.add(case.result().tobytes())
 
         assert len(results) == 1, candidate
+        case.check()
 
 
 def test_a_captured_product_reads_what_its_operands_hold_at_replay() -> None:
@@ -284,6 +288,25 @@ def test_a_product_follows_what_its_stream_was_given_before() -> None:
     case.check()
 
 
+def test_kernels_are_loaded_beside_a_capture_that_another_thread_would_break() -> None:
+    case, offered = Case(make_problem(512, 16, 512)), []
+    PROVIDER.candidates(case.problem, 0)
+    kernel.cache_clear()  # they are compiled, and not loaded
+
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeGlobal)
+        thread = threading.Thread(target=lambda: offered.extend(PROVIDER.candidates(case.problem, 0)))
+        thread.start()
+        thread.join()
+        case.d.data.memset_async(0xFF, case.d.nbytes)  # NaN
+        graph = stream.end_capture()
+        case.run(case.plan(offered[-1]))
+        graph.launch(stream)
+        stream.synchronize()
+
+    assert np.isnan(case.result().astype(np.float32)).all()
+
+
 # ------------------------------------------------------------------------------------------------ what is not offered
 
 FITTING = make_problem(512, 16, 512)
@@ -315,9 +338,33 @@ def test_what_it_cannot_compute_is_not_offered_and_refused(changes: dict[str, An
         PROVIDER.plan(problem, candidate, 0)
 
 
+def test_a_tiling_that_needs_more_workspace_than_allowed_is_not_offered_and_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    problem = make_problem(8128, 64, 4096)
+    needs = {one: PROVIDER.plan(problem, one, 0).workspace_nbytes for one in PROVIDER.candidates(problem, 0)}
+    most = max(needs, key=lambda one: needs[one])
+    assert needs[most] > 0
+    monkeypatch.setattr(controls, "_workspaces", {0: needs[most] - 1})
+
+    offered = PROVIDER.candidates(problem, 0)
+
+    assert set(offered) == {one for one, nbytes in needs.items() if nbytes < needs[most]}
+    with pytest.raises(CapabilityError, match=rf"with a workspace of {needs[most] - 1:,} bytes"):
+        PROVIDER.plan(problem, most, 0)
+
+
 @pytest.mark.parametrize(
     "changes",
-    [{"rows": 48}, {"stages": 40}, {"splits": 9}, {"splits": 0}, {"warps": 0}, {"blocks": 0}, {"blocks": 10**6}],
+    [
+        {"rows": 48},
+        {"stages": 40},
+        {"splits": 9},
+        {"splits": 0},
+        {"warps": 0},
+        {"blocks": 0},
+        {"blocks": 10**6},
+    ],
     ids=str,
 )
 def test_a_candidate_that_no_kernel_is_for_is_refused(changes: dict[str, int]) -> None:

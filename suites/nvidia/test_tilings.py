@@ -42,7 +42,7 @@ def test_what_is_offered_fits_the_device(rows: int, depth: int, tokens: int, is_
     offered = cut(problem)
 
     assert refusal(problem) is None
-    assert 1 <= len(set(offered)) <= 20
+    assert 1 <= len(set(offered)) <= 24
     for one in offered:
         assert one.shared_nbytes(padded(tokens)) + (1024 if one.is_wide else 0) <= MOST
         assert one.threads <= 1024
@@ -61,6 +61,37 @@ def test_a_workspace_is_needed_only_where_tiles_are_shared() -> None:
     assert replace(wide, blocks=132).workspace_nbytes(problem) == 0
     assert replace(wide, blocks=66).workspace_nbytes(problem) == 0
     assert replace(wide, blocks=131).workspace_nbytes(problem) == 131 * (8 + 4 * 64 * 64)
+
+
+def test_a_wide_cluster_has_a_tile_and_its_sums_where_its_stages_were() -> None:
+    problem = make_problem(2112, 64, 7168)
+    clusters = [one for one in cut(problem) if one.is_wide and one.splits > 1]
+
+    assert clusters
+    for one in clusters:
+        assert one.blocks == one.tiles(problem) * one.splits
+        assert one.workspace_nbytes(problem) == 0
+        assert one.shared_nbytes(64) == 2 * one.stages * (one.tile_rows + 64) * one.depth
+
+
+@pytest.mark.parametrize(("rows", "depth"), [(64, 1216), (512, 512)])
+def test_few_tiles_are_shared_by_the_largest_clusters(rows: int, depth: int) -> None:
+    problem = make_problem(rows, 1, depth, is_turned=True)
+
+    assert max(one.splits for one in cut(problem)) == min(8, -(-depth // 128) // 2)
+
+
+@pytest.mark.parametrize(("rows", "splits"), [(6144, 2), (7168, 4), (128_256, 1)], ids=str)
+def test_clusters_walk_where_blocks_alone_would_be_idle_at_the_end(rows: int, splits: int) -> None:
+    """6,144 rows are 384 tiles of 16: blocks alone, 264 at a time, have one or two, clusters of two three or two."""
+    problem = make_problem(rows, 1, 4096)
+    walking = [one for one in cut(problem) if (one.kernel, one.rows, one.warps, one.stages) == ("narrow", 16, 1, 6)]
+
+    assert walking[0].splits == 1
+    assert [one.splits for one in walking[1:]] == ([splits] if splits > 1 else [])
+    for one in walking:
+        clusters = one.blocks // one.splits
+        assert one.tiles(problem) > clusters
 
 
 def test_a_block_has_warps_for_its_slices_or_one_that_copies() -> None:

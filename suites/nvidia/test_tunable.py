@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -15,35 +16,16 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
-import cupy
+from gpu_products import host, problem_of, random, rows
 
-from cuassay import cuda, devices, ops
-from cuassay.arrays.dtypes import as_dtype, reference_dtype
+from cuassay import cuda, ops
+from cuassay.core import determinism, precision
 from cuassay.cuda import tunable
 from cuassay.devices.cuda.blas import controls, cublaslt, offline, plans, tuning
-from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError, StateError, TuningError
 from cuassay.tune.results import Results
-from cuassay.tune.shapes import GemmShape
 
 pytestmark = pytest.mark.usefixtures("own_tuner")
-
-
-def host(array: Any) -> Any:
-    return np.asarray(devices.to_host(array), dtype=reference_dtype(array.dtype))
-
-
-def random(*shape: int, dtype: str = "bfloat16") -> Any:
-    values = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
-    return cupy.asarray(values.astype(as_dtype(dtype)))
-
-
-def problem_of(m: int = 64, n: int = 512, k: int = 1024, dtype: str = "bfloat16", layout: str = "NT") -> Problem:
-    return offline.problem_of(GemmShape(m=m, n=n, k=k, layout=layout), dtype)
-
-
-def rows(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 # ------------------------------------------------------------------------------------------------ files
@@ -115,6 +97,49 @@ def test_processes_tune_a_part_each() -> None:
     tuning.tuner().reread()
 
     assert len(told) == len(tunable.get_results()) == 2
+
+
+@pytest.fixture
+def restored(own_tuner: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """What a test sets by call is as it was."""
+    del own_tuner  # made before, and left after
+    monkeypatch.setattr(controls, "_workspaces", {})
+    former = offline._called()
+    yield
+    offline._adopt(former)
+
+
+@pytest.mark.usefixtures("restored")
+def test_processes_tune_by_the_library_that_was_preferred_by_call() -> None:
+    cuda.preferred_blas_library("cublas")
+    told: list[dict[str, Any]] = []
+
+    offline.tune_on_several([problem_of()], [0], told.append)
+
+    assert [row["default"] for row in told] == ["cuBLAS"]
+
+
+@pytest.mark.usefixtures("restored")
+def test_what_was_set_by_call_is_handed_to_processes() -> None:
+    before = offline._called()
+    precision.set_default_precision("tf32")
+    determinism.use_deterministic_algorithms(True)
+    cuda.matmul.allow_bf16_reduced_precision_reduction = (False, False)
+    cuda.matmul.allow_fp16_accumulation = True
+    cuda.cublas_workspace_size(0, 2**20)
+    cuda.preferred_blas_library("cublas")
+    tunable.set_numerical_check_tolerances(True, 1e-3, 1e-2)
+    handed = json.dumps(offline._called())
+    program = (
+        "import json, sys; from cuassay.devices.cuda.blas import offline; "
+        "offline._adopt(json.load(sys.stdin)); print(json.dumps(offline._called()))"
+    )
+
+    there = subprocess.run([sys.executable, "-c", program], input=handed, capture_output=True, text=True, check=True)
+
+    assert json.loads(there.stdout) == json.loads(handed)
+    assert all(json.loads(handed)[name] != value for name, value in json.loads(json.dumps(before)).items())
+    assert all(json.loads(handed)["blas"][name] != value for name, value in before["blas"].items())
 
 
 def test_processes_need_files_to_hand_over_what_they_find() -> None:
@@ -203,6 +228,40 @@ def test_results_that_are_not_written_as_found_are_written_when_asked() -> None:
 
     assert len(rows(str(path))) == 2
     assert tunable.read_file(str(path))
+
+
+@pytest.mark.parametrize("is_writing", [False, True], ids=["when asked", "as found"])
+def test_what_is_in_no_file_belongs_to_the_next_one_that_is_named(tmp_path: Path, is_writing: bool) -> None:
+    first, second = tmp_path / "first.jsonl", tmp_path / "second.jsonl"
+    tunable.set_filename(str(first))
+    written = tuning.tuner().tune(problem_of(), 0).result
+    tunable.write_file_on_exit(False)
+    left = tuning.tuner().tune(problem_of(m=16), 0).result
+    tunable.set_filename(str(tmp_path / "never asked for.jsonl"))
+
+    tunable.set_filename(str(second))
+    tunable.write_file_on_exit(is_writing)
+
+    assert tunable.get_results() == (left,)
+    assert second.exists() == is_writing
+    tunable.write_file()
+    assert len(rows(str(second))) == 2
+    tunable.set_filename(str(first))
+    assert tunable.get_results() == (written,)
+
+
+def test_what_a_file_refused_goes_to_the_next_one(tmp_path: Path) -> None:
+    foreign, own = tmp_path / "foreign.jsonl", tmp_path / "own.jsonl"
+    foreign.write_text("not of here\n")
+    tunable.set_filename(str(foreign))
+    with pytest.warns(UserWarning, match="tuning goes on without its file"):
+        found = tuning.tuner().tune(problem_of(), 0).result
+
+    tunable.set_filename(str(own))
+
+    assert tunable.get_results() == (found,)
+    assert len(rows(str(own))) == 2
+    assert foreign.read_text() == "not of here\n"
 
 
 @pytest.mark.parametrize("is_on", [True, False], ids=["on", "off"])

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -15,11 +15,12 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 import cupy
+from gpu_products import host, problem_of, random, rows
 
-from cuassay import cuda, devices, ops
-from cuassay.arrays.dtypes import as_dtype, reference_dtype
+from cuassay import cuda, ops
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.cuda import tunable
-from cuassay.devices.cuda import gemm
+from cuassay.devices.cuda import gemm, runtime
 from cuassay.devices.cuda.blas import agreement, controls, neighbours, offline, plans, providers, tuning
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
@@ -28,23 +29,6 @@ from cuassay.tune.shapes import GemmShape
 from cuassay.tune.space import Candidate
 
 pytestmark = pytest.mark.usefixtures("own_tuner")
-
-
-def host(array: Any) -> Any:
-    return np.asarray(devices.to_host(array), dtype=reference_dtype(array.dtype))
-
-
-def random(*shape: int, dtype: str = "bfloat16") -> Any:
-    values = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
-    return cupy.asarray(values.astype(as_dtype(dtype)))
-
-
-def problem_of(m: int = 64, n: int = 512, k: int = 1024, dtype: str = "bfloat16", layout: str = "NT") -> Problem:
-    return offline.problem_of(GemmShape(m=m, n=n, k=k, layout=layout), dtype)
-
-
-def rows(path: str) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]
 
 
 class Fixed:
@@ -269,12 +253,31 @@ def test_a_library_preferred_by_name_computes() -> None:
     assert "cuBLAS" in str(ops.explain(lambda: ops.mm(a, b)))
 
 
-def test_a_choice_that_cannot_be_made_is_done_without() -> None:
+@pytest.mark.parametrize(
+    ("choice", "reason"),
+    [
+        (Candidate.of("of another day", tile=3), "is of no provider here"),
+        (Candidate.of("cublaslt", algorithm="00" * 64, workspace=2**40), "needs more workspace than the"),
+        (Candidate.of("padded", algorithm="00" * 64, workspace=0, rounded=False), "its operands are aligned"),
+        (Candidate.of("skinny", kernel="removed"), "is not offered for|compute capability"),
+    ],
+    ids=["provider", "workspace", "operands", "kernel"],
+)
+def test_a_choice_that_cannot_be_made_is_told_of_once_and_done_without(
+    monkeypatch: pytest.MonkeyPatch, choice: Candidate, reason: str
+) -> None:
+    monkeypatch.setattr(plans, "_told", set())
     a, b = random(64, 256), random(256, 128)
     expected = host(ops.mm(a, b))
-    plans.set_selector(lambda problem, device: Candidate.of("of another day", tile=3))
+    plans.set_selector(lambda problem, device: choice)
 
-    np.testing.assert_array_equal(host(ops.mm(a, b)), expected)
+    with pytest.warns(UserWarning, match=rf"gemm NN m=128 n=64 k=256.* {choice.implementation}.*: .*({reason})"):
+        first = host(ops.mm(a, b))
+    controls.renew()
+    second = host(ops.mm(a, b))  # a second warning would fail the test
+
+    np.testing.assert_array_equal(first, expected)
+    np.testing.assert_array_equal(second, expected)
 
 
 def test_in_a_capture_nothing_is_tuned_and_that_is_said() -> None:
@@ -291,6 +294,53 @@ def test_in_a_capture_nothing_is_tuned_and_that_is_said() -> None:
     np.testing.assert_array_equal(host(out), expected)
     ops.mm(a, b)
     assert len(tunable.get_results()) == 1
+
+
+@contextmanager
+def captured_by_cupy() -> Iterator[list[Callable[[], object]]]:
+    """A capture that none of our hooks sees; what it gives gets the replay."""
+    replay: list[Callable[[], object]] = []
+    with cupy.cuda.Stream(non_blocking=True) as stream:
+        stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeGlobal)
+        yield replay
+        graph = stream.end_capture()
+    replay.append(lambda: (graph.launch(stream), stream.synchronize()))
+
+
+@contextmanager
+def captured_by_torch() -> Iterator[list[Callable[[], object]]]:
+    torch = pytest.importorskip("torch", reason="torch is not installed")
+    replay: list[Callable[[], object]] = []
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph), cuda.ExternalStream(torch.cuda.current_stream().cuda_stream):
+        yield replay
+    replay.append(lambda: (graph.replay(), torch.cuda.synchronize()))
+
+
+@pytest.mark.parametrize("captured", [captured_by_cupy, captured_by_torch], ids=["cupy", "torch"])
+def test_what_a_capture_of_others_met_is_tuned_at_the_next_call_outside(captured: Any) -> None:
+    a, b, other = random(64, 320), random(320, 128), random(320, 96)
+    expected, out = host(ops.mm(a, b)), cupy.empty((64, 128), a.dtype)
+    ops.mm(a, b, out=out)
+    ops.mm(a, other)
+    tunable.enable()
+    ops.mm(a, other)
+    out.fill(0)
+    cupy.cuda.runtime.deviceSynchronize()
+
+    with captured() as replay:
+        with pytest.warns(UserWarning, match="not tuned, as the stream is being captured"):
+            ops.mm(a, b, out=out)
+        ops.mm(a, b, out=out)
+    assert len(tunable.get_results()) == 1  # the other's
+    assert tuning.tuner().statistics().in_captures == 1  # its plan serves the capture to its end
+
+    replay[0]()
+    np.testing.assert_array_equal(host(out), expected)
+    ops.mm(a, b, out=out)
+    ops.mm(a, b, out=out)
+    assert len(tunable.get_results()) == 2
+    np.testing.assert_allclose(host(out), expected, rtol=0.02, atol=0.1)
 
 
 def test_a_tuned_product_is_captured() -> None:
@@ -327,6 +377,105 @@ def test_two_threads_tune_one_problem_once() -> None:
 
     assert wrong == []
     assert len(rows(tunable.get_filename())) == 2
+    assert tuning.tuner().statistics().searches == 1
+
+
+# ------------------------------------------------------------------------------------------------ fp8
+
+E4M3 = "float8_e4m3fn"
+
+
+class Scaled:
+    """A call of `scaled_mm` on random codes, and its answer in float64."""
+
+    def __init__(self, scaling: str, *, biased: bool) -> None:
+        if runtime.get_device_capability(0) < (8, 9):
+            pytest.skip("tensor cores take fp8 from compute capability 8.9 on")
+        rows, terms, columns = 64, 512, 256
+        numbers = np.random.default_rng(0)
+        a, b = (numbers.standard_normal(shape).astype(as_dtype(E4M3)) for shape in ((rows, terms), (columns, terms)))
+        shapes = [(1, 1), (1, 1)] if scaling == "tensor" else [(rows, 1), (1, columns)]
+        by_a, by_b = (numbers.uniform(0.5, 2, shape).astype(np.float32) for shape in shapes)
+        bias = numbers.standard_normal(columns).astype(as_dtype("bfloat16"))
+        self.expected = by_a * (a.astype(np.float64) @ b.astype(np.float64).T) * by_b + biased * bias.astype(np.float64)
+        codes = [cupy.asarray(one.view(np.uint8)) for one in (a, b)]
+        scales = [cupy.asarray(one) for one in (by_a, by_b)]
+        self._arguments = (codes[0], codes[1].T, *scales, *((cupy.asarray(bias),) if biased else ()))
+
+    def __call__(self) -> Any:
+        return ops.scaled_mm(*self._arguments, format_a=E4M3, format_b=E4M3)
+
+    def check(self) -> None:
+        """bfloat16 rounds to 8 bits, and fp8 sums are cut off after 13."""
+        np.testing.assert_allclose(host(self()), self.expected, rtol=1e-2, atol=0.02 * self.expected.std())
+
+
+@pytest.fixture
+def seen() -> Iterator[list[Problem]]:
+    """The problems for which plans are made."""
+    problems: list[Problem] = []
+    plans.observe(lambda problem, device: problems.append(problem))
+    yield problems
+    plans._observers.pop()
+
+
+@pytest.mark.parametrize("biased", [False, True], ids=["no bias", "bias"])
+@pytest.mark.parametrize("scaling", ["tensor", "outer"])
+def test_an_fp8_product_is_tuned_and_computes_what_it_did(scaling: str, biased: bool) -> None:
+    product = Scaled(scaling, biased=biased)
+    product.check()
+
+    tunable.enable()
+
+    product.check()
+    product.check()
+    (found,) = tunable.get_results()
+    assert (found.problem["scaling"], found.problem["a"]["dtype"]) == (scaling, E4M3)
+    assert found.problem["epilogue"] == ("bias" if biased else "none")
+    assert tuning.tuner().statistics().searches == 1
+    assert len(rows(tunable.get_filename())) == 2
+
+
+@pytest.mark.parametrize("scaling", ["tensor", "outer"])
+def test_every_fp8_candidate_agrees_and_computes_when_it_is_chosen(scaling: str, seen: list[Problem]) -> None:
+    product = Scaled(scaling, biased=True)
+    product.check()
+    (problem,) = seen
+    bench = Bench(problem, 0, tuning._default(problem, 0), lambda one: providers.plan(problem, one, 0))
+    offered = providers.candidates(problem, 0)
+
+    assert {str(one): reason for one in offered if (reason := bench.check(one))} == {}
+    assert offered
+    plans.set_selector(lambda problem, device: offered[-1])
+    product.check()
+    assert str(providers.plan(problem, offered[-1], 0).algorithm) in str(ops.explain(product))
+
+
+def test_an_fp8_candidate_that_leaves_terms_out_is_refused(
+    monkeypatch: pytest.MonkeyPatch, seen: list[Problem]
+) -> None:
+    providers.register(Fixed(less_terms))
+    monkeypatch.setattr(Bench, "sample", nine_times_as_fast)
+    Scaled("tensor", biased=False).check()
+
+    report = tuning.tuner().tune(seen[0], 0)
+
+    assert report.result.choice == tuning.DEFAULT
+    assert "differs" in dict(report.outcome.refused)[Candidate.of("fixed")]
+
+
+def test_an_fp8_product_is_recorded_then_tuned() -> None:
+    product = Scaled("outer", biased=True)
+    tunable.enable()
+    tunable.tuning_enable(False)
+    tunable.record_untuned_enable()
+    product.check()
+
+    tunable.tuning_enable()
+    tunable.tune_gemm_in_file(tunable.get_untuned_filename())
+
+    assert [found.problem["scaling"] for found in tunable.get_results()] == ["outer"]
+    product.check()
     assert tuning.tuner().statistics().searches == 1
 
 

@@ -118,6 +118,39 @@ def test_only_what_a_file_lacks_is_written(written: Path) -> None:
     assert len(rows(written)) == 5
 
 
+@pytest.mark.parametrize(
+    ("reach", "left"),
+    [
+        (lambda results, path: results.append(result(2), path), (result(1),)),
+        (lambda results, path: results.append(result(2, gain=0.5), path), (result(1), result(2))),
+        (lambda results, path: results.write(path), ()),
+        (lambda results, path: Results(HERE).append(result(2), path) or results.read(path), (result(1),)),
+        (lambda results, path: results.clear(), ()),
+    ],
+    ids=["one is appended", "another one is", "all are written", "another's is read", "all are forgotten"],
+)
+def test_what_was_found_is_unwritten_until_it_reaches_a_file(path: Path, reach: Any, left: tuple[Result, ...]) -> None:
+    results = Results(HERE)
+    for one in (1, 2):
+        results.add(result(one))
+    assert results.unwritten() == (result(1), result(2))
+
+    reach(results, path)
+
+    assert results.unwritten() == left
+
+
+@pytest.mark.parametrize("use", [Results.write, lambda results, path: results.append(result(2), path)])
+def test_what_could_not_be_written_is_unwritten_still(written: Path, use: Any) -> None:
+    results = Results({**HERE, "gpu": "another"})
+    results.add(result(2))
+
+    with pytest.raises(TuningError, match="is not of this machine"):
+        use(results, written)
+
+    assert results.unwritten() == (result(2),)
+
+
 def test_what_is_forgotten_is_still_in_the_file(written: Path) -> None:
     results = Results(HERE)
     results.read(written)

@@ -9,7 +9,7 @@ import pytest
 
 from cuassay.errors import ArgumentError
 from cuassay.tune.search import CONFIRMATION, STAGES, Limits, Outcome, Stage, search
-from cuassay.tune.space import Candidate
+from cuassay.tune.space import Candidate, in_turn
 
 DEFAULT = Candidate.of("library")
 
@@ -87,6 +87,43 @@ def test_a_gain_below_twice_the_spread_does_not_switch(time: float) -> None:
     assert "spread" in outcome.reason
 
 
+def test_a_rival_needs_no_more_than_the_noise() -> None:
+    times = {DEFAULT: 1.0, kernel(1): 1 / 1.015, kernel(2): 1 / 1.018}
+
+    assert run(times).choice == DEFAULT
+    outcome = run(times, rivals=[kernel(1)])
+
+    assert outcome.choice == kernel(1)
+    assert outcome.gain == pytest.approx(0.015)
+    assert run(times, rivals=[kernel(1)], noise=0.03).choice == DEFAULT
+
+
+def test_a_gain_beyond_that_of_a_rival_needs_two_per_cent_over_the_default_alone() -> None:
+    times = {DEFAULT: 1.0, kernel(1): 1 / 1.03, kernel(2): 1 / 1.04, kernel(3): 1 / 1.01}
+
+    assert run(times, rivals=[kernel(1), kernel(3)]).choice == kernel(2)
+    assert run(times, rivals=[kernel(1)], limits=Limits(gain=0.05)).choice == kernel(1)
+
+
+def test_the_best_rival_is_in_the_last_race_though_others_were_faster() -> None:
+    times = {DEFAULT: 1.0, **{kernel(number): 0.986 for number in range(40)}, kernel(99): 0.988}
+
+    assert run(times, rivals=[kernel(99)]).choice == kernel(99)
+
+
+def test_what_was_a_little_slower_may_win_the_last_race() -> None:
+    early = iter([1.01] * 18)
+
+    outcome = search(
+        DEFAULT,
+        [kernel(1)],
+        lambda one: 1.0 if one == DEFAULT else next(early, 0.9),
+        clock=lambda: 0.0,
+    )
+
+    assert outcome.choice == kernel(1)
+
+
 def test_the_gain_is_told() -> None:
     outcome = run({DEFAULT: 1.0, kernel(1): 0.8, kernel(2): 0.5, kernel(3): 0.7})
 
@@ -155,13 +192,45 @@ def test_a_sample_that_was_disturbed_takes_none_out() -> None:
     assert outcome.choice == kernel(1)
 
 
-def test_the_last_comparison_is_of_two_in_turns() -> None:
+def test_the_last_comparison_is_in_turns() -> None:
     machine = Machine({DEFAULT: 1.0, kernel(1): 0.5, kernel(2): 0.6}, 0.0, 0)
 
     search(DEFAULT, [kernel(1), kernel(2)], machine, clock=machine.clock)
 
     last = machine.calls[-2 * CONFIRMATION :]
     assert last == [DEFAULT, kernel(1), kernel(1), DEFAULT] * (CONFIRMATION // 2)
+
+
+def test_the_best_three_are_compared_anew_on_fresh_samples_alone() -> None:
+    """The first was the fastest of few samples by luck: in the last race the second is."""
+    samples = {kernel(1): [0.5] * 18, kernel(2): [0.51] * 18, kernel(3): [0.515] * 18, kernel(4): [0.52] * 18}
+    fresh = {kernel(1): 0.6, kernel(2): 0.53, kernel(3): 0.54, kernel(4): 0.1, DEFAULT: 1.0}
+    calls: list[Candidate] = []
+
+    def timer(candidate: Candidate) -> float:
+        calls.append(candidate)
+        former = samples.get(candidate)
+        return former.pop() if former else fresh[candidate]
+
+    outcome = search(DEFAULT, list(samples), timer, clock=lambda: 0.0)
+
+    assert outcome.choice == kernel(2)
+    assert (outcome.chosen_s, outcome.gain) == (0.53, pytest.approx(1 / 0.53 - 1))
+    assert calls[-8:] == [DEFAULT, kernel(1), kernel(2), kernel(3), kernel(3), kernel(2), kernel(1), DEFAULT]
+
+
+def test_a_gain_beyond_the_noise_goes_before_a_larger_one_within_it() -> None:
+    noisy = iter([0.5] * 18 + [0.4, 0.8] * 100)
+    times = {DEFAULT: 1.0, kernel(2): 0.52}
+
+    outcome = search(
+        DEFAULT,
+        [kernel(1), kernel(2)],
+        lambda one: next(noisy) if one == kernel(1) else times[one],
+        clock=lambda: 0.0,
+    )
+
+    assert outcome.choice == kernel(2)
 
 
 def test_what_is_near_the_best_takes_part_and_what_is_near_that() -> None:
@@ -364,6 +433,13 @@ def test_a_candidate_goes_through_plain_data() -> None:
 def test_parameters_have_one_order() -> None:
     assert Candidate.of("kernel", tile=64, split=4) == Candidate.of("kernel", split=4, tile=64)
     assert Candidate.of("kernel", tile=64, split=4).parameters == (("split", 4), ("tile", 64))
+
+
+def test_of_several_lists_the_first_of_each_come_first() -> None:
+    one, two, three, four = map(kernel, range(4))
+
+    assert in_turn([one, two, three], [], [four, one]) == (one, four, two, three)
+    assert in_turn() == ()
 
 
 def test_a_parameter_may_have_any_name() -> None:

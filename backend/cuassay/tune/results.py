@@ -7,7 +7,7 @@ the driver, the libraries. Of two rows for one problem the later holds.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -114,6 +114,7 @@ class Results:
     def __init__(self, validators: Mapping[str, str]) -> None:
         self.validators = dict(validators)
         self._found: dict[tuple[str, str], Result] = {}
+        self._unwritten: dict[tuple[str, str], Result] = {}
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
@@ -131,10 +132,15 @@ class Results:
         with self._lock:
             return tuple(self._found.values())
 
+    def unwritten(self) -> tuple[Result, ...]:
+        """Those that were added here and have reached no file."""
+        with self._lock:
+            return tuple(self._unwritten.values())
+
     def add(self, result: Result) -> None:
         """Keep `result`, in memory."""
         with self._lock:
-            self._found[result.key] = result
+            self._found[result.key] = self._unwritten[result.key] = result
 
     def append(self, result: Result, path: str | Path) -> None:
         """Add `result` to the file, as it is.
@@ -145,6 +151,7 @@ class Results:
             If the file is unreadable, cut off, another machine's, or cannot be written.
         """
         self._lines(path).append(result.plain())
+        self._reached([result])
 
     def read(self, path: str | Path) -> int:
         """Take over every result in the file; gives their number.
@@ -156,7 +163,9 @@ class Results:
         """
         rows = [_row(path, number, row, Result.from_plain) for number, row in self._lines(path).read()]
         with self._lock:
-            self._found |= {result.key: result for result in rows}
+            for result in rows:
+                self._found[result.key] = result
+                self._unwritten.pop(result.key, None)
         return len(rows)
 
     def write(self, path: str | Path) -> int:
@@ -167,18 +176,27 @@ class Results:
         TuningError
             If the file is unreadable, cut off, or another machine's.
         """
-        there = Results(self.validators)
+        there, mine = Results(self.validators), self.all()
         if Path(path).exists():
             there.read(path)
-        missing = [result.plain() for result in self.all() if there._found.get(result.key) != result]
+        missing = [result.plain() for result in mine if there._found.get(result.key) != result]
         if missing:
             self._lines(path).append(*missing)
+        self._reached(mine)
         return len(missing)
+
+    def _reached(self, results: Iterable[Result]) -> None:
+        """These are in a file, unless another was found for a problem meanwhile."""
+        with self._lock:
+            for result in results:
+                if self._unwritten.get(result.key) == result:
+                    del self._unwritten[result.key]
 
     def clear(self) -> None:
         """Forget all; files stay."""
         with self._lock:
             self._found.clear()
+            self._unwritten.clear()
 
     def _lines(self, path: str | Path) -> Lines:
         return Lines(path, {"format": _RESULTS, "version": VERSION, "validators": self.validators})

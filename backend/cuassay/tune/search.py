@@ -1,16 +1,17 @@
 """The race: which of several candidates is the fastest, and whether it is so much faster that a switch is worth it.
 
 Every stage samples the candidates in turn, forwards then backwards, so that a drift of the clocks meets all alike; the
-default takes part in each. The last stage is a race of two, the default and the best of the others, on fresh samples
+default takes part in each. The last stage is a race of few, the default and the best of the others, on fresh samples
 only: the fastest of a hundred noisy figures is flattered by having been chosen. The default is left only for a gain
-above 2 % and above twice the spread, and only for a candidate whose result agrees with its result.
+above 2 % and above twice the spread, and only for a candidate whose result agrees with its result. For a rival, what
+others use without a search, twice the spread is enough: nobody who leaves them for ours shall lose by it.
 """
 
 from __future__ import annotations
 
 import statistics
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from cuassay.errors import ArgumentError
@@ -58,9 +59,13 @@ STAGES = (
     Stage(samples=10, keep=4, within=1.05, share=0.85),
 )
 
-#: The race of two; at least `_LEAST_PAIRS` of its samples are taken whatever the limits.
+#: Rounds of the last race; at least `_LEAST_ROUNDS` are taken whatever the limits.
 CONFIRMATION = 20
-_LEAST_PAIRS = 5
+_LEAST_ROUNDS = 5
+
+#: In it beside the default and the best rival: what is within a few per cent of the best so far may be the best; and so
+#: far behind the default it may be before it, as their samples were taken at other times.
+_FINALISTS, _NEARLY = 3, 1.03
 
 #: Candidates that `refine` is given, and the share of the time that what it gives may add to the first stage.
 _REFINED, _REFINING = 4, 0.1
@@ -77,7 +82,7 @@ class Limits:
     iterations : int
         Most samples of one candidate, but for the few that the last comparison needs.
     gain : float
-        The default's time over the candidate's, less 1, must exceed this,
+        The default's time over the candidate's, less 1, must exceed this, unless that is a rival,
     spreads : float
         and so many times the distance of the quartiles of that gain.
     """
@@ -133,6 +138,7 @@ def search(
     *,
     check: Check | None = None,
     refine: Refine | None = None,
+    rivals: Collection[Candidate] = (),
     limits: Limits | None = None,
     stages: Sequence[Stage] = STAGES,
     clock: Callable[[], float] = time.perf_counter,
@@ -147,6 +153,8 @@ def search(
         The likeliest first: time may not suffice for all.
     timer, check, refine : callable
         See `Timer`, `Check`, `Refine`. The default itself is not checked.
+    rivals : collection of Candidate
+        Candidates too: what others use without a search, such as another library's first choice.
     limits : Limits
         By default `Limits()`.
     stages : sequence of Stage
@@ -156,13 +164,13 @@ def search(
     """
     race = _Race(default, timer, limits or Limits(), clock)
     first, *later = stages
-    entrants = race.run(first, [one for one in distinct(candidates) if one != default])
+    entrants = race.run(first, [one for one in distinct((*rivals, *candidates)) if one != default])
     if refine is not None:
         entrants = race.refined(first, entrants, refine)
     for stage in later:
         entrants = race.run(stage, entrants)
-    best = next((one for one in entrants if race.is_faster(one) and race.agrees(one, check)), None)
-    return race.decide(best)
+    hopeful = [*race.hopeful(entrants), *race.hopeful(rivals)[:1]]
+    return race.decide([one for one in distinct(hopeful) if race.agrees(one, check)], rivals)
 
 
 @dataclass(slots=True)
@@ -196,8 +204,11 @@ class _Race:
     def ranked(self, candidates: Iterable[Candidate]) -> list[Candidate]:
         return sorted(candidates, key=self.time_of)
 
-    def is_faster(self, candidate: Candidate) -> bool:
-        return self.time_of(candidate) < self.time_of(self.default)
+    def hopeful(self, candidates: Iterable[Candidate]) -> list[Candidate]:
+        """Those that may be faster than the default, the best first."""
+        ran = (one for one in candidates if one in self.samples and one not in self.refused and one != self.default)
+        most = _NEARLY * self.time_of(self.default)
+        return [one for one in self.ranked(ran) if self.time_of(one) <= most][:_FINALISTS]
 
     def run(self, stage: Stage, entrants: Sequence[Candidate], extra: float = 0.0) -> list[Candidate]:
         """Those that go on, the fastest first; `extra` is added to the stage's share of the time."""
@@ -256,36 +267,35 @@ class _Race:
             self.refuse(candidate, reason)
         return reason is None
 
-    def decide(self, best: Candidate | None) -> Outcome:
+    def decide(self, finalists: Sequence[Candidate], rivals: Collection[Candidate]) -> Outcome:
         """The comparison of the default with the best of the others, on fresh samples."""
-        if best is None:
+        if not finalists:
             return self._outcome(self.default, "nothing else was faster", self.time_of(self.default))
-        pairs = self._pairs(best)
-        if best in self.refused:
-            return self._outcome(self.default, self.refused[best], self.time_of(self.default))
-        default_s, best_s = (statistics.median(times) for times in zip(*pairs, strict=True))
-        gains = [of_default / of_best - 1 for of_default, of_best in pairs]
-        gain = statistics.median(gains)
-        low, _, high = statistics.quantiles(gains, n=4, method="inclusive")
-        needed = max(self.limits.gain, self.limits.spreads * (high - low))
-        told = f"gain {gain:.1%}, spread {high - low:.1%}"
-        if gain > needed:
-            return self._outcome(best, told, default_s, best_s, gain, high - low)
-        return self._outcome(self.default, f"best of the others: {told}; not above {needed:.1%}", default_s)
+        rounds = self._rounds(finalists)
+        left = [one for one in finalists if one not in self.refused]
+        if not left:
+            return self._outcome(self.default, self.refused[finalists[0]], self.time_of(self.default))
+        default_s = statistics.median(times[self.default] for times in rounds)
+        gains = [_Gain(one, rounds, self.default, self.limits, is_rival=one in rivals) for one in left]
+        best = max(gains, key=lambda one: (one.suffices, one.median))
+        if best.suffices:
+            return self._outcome(best.candidate, best.told, default_s, best.seconds, best.median, best.spread)
+        return self._outcome(self.default, f"best of the others: {best.told}; not above {best.needed:.1%}", default_s)
 
-    def _pairs(self, best: Candidate) -> list[tuple[float, float]]:
-        pairs = []
+    def _rounds(self, finalists: Sequence[Candidate]) -> list[dict[Candidate, float]]:
+        """Samples of the default and of all finalists side by side, as long as any is left."""
+        rounds = []
         for turn in range(CONFIRMATION):
-            if turn >= _LEAST_PAIRS and self.elapsed > self.limits.seconds:
+            if turn >= _LEAST_ROUNDS and self.elapsed > self.limits.seconds:
                 break
-            order = (self.default, best) if turn % 2 == 0 else (best, self.default)
-            take = self.timed if turn < _LEAST_PAIRS else self.sample
-            taken = {one: take(one) for one in order}
-            of_default, of_best = taken[self.default], taken[best]
-            if of_default is None or of_best is None:
+            running = [self.default, *(one for one in finalists if one not in self.refused)]
+            take = self.timed if turn < _LEAST_ROUNDS else self.sample
+            taken = {one: take(one) for one in (running if turn % 2 == 0 else reversed(running))}
+            times = {one: seconds for one, seconds in taken.items() if seconds is not None}
+            if len(times) < 2 or self.default not in times:
                 break
-            pairs.append((of_default, of_best))
-        return pairs
+            rounds.append(times)
+        return rounds
 
     def _outcome(
         self,
@@ -308,3 +318,32 @@ class _Race:
             refused=tuple(self.refused.items()),
             seconds=self.elapsed,
         )
+
+
+class _Gain:
+    """What a finalist gained over the default: round by round, as a drift of the clocks is in both."""
+
+    def __init__(
+        self,
+        candidate: Candidate,
+        rounds: Sequence[Mapping[Candidate, float]],
+        default: Candidate,
+        limits: Limits,
+        *,
+        is_rival: bool,
+    ) -> None:
+        shared = [times for times in rounds if candidate in times]
+        gains = [times[default] / times[candidate] - 1 for times in shared]
+        low, _, high = statistics.quantiles(gains, n=4, method="inclusive")
+        self.candidate = candidate
+        self.seconds = statistics.median(times[candidate] for times in shared)
+        self.median, self.spread = statistics.median(gains), high - low
+        self.needed = max(0.0 if is_rival else limits.gain, limits.spreads * self.spread)
+
+    @property
+    def suffices(self) -> bool:
+        return self.median > self.needed
+
+    @property
+    def told(self) -> str:
+        return f"gain {self.median:.1%}, spread {self.spread:.1%}"

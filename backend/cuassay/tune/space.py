@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from itertools import chain, zip_longest
 from typing import Any
 
 from cuassay.errors import ArgumentError
 
-__all__ = ["Candidate", "Plain", "distinct"]
+__all__ = ["Candidate", "Plain", "distinct", "in_turn"]
 
 #: A parameter's value: what JSON gives back as it was.
 Plain = str | int | float | bool | None
@@ -81,3 +82,11 @@ class Candidate:
 def distinct(candidates: Iterable[Candidate]) -> tuple[Candidate, ...]:
     """Each once, in the order they first come."""
     return tuple(dict.fromkeys(candidates))
+
+
+def in_turn(*lists: Iterable[Candidate]) -> tuple[Candidate, ...]:
+    """The first of each list, then the second of each, and so on; each once.
+
+    Where the time does not suffice for all, no list is left out for another's last.
+    """
+    return distinct(one for one in chain.from_iterable(zip_longest(*lists)) if one is not None)

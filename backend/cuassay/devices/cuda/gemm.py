@@ -30,6 +30,8 @@ from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
 
 __all__ = [
+    "BIAS_ALIGNMENT",
+    "MOST_ALIGNED",
     "Multiply",
     "Product",
     "aligned",
@@ -43,10 +45,11 @@ __all__ = [
 
 Array = Any
 
-_MOST_ALIGNED = 256
+#: Alignment of addresses, bytes: more changes no way.
+MOST_ALIGNED = 256
 
 #: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
-_BIAS_ALIGNMENT = 16
+BIAS_ALIGNMENT = 16
 
 #: A stack that the library cannot read at once is taken apart into at most so many calls of at least so many
 #: operations: about what it computes while the host gives it the next one, on an H200. Else an operand is copied.
@@ -124,14 +127,14 @@ def gemm(
     at_a, at_b, at_d = a.data.ptr, b.data.ptr, out.data.ptr
     at_c = at_d if c is None else c.data.ptr
     at_bias = 0 if bias is None else bias.data.ptr
-    bits = at_a | at_b | at_c | at_d | _MOST_ALIGNED
+    bits = at_a | at_b | at_c | at_d | MOST_ALIGNED
     key = (
         a.shape, b.shape, a.dtype, b.dtype, out.dtype,
         # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
         a._c_contiguous or a.strides, b._c_contiguous or b.strides, out._c_contiguous or out.strides,  # noqa: SLF001
         c is not None and (c is out or (c.dtype, c.shape, c.strides)),
         bias is not None and (bias.dtype, bias._c_contiguous),  # noqa: SLF001
-        at_bias % _BIAS_ALIGNMENT,
+        at_bias % BIAS_ALIGNMENT,
         bits & -bits, alpha, beta, activation, mode,
     )  # fmt: skip
     ways = table()
@@ -153,7 +156,7 @@ def gemm(
 
 def aligned(*arrays: Array | None) -> int:
     """The largest power of two, up to 256, that divides every address, bytes."""
-    bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), _MOST_ALIGNED)
+    bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), MOST_ALIGNED)
     return bits & -bits
 
 
@@ -215,7 +218,7 @@ def _before(product: Product) -> _Way | None:
         return _Way("nothing to multiply", run=_without_terms)
     if not _is_direct(product):
         return _Way("operands cast", run=_cast)
-    if product.bias is not None and product.bias.data.ptr % _BIAS_ALIGNMENT:
+    if product.bias is not None and product.bias.data.ptr % BIAS_ALIGNMENT:
         return _Way("the bias copied to an aligned address", run=_with_aligned_bias)
     if product.activation == "gelu_tanh" and product.out.dtype == np.float64:
         return _Way("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)

@@ -26,7 +26,7 @@ from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas.plans import AnyPlan, Bound
 from cuassay.devices.cuda.blas.ways import Ways, table
 from cuassay.devices.cuda.context import refused_in_child
-from cuassay.devices.cuda.gemm import Product, gemm, way_of
+from cuassay.devices.cuda.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, way_of
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.shortcuts import Layout, layout_of
 from cuassay.ops import Op, registry
@@ -43,8 +43,6 @@ Arguments = tuple[Any, ...]
 _dense_layout_of: Callable[[Any], tuple[np.dtype[Any], Shape, bool, bool]] = attrgetter(
     "dtype", "shape", "_c_contiguous", "_f_contiguous"
 )
-
-_MOST_ALIGNED, _BIAS_ALIGNMENT = 256, 16
 
 #: Layouts that are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
@@ -184,11 +182,11 @@ class Shortcut:
     ) -> None:
         """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
         form, mode, addresses = key
-        bits = addresses[0] | addresses[1] | addresses[-1] | _MOST_ALIGNED
+        bits = addresses[0] | addresses[1] | addresses[-1] | MOST_ALIGNED
         way = ways.get((form, mode, bits & -bits))
         if way is None:
             way = ways[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
-        if not way or (len(addresses) > 3 and addresses[2] % _BIAS_ALIGNMENT):
+        if not way or (len(addresses) > 3 and addresses[2] % BIAS_ALIGNMENT):
             gemm(*self._spread(*operands, out))
             return
         way.run(addresses)

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
 from importlib.util import find_spec
+from typing import Any
 
 from cuassay.core import settings
 from cuassay.devices.cuda import runtime
@@ -14,9 +16,12 @@ from cuassay.errors import ArgumentError
 
 __all__ = [
     "LIBRARIES",
+    "adopt",
+    "called",
     "generation",
     "is_preferred",
     "library",
+    "most_copied_nbytes",
     "most_workspace_nbytes",
     "preferred_blas_library",
     "renew",
@@ -30,6 +35,10 @@ _WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
 
 #: A search may find that more is worth it.
 _WORKSPACE_TUNED = 64 * 2**20
+
+#: Copies of operands, where no limit was set, take at most one part in so many of the device's memory: on an H200 2.2
+#: GiB, where the largest product of the public shapes that gains by copies takes 0.16.
+_PARTS_OF_MEMORY = 64
 
 _preferred = "default"
 _workspaces: dict[int, int] = {}
@@ -65,6 +74,18 @@ def preferred_blas_library(backend: str | None = None) -> str:
         _preferred = wanted
         renew()
     return _preferred
+
+
+def called() -> dict[str, Any]:
+    """What was set by call in this process, as JSON data: see `adopt`."""
+    return {"library": _preferred, "workspaces": {str(device): nbytes for device, nbytes in _workspaces.items()}}
+
+
+def adopt(data: Mapping[str, Any]) -> None:
+    """Set what another process had `called`."""
+    preferred_blas_library(data["library"])
+    for device, nbytes in data["workspaces"].items():
+        workspace_nbytes(int(device), nbytes=nbytes)
 
 
 def is_preferred() -> bool:
@@ -105,9 +126,23 @@ def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None 
 
 def most_workspace_nbytes(device: int) -> int:
     """Bytes that a tuned product on `device` may take: the limit where one was set, else more than without tuning."""
-    if device in _workspaces or settings.get("CUASSAY_CUBLASLT_WORKSPACE_SIZE"):
-        return workspace_nbytes(device)
-    return max(_WORKSPACE_TUNED, workspace_nbytes(device))
+    return workspace_nbytes(device) if _is_limited(device) else max(_WORKSPACE_TUNED, workspace_nbytes(device))
+
+
+def most_copied_nbytes(device: int) -> int:
+    """The same for a tuned product that copies its operands, the copies and the library's workspace together."""
+    most = most_workspace_nbytes(device)
+    return most if _is_limited(device) else max(most, _memory_nbytes(device) // _PARTS_OF_MEMORY)
+
+
+def _is_limited(device: int) -> bool:
+    """Whether a limit was set, by call or by setting."""
+    return device in _workspaces or bool(settings.get("CUASSAY_CUBLASLT_WORKSPACE_SIZE"))
+
+
+@cache
+def _memory_nbytes(device: int) -> int:
+    return int(runtime.get_device_properties(device).total_memory)
 
 
 @cache

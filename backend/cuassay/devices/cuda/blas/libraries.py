@@ -7,6 +7,7 @@ What it leaves out is `neighbours`'.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cache
 from importlib.util import find_spec
 
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt
@@ -14,9 +15,9 @@ from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.devices.cuda.blas.providers import register
 from cuassay.errors import ArgumentError, CapabilityError
-from cuassay.tune.space import Candidate, distinct
+from cuassay.tune.space import Candidate, in_turn
 
-__all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "set_requested"]
+__all__ = ["CUBLAS", "CUBLASLT", "algorithm_of", "candidate_of", "first_choices", "set_requested"]
 
 #: Algorithms asked for at each limit of workspace.
 _requested = 100
@@ -67,19 +68,21 @@ class _CublasLt:
         return str(cublaslt.version())
 
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
-        most = controls.most_workspace_nbytes(device)
-        limits = dict.fromkeys((controls.workspace_nbytes(device), 0, min(_LITTLE_WORKSPACE, most), most))
-        return distinct(
-            candidate_of(algorithm)
-            for limit in limits
-            for algorithm in cublaslt.candidates(problem, device, count=_requested, workspace_nbytes=limit)
-        )
+        return in_turn(*_by_limit(problem, device, _requested))
 
     def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublaslt.Plan:
         algorithm, most = algorithm_of(candidate), controls.most_workspace_nbytes(device)
         if algorithm.workspace_nbytes > most:
             raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
         return cublaslt.Plan(problem, algorithm, device)
+
+
+def _by_limit(problem: Problem, device: int, count: int) -> list[list[Candidate]]:
+    """Up to `count` algorithms at each limit of workspace."""
+    most = controls.most_workspace_nbytes(device)
+    limits = dict.fromkeys((controls.workspace_nbytes(device), 0, min(_LITTLE_WORKSPACE, most), most))
+    found = (cublaslt.candidates(problem, device, count=count, workspace_nbytes=limit) for limit in limits)
+    return [[candidate_of(one) for one in algorithms] for algorithms in found]
 
 
 class _Cublas:
@@ -102,7 +105,18 @@ def _is_plain(problem: Problem) -> bool:
     return problem.epilogue == "none" and problem.scaling == "none" and not problem.beta
 
 
+def first_choices(problem: Problem, device: int) -> tuple[Candidate, ...]:
+    """What is used without a search: by cuBLAS, and by cuBLASLt at each limit of workspace, torch's among them."""
+    of_cublaslt = _by_limit(problem, device, 1) if _has_nvmath() else []
+    return in_turn(*of_cublaslt, CUBLAS.candidates(problem, device))
+
+
+@cache
+def _has_nvmath() -> bool:
+    return find_spec("nvmath") is not None
+
+
 CUBLASLT, CUBLAS = _CublasLt(), _Cublas()
-if find_spec("nvmath") is not None:
+if _has_nvmath():
     register(CUBLASLT)
 register(CUBLAS)

@@ -1,7 +1,8 @@
 """Tuning of listed problems, apart from the program that met them: here, or in one process a GPU.
 
-``python -m cuassay.devices.cuda.blas.offline DEVICE`` reads problems from standard input, a line each, and adds what it
-finds to the device's file of results, which takes rows of several processes; a line for each goes to standard output.
+``python -m cuassay.devices.cuda.blas.offline DEVICE`` reads what was set by call in the process that starts it, then
+problems, from standard input, a line each, and adds what it finds to the device's file of results, which takes rows of
+several processes; a line for each goes to standard output.
 """
 
 from __future__ import annotations
@@ -10,14 +11,17 @@ import json
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from cuassay.core.precision import current_precision, matmul_options
+from cuassay.core.determinism import get_deterministic_debug_mode, set_deterministic_debug_mode
+from cuassay.core.precision import current_precision, matmul_options, set_default_precision, set_matmul_options
 from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.layouts import Stack, place
 from cuassay.devices.cuda.blas.problem import Problem, compute_of, reductions_of, representative
 from cuassay.devices.cuda.blas.tuning import OP, Options, tuner
@@ -113,7 +117,7 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
             "processes that tune hand over what they find by files, and none is written; "
             "call cuda.tunable.write_file_on_exit(True), or tune on one device"
         )
-    lock, options = threading.Lock(), tuner().options.plain()
+    lock, state = threading.Lock(), _called()
 
     def run(place: int) -> int:
         part = [representative(problem).plain() for problem in problems[place :: len(devices)]]
@@ -122,7 +126,7 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
         with process:
             # All of it, before anything is read: the child reads to the end before it begins.
             with suppress(BrokenPipeError):  # it has ended already: its status says so
-                process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (options, *part)))
+                process.stdin.write("".join(f"{json.dumps(line)}\n" for line in (state, *part)))
                 process.stdin.close()
             for line in process.stdout:
                 with lock:
@@ -138,10 +142,30 @@ def tune_on_several(problems: Sequence[Problem], devices: Sequence[int], tell: T
 
 
 def main(device: int) -> None:
-    """Tune what standard input lists, after a line of options; print a row for each."""
-    options, *problems = (json.loads(line) for line in sys.stdin)
-    tuner().configure(**Options.fields_of(options))
+    """Tune what standard input lists, after a line of what was set by call; print a row for each."""
+    state, *problems = (json.loads(line) for line in sys.stdin)
+    _adopt(state)
     tune(map(Problem.from_plain, problems), device, _show)
+
+
+def _called() -> dict[str, Any]:
+    """What was set by call in this process and products go by, as JSON data; settings are in the environment."""
+    return {
+        "options": tuner().options.plain(),
+        "precision": current_precision(),
+        "products": asdict(matmul_options()),
+        "determinism": get_deterministic_debug_mode(),
+        "blas": controls.called(),
+    }
+
+
+def _adopt(state: Mapping[str, Any]) -> None:
+    """Set what another process had `_called`."""
+    set_default_precision(state["precision"])
+    set_matmul_options(**state["products"])
+    set_deterministic_debug_mode(state["determinism"])
+    controls.adopt(state["blas"])
+    tuner().configure(**Options.fields_of(state["options"]))
 
 
 def _show(row: Row) -> None:

@@ -200,8 +200,11 @@ class _Padded:
         if why_not(problem) is not None:
             return ()
         rounded = may_round(problem)
-        limit = controls.workspace_nbytes(device)
         inner = padded(problem, rounded=rounded)
+        left = controls.most_copied_nbytes(device) - _copies(problem, inner, rounded=rounded)[1]
+        if left < 0:
+            return ()
+        limit = min(left, controls.workspace_nbytes(device))
         return tuple(
             Candidate.of("padded", algorithm=one.data.hex(), workspace=one.workspace_nbytes, rounded=rounded)
             for one in cublaslt.candidates(inner, device, count=_MOST, workspace_nbytes=limit)
@@ -213,7 +216,13 @@ class _Padded:
             reason = "no extent of it can be rounded up"
         if reason is not None:
             raise CapabilityError(f"{problem} is not computed on padded copies: {reason}; tune again")
-        return Plan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
+        found = Plan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
+        if found.workspace_nbytes > (most := controls.most_copied_nbytes(device)):
+            raise CapabilityError(
+                f"copies of the operands of {problem} and its workspace take {found.workspace_nbytes:,} bytes, of "
+                f"{most:,} allowed on cuda:{device}; tune again, or allow more"
+            )
+        return found
 
 
 PADDED = _Padded()

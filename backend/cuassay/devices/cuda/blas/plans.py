@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 import threading
+import warnings
 import weakref
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -22,7 +23,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda import forks, graph_pool
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
-from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.devices.cuda.blas.problem import Problem, representative
 from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CuassayError
@@ -68,6 +69,9 @@ def _by_settings(problem: Problem, device: int) -> Choice | None:
 
 _selector: Selector | None = _by_settings
 _observers: list[Callable[[Problem, int], object]] = []
+
+#: Choices that could not be made, and were told of.
+_told: set[tuple[Problem, Candidate, int]] = set()
 
 #: What the library's search gave, by problem, device and most workspace: threads share it.
 _found: dict[tuple[Problem, int, int], tuple[Algorithm, ...]] = {}
@@ -126,9 +130,21 @@ def _selected(problem: Problem, device: int) -> AnyPlan | None:
     if isinstance(choice, Candidate):
         try:
             return providers.plan(problem, choice, device)
-        except CuassayError:  # chosen with another factor, or where there was more to choose from
+        except CuassayError as error:  # chosen with another factor, or where there was more to choose from
+            _tell(representative(problem), choice, device, error)
             return None
     return None if choice is None else cublaslt.Plan(problem, choice, device)
+
+
+def _tell(problem: Problem, choice: Candidate, device: int, error: CuassayError) -> None:
+    """Warn once of a choice that cannot be made."""
+    if (problem, choice, device) in _told:
+        return
+    _told.add((problem, choice, device))
+    warnings.warn(
+        f"{problem} is computed on cuda:{device} as without tuning, since its choice {choice} cannot be made: {error}",
+        stacklevel=2,
+    )
 
 
 def default(problem: Problem, device: int) -> AnyPlan | None:

@@ -38,7 +38,7 @@ from typing import Any, Protocol
 
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError, CapabilityError
-from cuassay.tune.space import Candidate, distinct
+from cuassay.tune.space import Candidate, in_turn
 
 __all__ = ["Candidate", "Plan", "Provider", "candidates", "plan", "register", "versions"]
 
@@ -107,8 +107,8 @@ def versions() -> dict[str, str]:
 
 
 def candidates(problem: Problem, device: int) -> tuple[Candidate, ...]:
-    """What every provider offers for `problem` on the current device `device`."""
-    return distinct(one for provider in _all().values() for one in provider.candidates(problem, device))
+    """What every provider offers for `problem` on the current device `device`, the likeliest of each first."""
+    return in_turn(*(provider.candidates(problem, device) for provider in _all().values()))
 
 
 def plan(problem: Problem, candidate: Candidate, device: int) -> Plan:

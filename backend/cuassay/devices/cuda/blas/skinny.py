@@ -24,6 +24,7 @@ import cupy
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.providers import Candidate, register
 from cuassay.devices.cuda.blas.tilings import PANEL, Tiling, cuts, padded, refusal
@@ -37,7 +38,7 @@ from cuassay.tune.space import distinct
 __all__ = ["SKINNY", "Plan", "why_not"]
 
 #: Raised with every change of the kernels, or of what is offered: results of another version are not used.
-_VERSION = "1"
+_VERSION = "4"
 
 #: Words of a tensor map.
 _MAP_WORDS = 16
@@ -76,12 +77,17 @@ class _Skinny:
         for cut in _cuts(problem, device):
             if asdict(cut) == dict(candidate.parameters):
                 return Plan(problem, cut, device)
-        raise CapabilityError(f"{candidate} is not offered for {problem} on cuda:{device}; tune again")
+        raise CapabilityError(
+            f"{candidate} is not offered for {problem} on cuda:{device}, with a workspace of "
+            f"{controls.most_workspace_nbytes(device):,} bytes; tune again"
+        )
 
 
 def _cuts(problem: Problem, device: int) -> list[Tiling]:
-    properties = runtime.get_device_properties(device)
-    return list(cuts(problem, properties.multi_processor_count, properties.shared_memory_per_multiprocessor))
+    """What is offered, and keeps to the limit of workspace."""
+    properties, most = runtime.get_device_properties(device), controls.most_workspace_nbytes(device)
+    found = cuts(problem, properties.multi_processor_count, properties.shared_memory_per_multiprocessor)
+    return [cut for cut in found if cut.workspace_nbytes(problem) <= most]
 
 
 def _compile(problem: Problem, found: Iterable[Tiling], device: int) -> None:

@@ -19,6 +19,12 @@ PANEL = 64
 #: Most blocks of a cluster on every device of compute capability 9.0.
 _MOST_SPLITS = 8
 
+#: Most warpgroups times tokens of a wide block that leave the registers of a multiprocessor to another one.
+_HALF_THE_SUMS = 128
+
+#: A cluster waits for its blocks at each tile: it is offered for so much less idle time.
+_WORTH_A_CLUSTER = 0.05
+
 #: Shared memory that a block takes beside its own: the system's, and where the wide kernel has its barriers.
 _SYSTEM_NBYTES, _BARRIERS_NBYTES = 1024, 1024
 
@@ -36,9 +42,9 @@ class Tiling:
     depth, stages : int
         Terms of a stage, and stages of a block.
     splits : int
-        Blocks that share the terms of a tile as a cluster; of the wide kernel 1, as it shares them otherwise.
+        Blocks that share the terms of a tile as a cluster.
     blocks : int
-        Of the launch. A narrow cluster walks over tiles; wide ones have equal numbers of steps.
+        Of the launch. A narrow cluster walks over tiles, a wide one has one; wide blocks alone have equally many steps.
     """
 
     kernel: str
@@ -84,13 +90,17 @@ class Tiling:
         return -(-problem.k // self.depth)
 
     def shared_nbytes(self, tokens: int) -> int:
-        """Dynamic shared memory of a block: its stages, then the sums, of a narrow one those of each slice."""
-        sums = tokens * (self.tile_rows + 4) * (1 if self.is_wide else self.slices)
-        return 2 * self.stages * (self.tile_rows + tokens) * self.depth + 4 * sums
+        """Dynamic shared memory of a block: its stages and the sums, of a narrow one those of each slice.
+
+        The sums of a wide cluster take the place of the stages.
+        """
+        stages = 2 * self.stages * (self.tile_rows + tokens) * self.depth
+        sums = 4 * tokens * (self.tile_rows + 4) * (1 if self.is_wide else self.slices)
+        return max(stages, sums) if self.is_wide and self.splits > 1 else stages + sums
 
     def workspace_nbytes(self, problem: Problem) -> int:
-        """A flag and a tile's sums for each block, where a tile is shared."""
-        if not self.is_wide or self.tiles(problem) % self.blocks == 0:
+        """A flag and a tile's sums for each block, where a tile is shared by others than a cluster."""
+        if not self.is_wide or self.splits > 1 or self.tiles(problem) % self.blocks == 0:
             return 0
         return self.blocks * (8 + 4 * self.tile_rows * padded(problem.n))
 
@@ -113,10 +123,23 @@ _TILINGS: dict[int, tuple[Tiling, ...]] = {
     128: (_wide(1, 64, 7), _wide(1, 64, 3), _wide(2, 64, 4), _wide(3, 64, 3)),
 }
 
+#: As clusters; without the sums beside the stages.
+_CLUSTERED: dict[int, tuple[Tiling, ...]] = {
+    8: (),
+    16: (),
+    32: (_wide(1, 128, 4), _wide(1, 128, 9)),
+    64: (_wide(1, 128, 3), _wide(1, 128, 6), _wide(2, 64, 4), _wide(2, 64, 8)),
+    128: (_wide(1, 64, 4),),
+}
+
+#: In three warps side by side 6,144 rows, which no power of two deals evenly to 132 multiprocessors, are 128 tiles.
+_THREE: dict[int, Tiling] = {8: _narrow(16, 3, 256, 7), 16: _narrow(16, 3, 256, 6), 32: _narrow(16, 3, 256, 4)}
+
 #: Where the rows of a term lie together a narrow tile has a multiple of 64 rows.
 _TURNED: dict[int, tuple[Tiling, ...]] = {
     tokens: (
-        *((_narrow(16, 4, 128, 6),) if tokens <= 16 else ()),
+        *((_narrow(16, 4, 128, 6),) if tokens <= 32 else ()),
+        *((_narrow(16, 4, 128, 4),) if tokens <= 16 else ()),
         *(one for one in tilings if one.is_wide),
     )
     for tokens, tilings in _TILINGS.items()
@@ -129,7 +152,9 @@ def padded(tokens: int) -> int:
 
 
 def _offered(problem: Problem) -> tuple[Tiling, ...]:
-    return (_TILINGS if problem.transpose_a else _TURNED)[padded(problem.n)]
+    tokens = padded(problem.n)
+    three = (_THREE[tokens],) if problem.transpose_a and tokens in _THREE else ()
+    return *(_TILINGS if problem.transpose_a else _TURNED)[tokens], *three
 
 
 def refusal(problem: Problem) -> str | None:
@@ -155,20 +180,50 @@ def refusal(problem: Problem) -> str | None:
 
 def cuts(problem: Problem, multiprocessors: int, shared_nbytes: int) -> Iterator[Tiling]:
     """What is offered on a device of so many multiprocessors, each with so much shared memory."""
+    tokens = padded(problem.n)
+
+    def most(tiling: Tiling) -> int:
+        """Blocks at a time: one on each multiprocessor, or two."""
+        if tiling.is_wide and tiling.warps * tokens > _HALF_THE_SUMS:
+            return multiprocessors
+        own = tiling.shared_nbytes(tokens) + _SYSTEM_NBYTES + (_BARRIERS_NBYTES if tiling.is_wide else 0)
+        return multiprocessors * max(1, min(2, shared_nbytes // own))
+
     for tiling in _offered(problem):
-        own = tiling.shared_nbytes(padded(problem.n)) + _SYSTEM_NBYTES + (_BARRIERS_NBYTES if tiling.is_wide else 0)
-        resident = max(1, min(2, shared_nbytes // own))
-        yield from _with_blocks(problem, tiling, multiprocessors, multiprocessors * resident)
+        deal = _dealt if tiling.is_wide else _walking
+        yield from deal(problem, tiling, multiprocessors, most(tiling))
+    for tiling in _CLUSTERED[tokens]:
+        yield from _clusters(problem, tiling, multiprocessors, most(replace(tiling, splits=2)))
 
 
-def _with_blocks(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
-    """`tiling` with numbers of blocks that leave few multiprocessors idle: one or all that fit on each, or by tiles."""
+def _dealt(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
+    """Steps dealt evenly to one or all blocks that fit on each multiprocessor, or tiles cut into equal parts."""
     tiles, steps = tiling.tiles(problem), tiling.steps(problem)
-    if tiling.is_wide:
-        for blocks in (many, few, tiles * max(1, min(many // tiles, steps // 2))):
-            yield replace(tiling, blocks=min(blocks, tiles * steps))
-        return
-    yield replace(tiling, blocks=min(tiles, many))
-    for splits in range(2, min(_MOST_SPLITS, steps // 2) + 1):
+    for blocks in (many, few, tiles * max(1, min(many // tiles, steps // 2))):
+        yield replace(tiling, blocks=min(blocks, tiles * steps))
+
+
+def _clusters(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
+    """Clusters of one tile each that leave few multiprocessors idle; the largest, where there are fewer tiles."""
+    tiles, most = tiling.tiles(problem), min(_MOST_SPLITS, tiling.steps(problem) // 2)
+    for splits in range(2, most + 1):
         if 3 * few <= 4 * tiles * splits <= 4 * many:
             yield replace(tiling, blocks=tiles * splits, splits=splits)
+    if most > 1 and 4 * tiles * most < 3 * few:
+        yield replace(tiling, blocks=tiles * most, splits=most)
+
+
+def _walking(problem: Problem, tiling: Tiling, few: int, many: int) -> Iterator[Tiling]:
+    """Blocks or clusters that walk over tiles, all that fit or as many as there are tiles."""
+    tiles, most = tiling.tiles(problem), min(_MOST_SPLITS, tiling.steps(problem) // 2)
+    yield replace(tiling, blocks=min(tiles, many))
+    yield from _clusters(problem, tiling, few, many)
+
+    def idle(splits: int) -> float:
+        """Part of all blocks' time that is idle, as the last tiles are too few for all clusters."""
+        clusters = many // splits
+        return 1 - tiles * splits / (-(-tiles // clusters) * many)
+
+    best = min(range(1, most + 1), key=idle, default=1)
+    if tiles > many and idle(best) < idle(1) - _WORTH_A_CLUSTER:
+        yield replace(tiling, blocks=best * -(-tiles // -(-tiles // (many // best))), splits=best)

@@ -16,12 +16,12 @@ from typing import Any
 
 import cupy
 
-from cuassay.core import graph_hooks, settings
+from cuassay.core import settings
 from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plans, providers
+from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plans, providers, ways
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.devices.cuda.graph_driver import relaxed
+from cuassay.devices.cuda.graph_driver import capture_status, relaxed
 from cuassay.errors import CuassayError, TuningError
 from cuassay.ops.explain import is_explaining, note
 from cuassay.tune.results import Result, Results, append_untuned
@@ -161,10 +161,10 @@ class Tuner:
         self._state = threading.RLock()
         self._searches: dict[int, threading.RLock] = {}
         self._results: dict[int, Results] = {}
+        self._carried: dict[int, list[Result]] = {}
         self._recorded: set[tuple[str, Problem]] = set()
         self._failed: set[tuple[int, Problem]] = set()
         self._refused: set[str] = set()
-        self._waiting: graph_hooks.HookHandle | None = None
         self._searched_s: list[float] = []
         self._in_captures = 0
 
@@ -187,7 +187,7 @@ class Tuner:
         with self._state:
             was, self.options = self.options, replace(self.options, **options)
             if self.options.path != was.path:
-                self._results.clear()
+                self._leave_files()
             if "path" in options or "untuned" in options:
                 self._refused.clear()
         if self.options.enabled != was.enabled:
@@ -211,7 +211,7 @@ class Tuner:
     def _tuned_now(self, key: Problem, device: int) -> Result | None:
         if (device, key) in self._failed:
             return None
-        if cupy.cuda.get_current_stream().is_capturing():
+        if capture_status(cupy.cuda.get_current_stream().ptr) != "none":
             self._miss(key)
             return None
         with self._searching(device):
@@ -226,24 +226,15 @@ class Tuner:
                 return None
 
     def _miss(self, key: Problem) -> None:
-        """The stream is being captured: say so, and make plans anew when the capture has ended."""
+        """The stream is being captured: say so, and choose anew at this thread's first call outside of captures."""
         if is_explaining():
             note("not tuned, as the stream is being captured")
+        ways.provisional()
         with self._state:
-            if self._waiting is None:
-                self._waiting = graph_hooks.register_hook("capture_end", self._after_capture)
             self._in_captures += 1
             if self._in_captures > 1:
                 return
         warnings.warn(f"not tuned, as the stream is being captured: {key}; call it once before", stacklevel=2)
-
-    def _after_capture(self, graph: object) -> None:
-        del graph
-        with self._state:
-            if self._waiting is not None:
-                self._waiting.remove()
-                self._waiting = None
-        controls.renew()
 
     def _record(self, key: Problem, device: int) -> None:
         path = self.named(self.options.untuned, device)
@@ -268,11 +259,14 @@ class Tuner:
         with self._searching(device), relaxed():
             found = self._searched(key, device)
             self._searched_s.append(found.outcome.seconds)
-            results = self.results(device)
-            results.add(found.result)
-            if self.options.writing:
-                self._use(self.path(device), lambda path: results.append(found.result, path))
+            with self._state:  # no other file is named meanwhile
+                self._keep(self.results(device), found.result, device)
         return found
+
+    def _keep(self, results: Results, result: Result, device: int) -> None:
+        results.add(result)
+        if self.options.writing:
+            self._use(self.path(device), lambda path: results.append(result, path))
 
     def _searching(self, device: int) -> threading.RLock:
         """Held while candidates run on `device`."""
@@ -296,6 +290,7 @@ class Tuner:
             bench.sample,
             check=bench.check if options.checking else None,
             refine=lambda best: neighbours.near(key, best, device),
+            rivals=libraries.first_choices(key, device),
             limits=options.limits,
         )
         result = Result.of(OP, key.plain(), outcome)
@@ -306,7 +301,10 @@ class Tuner:
     # ------------------------------------------------------------------------------------ files
 
     def results(self, device: int) -> Results:
-        """What was found for `device` so far, and what its file held when it was first asked for."""
+        """What was found for `device` so far, and what its file held when it was first asked for.
+
+        What was found before the file was named, and had reached no other, is kept as if it were found now.
+        """
         found = self._results.get(device)
         if found is None:
             with self._state:
@@ -316,8 +314,16 @@ class Tuner:
                     path = self.path(device)
                     if Path(path).exists():
                         self._use(path, found.read)
+                    for result in self._carried.pop(device, ()):
+                        self._keep(found, result, device)
                     self._results[device] = found
         return found
+
+    def _leave_files(self) -> None:
+        """Forget what the files held; what is in none is carried to the next."""
+        for device, results in self._results.items():
+            self._carried.setdefault(device, []).extend(results.unwritten())
+        self._results.clear()
 
     def reread(self) -> None:
         """Take over what other processes have added to the files meanwhile."""

@@ -13,8 +13,9 @@ import cupy
 
 from cuassay.core.precision import MatmulOptions, matmul_options
 from cuassay.devices.cuda.blas import controls
+from cuassay.devices.cuda.graph_driver import capture_status
 
-__all__ = ["Ways", "table"]
+__all__ = ["Ways", "provisional", "table"]
 
 #: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
 _MOST_WAYS = 8192
@@ -27,6 +28,10 @@ _MOST_REFUSED = 4096
 
 #: Calls on the same addresses before a graph is made of them, which takes as long as ten calls.
 _PATIENCE = 8
+
+
+#: The generation of no controls.
+_NEVER = -1
 
 
 class Ways(dict[Any, Any]):
@@ -71,18 +76,23 @@ class Ways(dict[Any, Any]):
 
 
 class _Tables:
-    """Ways by device, for the controls and the options as they were."""
+    """Ways by device, for the controls and the options as they were.
 
-    __slots__ = ("by_device", "generation", "options")
+    Those of a capture in which something was decided for the time being have a generation that never comes, so that
+    each call looks whether the capture has ended, and `during` says which was theirs.
+    """
+
+    __slots__ = ("by_device", "during", "generation", "options")
 
     def __init__(self, generation: int, options: MatmulOptions | None) -> None:
         self.by_device: dict[int, Ways] = {}
         self.generation = generation
+        self.during: int | None = None
         self.options = options
 
 
 class _Own(threading.local):
-    tables = _Tables(-1, None)
+    tables = _Tables(_NEVER, None)
 
 
 _own = _Own()
@@ -92,10 +102,31 @@ def table(device: int | None = None) -> Ways:
     """What this thread has ready for `device` (None: the current one), and for the controls as they are."""
     tables, options = _own.tables, matmul_options()
     if tables.generation != controls.generation or tables.options is not options:
-        tables = _own.tables = _Tables(controls.generation, options)
+        tables = _own.tables = _renewed(tables, options)
     if device is None:
         device = cupy.cuda.runtime.getDevice()
     ways = tables.by_device.get(device)
     if ways is None or len(ways) > _MOST_WAYS:
         ways = tables.by_device[device] = Ways()
     return ways
+
+
+def _renewed(tables: _Tables, options: MatmulOptions) -> _Tables:
+    """New tables; in a capture those that were made for the time being, while nothing else has changed."""
+    if tables.during == controls.generation and tables.options is options and _is_capturing():
+        return tables
+    return _Tables(controls.generation, options)
+
+
+def _is_capturing() -> bool:
+    return capture_status(cupy.cuda.get_current_stream().ptr) != "none"
+
+
+def provisional() -> None:
+    """What this thread has ready holds until it calls outside of a capture, whoever began that, and is then made anew.
+
+    For who cannot decide while the current stream is being captured.
+    """
+    tables = _own.tables
+    if tables.during is None:
+        tables.during, tables.generation = tables.generation, _NEVER
