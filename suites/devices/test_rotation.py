@@ -49,6 +49,7 @@ def test_the_time_is_that_of_one_call(device: Device) -> None:
     among = rotate({"add": many}, 64, device)["add"]
 
     assert among.median_s < 16 * alone.median_s  # 64 times, where a pass were taken for a call
+    assert among.median_s > alone.median_s / 16  # which a short pass fills its samples with is no call
 
 
 def test_passes_take_turns_in_abba_order(device: Device) -> None:
@@ -62,18 +63,70 @@ def test_passes_take_turns_in_abba_order(device: Device) -> None:
     assert "".join(turns).endswith("aba")
 
 
+@on("sim")
 def test_a_sample_of_each_pass_has_as_many_calls(device: Device) -> None:
-    if devices.capabilities(device).answer("graphs"):
-        pytest.skip(f"{device} replays graphs of passes, which tell nobody")
-    counts = {"short": 0, "long": 0}
+    counts, (_, add) = {"short": 0, "long": 0}, adding_to_each(device, 1)
 
-    def count(name: str, seconds: float) -> None:
+    def count(name: str, calls: int) -> None:
         counts[name] += 1
-        time.sleep(seconds)
+        for _ in range(calls):
+            add()
 
-    rotate({"short": partial(count, "short", 0.0), "long": partial(count, "long", 1e-3)}, 1, device, samples=3)
+    passes = {"short": partial(count, "short", 1), "long": partial(count, "long", 20)}
+    rotate(passes, 1, device, samples=3, live=list(passes))
 
-    assert counts["short"] == counts["long"]
+    assert counts["short"] == counts["long"] > 3 * 2  # as many as fill a sample of the shorter
+
+
+@on("sim")
+def test_the_passes_of_a_sample_are_one_graph(device: Device) -> None:
+    runs, replays, (_, add) = 0, 0, adding_to_each(device, 1)
+    kind = type(devices.backend("sim").new_capture(0))
+    right = kind.replay
+
+    def run() -> None:
+        nonlocal runs
+        runs += 1
+        add()
+
+    def replay(graph: Any) -> None:
+        nonlocal replays
+        replays += 1
+        right(graph)
+
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(kind, "replay", replay)
+        patched.setattr(rotation, "_TAKES", 1)
+        rotate({"x": run}, 1, device, samples=5)
+
+    assert runs > 1 + 1 + 1  # alone, captured to be timed, and captured as often as fills a sample
+    assert replays == 1 + 5
+
+
+@on("sim")
+def test_all_rotations_of_a_device_share_a_stream(device: Device) -> None:
+    streams: list[Any] = []
+    for _ in range(2):
+        rotate({"x": lambda: streams.append(devices.backend("sim").current_stream(0))}, 1, device, samples=1)
+
+    assert streams[0] != devices.backend("sim").current_stream(0)
+    assert len(set(streams)) == 1
+
+
+@on("sim")
+def test_a_pass_that_fails_while_it_is_captured_leaves_the_next_rotation_alone(device: Device) -> None:
+    _, add = adding_to_each(device, 1)
+    runs = [add]
+
+    with pytest.raises(IndexError):
+        rotate({"x": lambda: runs.pop()()}, 1, device)
+
+    assert rotate({"x": add}, 1, device, samples=2)["x"].mode == "graph"
+
+
+@on("cpu")
+def test_nothing_queues_where_the_host_is_the_device(device: Device) -> None:
+    assert rotate({"x": lambda: None}, 1, device, samples=2)["x"].launches is None
 
 
 def test_a_sample_is_of_passes_not_of_calls(device: Device) -> None:
@@ -103,7 +156,12 @@ def test_a_pass_that_cannot_be_captured_runs_as_it_is(device: Device) -> None:
 
 
 @on("sim")
-def test_a_series_with_one_live_sample_is_live(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("held_up", "launches"), [((), "queued"), ((3, 4), "queued"), ((4, 5), "queued"), ((3, 4, 5), "live")], ids=str
+)
+def test_a_series_is_live_where_all_takes_of_a_sample_are(
+    device: Device, held_up: tuple[int, ...], launches: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(rotation, "BATCH_SECONDS", 0.0)
     (sums, add), passes = adding_to_each(device, 2), 0
 
@@ -111,10 +169,10 @@ def test_a_series_with_one_live_sample_is_live(device: Device, monkeypatch: pyte
         nonlocal passes
         passes += 1
         add()
-        if 3 <= passes < 6:  # all takes of the first sample
+        if passes in held_up:  # the third is the first take of the first sample
             to_host(sums[0])
 
-    assert rotate({"x": run}, 2, device, samples=4, live=["x"])["x"].launches == "live"
+    assert rotate({"x": run}, 2, device, samples=4, live=["x"])["x"].launches == launches
 
 
 @pytest.mark.parametrize(("nbytes", "sets"), [(0, 256), (999, 4), (1000, 3), (5000, 2), (19_999, 2), (20_000, 1)])
@@ -138,7 +196,11 @@ def test_sets_exceed_the_cache(device: Device) -> None:
     assert sets_for(1, device, most=8) == 8
 
 
-@pytest.mark.parametrize(("passes", "sets"), [({}, 1), ({"add": print}, 0)], ids=["no pass", "no set"])
-def test_a_rotation_of_nothing_is_refused(device: Device, passes: Any, sets: int) -> None:
+@pytest.mark.parametrize(
+    ("passes", "sets", "samples"),
+    [({}, 1, 1), ({"add": print}, 0, 1), ({"add": print}, 1, 0)],
+    ids=["no pass", "no set", "no sample"],
+)
+def test_a_rotation_of_nothing_is_refused(device: Device, passes: Any, sets: int, samples: int) -> None:
     with pytest.raises(ArgumentError, match="a rotation needs a pass"):
-        rotate(passes, sets, device)
+        rotate(passes, sets, device, samples=samples)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -34,10 +36,28 @@ def test_a_series_has_samples_of_both_clocks(device: Device, cache: Any) -> None
     assert len(timing.host_s) == len(timing.samples_s)
     assert all(sample > 0 for sample in timing.samples_s)
     assert (timing.cache, timing.mode) == (cache, "stream")
+    assert timing.clock == ("device" if devices.capabilities(device).answer("timing") else "host")
 
 
 def test_the_most_samples_is_a_limit(device: Device) -> None:
     assert len(measure(adding(device), device, samples=3).samples_s) == 3
+
+
+def test_a_median_that_is_settled_at_once_has_the_fewest_samples(device: Device) -> None:
+    assert len(measure(adding(device), device, precision=1e9).samples_s) == MIN_SAMPLES
+
+
+@pytest.mark.parametrize("is_on", [True, False])
+def test_no_garbage_is_collected_inside_a_sample(device: Device, is_on: bool) -> None:
+    inside: list[bool] = []
+    (gc.enable if is_on else gc.disable)()
+    try:
+        measure(lambda: inside.append(gc.isenabled()), device, samples=2)
+        after = gc.isenabled()
+    finally:
+        gc.enable()
+
+    assert (inside[-2:], after) == ([False, False], is_on)
 
 
 def test_peers_take_turns_in_abba_order(device: Device) -> None:
@@ -77,7 +97,29 @@ def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.M
     assert len(found["a"].samples_s) == len(found["b"].samples_s) == 21
 
 
-@pytest.mark.parametrize(("samples", "is_settled"), [(4, False), (100, True)])
+def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module._Series, "is_settled", lambda self, precision: len(self.device_s) >= self.call())
+
+    found = interleave({"soon": lambda: 3, "late": lambda: 15}, "cpu", samples=20)
+
+    assert [len(one.samples_s) for one in found.values()] == [15, 15]
+
+
+@pytest.mark.parametrize(
+    ("calls", "needed_s", "held_s"),
+    [(1, 30e-6, 40e-6), (1, 100e-6, 160e-6), (100, 2e-3, 2.02e-3), (1, 10.0, 0.0)],
+    ids=["as the host took", "longer", "many calls", "never"],
+)
+def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: float, held_s: float) -> None:
+    series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0)
+    series._once = lambda: (1e-6, 10e-6 + series.hold_s, series.hold_s >= needed_s)  # a held sample takes longer
+
+    module._Series._find_hold(series)
+
+    assert (series.queued, series.hold_s) == (held_s > 0, pytest.approx(held_s))
+
+
+@pytest.mark.parametrize(("samples", "is_settled"), [(12, False), (14, True)])
 def test_more_samples_settle_a_median(samples: int, is_settled: bool) -> None:
     taken = SimpleNamespace(device_s=[0.99, 1.01] * (samples // 2))
 
@@ -95,9 +137,28 @@ def test_a_graph_is_replayed_for_the_call(device: Device) -> None:
     assert to_host(out)[0] == 2
 
 
-def test_nothing_to_time_is_refused(device: Device) -> None:
+@requires("graphs")
+def test_a_call_that_fails_while_it_is_captured_leaves_no_capture_open(device: Device) -> None:
+    add, turn = adding(device), count()
+
+    def call() -> None:
+        add()
+        if next(turn) == module.WARM_UP:  # the calls before are no part of a graph
+            raise RuntimeError("wrong")
+
+    with pytest.raises(RuntimeError, match="wrong") as raised:  # which keeps the frames, and what they hold, alive
+        measure(call, device, mode="graph", samples=1)
+
+    assert to_host(add())[0] == 2
+    del raised
+
+
+@pytest.mark.parametrize(
+    ("calls", "limits"), [({}, {}), ({"x": print}, {"samples": 0}), ({"x": print}, {"max_seconds": 0.0})], ids=str
+)
+def test_nothing_to_time_is_refused(device: Device, calls: Any, limits: Any) -> None:
     with pytest.raises(ArgumentError, match="timing needs a call"):
-        interleave({}, device)
+        interleave(calls, device, **limits)
 
 
 def test_the_ceilings_of_a_device_are_rates_and_a_time(device: Device) -> None:
@@ -130,6 +191,18 @@ def test_a_series_states_median_quartiles_and_spread() -> None:
     assert (timing.median_s, timing.quartiles_s) == (3.0, (2.0, 4.0))
     assert timing.spread == pytest.approx(2 / 3)
     assert repr(timing) == "Timing(median 3 s, spread 66.7%, n 5, device, cold, stream)"
+
+
+@pytest.mark.parametrize(
+    ("samples", "quartiles", "spread"),
+    [((2.0,), (2.0, 2.0), 0.0), ((1.0, 3.0), (1.5, 2.5), 0.5), ((0.0,), (0.0, 0.0), 0.0)],
+)
+def test_few_samples_have_quartiles_too(
+    samples: tuple[float, ...], quartiles: tuple[float, float], spread: float
+) -> None:
+    timing = series(*samples)
+
+    assert (timing.quartiles_s, timing.spread) == (quartiles, spread)
 
 
 def test_a_ratio_below_one_is_faster() -> None:

@@ -63,7 +63,7 @@ def test_the_hosts_gaps_are_in_live_samples_and_in_no_queued_one(device: Device,
     assert (queued.launches, live.launches) == ("queued", "live")
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("timing")
 def test_samples_are_queued_where_streams_run_behind_the_host(device: Device) -> None:
     found = measure(adding(device), device, samples=3)
@@ -71,7 +71,7 @@ def test_samples_are_queued_where_streams_run_behind_the_host(device: Device) ->
     assert (found.queued, found.launches) == (True, "queued")
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("timing", "graphs")
 def test_replays_are_queued(device: Device) -> None:
     assert measure(adding(device), device, mode="graph", samples=3).queued
@@ -84,7 +84,7 @@ def test_nothing_queues_where_the_host_is_the_device(device: Device) -> None:
     assert (found.queued, found.launches) == (None, None)
 
 
-@on("sim", "cuda")
+@on("sim:*", "cuda:*")
 @requires("timing")
 def test_a_call_that_waits_for_the_device_is_measured_live(device: Device) -> None:
     found = measure(waiting(device), device, samples=3)
@@ -128,7 +128,10 @@ def test_a_host_slower_than_the_longest_hold_is_measured_live(device: Device, mo
 
 
 @on("sim")
-def test_calls_of_a_warm_sample_fit_into_the_queue(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("queued", [True, False])
+def test_calls_of_a_warm_sample_fit_into_the_queue(
+    device: Device, queued: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(timing, "MOST_QUEUED", 2)
     add, calls = adding(device), 0
 
@@ -137,9 +140,12 @@ def test_calls_of_a_warm_sample_fit_into_the_queue(device: Device, monkeypatch: 
         calls += 1
         add()
 
-    measure(run, device, cache="warm", samples=1)
+    measure(run, device, cache="warm", queued=queued, samples=1)
 
-    assert calls == timing.WARM_UP + 2 + 1 + 2 * 2 + 2  # warm-up, hold, length, hold of two calls, sample
+    if queued:
+        assert calls == timing.WARM_UP + 2 + 1 + 2 * 2 + 2  # warm-up, hold, length, hold of two calls, sample
+    else:
+        assert calls > timing.WARM_UP + 1 + 2  # a live sample has as many as fill it
 
 
 def test_a_row_says_how_its_samples_were_given(device: Device) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import os
 import random
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
+# pytester forgets what a run inside it imported, and NumPy cannot be imported twice: these are imported out here. NumPy
+# 2.5 brings its fft and random at first use only.
+import numpy.fft
+import numpy.random  # noqa: F401
 import pytest
 
-# pytester forgets what a run inside it imported, and NumPy cannot be imported twice: these are imported out here.
 import cuassay.devices.cpu
 import cuassay.testing.conformance  # noqa: F401
 from cuassay.benchmarking.record import Recorder
@@ -220,6 +224,6 @@ def _quartiles(median: float, spread: float) -> Row:
 def toy_kind(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The distribution in suites/data/toy_kind, installed for the child processes of this test: the folder."""
     folder = Path(__file__).parents[1] / "data" / "toy_kind"
-    monkeypatch.setenv("PYTHONPATH", str(folder))
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)  # before the tree under test, where that is there
     monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
     return folder

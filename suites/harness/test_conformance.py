@@ -68,9 +68,52 @@ def test_a_wrong_function_fails_with_the_worst_element_and_a_line_to_reproduce(p
         "*op: halved_tail on sim:0 in float32",
         "*seed: 2026",
         "*reproduce: CUASSAY_SEED=2026 pytest --cuassay-device sim:0 *::test_tail::test_values[[]sim:0-float32]*",
-        "*sample: 4: 33",
+        "*sample: 4: shape 33",
     ])  # fmt: skip
     assert result.ret == 1
+
+
+@pytest.mark.parametrize("root", ["", "elsewhere"], ids=["here", "elsewhere"])
+def test_a_test_of_the_package_is_reproduced_by_its_module(pytester: pytest.Pytester, root: str) -> None:
+    pytester.mkdir("elsewhere")
+    pytester.makepyfile(
+        plant="""
+        from cuassay import devices
+        from cuassay.ops import registry
+
+        devices.backend("cpu")
+        wrong = registry.substituted("relu", kind="cpu", wrap=lambda kernel: lambda a, *, out: kernel(-a, out=out))
+        wrong.__enter__()
+    """
+    )
+
+    result = pytester.runpytest_subprocess(
+        *("--pyargs", "cuassay.testing.conformance", "--device", "cpu", "-k", "test_values and float32 and relu"),
+        *("-p", "plant", "--cuassay-record", "rows.jsonl", f"--rootdir={pytester.path / root}"),
+    )
+
+    line = (
+        "CUASSAY_SEED=2026 pytest --cuassay-device cpu:0 --pyargs "
+        "'cuassay.testing.conformance.test_conformance::test_values[cpu:0-float32-relu]'"
+    )
+    result.assert_outcomes(failed=1, deselected=result.parseoutcomes()["deselected"])
+    assert f"reproduce: {line}" in result.stdout.str()
+    assert line in (pytester.path / "rows.jsonl").read_text()
+
+
+def test_the_line_to_reproduce_names_the_file_from_where_it_was_run(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytester.makeini("[pytest]")
+    (pytester.mkdir("tests") / "test_it.py").write_text(
+        "from cuassay.testing import OpSpec, conformance\n"
+        "test_wrong = conformance(OpSpec(fn=lambda xp, a: a, reference=lambda a: a + 1, dtypes=('float32',)))\n"
+    )
+    monkeypatch.chdir(pytester.path / "tests")
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-k", "test_values")
+
+    result.stdout.fnmatch_lines(["*reproduce: * 'test_it.py::test_wrong::test_values[[]cpu:0-float32]'"])
 
 
 def test_the_line_to_reproduce_runs_that_one_test(pytester: pytest.Pytester) -> None:
@@ -134,6 +177,34 @@ def test_a_declaration_that_says_nothing_testable_is_an_error_of_collection(pyte
     assert result.ret == 2
 
 
+def test_an_unnamed_function_goes_by_the_name_of_its_tests(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_twice = conformance(OpSpec(fn=lambda xp, a: a * 2, reference=lambda a: a * 3, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-k", "test_values")
+
+    result.stdout.fnmatch_lines(["*op: twice on cpu:0 in float32"])
+
+
+@pytest.mark.parametrize(
+    ("also", "warnings"), [pytest.param("", 1, id="alone"), pytest.param("test_twice = twice", 0, id="held-twice")]
+)
+def test_generated_tests_that_no_name_collects_are_told(pytester: pytest.Pytester, also: str, warnings: int) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+        twice = conformance(OpSpec(fn=lambda xp, a: a * 2, dtypes=("float32",)))
+        {also}
+        def test_beside(): pass
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-W", "default::pytest.PytestCollectionWarning")
+
+    assert result.parseoutcomes().get("warnings", result.parseoutcomes().get("warning", 0)) == warnings
+    assert ("twice holds generated tests, which are not run" in result.stdout.str()) == bool(warnings)
+
+
 @pytest.mark.parametrize(
     ("claim", "outcomes"),
     [
@@ -179,7 +250,7 @@ def test_a_result_of_another_dtype_than_said_fails(
 
     found = result.parseoutcomes()
     assert {word: number for word, number in found.items() if word in ("passed", "failed")} == outcomes
-    assert ("dtype is float64, not float32" in result.stdout.str()) == ("failed" in outcomes)
+    assert ("dtype is float64; expected float32" in result.stdout.str()) == ("failed" in outcomes)
 
 
 def test_bad_inputs_are_written_as_samples_are(pytester: pytest.Pytester) -> None:

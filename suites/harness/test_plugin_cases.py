@@ -22,6 +22,20 @@ def test_ids_are_device_then_dtype_then_op_in_whatever_order_they_are_asked(pyte
     assert collected(pytester, source) == ["test_values[cpu:0-bfloat16-softmax]", "test_values[cpu:0-bfloat16-exp]"]
 
 
+def test_the_op_is_in_the_id_where_the_test_is_not_generated_for_it(pytester: pytest.Pytester) -> None:
+    source = """
+        from cuassay.testing import OpSpec, conformance, ops
+        spec = OpSpec(fn=lambda xp, a: a + a, name="double", dtypes=("float32",))
+        test_double = conformance(spec)
+        @ops(spec)
+        def test_own(device, dtype, op): pass
+    """
+
+    found = collected(pytester, source)
+
+    assert {"test_double::test_values[cpu:0-float32]", "test_own[cpu:0-float32-double]"} <= set(found)
+
+
 def test_a_projects_own_marks_compose(pytester: pytest.Pytester) -> None:
     source = """
         import pytest
@@ -53,7 +67,7 @@ def test_a_module_scoped_fixture_may_ask_for_the_device(pytester: pytest.Pyteste
         import pytest
         @pytest.fixture(scope="module")
         def table(device): return [device]
-        def test_table(table, device): assert table == [device]
+        def test_table(table, xp, device): assert table == [device]
     """)
 
     pytester.runpytest("--device", "cpu").assert_outcomes(passed=1)
@@ -95,7 +109,7 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
     ("decorator", "message"),
     [
         ('requires("grphs")', "*test_wrong.py:2: 'grphs' names no capability*features: streams*"),
-        ('dtypes("float31")', "*test_wrong.py:2: 'float31' is no dtype; dtypes: bool*"),
+        ('dtypes("float31")', "*test_wrong.py:2: 'float31' is no dtype*; did you mean 'float32'?; give one of bool*"),
         ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu'; known: cpu, sim, cuda*"),
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is no op of ours; ops: *softmax*"),
         ("requires()", "*test_wrong.py:2: got (); give at least one name of a requirement*"),
@@ -106,13 +120,33 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
 def test_an_unknown_name_is_a_collection_error_at_its_line(
     pytester: pytest.Pytester, decorator: str, message: str
 ) -> None:
+    assert_refused(pytester, decorator, "device, op", message)
+
+
+def assert_refused(pytester: pytest.Pytester, decorator: str, arguments: str, message: str) -> None:
+    """A test so decorated, that takes `arguments`, is an error of the collection with `message`."""
     imports = "from cuassay.testing import devices, dtypes, ops, requires"
-    pytester.makepyfile(test_wrong=f"{imports}\n@{decorator}\ndef test_wrong(device, op): pass\n")
+    pytester.makepyfile(test_wrong=f"{imports}\n@{decorator}\ndef test_wrong({arguments}): pass\n")
 
     result = pytester.runpytest("--device", "cpu")
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     result.stdout.fnmatch_lines([message])
+
+
+@pytest.mark.parametrize(
+    ("decorator", "message"),
+    [
+        ('dtypes("float32")', "*test_wrong.py:*: @dtypes has no effect on a test that does not take `dtype`"),
+        ('devices("cpu")', "*test_wrong.py:*: @devices has no effect on a test that does not take `device`"),
+        ("ops()", "*test_wrong.py:*: @ops has no effect on a test that does not take `op`"),
+    ],
+    ids=["dtypes", "devices", "ops"],
+)
+def test_cases_for_an_argument_that_the_test_does_not_take_are_refused(
+    pytester: pytest.Pytester, decorator: str, message: str
+) -> None:
+    assert_refused(pytester, decorator, "", message)
 
 
 def test_keyword_and_last_failed_select_by_device_and_dtype(pytester: pytest.Pytester) -> None:

@@ -49,6 +49,10 @@ PROJECTS = {
         "conftest": "import pytest\n@pytest.fixture\ndef xp(): return 'theirs'",
         "test_it": "def test_it(xp): assert xp == 'theirs'",
     },
+    "fixture device, and our xp": {
+        "conftest": "import pytest\n@pytest.fixture\ndef device(): return 'cpu'",
+        "test_it": "def test_it(device, xp): assert xp.__name__ == 'numpy'",
+    },
     "fixture op": {
         "conftest": "import pytest\n@pytest.fixture\ndef op(): return 'theirs'",
         "test_it": "def test_it(op): assert op == 'theirs'",

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import faulthandler
+from typing import Any
+
 import pytest
+
+from cuassay.testing.isolation import HangGuard
 
 POISONING = """
     import cuassay_toy
@@ -17,12 +22,58 @@ POISONING = """
 """
 
 
-def test_a_dead_device_is_one_error_and_the_rest_is_skipped(pytester: pytest.Pytester, toy_kind: object) -> None:
-    pytester.makepyfile(POISONING)
+#: The same before the test is called.
+POISONING_FIRST = """
+    import cuassay_toy
+    import pytest
+
+    @pytest.fixture
+    def spoiled(device, n):
+        if n == 1:
+            cuassay_toy.BACKEND.illness = "an illegal address was read"
+            raise RuntimeError("launch failed")
+
+    @pytest.mark.parametrize("n", range(4))
+    def test_step(device, n, spoiled): pass
+"""
+
+
+#: And what the test used cannot be undone.
+POISONING_FOR_GOOD = """
+    import cuassay_toy
+    import pytest
+
+    @pytest.fixture
+    def spoiled(device, n):
+        yield
+        if n == 1:
+            raise ValueError("cannot synchronize")
+
+    @pytest.mark.parametrize("n", range(4))
+    def test_step(device, n, spoiled):
+        if n == 1:
+            cuassay_toy.BACKEND.illness = "an illegal address was read"
+            raise RuntimeError("launch failed")
+"""
+
+
+@pytest.mark.parametrize(
+    ("source", "found"),
+    [
+        (POISONING, {"failed": 1, "errors": 1}),
+        (POISONING_FIRST, {"errors": 2}),
+        (POISONING_FOR_GOOD, {"failed": 1, "errors": 1}),
+    ],
+    ids=["call", "set-up", "call, then tear-down"],
+)
+def test_a_dead_device_is_one_error_and_the_rest_is_skipped(
+    pytester: pytest.Pytester, toy_kind: object, source: str, found: dict[str, int]
+) -> None:
+    pytester.makepyfile(source)
 
     result = pytester.runpytest_subprocess("--device", "toy", "-rs")
 
-    result.assert_outcomes(passed=1, failed=1, errors=1, skipped=2)
+    result.assert_outcomes(passed=1, skipped=2, **found)
     result.stdout.fnmatch_lines(
         ["device lost: toy:0: an illegal address was read; *", "*toy:0: device lost after *[[]toy:0-1]"]
     )
@@ -60,6 +111,23 @@ def test_a_hanging_test_ends_the_process_with_its_stack(
 
     assert result.ret == 1
     result.stderr.fnmatch_lines(["Timeout (0:00:01)!", "*in test_slow"])
+
+
+def test_the_clock_runs_within_a_test_alone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    events: list[Any] = []
+    monkeypatch.setenv("CUASSAY_HANG_SECONDS", "100")
+    monkeypatch.setattr(faulthandler, "dump_traceback_later", lambda seconds, **how: events.append(seconds))
+    monkeypatch.setattr(faulthandler, "cancel_dump_traceback_later", lambda: events.append("cancelled"))
+    guard = HangGuard(request.config)
+
+    with pytest.raises(KeyError), guard.around():
+        raise KeyError
+    guard.close()
+    guard.close()
+    with guard.around():
+        pass
+
+    assert events == [100.0, "cancelled"]
 
 
 def test_pytests_own_timeout_goes_before_ours(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -28,6 +28,42 @@ def test_an_out_of_tree_kind_runs_the_generated_suite_of_our_ops(pytester: pytes
     assert not {"failed", "errors", "error"} & outcomes.keys()
 
 
+def test_a_test_runs_with_its_device_current_and_leaves_the_former_one(
+    pytester: pytest.Pytester, toy_kind: object, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TOY_DEVICES", "2")
+    pytester.makepyfile("""
+        import pytest
+        from cuassay_toy import BACKEND
+
+        @pytest.fixture
+        def around(device):
+            assert BACKEND.current == device.index
+            yield
+            assert BACKEND.current == device.index
+
+        @pytest.fixture
+        def broken(device):
+            raise RuntimeError
+
+        def test_current(device, around):
+            assert BACKEND.current == device.index
+
+        def test_failed(device):
+            assert BACKEND.current != device.index
+
+        def test_not_set_up(device, broken):
+            pass
+
+        def test_after():
+            assert BACKEND.current == 0
+    """)
+
+    for chosen in ("toy:0", "toy:1"):
+        result = pytester.runpytest_subprocess("--device", chosen)
+        result.assert_outcomes(passed=2, failed=1, errors=1)
+
+
 def test_a_kind_whose_module_is_broken_stops_no_other(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -59,8 +59,8 @@ def test_a_row_names_its_case(recorded: dict[str, dict[str, Any]]) -> None:
 def test_a_failure_can_be_run_again_from_its_row(recorded: dict[str, dict[str, Any]]) -> None:
     line = recorded["test_bad"]["reproduce"]
 
-    assert line.startswith("CUASSAY_SEED=2026 pytest ")
-    assert line.endswith("::test_bad[cpu:0]' --cuassay-device cpu:0")
+    assert line.startswith("CUASSAY_SEED=2026 pytest --cuassay-device cpu:0 '")
+    assert line.endswith("::test_bad[cpu:0]'")
 
 
 def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded: object) -> None:
@@ -84,6 +84,32 @@ def test_the_head_room_of_comparisons_is_kept(pytester: pytest.Pytester) -> None
     (row,) = rows(pytester, "test")
     assert 0 <= row["headroom"] <= 1
     assert row["check"] == "values"
+
+
+def test_a_row_is_of_all_phases_of_its_test(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import time
+        import numpy as np
+        import pytest
+        from cuassay.testing import assert_close
+        @pytest.fixture
+        def slow(): time.sleep(0.02)
+        @pytest.fixture
+        def broken():
+            yield
+            raise ValueError("no tear-down")
+        def test_two(device, slow):
+            for error in (0.05, 0.01):
+                assert_close(np.array([1.0 + error]), np.array([1.0]), atol=0.1)
+        def test_left(device, broken): pytest.skip("not here")
+    """)
+
+    pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl")
+
+    two, left = rows(pytester, "test")
+    assert two["headroom"] == pytest.approx(0.5)
+    assert two["duration"] >= 0.02
+    assert (left["outcome"], left["reason"]) == ("error", "ValueError: no tear-down")
 
 
 def test_a_run_that_somebody_else_began_is_joined(pytester: pytest.Pytester) -> None:

@@ -84,6 +84,14 @@ def test_parts_are_of_what_the_selection_leaves(suite: pytest.Pytester) -> None:
     assert sizes == [2, 2, 1, 0]
 
 
+def test_what_the_other_parts_run_is_deselected(suite: pytest.Pytester) -> None:
+    whole = collected(suite)
+
+    outcomes = suite.runpytest("--device", "sim", "-k", "test_plain", "--cuassay-shard", "3/3").parseoutcomes()
+
+    assert (outcomes["passed"], outcomes["deselected"]) == (1, len(whole) - 1)
+
+
 def recorded(pytester: pytest.Pytester, file: str, *arguments: str) -> pytest.RunResult:
     given = ("--device", "sim", "--require-device", "sim", "--cuassay-record", file, "--cuassay-run", "r")
     return pytester.runpytest(*given, *arguments)
@@ -145,6 +153,24 @@ def test_a_part_that_is_none_is_a_usage_error(pytester: pytest.Pytester, text: s
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"*I/N with I from 1 to N, such as 2/8, or alone; got '{text}'*"])
+
+
+@pytest.mark.parametrize(
+    ("files", "loads"),
+    [({"a": [1, 1, 2]}, [2, 2]), ({"a": [3, 1], "b": [1]}, [3, 2])],
+    ids=["the largest first", "where all files left least"],
+)
+def test_a_bundle_goes_where_least_is(files: dict[str, list[int]], loads: list[int]) -> None:
+    cases = [
+        (file, f"{file}{number}", f"{file}{number}:{case}")
+        for file, sizes in files.items()
+        for number, size in enumerate(sizes)
+        for case in range(size)
+    ]
+
+    found = Counter(part_of_each(cases, 2).values())
+
+    assert [found[1], found[2]] == loads
 
 
 @given(

@@ -49,10 +49,27 @@ def test_requirements_of_a_class_and_of_its_test_add_up(pytester: pytest.Pyteste
     result.stdout.fnmatch_lines(["*cpu:0: no graphs: *; cpu:0: no vmm: *"])
 
 
+def test_an_op_asks_for_its_own_class_of_a_dtype_alone(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
+    pytester.makepyfile("""
+        from cuassay.testing import dtypes, ops
+        @ops("add", "sum")
+        @dtypes("complex64")
+        def test_one(device, dtype, op): pass
+    """)
+
+    result = pytester.runpytest_subprocess("--device", "sim", "-rsp")
+
+    result.stdout.fnmatch_lines_random(["PASSED *complex64-add?", "SKIPPED * Metal * no complex reduction*"])
+
+
 def test_a_test_whose_devices_were_not_chosen_is_seen(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
-        from cuassay.testing import devices
+        from cuassay.testing import devices, requires
         @devices("cuda:*")
+        @requires("graphs")
         def test_cuda(device): pass
     """)
 
@@ -73,6 +90,26 @@ def test_what_ran_on_one_device_is_not_listed_as_run_nowhere(pytester: pytest.Py
     result = pytester.runpytest_subprocess("--device", "cpu,toy", "-q")
 
     result.stdout.fnmatch_lines(["cpu:0: *1 passed*", "toy:0: *1 passed*", "ran nowhere (1):", "  *test_graph: *"])
+
+
+def test_the_table_counts_and_lists_what_ran_on_none(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        from cuassay.testing import devices, requires
+        @requires("graphs")
+        def test_graph(device): pass
+        @pytest.fixture
+        def broken(): raise ValueError("no set-up")
+        @devices("cpu")
+        def test_broken(device, broken): pass
+        @devices("sim")
+        def test_bad(device): assert False
+    """)
+
+    result = pytester.runpytest("--device", "cpu,sim")
+
+    result.stdout.fnmatch_lines(["cpu:0: 1 skipped, 1 error", "sim:0: 1 passed, 1 failed"])
+    assert "ran nowhere" not in result.stdout.str()
 
 
 def test_requirements_without_a_device_are_an_error(pytester: pytest.Pytester) -> None:
@@ -111,7 +148,16 @@ def test_a_required_device_that_ran_nothing_fails_the_session(
 def test_a_required_device_that_ran_a_test_passes(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_one(device): pass")
 
-    assert pytester.runpytest("--require-device", "cpu").ret == pytest.ExitCode.OK
+    result = pytester.runpytest("--require-device", "cpu", "--device", "sim")
+
+    result.assert_outcomes(passed=2)  # what is required is chosen as well
+    assert result.ret == pytest.ExitCode.OK
+
+
+def test_a_required_device_is_not_judged_by_what_is_only_collected(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_one(device): pass")
+
+    assert pytester.runpytest("--require-device", "cpu", "--collect-only").ret == pytest.ExitCode.OK
 
 
 def test_an_absent_required_device_ends_the_session_at_once(pytester: pytest.Pytester) -> None:

@@ -3,10 +3,17 @@
 from __future__ import annotations
 
 import re
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
 pytest.importorskip("xdist")
+
+from cuassay import Device
+from cuassay.testing.options import split_list
+from cuassay.testing.presence import Presence, parse_selector
+from cuassay.testing.workers import DeviceScheduling, Workers
 
 SPREAD = """
     import pytest
@@ -64,3 +71,42 @@ def test_workers_are_told_the_devices_and_do_not_ask(
     result.stdout.fnmatch_lines(
         ["*ERROR at setup of test_one?toy:1?*", "*toy:1 does not exist; 1 toy devices are here*"]
     )
+
+
+def config_of(dist: str) -> Any:
+    return SimpleNamespace(getvalue=lambda name: ["popen"], getoption=lambda name: dist)
+
+
+@pytest.mark.parametrize(
+    ("nodeid", "scope"),
+    [
+        ("d/f.py::t[toy:1-float32]", "toy:1"),
+        ("d/f.py::C::t[float32-toy:1]", "toy:1"),
+        ("d/f.py::t[toy:12]", "d/f.py"),
+        ("d/f.py::t[cpu:0]", "d/f.py"),
+    ],
+)
+def test_a_device_is_known_by_its_whole_name(nodeid: str, scope: str) -> None:
+    scheduling = DeviceScheduling(config_of("loadfile"), None, ["toy:1", "toy:2"])
+
+    assert scheduling._split_scope(nodeid) == scope
+
+
+@pytest.mark.parametrize(("devices", "is_ours"), [(("cpu", "sim"), False), (("cpu", "toy"), True)], ids=str)
+def test_host_kinds_leave_the_scheduler_to_xdist(devices: tuple[str, ...], is_ours: bool) -> None:
+    presence: Any = SimpleNamespace(devices=tuple(map(Device, devices)))
+
+    found = Workers(presence).pytest_xdist_make_scheduler(config_of("load"), None)
+
+    assert (found is not None) is is_ours
+
+
+def test_a_worker_knows_why_a_kind_is_absent() -> None:
+    told = {"wanted": ["cpu"], "devices": ["cpu:0"], "counts": {"cpu": 1, "toy": 0}, "reasons": {"toy": "unplugged"}}
+
+    assert Presence.from_controller(told).absent == {"toy": "unplugged"}
+
+
+def test_devices_are_chosen_by_name_and_each_once() -> None:
+    assert split_list(["cpu, sim", "cpu"]) == ("cpu", "sim")
+    assert [parse_selector("all").matches(Device(name)) for name in ("cpu:0", "sim:0", "sim:1")] == [True, True, False]

@@ -197,6 +197,28 @@ def test_a_weight_of_the_outer_region_is_kept_in_the_inner_one(monkeypatch):
     assert casts.count(id(weight)) == 1
 
 
+def test_the_end_of_an_inner_region_forgets_no_weight(monkeypatch):
+    weight, casts = ones(3, 4), count_casts(monkeypatch)
+
+    with autocast("cpu", weights=[weight]):
+        ops.mm(ones(2, 3), weight)
+        with autocast("cpu"):
+            pass
+        ops.mm(ones(2, 3), weight)
+
+    assert casts.count(id(weight)) == 1
+
+
+def test_a_weight_is_cast_for_each_rule():
+    weight = ones(3, 3).astype("float16")
+
+    with autocast("cpu", "bfloat16", weights=[weight]):
+        lowered = ops.mm(ones(3, 3), weight)
+        raised = ops.exp(weight)
+
+    assert [name_of(lowered), name_of(raised)] == ["bfloat16", "float32"]
+
+
 def test_a_weight_is_cast_for_each_dtype(monkeypatch):
     weight = ones(3, 4)
 
@@ -291,14 +313,16 @@ def count_casts(monkeypatch) -> list[int]:
     return seen
 
 
-def test_an_op_can_be_given_a_rule():
-    undo = custom_rule("relu", "float32")
+@pytest.mark.parametrize(("op", "rule", "dtype"), [("relu", "float32", "float32"), ("exp", None, "float16")])
+def test_an_op_can_be_given_a_rule(op, rule, dtype):
+    former = rule_of(op)
+    undo = custom_rule(op, rule)
     try:
         with autocast("cpu"):
-            assert name_of(CALLS["relu"]("float16")) == "float32"
+            assert name_of(CALLS[op]("float16")) == dtype
     finally:
         undo()
-    assert rule_of("relu") is None
+    assert rule_of(op) is former
 
 
 def test_the_widest_of_two_halves_is_float32():

@@ -40,8 +40,8 @@ def test_what_agrees_passes(actual: Any, expected: Any) -> None:
 @pytest.mark.parametrize(
     ("actual", "expected", "message"),
     [
-        pytest.param(f32(1, 2), f32(1), r"shape is \(2,\), not \(1,\)", id="shape"),
-        pytest.param(f32(1), np.array([1.0]), "dtype is float32, not float64", id="dtype"),
+        pytest.param(f32(1, 2), f32(1), r"shape is \(2,\); expected \(1,\)", id="shape"),
+        pytest.param(f32(1), np.array([1.0]), "dtype is float32; expected float64", id="dtype"),
         pytest.param(f32(1), from_host(f32(1), "sim"), "is on cpu:0, not on sim:0", id="device"),
         pytest.param((1.0,), from_host(f32(1), "sim"), "is a tuple, not on sim:0", id="no-array"),
         pytest.param(f32(NAN), f32(1), "got nan, expected 1.0", id="nan-for-number"),

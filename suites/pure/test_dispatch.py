@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from cuassay import from_host, ops, to_host
+from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
 from cuassay.ops import Call, interpose, registry
 
@@ -26,6 +27,7 @@ def test_a_result_is_new_and_of_the_promoted_dtype() -> None:
 def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
     assert ops.add(ONES, np.float64(1)).dtype == np.float64
     assert ops.add(ONES, 1.0).dtype == np.float32
+    assert ops.add(np.float64(1), 2.0) == 3.0
 
 
 @pytest.mark.parametrize(
@@ -40,6 +42,8 @@ def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
         (lambda: ops.add(ONES, ONES, out=[1]), DeviceError, "out must be on cpu:0"),
         (lambda: ops.add(ONES, ONES, out=np.ones(5, np.float32)), ShapeError, r"shape \(4,\); got \(5,\)"),
         (lambda: ops.add(ONES, ONES, out=np.ones(4)), DTypeError, "out must be float32; got float64"),
+        (lambda: ops.add(ONES, ONES, out=np.ones(4, np.int32)), DTypeError, "out must be float32; got int32"),
+        (lambda: ops.add(*[from_host(ONES, "sim")] * 2, out=from_host(ONES, "sim:1")), DeviceError, "be on sim:0"),
         (lambda: ops.softmax.inplace(ONES), SchemaError, "softmax is not elementwise"),
         (lambda: ops.add.inplace(2.0, ONES), DeviceError, "out must be on cpu:0"),
         (lambda: ops.add.inplace(ONES[:1], ONES), ShapeError, r"out must have shape \(4,\)"),
@@ -56,6 +60,13 @@ def test_arrays_on_two_devices_are_refused_also_where_their_dtypes_were_met_befo
 
     with pytest.raises(DeviceError, match="a is on sim:0, b on sim:1"):
         ops.add(here, there)
+
+
+def test_a_list_of_no_arrays_is_refused_also_where_the_dtypes_of_the_first_were_met_before() -> None:
+    ops.foreach_add_([ONES.copy()], [ONES])
+
+    with pytest.raises(ArgumentError, match=r"b\[0\] is no array of a known device kind; got builtins.list"):
+        ops.foreach_add_([ONES.copy()], [[1.0] * 4])
 
 
 def test_an_out_that_is_an_input_is_in_place() -> None:
@@ -79,6 +90,20 @@ def test_a_reduction_into_its_own_input_is_refused() -> None:
 
     with pytest.raises(ArgumentError, match="shares memory with a"):
         ops.softmax(a, out=a)
+
+
+def test_what_is_dropped_may_be_dropped_in_place() -> None:
+    a = np.ones(100, np.float32)
+
+    assert ops.dropout.inplace(a, state=GeneratorState(1), p=0.5) is a
+    assert set(a.tolist()) == {0.0, 2.0}
+
+
+def test_the_operand_that_an_out_would_spoil_is_named() -> None:
+    a, b = np.ones((4, 4), np.float32), np.ones((4, 4), np.float32)
+
+    with pytest.raises(ArgumentError, match="out shares memory with b"):
+        ops.matmul(a, b, out=b)
 
 
 @pytest.mark.parametrize("target", ["cpu", "sim:0", "sim:1"])
@@ -284,6 +309,15 @@ def test_a_plan_across_kinds_moves_the_numbers(device: str) -> None:
     assert to_host(plan.run()).tolist() == ONES.tolist()
     assert str(plan.device) == f"{target}:0"
     assert to_host(ops.add(plan.out, from_host(ONES, target))).tolist() == [2.0] * 4
+
+
+def test_a_plan_that_keeps_nothing_is_prepared_anew_with_new_arguments() -> None:
+    plan = ops.add.prepare(ONES, ONES)
+
+    again = plan.rebind(b=3 * ONES)
+
+    assert again.run().tolist() == [4.0] * 4
+    assert again.out is plan.out
 
 
 def test_a_plan_that_was_rebound_knows_its_new_arguments() -> None:

@@ -65,6 +65,11 @@ def test_several_operands_promote_as_numpys_result_type(names: list[str], number
     assert promote(*operands) == np.result_type(*operands)
 
 
+@pytest.mark.parametrize(("name", "number"), list(product(NUMPY_NAMES, NUMBERS)))
+def test_a_number_is_weak_as_numpys(name: str, number: complex) -> None:
+    assert promote(number, np.dtype(name)) == np.result_type(np.dtype(name), number)
+
+
 @given(
     names=st.lists(st.sampled_from([*NUMPY_NAMES, "bfloat16"]), min_size=1, max_size=4),
     numbers=st.lists(st.sampled_from(NUMBERS), max_size=2),

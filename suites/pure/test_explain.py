@@ -44,6 +44,21 @@ def test_a_call_as_an_interposer_sees_it_is_explained_too() -> None:
     assert found.steps[0] == Step(0, "exp(a (4,) float32) on sim:0")
 
 
+def test_a_call_explained_within_another_is_told_apart() -> None:
+    inner = []
+
+    def call() -> None:
+        with within("outer"):
+            inner.append(explain(lambda: note("inner")))
+            ops.copy(ONES)
+            note("last")
+
+    outer = explain(call)
+
+    assert str(inner[0]) == "inner"
+    assert str(outer).splitlines() == ["outer", "  copy(a (4,) float32) on cpu:0", "  last"]
+
+
 def test_steps_below_a_step_are_indented() -> None:
     def call() -> None:
         with within("linear"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
+from cuassay.ops import Call, interpose
 from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work, own_specs
 from cuassay.testing.samples import Sample
 
@@ -30,10 +32,10 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({}, "either fn= or op=; got neither", id="nothing"),
         pytest.param({"fn": double, "op": ops.add}, "got both", id="both"),
         pytest.param({"op": ops.add}, "has no reference", id="op-without-reference"),
-        pytest.param({"fn": double, "dtypes": ("float33",)}, "claims 'float33'", id="unknown-dtype"),
+        pytest.param({"fn": double, "dtypes": ("float33",)}, "'float33' is no dtype", id="unknown-dtype"),
         pytest.param({"op": ops.exp, "reference": np.exp, "dtypes": ("int8",)}, "not declared", id="undeclared-dtype"),
         pytest.param({"fn": lambda xp, a, b, c: a}, "takes 3 arrays", id="no-samples-for-three"),
-        pytest.param({"fn": lambda a: a}, "takes 0 arrays; .* its first parameter is xp", id="no-namespace"),
+        pytest.param({"fn": lambda a: a}, "takes no array by position; its first parameter is xp", id="no-namespace"),
         pytest.param({"fn": double, "samples": [1]}, r"samples= takes a function; got \[1\]", id="samples-as-list"),
         pytest.param({"fn": double, "tolerance": 1e-5}, r"write Tolerance\(ulps=...\)", id="tolerance-as-number"),
         pytest.param({"op": double}, "op= takes a declared operation", id="op-undeclared"),
@@ -47,7 +49,30 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
-        pytest.param({"fn": lambda xp, a: a.nothing()}, "reference raise AttributeError", id="reference-raises"),
+        pytest.param({"fn": lambda: 1}, "takes no array by position", id="no-parameter"),
+        pytest.param({"fn": lambda xp, a: a.nothing()}, "its fn raises AttributeError.* reference=", id="fn-raises"),
+        pytest.param(
+            {"fn": double, "reference": lambda a, b: a},
+            "its reference= raises TypeError.*; it gets exactly a sample's arguments",
+            id="reference-raises",
+        ),
+        pytest.param(
+            {"fn": double, "samples": lambda make: make(3)},
+            r"its samples= raises TypeError.*; it gets .* write samples=lambda make: \[make",
+            id="samples-raise",
+        ),
+        pytest.param(
+            {"fn": double, "unclaimed": {"cpu": ("float33",)}}, "'float33' is no dtype", id="unknown-unclaimed"
+        ),
+        pytest.param({"fn": double, "work": lambda a: 3}, "work= gives a Work; got 3", id="work-as-number"),
+        pytest.param({"fn": double, "work": lambda: 3}, "its work= raises TypeError", id="work-raises"),
+        pytest.param({"fn": lambda xp, a: None}, "gives None; a spec compares one array", id="no-result"),
+        pytest.param({"fn": double, "reference": lambda a: None}, "the reference of double gives None", id="no-answer"),
+        pytest.param(
+            {"fn": double, "samples": lambda make: [np.ones(3)]},
+            "claims float32, but its samples are arrays of float64; make them",
+            id="samples-of-one-dtype",
+        ),
         pytest.param({"fn": double, "known_failures": (KnownFailure(reason=" "),)}, "without a reason", id="no-reason"),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", dtype="int8"),)},
@@ -61,10 +86,40 @@ def test_a_spec_that_says_nothing_testable_is_refused(arguments: dict[str, Any],
         OpSpec(**arguments)
 
 
-def test_one_name_may_stand_alone() -> None:
-    spec = OpSpec(fn=double, dtypes="float16", requires="graphs")
+def test_dtypes_are_named_by_objects_and_scalar_types_too() -> None:
+    assert OpSpec(fn=double, dtypes=(np.float32, np.dtype("int8"))).dtypes == ("float32", "int8")
+    assert OpSpec(fn=double, dtypes=np.float16).dtypes == ("float16",)
+    assert OpSpec(fn=double, result_dtype=np.float32).result_dtype == "float32"
+    known = KnownFailure(reason="x", dtype=np.dtype("int8"))
+    assert OpSpec(fn=double, dtypes=np.int8, known_failures=[known]).known_failures[0].covers("cpu", "int8", "values")
 
-    assert (spec.dtypes, spec.requires) == (("float16",), ("graphs",))
+
+def test_arrays_of_the_user_s_own_may_have_the_dtype_under_test() -> None:
+    spec = OpSpec(fn=double, samples=lambda make: [np.ones(3, make.dtype)])
+
+    assert [sample.args[0].dtype for sample in spec.draw(0, "float64")] == [np.float64]
+
+
+def test_an_unnamed_function_is_named_after_its_variable_once() -> None:
+    unnamed, named = OpSpec(fn=lambda xp, a: a), OpSpec(fn=double)
+    for spec in (unnamed, named):
+        spec.name_after("test_norm")
+        spec.name_after("test_other")
+
+    assert (unnamed.name, named.name) == ("norm", "double")
+
+
+def test_one_name_may_stand_alone() -> None:
+    spec = OpSpec(fn=double, dtypes="float16", requires="graphs", unclaimed={"sim": "uint8"})
+
+    assert (spec.dtypes, spec.requires, spec.unclaimed) == (("float16",), ("graphs",), {"sim": ("uint8",)})
+
+
+def test_a_function_is_not_tested_in_what_it_does_not_claim_on_a_kind() -> None:
+    spec = OpSpec(fn=double, dtypes=("int8", "uint8"), unclaimed={"sim": "uint8"})
+
+    assert spec.why_unsupported("sim", "uint8") == "sim:0: double does not claim uint8 there"
+    assert [spec.why_unsupported(*case) for case in (("sim", "int8"), ("cpu", "uint8"))] == [None, None]
 
 
 def test_an_unknown_requirement_is_refused() -> None:
@@ -78,6 +133,7 @@ def test_an_unknown_requirement_is_refused() -> None:
         (KnownFailure(reason="x"), ("cpu:0", "float32", "values"), True),
         (KnownFailure(reason="x", kind="cuda"), ("cpu:0", "float32", "values"), False),
         (KnownFailure(reason="x", kind="cuda", check="out"), ("cuda:1", "float32", "out"), True),
+        (KnownFailure(reason="x", kind="cuda", check="out"), ("cuda:1", "float32", "values"), False),
         (KnownFailure(reason="x", dtype="float64"), ("cpu", "float32", "values"), False),
     ],
 )
@@ -124,3 +180,65 @@ def test_an_unsupported_dtype_has_a_reason_in_words() -> None:
     spec = OpSpec(fn=double, requires=("graphs",))
 
     assert "no graphs: work runs when it is called" in str(spec.why_unsupported("cpu", "float32"))
+
+
+def test_a_dtype_that_one_kind_does_not_claim_others_do() -> None:
+    spec = OpSpec(fn=double, unclaimed={"sim": ("float64",)})
+
+    assert (spec.claims("cpu"), spec.claims("sim")) == (("float32", "float64"), ("float32",))
+
+
+def test_an_error_of_an_op_grows_with_no_terms_and_one_of_a_function_with_all() -> None:
+    sample = Sample((np.full(6, 2.0, np.float32),))
+
+    of_op = OpSpec(op=ops.exp, reference=np.exp).scale(sample, np.ones(6))
+    of_function = OpSpec(fn=double).scale(sample, np.ones(6))
+
+    assert [(float(size.max()), terms) for size, terms in (of_op, of_function)] == [(1.0, 1), (2.0, 6)]
+
+
+@pytest.mark.parametrize(
+    "spec", [spec for spec in own_specs() if spec.op and not spec.op.schema.outputs], ids=lambda spec: spec.name
+)
+def test_an_op_that_writes_its_parameters_is_given_copies(spec: OpSpec) -> None:
+    for sample in spec.draw(0, spec.dtypes[0], "values"):
+        args, kwargs = sample.host()
+        given = [(array, array.copy()) for array in arrays_in([*args, *kwargs.values()])]
+
+        spec.run("cpu", args, kwargs)
+
+        assert all(np.array_equal(array, before, equal_nan=True) for array, before in given)
+
+
+def test_of_lists_of_two_arrays_each_list_begins_further_into_its_memory() -> None:
+    (spec,) = (spec for spec in own_specs() if spec.name == "fused_adam_")
+    written = ("params", "exp_avgs", "exp_avg_sqs")
+    found: list[list[int]] = []
+
+    def watch(call: Call, proceed: Callable[[Call], Any]) -> Any:
+        if call.op is spec.op and len(call.arguments["params"]) == 2:
+            found.append([begin(call.arguments[name][0]) for name in written])
+        return proceed(call)
+
+    with interpose(watch):
+        for sample in spec.draw(0, spec.dtypes[0], "values"):
+            spec.run("cpu", *sample.host())
+
+    assert found
+    assert all(0 == places[0] < places[1] < places[2] for places in found)
+
+
+def arrays_in(values: Iterable[Any]) -> Iterator[np.ndarray[Any, Any]]:
+    for value in values:
+        if isinstance(value, np.ndarray):
+            yield value
+        elif isinstance(value, list):
+            yield from arrays_in(value)
+
+
+def begin(array: np.ndarray[Any, Any]) -> int:
+    """Elements between the memory's beginning and the array's."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    return (array.ctypes.data - base.ctypes.data) // array.itemsize

@@ -61,6 +61,19 @@ def test_a_composition_runs_where_its_parts_do(declare: Any) -> None:
     assert registry.find(squared, "cpu", np.dtype(np.float32)) is None
     assert registry.dtypes(squared, "cpu") == ("float32",)
     assert squared(np.full(2, 3.0, np.float32), np.ones(2, np.float32)).tolist() == [10.0, 10.0]
+    on_sim = squared(devices.from_host(np.full(2, 3.0, np.float32), "sim"), devices.from_host(np.ones(2, "f4"), "sim"))
+    assert devices.to_host(on_sim).tolist() == [10.0, 10.0]
+
+
+def test_a_composition_needs_all_of_its_parts_and_is_named_where_one_lacks(declare: Any) -> None:
+    declare("test_whole(a) -> out")
+    both = declare(
+        "test_both(a) -> out", composite=lambda a: registry.op("test_whole")(ops.add(a, a)), parts=("add", "test_whole")
+    )
+
+    assert registry.dtypes(both, "cpu") == ()
+    with pytest.raises(KernelNotFoundError, match="test_both has no kernel for float32 on cpu"):
+        both(np.ones(2, np.float32))
 
 
 def test_an_unknown_kind_is_named() -> None:
@@ -122,6 +135,16 @@ def declare(monkeypatch: pytest.MonkeyPatch) -> Any:
 @pytest.fixture
 def halve(declare: Any) -> Any:
     return declare("test_halve(a) -> out")
+
+
+def test_a_kernel_of_its_own_comes_before_the_fallback(halve: Any) -> None:
+    array = devices.from_host(np.full(2, 3.0, np.float32), "sim")
+
+    @registry.implement("test_halve", kind="sim", dtypes=("float32",))
+    def halved(a: Any, *, out: Any) -> None:
+        np.divide(a, 2, out=out)
+
+    assert devices.to_host(halve(array)).tolist() == [1.5, 1.5]
 
 
 def test_a_kernel_registered_after_a_refused_call_serves_the_next(halve: Any) -> None:

@@ -79,9 +79,9 @@ def test_two_draws_are_equal(generator: object, dtype: str) -> None:
 def test_arrays_and_tuples_become_labelled_samples() -> None:
     make = Samples(1, "float32")
 
-    drawn = list(normalized([make((2, 3)), (make(4), 2.0), Sample((make(()),), {"axis": 0})]))
+    drawn = list(normalized([make((2, 3)), (make(4), make(5), 2.0), Sample((make(()),), {"axis": 0})]))
 
-    assert [sample.label for sample in drawn] == ["0: 2x3", "1: 4", "2: 0-d, axis=0"]
+    assert [sample.label for sample in drawn] == ["0: shape 2x3", "1: shapes 4, 5", "2: shape 0-d, axis=0"]
 
 
 def test_an_unknown_kind_of_sample_is_refused() -> None:

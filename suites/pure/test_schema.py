@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from cuassay import ops
 from cuassay.errors import ArgumentError, DTypeError, SchemaError, ShapeError
 from cuassay.ops.schema import Meta, parse_signature
+from cuassay.ops.shapes import broadcast
 
 F32 = np.dtype(np.float32)
 
@@ -84,6 +85,7 @@ def test_defaults_are_filled_in() -> None:
         ("sum", [((4, 5), "int8")], {}, ((), "int64")),
         ("sum", [((4, 5), "uint8")], {"axis": -1, "keepdims": True}, ((4, 1), "uint64")),
         ("amax", [((4, 0), "bfloat16")], {"axis": 0}, ((0,), "bfloat16")),
+        ("amax", [((0, 0), "float32")], {"axis": 1}, ((0,), "float32")),
         ("matmul", [((2, 1, 3, 5), "float32"), ((4, 5, 2), "float32")], {}, ((2, 4, 3, 2), "float32")),
         ("matmul", [((5,), "float32"), ((5,), "complex64")], {}, ((), "complex64")),
         ("linear", [((7, 2, 5), "float32"), ((3, 5), "float32"), ((3,), "float32")], {}, ((7, 2, 3), "float32")),
@@ -106,12 +108,25 @@ def test_meta_needs_no_memory(op: str, args: list[Any], kwargs: dict[str, Any], 
         ("amax", [((4, 0), "float32")], {}),
         ("matmul", [((4, 5), "float32"), ((4, 5), "float32")], {}),
         ("layer_norm", [((4, 5), "float32"), ((4,), "float32"), ((5,), "float32")], {}),
+        ("layer_norm", [((4, 5), "float32"), ((5,), "float32"), ((4,), "float32")], {}),
         ("linear", [((4, 5), "float32"), ((3, 4), "float32"), ((3,), "float32")], {}),
+        ("linear", [((4, 5), "float32"), ((3, 5), "float32"), ((4,), "float32")], {}),
     ],
 )
 def test_shapes_that_do_not_fit_are_refused(op: str, args: list[Any], kwargs: dict[str, Any]) -> None:
     with pytest.raises(ShapeError, match=r"\d"):
         ops.op(op).meta(*args, **kwargs)
+
+
+@pytest.mark.parametrize("dtype", ["int32", "float8_e4m3fn"])
+def test_a_cast_goes_between_floats_alone(dtype: str) -> None:
+    with pytest.raises(DTypeError, match=f"cast goes between bfloat16, .*; got {dtype}"):
+        ops.cast.meta(((2,), "float32"), dtype=dtype)
+
+
+def test_a_scalar_without_a_default_must_be_given() -> None:
+    with pytest.raises(ArgumentError, match="cast needs 'dtype'"):
+        ops.cast(np.ones(2, np.float32))
 
 
 @pytest.mark.parametrize(
@@ -143,6 +158,10 @@ def test_broadcasting_has_numpys_shape(left: list[int], right: list[int]) -> Non
             ops.add.meta(Meta(tuple(left), F32), Meta(tuple(right), F32))
         return
     assert ops.add.meta(Meta(tuple(left), F32), Meta(tuple(right), F32)).shape == expected
+
+
+def test_all_arguments_broadcast_together() -> None:
+    assert broadcast({"a": Meta((4, 1), F32), "b": 2.0, "c": Meta((1, 5), F32), "d": Meta((2, 1, 1), F32)}) == (2, 4, 5)
 
 
 def test_a_numpy_axis_is_an_axis() -> None:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ContextDecorator, nullcontext
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Any, Self, TypeVar, overload
 
 from cuassay import devices
 from cuassay.amp.policy import Rule, rule_of
@@ -235,6 +235,14 @@ def _converted(value: Any, target: str, region: _Region) -> Any:
     return kept[1]
 
 
+@overload
+def custom_fwd(function: Function, *, device_type: str, cast_inputs: Any = None) -> Function: ...
+
+
+@overload
+def custom_fwd(*, device_type: str, cast_inputs: Any = None) -> Callable[[Function], Function]: ...
+
+
 def custom_fwd(
     function: Function | None = None, *, device_type: str, cast_inputs: Any = None
 ) -> Function | Callable[[Function], Function]:
@@ -244,7 +252,7 @@ def custom_fwd(
     There is no ``custom_bwd``: a backward pass over plain arrays is a function as any other.
     """
     if function is None:
-        return functools.partial(custom_fwd, device_type=device_type, cast_inputs=cast_inputs)  # type: ignore[return-value]
+        return lambda given: custom_fwd(given, device_type=device_type, cast_inputs=cast_inputs)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:

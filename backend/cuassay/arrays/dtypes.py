@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from cuassay.core.capability import DTYPE_NAMES, FEATURES
+from cuassay.core.capability import DTYPE_NAMES, FEATURES, unknown_dtype
 from cuassay.errors import DTypeError
 
 __all__ = [
@@ -98,7 +98,7 @@ def _read(dtype: Any) -> DType:
     if found in _NAMES:
         return _BY_NAME[_NAMES[found]]
     hint = f"; complex_half is for {FEATURES['complex_half']}" if str(dtype) in _COMPLEX_HALF else ""
-    raise DTypeError(f"{dtype!r} is no dtype of this project; give one of {', '.join(ALL)}{hint}")
+    raise DTypeError(f"{unknown_dtype(dtype)}{hint}") from None  # that no table had it is no cause
 
 
 def dtype_name(dtype: Any) -> str:

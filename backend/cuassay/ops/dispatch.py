@@ -103,7 +103,15 @@ class Op:
         return self(*args, out=args[0] if args else None, **scalars)
 
     def meta(self, *args: Any, **scalars: Any) -> Meta:
-        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in."""
+        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in.
+
+        Raises
+        ------
+        SchemaError
+            If the op makes no array.
+        ArgumentError, ShapeError, DTypeError
+            As the call itself.
+        """
         bound = self.schema.bind(args, scalars)
         described = {param.name: _described(bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
@@ -159,10 +167,11 @@ class Plan:
         What an implementation has made ready and can keep, it keeps: of a fused optimizer a new learning rate costs
         microseconds, new gradients of the same shapes their addresses. Everything is checked as `Op.prepare` does.
         """
-        run = None if self.renew is None else self.renew(changed)
+        backend = registry.backend(self.device.kind)
+        run = None if self.renew is None else _on(backend, self.device.index, partial(self.renew, changed))
         if run is None:
             return self.op.prepare(**{**self.bound, **changed}, out=self.out)
-        execute = partial(_on, registry.backend(self.device.kind), self.device.index, run)
+        execute = partial(_on, backend, self.device.index, run)
         return replace(self, execute=execute, bound={**self.bound, **changed})
 
     def __repr__(self) -> str:
@@ -220,13 +229,12 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     return out
 
 
-def _on(backend: Backend, index: int, run: Callable[[], Any]) -> None:
-    """Run a plan with its device current."""
+def _on(backend: Backend, index: int, run: Callable[[], Any]) -> Any:
+    """Run a plan, or make one ready anew, with its device current."""
     if backend.is_current(index):
-        run()
-    else:
-        with backend.activate(index):
-            run()
+        return run()
+    with backend.activate(index):
+        return run()
 
 
 def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:

@@ -12,6 +12,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.ops import registry
 from cuassay.ops.schema import Schema
 
 __all__ = ["check_out", "overlaps_itself", "refuse_out"]
@@ -44,9 +45,9 @@ def check_out(
         If two of its elements share memory, or if it shares memory with an operand in another order.
     """
     if not backend.owns(type(out)) or not _is_same(backend.device_of(out), device):
-        raise DeviceError(
-            f"{schema.name}'s out must be on {device}, as its arrays; got {out!r:.200}; allocate it there"
-        )
+        owner = registry.backend_of(type(out))
+        got = f"{out!r:.200}" if owner is None else f"one on {owner.device_of(out)}"
+        raise DeviceError(f"{schema.name}'s out must be on {device}, as its arrays; got {got}; allocate it there")
     given = out.shape
     if given != shape and tuple(given) != shape:
         raise ShapeError(

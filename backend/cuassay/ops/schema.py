@@ -18,7 +18,7 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from operator import itemgetter
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import numpy as np
 
@@ -301,7 +301,7 @@ def _scalars(inside: str, text: str) -> Iterable[Param]:
     if not inside:
         return
     try:
-        arguments = ast.parse(f"lambda *, {inside}: 0", mode="eval").body.args  # type: ignore[attr-defined]
+        arguments = cast(ast.Lambda, ast.parse(f"lambda *, {inside}: 0", mode="eval").body).args
         for argument, default in zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True):
             yield Param(argument.arg, "scalar", "read", _REQUIRED if default is None else ast.literal_eval(default))
     except (SyntaxError, ValueError) as error:

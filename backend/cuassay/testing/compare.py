@@ -98,10 +98,10 @@ def assert_close(
     _check_place(actual, expected, device)
     got, want = _host(actual), _host(expected)
     if got.shape != want.shape:
-        raise AssertionError(_message(f"shape is {got.shape}, not {want.shape}"))
+        raise AssertionError(_message(f"shape is {got.shape}; expected {want.shape}"))
     wanted = want.dtype if dtype is None else as_dtype(dtype)
     if check_dtype and got.dtype != wanted:
-        raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}, not {dtype_name(wanted)}"))
+        raise AssertionError(_message(f"dtype is {dtype_name(got.dtype)}; expected {dtype_name(wanted)}"))
     limit = _absolute(want, got.dtype, rtol, atol) if tolerance is None else tolerance
     verdict = judge(got, want, limit)
     _note(verdict.ratio)
@@ -115,7 +115,7 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
     got, want = _host(actual), _host(expected)
     if got.dtype != want.dtype or got.shape != want.shape:
         raise AssertionError(
-            _message(f"is {got.shape} {dtype_name(got.dtype)}, not {want.shape} {dtype_name(want.dtype)}")
+            _message(f"is {got.shape} {dtype_name(got.dtype)}; expected {want.shape} {dtype_name(want.dtype)}")
         )
     unequal = (_bytes(got) != _bytes(want)).any(axis=-1)
     if unequal.any():

@@ -5,18 +5,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuassay.errors import SpecError
-from cuassay.ops.dispatch import Op
-from cuassay.testing.tolerance import Tolerance
+from cuassay.core.capability import dtype_word
 
-__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work", "check_fields"]
+__all__ = ["FORMS", "GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
 
-#: Fields of a spec that are functions, with how each begins.
-_FUNCTIONS = {
+#: Fields of a spec that are functions, with how each is written.
+FORMS = {
     "fn": "lambda xp, a: ...",
     "samples": "lambda make: [make((3, 5))]",
     "error_inputs": "lambda make: [ErrorInput(make(3), ValueError, 'why')]",
@@ -54,6 +51,10 @@ class Work:
     bytes: int
     flops: int = 0
 
+    def columns(self) -> dict[str, int | None]:
+        """Columns of a ``time`` row; None, which a row leaves out, where no operations are counted."""
+        return {"bytes": self.bytes, "flops": self.flops or None}
+
 
 @dataclass(frozen=True, slots=True)
 class ErrorInput:
@@ -76,7 +77,8 @@ class KnownFailure:
     reason : str
         Why, best with an issue.
     kind, dtype, check : str or None
-        Device kind, dtype and generated check (``"values"``, ``"out"``...) it holds for.
+        Device kind, dtype and check it holds for: a generated one (``"values"``, ``"out"``...), or a test of yours, by
+        its name without ``test_``. The dtype by name, object or scalar type.
     strict : bool
         Passing unexpectedly is a failure.
     """
@@ -87,25 +89,10 @@ class KnownFailure:
     check: str | None = None
     strict: bool = True
 
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "dtype", dtype_word(self.dtype))
+
     def covers(self, kind: str, dtype: str | None, check: str) -> bool:
         """Whether this entry speaks of that case."""
         wanted = (self.kind, kind), (self.dtype, dtype), (self.check, check)
         return all(mine in (None, theirs) for mine, theirs in wanted)
-
-
-def check_fields(given: Mapping[str, Any]) -> None:
-    """Raise `SpecError` where a field of a spec, by name, holds something of another kind than it takes."""
-    for name, form in _FUNCTIONS.items():
-        if given[name] is not None and not callable(given[name]):
-            raise SpecError(f"{name}= takes a function; got {given[name]!r}; write {name}={form}")
-    if given["op"] is not None and not isinstance(given["op"], Op):
-        raise SpecError(
-            f"op= takes a declared operation, such as cuassay.ops.add; got {given['op']!r}; give fn= instead"
-        )
-    if given["tolerance"] is not None and not isinstance(given["tolerance"], Tolerance):
-        raise SpecError(f"tolerance= takes a Tolerance; got {given['tolerance']!r}; write Tolerance(ulps=...)")
-    failures = given["known_failures"]
-    if not isinstance(failures, tuple | list) or not all(isinstance(one, KnownFailure) for one in failures):
-        raise SpecError(
-            f"known_failures= takes several KnownFailure; got {failures!r}; write [KnownFailure(reason=...)]"
-        )

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 
 import pytest
 
-from cuassay.core.capability import DTYPE_NAMES, parse_requirement
+from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
 from cuassay.errors import CapabilityNameError, DeviceError
 
 __all__ = ["EXCLUSIVE", "MARKERS", "SpecLike", "devices", "dtypes", "exclusive", "ops", "requires"]
@@ -73,7 +73,7 @@ def dtypes(*names: Any) -> pytest.MarkDecorator:
         If a name is no dtype of ours.
     """
     __tracebackhide__ = True
-    words = tuple(name if isinstance(name, str) else _dtype_name(name) for name in names)
+    words: tuple[str, ...] = tuple(map(dtype_word, names))
     _check(words, _known_dtype, "a dtype, such as 'float32'")
     return pytest.mark.cuassay_dtypes(*words)
 
@@ -118,12 +118,7 @@ def _check(words: Sequence[Any], parse: Callable[[str], object], example: str) -
 
 def _known_dtype(name: str) -> None:
     if name not in DTYPE_NAMES:
-        raise CapabilityNameError(f"{name!r} is no dtype; dtypes: {', '.join(DTYPE_NAMES)}")
-
-
-def _dtype_name(dtype: Any) -> Any:
-    """The name of a dtype object or of a scalar type such as ``numpy.float32``; anything else as it is, and refused."""
-    return dtype.__name__ if isinstance(dtype, type) else getattr(dtype, "name", dtype)
+        raise CapabilityNameError(unknown_dtype(name))
 
 
 def _caller() -> str:

@@ -7,7 +7,6 @@ A user writes at most a function; everything else has a default. What is then ch
 from __future__ import annotations
 
 import inspect
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -18,14 +17,14 @@ from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.arrays.dtypes import reference_dtype
-from cuassay.core.capability import DTYPE_NAMES, parse_requirement
+from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
-from cuassay.errors import CuassayError, SpecError
+from cuassay.errors import SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
-from cuassay.testing import samples as drawing
-from cuassay.testing.declared import GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work, check_fields
-from cuassay.testing.samples import Sample, Samples
+from cuassay.testing.declared import FORMS, GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
+from cuassay.testing.samples import Kind, Sample, Samples, binary, normalized, unary
+from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
 
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
@@ -44,7 +43,8 @@ class OpSpec:
     op : Op, optional
         A declared operation.
     name : str
-        Otherwise the function's or the op's name.
+        Otherwise the function's or the op's name; a lambda's is that of the variable which holds its tests, without
+        ``test_``.
     samples : callable, optional
         ``samples(make)``, with `make` a `Samples`: yields `Sample`, tuples of arguments, or arrays. Otherwise one
         or two elementwise arrays, by the number of parameters.
@@ -54,12 +54,13 @@ class OpSpec:
         The same function of NumPy arrays in float64, complex128 or 64-bit integers. Required for an op; otherwise `fn`
         with ``xp=numpy``. Of an op that makes no array it gives what the op writes, as `written` lines it up.
     dtypes : sequence of str
-        What is claimed to work wherever a device has the dtype. For an op, otherwise the schema's.
+        What is claimed to work wherever a device has the dtype, by name, object or scalar type. For an op, otherwise
+        the schema's.
     result_dtype : str or callable, optional
-        What `fn` gives: a dtype's name, or a function of the names of its arrays' dtypes that gives one. Otherwise what
-        it gives on NumPy arrays; where it takes none, nothing is asked.
+        What `fn` gives: a dtype, as above, or a function of the names of its arrays' dtypes that gives one's name.
+        Otherwise what it gives on NumPy arrays; where it takes none, nothing is asked.
     unclaimed : mapping
-        Device kind to the dtypes not claimed there.
+        Device kind to the dtypes not claimed there: a function is not tested in them; of an op no kernel may be there.
     tolerance : Tolerance, optional
         Otherwise by the op's class.
     terms, magnitude : callable, optional
@@ -110,12 +111,15 @@ class OpSpec:
                 f"an OpSpec needs either fn= or op=; got {'both' if self.fn else 'neither'}; give exactly one"
             )
         self._set("name", self.name or _name(self.fn, self.op))
-        self._set("dtypes", _words(self.dtypes) or _default_dtypes(self.op))
+        self._set("dtypes", tuple(map(dtype_word, _several(self.dtypes))) or _default_dtypes(self.op))
+        unclaimed = {kind: tuple(map(dtype_word, _several(dtypes))) for kind, dtypes in self.unclaimed.items()}
+        self._set("unclaimed", unclaimed)
+        self._set("result_dtype", dtype_word(self.result_dtype))
         self._set("known_failures", tuple(self.known_failures))
-        self._set("requires", _words(self.requires))
+        self._set("requires", _several(self.requires))
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
-        _check(self)
+        check(self)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -123,12 +127,24 @@ class OpSpec:
     def __repr__(self) -> str:
         return f"OpSpec({self.name})"
 
+    def name_after(self, variable: str) -> None:
+        """Take the name of the variable that holds the tests, where the function has none of its own."""
+        if self.name == _UNNAMED:
+            self._set("name", variable.removeprefix("test_"))
+
     # ---------------------------------------------------------------------------------------- what runs where
 
     @cached_property
-    def kinds(self) -> frozenset[drawing.Kind]:
+    def kinds(self) -> frozenset[Kind]:
         """The kinds of samples there are."""
         return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
+
+    @property
+    def declared(self) -> Op:
+        """The declared operation, for what is asked of one only. Raises `SpecError` where the spec is of a function."""
+        if self.op is None:
+            raise SpecError(f"{self.name} is a function: it has no schema, out=, meta or plan; declare it for these")
+        return self.op
 
     @property
     def rule(self) -> Tolerance:
@@ -161,6 +177,8 @@ class OpSpec:
             return reason
         if self.op is not None:
             return devices.why_unsupported(self.op, found, dtype)
+        if dtype in self.unclaimed.get(found.kind, ()):
+            return f"{found}: {self.name} does not claim {dtype} there"
         has = devices.capabilities(found)
         return has.missing(f"storage:{dtype}") or has.missing(f"{self.op_class}:{dtype}")
 
@@ -171,11 +189,11 @@ class OpSpec:
 
     # ---------------------------------------------------------------------------------------- inputs and answers
 
-    def draw(self, seed: int, dtype: str, *kinds: drawing.Kind) -> Iterator[Sample]:
-        """The samples of these kinds (none named: all), the same at every call."""
+    def draw(self, seed: int, dtype: str, *kinds: Kind) -> Iterator[Sample]:
+        """The samples of these kinds (none named: all), the same at every call; what is none raises `SpecError`."""
         if self.samples is None:
             raise SpecError(f"{self.name} has no samples; give samples=")
-        for sample in drawing.normalized(self.samples(Samples(seed, dtype, self.name))):
+        for sample in normalized(self.samples(Samples(seed, dtype, self.name))):
             if not kinds or sample.kind in kinds:
                 yield sample
 
@@ -185,13 +203,13 @@ class OpSpec:
             for bad in self.error_inputs(Samples(seed, dtype, self.name)):
                 if not isinstance(bad, ErrorInput):
                     raise SpecError(f"{self.name}: error_inputs= yields ErrorInput(sample, error, match); got {bad!r}")
-                (sample,) = drawing.normalized([bad.sample])
+                (sample,) = normalized([bad.sample])
                 yield ErrorInput(sample, bad.error, bad.match)
 
     def draw_bench(self, seed: int, dtype: str, sizes: ModelSizes) -> Iterator[Sample]:
         """The calls to measure."""
         if self.bench is not None:
-            yield from drawing.normalized(self.bench(Samples(seed, dtype, self.name), sizes))
+            yield from normalized(self.bench(Samples(seed, dtype, self.name), sizes))
 
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call the operation on arrays of `device`."""
@@ -200,14 +218,16 @@ class OpSpec:
             return self.op(*args, **kwargs) if made else written(self.op, device, args, kwargs, self.meaning)
         if self.fn is None:
             raise SpecError("an OpSpec needs fn= or op=")
-        return self.fn(devices.namespace(device), *args, **kwargs)
+        found = Device(device)
+        with devices.backend(found.kind).activate(found.index):  # an array library's own operators need it
+            return self.fn(devices.namespace(found), *args, **kwargs)
 
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's answer, computed wide from exactly the numbers of the sample."""
         args, kwargs = widened(sample)
         with np.errstate(all="ignore"):
             if self.reference is not None:
-                return _single(self.name, self.reference(*args, **kwargs))
+                return _single(f"the reference of {self.name}", self.reference(*args, **kwargs))
             return _single(self.name, self.run("cpu", args, kwargs))  # only a function: an op must have a reference
 
     def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
@@ -225,10 +245,13 @@ class OpSpec:
         return np.maximum(size, largest), max((a.size for a in arrays), default=1)
 
     def least_work(self, sample: Sample) -> Work:
-        """What the call must move and compute."""
+        """What the call must move and compute. Raises `SpecError` where `work` gives something else."""
         args, kwargs = sample.host()
         if self.work is not None:
-            return self.work(*args, **kwargs)
+            least = self.work(*args, **kwargs)
+            if not isinstance(least, Work):
+                raise SpecError(f"{self.name}: work= gives a Work; got {least!r}; write work={FORMS['work']}")
+            return least
         read = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
         return Work(bytes=read + self._written(args, kwargs))
 
@@ -239,10 +262,14 @@ class OpSpec:
 
     def _default_samples(self) -> Generator:
         count = _array_count(self.fn, self.op)
-        if count not in (1, 2):
-            advice = "give samples=" if count else "its first parameter is xp, the array namespace, arrays follow"
-            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; {advice}")
-        drawn = drawing.unary if count == 1 else drawing.binary
+        if count < 1:
+            raise SpecError(
+                f"{self.name} takes no array by position; its first parameter is xp, the array namespace, and arrays "
+                f"follow: write {FORMS['fn']}, or give samples="
+            )
+        if count > 2:
+            raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
+        drawn = unary if count == 1 else binary
         return lambda make: drawn(make, largest=self.op is not None)
 
 
@@ -262,7 +289,9 @@ def written(
     """
     bound = op.schema.bind(args, kwargs)
     params = [param for param in op.schema.arrays if param.access != "read"]
-    copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
+    found = Device(device)
+    with devices.backend(found.kind).activate(found.index):  # an array's own copy() is made on the current device
+        copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
     op(**{**bound, **copies})
     if meaning is not None:
         host = {name: devices.to_host(x) if hasattr(x, "dtype") else x for name, x in {**bound, **copies}.items()}
@@ -297,10 +326,13 @@ def _wide(value: Any) -> Any:
     return value.astype(reference_dtype(value.dtype)) if isinstance(value, np.ndarray) else value
 
 
-def _single(name: str, answer: Any) -> NDArray[Any]:
+def _single(who: str, answer: Any) -> NDArray[Any]:
     if isinstance(answer, tuple | list):
-        raise SpecError(f"{name} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: give one")
-    return np.asarray(answer)
+        raise SpecError(f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: give one")
+    array = np.asarray(answer)
+    if array.dtype == np.object_:
+        raise SpecError(f"{who} gives {answer!r:.200}; a spec compares one array or number: give one")
+    return array
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:
@@ -311,12 +343,16 @@ def _name(fn: Callable[..., Any] | None, op: Op | None) -> str:
     if op is not None:
         return op.name
     name = getattr(fn, "__name__", "")
-    return "function" if name in ("", "<lambda>") else name
+    return _UNNAMED if name in ("", "<lambda>") else name
 
 
-def _words(names: str | Sequence[str]) -> tuple[str, ...]:
-    """As a tuple; one name may stand alone."""
-    return (names,) if isinstance(names, str) else tuple(names)
+#: What a lambda is called until something tells its name.
+_UNNAMED = "function"
+
+
+def _several(names: Any) -> tuple[Any, ...]:
+    """As a tuple; one name, or one dtype, may stand alone."""
+    return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)
 
 
 def _default_dtypes(op: Op | None) -> tuple[str, ...]:
@@ -331,62 +367,6 @@ def _array_count(fn: Callable[..., Any] | None, op: Op | None) -> int:
     positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
     required = [p for p in inspect.signature(fn).parameters.values() if p.kind in positional and p.default is p.empty]
     return len(required) - 1
-
-
-def _check(spec: OpSpec) -> None:
-    """Everything that can be known to be wrong without a device."""
-    unknown = [name for name in spec.dtypes if name not in DTYPE_NAMES]
-    if unknown:
-        raise SpecError(
-            f"{spec.name} claims {', '.join(map(repr, unknown))}, no dtype; dtypes: {', '.join(DTYPE_NAMES)}"
-        )
-    if spec.op is not None:
-        undefined = [name for name in spec.dtypes if name not in spec.op.schema.dtypes]
-        if undefined:
-            raise SpecError(
-                f"{spec.name} claims {', '.join(undefined)}, for which it is not declared; claim less or declare it"
-            )
-        if spec.reference is None:
-            raise SpecError(
-                f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64"
-            )
-    if spec.result_dtype is not None and spec.op is not None:
-        raise SpecError(f"{spec.name} is an op, whose schema says the result's dtype; leave result_dtype= out")
-    if isinstance(spec.result_dtype, str) and spec.result_dtype not in DTYPE_NAMES:
-        raise SpecError(f"{spec.name}: {spec.result_dtype!r} is no dtype; dtypes: {', '.join(DTYPE_NAMES)}")
-    _check_known_failures(spec)
-    for need in spec.requires:
-        parse_requirement(need)
-    _check_drawn(spec)
-
-
-def _check_known_failures(spec: OpSpec) -> None:
-    for entry in spec.known_failures:
-        if not entry.reason.strip():
-            raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
-        if entry.dtype is not None and entry.dtype not in spec.dtypes:
-            raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
-
-
-def _check_drawn(spec: OpSpec) -> None:
-    """A spec whose samples cannot be drawn, or whose reference cannot take them, tests nothing."""
-    seed = 0
-    dtype = spec.dtypes[0]
-    try:
-        first = next(spec.draw(seed, dtype, "values"), None)
-        if first is not None:
-            spec.expected(first)
-        for one in spec.draw_errors(seed, dtype):
-            re.compile(one.match)
-    except CuassayError:
-        raise
-    except Exception as error:
-        raise SpecError(
-            f"{spec.name} cannot be tested: its samples or its reference raise {type(error).__name__}: {error}; "
-            f"the reference gets exactly a sample's arguments, as NumPy arrays in {reference_dtype(dtype)}"
-        ) from error
-    if first is None:
-        raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
 
 
 def own_specs() -> tuple[OpSpec, ...]:

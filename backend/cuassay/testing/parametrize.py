@@ -58,6 +58,7 @@ class Parametrizer:
     def __call__(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize one test function."""
         names = [name for name in NAMES if name in metafunc.fixturenames]
+        _refuse_idle_marks(names, metafunc)
         if not names:
             return
         names = [name for name in names if not _is_taken(name, metafunc)]
@@ -88,6 +89,14 @@ class Parametrizer:
             return self._presence.devices if patterns is None else self._presence.matching(patterns)
         except DeviceError as error:
             raise pytest.UsageError(f"{_where(metafunc)}: {error}") from None
+
+
+def _refuse_idle_marks(names: Sequence[str], metafunc: pytest.Metafunc) -> None:
+    """A test decorated for cases it does not take would run once, and pass for all of them."""
+    own = {mark.name for mark in metafunc.definition.own_markers}  # a class may be marked for some of its tests
+    for name in NAMES:
+        if f"cuassay_{name}s" in own and name not in names:
+            raise pytest.UsageError(f"{_where(metafunc)}: @{name}s has no effect on a test that does not take `{name}`")
 
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:

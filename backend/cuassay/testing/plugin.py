@@ -1,13 +1,15 @@
 """The pytest plugin: what happens at which moment. What is decided there stands in the modules it calls.
 
-Start: options. Collection: cases, from names alone. Before each test: whether its device can. After a failed one:
-whether its device is well. End: the table. NumPy and the devices load when the first test asks for one.
+Start: options. Collection: cases, from names alone. Before each test: whether its device can; then it is made the
+current one. After a failed one: whether its device is well. End: the table. NumPy and the devices load when the first
+test asks for one.
 """
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Generator
+from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ import pytest
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import DeviceError, ResultError, SettingError
-from cuassay.testing import options, skips
+from cuassay.testing import options, rerun, skips
 from cuassay.testing.isolation import HangGuard, LostDevices
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
@@ -39,6 +41,7 @@ class Harness:
 _HARNESS = pytest.StashKey[Harness]()
 _CASE = pytest.StashKey[dict[str, Any]]()
 _TOLD = pytest.StashKey[dict[str, Any]]()
+_CURRENT = pytest.StashKey[ExitStack]()
 
 
 def _presence(config: pytest.Config) -> Presence:
@@ -161,10 +164,27 @@ def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> ConformanceClass | None:
     """Collect ``test_x = conformance(...)`` as a class of tests."""
-    if not name.lower().startswith("test") or not isinstance(getattr(obj, "__cuassay_test_class__", None), type):
+    generated = getattr(obj, "__cuassay_test_class__", None)
+    if not isinstance(generated, type):
         return None
+    if not name.lower().startswith("test"):
+        _warn_of_name(collector, name, obj)
+        return None
+    vars(generated)["spec"].name_after(name)
     collected: ConformanceClass = ConformanceClass.from_parent(collector, name=name)
     return collected
+
+
+def _warn_of_name(collector: pytest.Module | pytest.Class, name: str, tests: object) -> None:
+    """Say that generated tests are not run, unless another name of theirs lets them."""
+    names = (other for other, held in vars(collector.obj).items() if held is tests)
+    if not any(other.lower().startswith("test") for other in names):
+        collector.warn(
+            pytest.PytestCollectionWarning(
+                f"{name} holds generated tests, which are not run: pytest collects names that begin with test; "
+                f"call it test_{name}"
+            )
+        )
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -180,10 +200,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture
 def xp(device: Any) -> Any:
-    """The array namespace of `device`: NumPy's names, arrays made there."""
-    from cuassay.devices import namespace
+    """The array namespace of `device`, which is the current one in the test: NumPy's names, arrays made there."""
+    from cuassay.devices import backend, find, namespace
 
-    return namespace(device)
+    found = find(device)  # a project's own `device` may be a name
+    with backend(found.kind).activate(found.index):
+        yield namespace(found)
 
 
 @pytest.fixture
@@ -203,14 +225,18 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     harness = item.config.stash[_HARNESS]
     case = item.stash[_CASE] = skips.case_of(item)
     told = item.stash[_TOLD] = _told(item, case) if case else {}
-    item.user_properties.extend((name, value) for name, value in told.items() if name != "check")
-    with harness.hang.around():
-        return (yield)
+    item.user_properties.extend((name, value) for name, value in told.items() if name not in ("check", "target"))
+    token = rerun.TARGET.set(rerun.target_of(item))
+    try:
+        with harness.hang.around():
+            return (yield)
+    finally:
+        rerun.TARGET.reset(token)
 
 
 def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
     """What reports carry of a case, in plain types; asks no device."""
-    told = {"device": str(case["device"])}
+    told = {"device": str(case["device"]), "target": rerun.target_of(item)}
     if "dtype" in case:
         told["dtype"] = case["dtype"].name
     if "op" in case:
@@ -220,7 +246,10 @@ def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Skip a case its device cannot run, with one reason that names everything missing."""
+    """Skip a case its device cannot run, with one reason that names everything missing; else make the device current.
+
+    So what a test's own calls of an array library make lies there too; its fixtures are set up and undone there.
+    """
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))
@@ -229,6 +258,17 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if reason is not None:
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
+    if case:
+        _make_current(item, case["device"])
+
+
+def _make_current(item: pytest.Item, device: Device) -> None:
+    from cuassay.devices import backend
+
+    owner = backend(device.kind)
+    if not owner.is_current(device.index):
+        current = item.stash[_CURRENT] = ExitStack()
+        current.enter_context(owner.activate(device.index))
 
 
 def _digest(device: Device) -> str:
@@ -272,9 +312,17 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     return report
 
 
-@pytest.hookimpl(trylast=True)
-def pytest_runtest_teardown(item: pytest.Item) -> None:
-    """Report a lost device once, as the error of the test that lost it."""
-    news = item.config.stash[_HARNESS].lost.take_news(item.nodeid)
-    if news is not None:
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Make the former device current again; report a lost device once, as the error of the test that lost it."""
+    lost = item.config.stash[_HARNESS].lost
+    try:
+        with item.stash.get(_CURRENT, nullcontext()):
+            result = yield
+    except Exception as error:  # as a dead device's fixtures raise
+        if (news := lost.take_news(item.nodeid)) is not None:
+            raise pytest.fail.Exception(f"{news}\nthen, undoing the test: {error!r}", pytrace=False) from error
+        raise
+    if (news := lost.take_news(item.nodeid)) is not None:
         pytest.fail(news, pytrace=False)
+    return result

@@ -152,7 +152,7 @@ class Presence:
     def _shortage(self, kind: str) -> str:
         return (
             self._reasons.get(kind)
-            or f"{self.count(kind)} of kind {kind} here, the last is {kind}:{self.count(kind) - 1}"
+            or f"{self.count(kind)} {kind} devices are here; the last is {kind}:{self.count(kind) - 1}"
         )
 
     def count(self, kind: str) -> int:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -18,6 +19,7 @@ from cuassay.benchmarking.record import Recorder
 from cuassay.core import settings
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
+from cuassay.testing import rerun
 from cuassay.testing.summary import first_line
 
 if TYPE_CHECKING:
@@ -141,8 +143,9 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
     told: dict[str, object] = {}
     for report in phases:
         told |= getattr(report, "cuassay", {})
-    told = {name: value for name, value in told.items() if name in _CARRIED}
     decisive = _decisive(phases)
+    target = str(told.get("target", quote(decisive.nodeid)))
+    told = {name: value for name, value in told.items() if name in _CARRIED}
     outcome = _outcome(decisive)
     row = {
         "nodeid": decisive.nodeid,
@@ -152,7 +155,7 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
         **told,
     }
     if outcome in ("failed", "error"):
-        row |= {"message": decisive.longreprtext, "reproduce": _reproduce(decisive.nodeid, told)}
+        row |= {"message": decisive.longreprtext, "reproduce": rerun.line(target, told.get("device"))}
     return row
 
 
@@ -179,11 +182,6 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
     return first_line(report)
-
-
-def _reproduce(nodeid: str, told: Mapping[str, object]) -> str:
-    device = f" --cuassay-device {told['device']}" if "device" in told else ""
-    return f"CUASSAY_SEED={settings.get('CUASSAY_SEED')} pytest '{nodeid}'{device}"
 
 
 def _relative(word: object, root: Path) -> str:

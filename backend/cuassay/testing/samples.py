@@ -283,7 +283,8 @@ def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
 
 def _described(sample: Sample) -> str:
     shapes = ["x".join(map(str, a.shape)) or "0-d" for a in sample.args if hasattr(a, "shape")]
-    return ", ".join([*shapes, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
+    told = [f"shape{'s' * (len(shapes) > 1)} {', '.join(shapes)}"] if shapes else []
+    return ", ".join([*told, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
 
 
 _GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))

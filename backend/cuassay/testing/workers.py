@@ -40,10 +40,9 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         found = self._device.search(nodeid)
         if found is not None:
             return found[1]
-        depth = {"loadfile": "::", "loadscope": "::"}.get(self._by)
-        if depth is None:
-            return nodeid
-        return nodeid.partition(depth)[0] if self._by == "loadfile" else nodeid.rpartition(depth)[0]
+        if self._by == "loadfile":
+            return nodeid.partition("::")[0]
+        return nodeid.rpartition("::")[0] if self._by == "loadscope" else nodeid
 
 
 class Workers:

@@ -6,7 +6,8 @@ Beside this file lies the metadata of a distribution, whose entry point makes th
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,7 @@ class ToyBackend(CpuBackend):
     def __init__(self) -> None:
         super().__init__()
         self.illness: str | None = None
+        self.current = 0
 
     def count(self) -> int:
         return int(os.environ.get("TOY_DEVICES", "1"))
@@ -100,6 +102,15 @@ class ToyBackend(CpuBackend):
 
     def health(self, index: int) -> str | None:
         return self.illness
+
+    @contextmanager
+    def activate(self, index: int) -> Iterator[None]:
+        former, self.current = self.current, index
+        yield
+        self.current = former
+
+    def is_current(self, index: int) -> bool:
+        return index == self.current
 
     def owns(self, array_type: type) -> bool:
         return issubclass(array_type, ToyArray)

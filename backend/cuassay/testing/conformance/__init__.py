@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from dataclasses import fields
 from itertools import islice
 from types import ModuleType
 from typing import Any
@@ -16,6 +17,7 @@ import pytest
 
 from cuassay.errors import SpecError
 from cuassay.testing.conformance.checks import CHECKS, Check
+from cuassay.testing.declared import FORMS, ModelSizes
 from cuassay.testing.marks import requires
 from cuassay.testing.opspec import OpSpec
 
@@ -97,7 +99,10 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     try:
         count = len(case_labels(spec, "cpu", spec.dtypes[0]))
     except Exception as error:
-        raise SpecError(f"{spec.name} cannot be measured: its bench raises {type(error).__name__}: {error}") from error
+        raise SpecError(
+            f"{spec.name} cannot be measured: its bench= raises {type(error).__name__}: {error}; it gets what makes "
+            f"arrays and sizes ({', '.join(field.name for field in fields(ModelSizes))}): write bench={FORMS['bench']}"
+        ) from error
     if not count:
         raise SpecError(
             f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or leave bench= out"

@@ -6,7 +6,6 @@ What is checked stands in `checks`.
 from __future__ import annotations
 
 import inspect
-import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ import numpy as np
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.core import settings
 from cuassay.core.device import Device
+from cuassay.testing import rerun
 from cuassay.testing.compare import assert_close, describe_case
 from cuassay.testing.guards import guarded
 from cuassay.testing.opspec import OpSpec
@@ -38,9 +38,6 @@ __all__ = [
     "seed",
     "verify",
 ]
-
-#: Where a test module of ours lies is of no use to the reader: it is named by module.
-_PACKAGED = "cuassay/testing/conformance/test_conformance.py"
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +117,9 @@ def seed() -> int:
 def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
     """Whatever is raised inside says which case it was and how to run it again."""
     where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
-    lines = [f"op: {where}", f"seed: {seed()}", *_reproduction(device)]
+    lines = [f"op: {where}", f"seed: {seed()}"]
+    if target := rerun.TARGET.get():
+        lines.append(f"reproduce: {rerun.line(target, device)}")
     with describe_case(*lines), _noted(*lines):
         yield
 
@@ -134,16 +133,6 @@ def _noted(*lines: str) -> Iterator[None]:
         if lines[0] not in str(error):
             error.add_note("\n".join(f"  {line}" for line in lines))
         raise
-
-
-def _reproduction(device: Any) -> list[str]:
-    nodeid = os.environ.get("PYTEST_CURRENT_TEST", "").rpartition(" (")[0]
-    if not nodeid:
-        return []
-    path, _, test = nodeid.partition("::")
-    packaged = path.endswith(_PACKAGED)
-    named = f'--pyargs "cuassay.testing.conformance.test_conformance::{test}"' if packaged else f'"{nodeid}"'
-    return [f"reproduce: CUASSAY_SEED={seed()} pytest --cuassay-device {device} {named}"]
 
 
 def samples_of(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:

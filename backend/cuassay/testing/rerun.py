@@ -1,0 +1,34 @@
+"""The line that runs a test again, on the same numbers: printed with its failure, and kept in its row."""
+
+from __future__ import annotations
+
+import os
+from contextvars import ContextVar
+from pathlib import Path
+from shlex import quote
+
+import pytest
+
+from cuassay.core import settings
+
+__all__ = ["TARGET", "line", "target_of"]
+
+#: What names the test that runs now; empty outside of one.
+TARGET: ContextVar[str] = ContextVar("cuassay_rerun_target", default="")
+
+#: Our own test module: where it lies is of no use to the reader, who names it by module.
+_OWN = Path(__file__).parent / "conformance" / "test_conformance.py"
+
+
+def target_of(item: pytest.Item) -> str:
+    """What names `item` on pytest's command line, in the folder where this session began."""
+    test = item.nodeid.partition("::")[2]
+    if item.path == _OWN:
+        return f"--pyargs {quote(f'cuassay.testing.conformance.test_conformance::{test}')}"
+    return quote(f"{os.path.relpath(item.path, item.config.invocation_params.dir)}::{test}")
+
+
+def line(target: str, device: object = None) -> str:
+    """The shell line for a `target`, on `device` where the test takes one."""
+    chosen = "" if device is None else f" --cuassay-device {device}"
+    return f"CUASSAY_SEED={settings.get('CUASSAY_SEED')} pytest{chosen} {target}"

@@ -1,0 +1,132 @@
+"""What is refused when an `OpSpec` is declared: what says nothing testable, or contradicts itself.
+
+Everything here is known without a device. What the fields mean stands in `opspec`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import dtype_name, reference_dtype
+from cuassay.core.capability import DTYPE_NAMES, parse_requirement, unknown_dtype
+from cuassay.errors import CuassayError, SpecError
+from cuassay.ops.dispatch import Op
+from cuassay.testing.declared import FORMS, KnownFailure
+from cuassay.testing.tolerance import Tolerance
+
+if TYPE_CHECKING:
+    from cuassay.testing.opspec import OpSpec
+
+__all__ = ["check", "check_fields"]
+
+
+def check_fields(given: Mapping[str, Any]) -> None:
+    """Raise `SpecError` where a field of a spec, by name, holds something of another kind than it takes."""
+    for name, form in FORMS.items():
+        if given[name] is not None and not callable(given[name]):
+            raise SpecError(f"{name}= takes a function; got {given[name]!r}; write {name}={form}")
+    if given["op"] is not None and not isinstance(given["op"], Op):
+        raise SpecError(
+            f"op= takes a declared operation, such as cuassay.ops.add; got {given['op']!r}; give fn= instead"
+        )
+    if given["tolerance"] is not None and not isinstance(given["tolerance"], Tolerance):
+        raise SpecError(f"tolerance= takes a Tolerance; got {given['tolerance']!r}; write Tolerance(ulps=...)")
+    failures = given["known_failures"]
+    if not isinstance(failures, tuple | list) or not all(isinstance(one, KnownFailure) for one in failures):
+        raise SpecError(
+            f"known_failures= takes several KnownFailure; got {failures!r}; write [KnownFailure(reason=...)]"
+        )
+
+
+def check(spec: OpSpec) -> None:
+    """Raise `SpecError` for everything that can be known to be wrong without a device."""
+    result = [spec.result_dtype] if isinstance(spec.result_dtype, str) else []
+    for name in (*spec.dtypes, *result, *chain.from_iterable(spec.unclaimed.values())):
+        if name not in DTYPE_NAMES:
+            raise SpecError(f"{spec.name}: {unknown_dtype(name)}")
+    if spec.op is not None:
+        _check_op(spec, spec.op)
+    _check_known_failures(spec)
+    for need in spec.requires:
+        parse_requirement(need)
+    _check_drawn(spec)
+
+
+def _check_op(spec: OpSpec, op: Op) -> None:
+    undefined = [name for name in spec.dtypes if name not in op.schema.dtypes]
+    if undefined:
+        raise SpecError(
+            f"{spec.name} claims {', '.join(undefined)}, for which it is not declared; claim less or declare it"
+        )
+    if spec.reference is None:
+        raise SpecError(
+            f"{spec.name} has no reference, and a kernel cannot judge itself; give reference= in NumPy float64"
+        )
+    if spec.result_dtype is not None:
+        raise SpecError(f"{spec.name} is an op, whose schema says the result's dtype; leave result_dtype= out")
+
+
+def _check_known_failures(spec: OpSpec) -> None:
+    for entry in spec.known_failures:
+        if not entry.reason.strip():
+            raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
+        if entry.dtype is not None and entry.dtype not in spec.dtypes:
+            raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
+
+
+def _check_drawn(spec: OpSpec) -> None:
+    """A spec whose samples cannot be drawn, or whose reference cannot take them, tests nothing."""
+    seed, dtype = 0, spec.dtypes[0]
+    with _blamed(spec, "samples=", f"it gets what makes arrays: write samples={FORMS['samples']}"):
+        first = next(spec.draw(seed, dtype, "values"), None)
+    if first is None:
+        raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
+    given = f"a sample's arguments, as NumPy arrays in {reference_dtype(dtype)}"
+    if spec.reference is not None:
+        blamed = _blamed(spec, "reference=", f"it gets exactly {given}")
+    else:
+        blamed = _blamed(spec, "fn", f"it is its own reference, and gets xp=numpy and {given}; else give reference=")
+    with blamed:
+        spec.expected(first)
+    with _blamed(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
+        for one in spec.draw_errors(seed, dtype):
+            re.compile(one.match)
+    if spec.work is not None:
+        with _blamed(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
+            spec.least_work(first)
+    if spec.op is None:
+        for claimed in spec.dtypes:
+            _check_sample_dtype(spec, claimed)
+
+
+@contextmanager
+def _blamed(spec: OpSpec, part: str, advice: str) -> Iterator[None]:
+    """Whatever `part` of the spec raises is an error of the spec."""
+    try:
+        yield
+    except CuassayError:
+        raise
+    except Exception as error:
+        raise SpecError(
+            f"{spec.name} cannot be tested: its {part} raises {type(error).__name__}: {error}; {advice}"
+        ) from error
+
+
+def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
+    """An array that `make` did not make has the same dtype whichever is under test, and would pass for it."""
+    with _blamed(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
+        first = next(spec.draw(0, dtype, "values"), None)
+    given = () if first is None else (*first.args, *first.kwargs.values())
+    arrays = [one for one in given if hasattr(one, "dtype")]
+    found = {dtype_name(one.dtype) for one in arrays}
+    if arrays and all(isinstance(one, np.ndarray) for one in arrays) and dtype not in found:
+        raise SpecError(
+            f"{spec.name} claims {dtype}, but its samples are arrays of {', '.join(sorted(found))}; make them in the "
+            "dtype under test, by make(shape) or make.of(numbers), or claim what they are"
+        )

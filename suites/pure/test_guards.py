@@ -1,0 +1,67 @@
+"""What a guard takes for a leak, a stray stream or a stray precision, and what it lets pass."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import ops
+from cuassay.devices.sim import BACKEND
+from cuassay.testing.guards import computed_precision, guarded, products_as_asked
+
+
+@pytest.fixture(autouse=True)
+def machine() -> Iterator[None]:
+    with BACKEND.simulated(devices=1, memory=2**20):
+        yield
+
+
+class Holder:
+    """An array in a cycle of references."""
+
+    def __init__(self) -> None:
+        self.array, self.me = BACKEND.empty((100,), "float32", 0), self
+
+
+def test_an_array_in_a_cycle_is_no_leak() -> None:
+    with guarded("sim"):
+        Holder()
+
+
+def test_an_array_that_is_kept_is_one_and_its_bytes_are_told() -> None:
+    kept: list[Any] = []
+
+    with (
+        pytest.raises(AssertionError, match=r"sim:0: 512 B \(512 bytes\) of device memory are still in use"),
+        guarded("sim"),
+    ):
+        kept.append(BACKEND.empty((100,), "float32", 0))
+
+
+def test_memory_that_is_given_back_inside_hides_nothing_and_is_no_error() -> None:
+    kept = [BACKEND.empty((100,), "float32", 0)]
+
+    with guarded("sim"):
+        kept.clear()
+
+
+@pytest.mark.parametrize(
+    "shapes", [((3, 3), (3,)), ((3,), (3, 3)), ((3,), (3,)), ((0, 3), (3, 2)), ((2, 3, 3), (3, 3))], ids=str
+)
+def test_products_of_any_shape_may_be_watched(shapes: Any) -> None:
+    a, b = (np.full(shape, 1 / 3, np.float32) for shape in shapes)
+
+    with products_as_asked():
+        ops.matmul(a, b)
+
+
+@pytest.mark.parametrize("asked", ["ieee", "tf32", "bf16"])
+def test_a_product_that_is_better_than_asked_is_none_that_leaks(asked: Any) -> None:
+    a = np.arange(9, dtype=np.float32).reshape(3, 3)
+
+    assert computed_precision(a, a, a @ a) == "ieee"  # no mode tells on whole numbers
+    with products_as_asked():
+        ops.matmul(a, a, precision=asked)
