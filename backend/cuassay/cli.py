@@ -65,6 +65,13 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument(
         "--out", default="reports/out/run", metavar="DIR", help="folder of the result files (default: %(default)s)"
     )
+    run.add_argument(
+        "--jobs",
+        type=int,
+        metavar="N",
+        help="processes that run the tests at the same time, each with a context of its own on a GPU; default: as many "
+        "as cores, up to 8; what is measured runs alone",
+    )
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
@@ -92,7 +99,8 @@ def _run(options: argparse.Namespace) -> int:
     selectors = options.device or ["all"]
     for selector in selectors:
         parse_selector(selector)  # a name nobody knows is told once, before any child starts
-    return run.run(selectors, Path(options.out), tests=not options.no_tests, times=not options.no_times)
+    jobs = run.default_jobs() if options.jobs is None else options.jobs
+    return run.run(selectors, Path(options.out), jobs=jobs, tests=not options.no_tests, times=not options.no_times)
 
 
 def _report(options: argparse.Namespace) -> int:

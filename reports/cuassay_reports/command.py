@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuassay_reports.columns import ResultFormatError
-from cuassay_reports.load import Results, load
+from cuassay_reports.load import load
+from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 
 __all__ = ["UNREADABLE", "main", "run"]
@@ -35,21 +36,20 @@ def run(paths: Sequence[str | Path], html: str | Path | None = None, md: str | P
         0, or 2 where a file cannot be read or written; the reason is printed.
     """
     try:
-        results = load(*paths)
-        _write(results, html, md)
+        _write(build(load(*paths)), html, md)
     except (OSError, ResultFormatError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")
         return UNREADABLE
     return 0
 
 
-def _write(results: Results, html: str | Path | None, md: str | Path | None) -> None:
+def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
     if html is not None:
-        _save(Path(html), render_html(results))
+        _save(Path(html), render_html(page))
     if md is not None:
-        _save(Path(md), render_markdown(results))
+        _save(Path(md), render_markdown(page))
     if html is None and md is None:
-        sys.stdout.write(render_text(results))
+        sys.stdout.write(render_text(page))
 
 
 def _save(path: Path, text: str) -> None:

@@ -8,14 +8,14 @@ machine drift by a few percent on their own, so a verdict here is a hint; proof 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import pandas as pd
 
 from cuassay_reports.columns import difference
-from cuassay_reports.load import Results
+from cuassay_reports.load import Results, Row, grouped_by, records
 
 __all__ = [
     "CASE",
@@ -131,22 +131,15 @@ def changes(results: Results) -> pd.DataFrame:
         `change` (new over old, less 1), `verdict` (faster, slower, same, ambiguous, or "" where nothing
         may be compared) and `why`.
     """
-    newest = results.latest().times.drop_duplicates(["subject", *SERIES], keep="last", ignore_index=True)
-    earlier = dict(iter(results.times.groupby(["subject", *SERIES], sort=False)))
+    newest = results.latest().times.drop_duplicates(_SERIES, keep="last", ignore_index=True)
+    series = grouped_by(records(results.times[[*_SERIES, "order", "digest", "run", *_JUDGED]]), _SERIES)
     facts = _fingerprints(results.devices)
-    found = [_compared(row, earlier[_key(row)], facts) for row in _rows(newest)]
+    found = [_compared(row, series[tuple(row[name] for name in _SERIES)], facts) for row in records(newest)]
     return newest.assign(**{name: [each[name] for each in found] for name in _ADDED})
 
 
 _ADDED = ("previous", "previous_run", "change", "verdict", "why")
-
-
-def _key(row: Mapping[str, Any]) -> tuple[Any, ...]:
-    return tuple(row[name] for name in ("subject", *SERIES))
-
-
-def _rows(frame: pd.DataFrame) -> Iterable[dict[str, Any]]:
-    yield from frame.to_dict("records")  # type: ignore[misc]  # its keys are typed as Hashable
+_SERIES = ["subject", *SERIES]
 
 
 def _fingerprints(devices: pd.DataFrame) -> dict[tuple[str, str], Mapping[str, object]]:
@@ -155,11 +148,11 @@ def _fingerprints(devices: pd.DataFrame) -> dict[tuple[str, str], Mapping[str, o
     return {(run, device): facts for run, device, facts in columns if isinstance(facts, Mapping)}
 
 
-def _compared(row: dict[str, Any], series: pd.DataFrame, facts: dict[Any, Mapping[str, object]]) -> dict[str, Any]:
-    before = series[series["order"] < row["order"]]
-    equal = before[before["digest"] == row["digest"]] if row["digest"] else before.iloc[:0]
-    if len(equal):
-        old = next(iter(_rows(equal.tail(1))))
+def _compared(row: Row, series: list[Row], facts: Mapping[Any, Mapping[str, object]]) -> dict[str, Any]:
+    before = [old for old in series if old["order"] < row["order"]]
+    equal = [old for old in before if row["digest"] and old["digest"] == row["digest"]]
+    if equal:
+        old = equal[-1]
         verdict = judge(old, row)
         change = _change(old["median"], row["median"])
         return _added(old["median"], old["run"], change, verdict)
@@ -171,12 +164,12 @@ def _added(*values: Any) -> dict[str, Any]:
     return dict(zip(_ADDED, (previous, run, change, verdict.word, verdict.reason), strict=True))
 
 
-def _refusal(row: dict[str, Any], before: pd.DataFrame, facts: dict[Any, Mapping[str, object]]) -> str:
+def _refusal(row: Row, before: list[Row], facts: Mapping[Any, Mapping[str, object]]) -> str:
     if not row["digest"]:
         return "not compared: the run recorded no fingerprint of this device"
-    if before.empty:
+    if not before:
         return "first measurement"
-    last = str(before["run"].iloc[-1])
+    last = before[-1]["run"]
     changed = difference(facts.get((last, row["device"]), {}), facts.get((row["run"], row["device"]), {}))
     return "not compared: " + ("; ".join(changed) or "the previous run recorded no fingerprint")
 
@@ -214,9 +207,8 @@ def throughput(times: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
 
 def _limit_of(times: pd.DataFrame, limits: pd.DataFrame, name: str) -> pd.Series[Any]:
     """Return, for each timing, that limit of its run and device: of its dtype, or of all dtypes."""
-    rows = _rows(limits[limits["limit"] == name])
     table: dict[tuple[str, str, str], float] = {}
-    for row in rows:
+    for row in records(limits[limits["limit"] == name]):
         key = (row["run"], row["device"], row["dtype"])
         table[key] = max(row["value"], table.get(key, 0.0))
     places = zip(times["run"], times["device"], times["dtype"], strict=True)
@@ -239,7 +231,7 @@ def peers(times: pd.DataFrame) -> pd.DataFrame:
     ours = last[last["implementation"] == OURS]
     others = last[last["implementation"] != OURS].rename(columns={"implementation": "peer"})
     pairs = others.merge(ours[[*keys, "launches", *_JUDGED]], on=keys, suffixes=("_peer", ""))
-    found = [_ratio(row) for row in _rows(pairs)]
+    found = [_ratio(row) for row in records(pairs)]
     return pairs[[*keys, "launches", "peer"]].assign(**{name: [each[name] for each in found] for name in _RATIO})
 
 

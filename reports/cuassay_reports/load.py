@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -18,7 +19,7 @@ import pandas as pd
 
 from cuassay_reports.columns import TABLES, Column, ResultFormatError, validate
 
-__all__ = ["Results", "load"]
+__all__ = ["Results", "Row", "grouped_by", "load", "records"]
 
 Row = dict[str, Any]
 
@@ -89,6 +90,22 @@ def load(*paths: str | os.PathLike[str]) -> Results:
     for file in files:
         torn += _read(file, rows)
     return _results(rows, files, torn)
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """Return the rows of `frame` in order, each by column name."""
+    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable
+
+
+def grouped_by(rows: Iterable[Row], names: Sequence[str]) -> dict[tuple[Any, ...], list[Row]]:
+    """Return the rows by their values of `names`, both in the order given.
+
+    Thousands of groups of a few rows: a frame for each of them takes milliseconds.
+    """
+    groups: dict[tuple[Any, ...], list[Row]] = defaultdict(list)
+    for row in rows:
+        groups[tuple(row[name] for name in names)].append(row)
+    return groups
 
 
 def _files(path: Path) -> Iterable[Path]:

@@ -5,10 +5,14 @@ A cell is made of every test of (subject, op, dtype); this file decides what the
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import math
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 import pandas as pd
+
+from cuassay_reports.load import Row, grouped_by, records
 
 __all__ = ["DTYPE_ORDER", "STATES", "State", "dtypes_in_order", "support"]
 
@@ -47,10 +51,10 @@ def support(tests: pd.DataFrame) -> pd.DataFrame:
         where none). Every pair of an op and a dtype that stands anywhere has a row for every subject.
     """
     ours = tests[(tests["op"] != "") & (tests["dtype"] != "") & (tests["device"] != "")]
-    groups = ours.groupby(["subject", "device", "op", "dtype"], sort=False)
-    cells = {key: _cell(rows) for key, rows in groups}
+    cells = {key: _cell(rows) for key, rows in grouped_by(records(ours), _KEY).items()}
     subjects = dict.fromkeys(zip(ours["subject"], ours["device"], strict=True))
-    pairs = [(op, dtype) for op in dict.fromkeys(ours["op"]) for dtype in dtypes_in_order(ours["dtype"])]
+    dtypes = dtypes_in_order(ours["dtype"])
+    pairs = [(op, dtype) for op in dict.fromkeys(ours["op"]) for dtype in dtypes]
     keys = [(subject, device, op, dtype) for subject, device in subjects for op, dtype in pairs]
     rows = [dict(zip(_KEY, key, strict=True)) | cells.get(key, _EMPTY) for key in keys]
     return pd.DataFrame(rows, columns=[*_KEY, *_EMPTY])
@@ -68,9 +72,10 @@ def dtypes_in_order(names: Iterable[str]) -> list[str]:
     return sorted(set(names), key=lambda name: (place.get(name, len(place)), name))
 
 
-def _cell(rows: pd.DataFrame) -> dict[str, Any]:
-    outcomes = rows["outcome"].replace("error", "failed").value_counts()
-    counts = {name: int(outcomes.get(name, 0)) for name in ("passed", "failed", "xfailed", "skipped")}
+def _cell(rows: Sequence[Row]) -> dict[str, Any]:
+    outcomes = Counter("failed" if row["outcome"] == "error" else row["outcome"] for row in rows)
+    counts = {name: outcomes[name] for name in ("passed", "failed", "xfailed", "skipped")}
     state = next(name for name in STATES if counts.get(name, 0) or name == "not run")
-    reasons = rows.loc[(rows["outcome"] != "passed") & (rows["reason"] != ""), "reason"]
-    return {"state": state, **counts, "reasons": tuple(dict.fromkeys(reasons)), "headroom": rows["headroom"].max()}
+    reasons = dict.fromkeys(row["reason"] for row in rows if row["outcome"] != "passed" and row["reason"])
+    headroom = max((row["headroom"] for row in rows if not math.isnan(row["headroom"])), default=math.nan)
+    return {"state": state, **counts, "reasons": tuple(reasons), "headroom": headroom}

@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from cuassay_reports import skips, units
-from cuassay_reports.load import Results
+from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
 from cuassay_reports.standing import Standing, standings
 from cuassay_reports.timings import Timing, TimingSection, sections
@@ -113,9 +113,10 @@ class Page:
 def build(results: Results) -> Page:
     """Gather the report's content from the newest rows of every subject."""
     latest = results.latest()
+    new = skips.new_since(results)
     timed = sections(results)
     outcomes = _outcomes(latest.tests)
-    runs = [_run_line(row) for row in _records(results.runs)]
+    runs = [_run_line(row) for row in records(results.runs)]
     tone, headline = _headline(latest, outcomes, timed)
     return Page(
         tone=tone,
@@ -123,22 +124,18 @@ def build(results: Results) -> Page:
         figures=_figures(latest, outcomes, timed),
         newest=runs[-1] if runs else RunLine(run="", started="", command="", revision="", machine=""),
         devices=_cards(latest),
-        failures=_failures(results, latest),
+        failures=_failures(latest, new),
         grids=_grids(latest.tests),
         standings=standings(results),
         timings=timed,
         changed=_changed(timed),
-        new_skips=_new_skips(results),
+        new_skips=_new_skips(new),
         skips=_skips(latest.tests),
-        nowhere=[(row["test"], ", ".join(row["reasons"])) for row in _records(skips.nowhere(latest.tests))],
+        nowhere=[(row["test"], ", ".join(row["reasons"])) for row in records(skips.nowhere(latest.tests))],
         runs=runs[::-1],
         files=[file.name for file in results.files],
         torn=results.torn,
     )
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable
 
 
 def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
@@ -167,12 +164,12 @@ def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[Timin
     words = {word: sum(getattr(section, word) for section in timed) for word in ("slower", "faster")}
     present, timings = _present(latest), sum(section.count for section in timed)
     rows = (
-        (present, "device" if present == 1 else "devices", "plain"),
+        (present, units.noun(present, "device"), "plain"),
         (outcomes["passed"], "passed", "good"),
         (outcomes["failed"], "failed", "bad"),
-        (outcomes["xfailed"], "known failure" if outcomes["xfailed"] == 1 else "known failures", "warn"),
+        (outcomes["xfailed"], units.noun(outcomes["xfailed"], "known failure"), "warn"),
         (outcomes["skipped"], "skipped", "muted"),
-        (timings, "timing" if timings == 1 else "timings", "plain"),
+        (timings, units.noun(timings, "timing"), "plain"),
         (words["slower"], "slower", "warn"),
         (words["faster"], "faster", "good"),
     )
@@ -180,7 +177,7 @@ def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[Timin
 
 
 def _cards(latest: Results) -> list[DeviceCard]:
-    return [_card(row, latest) for row in _records(latest.devices)]
+    return [_card(row, latest) for row in records(latest.devices)]
 
 
 def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
@@ -195,7 +192,7 @@ def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
         reason=row["reason"],
         brief=_brief(row, facts),
         facts=_facts(row, facts),
-        limits=[_limit(limit) for limit in _records(limits)],
+        limits=[_limit(limit) for limit in records(limits)],
         missing=sorted((row["missing"] or {}).items()),
         outcomes=_outcomes(tests),
         digest=row["digest"],
@@ -244,11 +241,10 @@ def _limit(row: dict[str, Any]) -> tuple[str, str]:
     return label, units.quantity(row["value"], row["unit"]) + (f" ({row['how']})" if row["how"] else "")
 
 
-def _failures(results: Results, latest: Results) -> list[Failure]:
-    new = skips.new_since(results)
+def _failures(latest: Results, new: pd.DataFrame) -> list[Failure]:
     fresh = set(zip(new["subject"], new["nodeid"], strict=True))
     failed = latest.tests[latest.tests["outcome"].isin(["failed", "error"])]
-    return [_failure(row, (row["subject"], row["nodeid"]) in fresh) for row in _records(failed)]
+    return [_failure(row, (row["subject"], row["nodeid"]) in fresh) for row in records(failed)]
 
 
 def _failure(row: dict[str, Any], is_new: bool) -> Failure:
@@ -267,7 +263,7 @@ def _grids(tests: pd.DataFrame) -> list[Grid]:
     cells = support(tests)
     grids = []
     for (subject, device), rows in cells.groupby(["subject", "device"], sort=False):
-        table = {(row["op"], row["dtype"]): _cell(row) for row in _records(rows)}
+        table = {(row["op"], row["dtype"]): _cell(row) for row in records(rows)}
         dtypes = dtypes_in_order(rows["dtype"])
         ops = [(op, [table[op, dtype] for dtype in dtypes]) for op in dict.fromkeys(rows["op"])]
         grids.append(Grid(subject=str(subject), device=str(device), dtypes=dtypes, rows=ops))
@@ -288,13 +284,12 @@ def _changed(timed: Sequence[TimingSection]) -> list[tuple[str, Timing]]:
     return [(device, row) for word in ("slower", "faster") for device, row in rows if row.verdict == word]
 
 
-def _new_skips(results: Results) -> list[tuple[str, str]]:
-    new = skips.new_since(results)
-    return [(row["nodeid"], row["reason"]) for row in _records(new[new["outcome"] == "skipped"])]
+def _new_skips(new: pd.DataFrame) -> list[tuple[str, str]]:
+    return [(row["nodeid"], row["reason"]) for row in records(new[new["outcome"] == "skipped"])]
 
 
 def _skips(tests: pd.DataFrame) -> list[tuple[str, int, str, str]]:
-    rows = _records(skips.by_reason(tests))
+    rows = records(skips.by_reason(tests))
     return [(row["reason"], row["count"], ", ".join(row["devices"]), ", ".join(row["ops"])) for row in rows]
 
 

@@ -14,27 +14,26 @@ import jinja2
 from markupsafe import Markup
 
 from cuassay_reports import units
-from cuassay_reports.load import Results
 from cuassay_reports.matrix import STATES
-from cuassay_reports.page import build
+from cuassay_reports.page import Page
 from cuassay_reports.standing import BEHIND
 
 __all__ = ["render_html", "render_markdown", "render_text"]
 
 
-def render_html(results: Results) -> str:
+def render_html(page: Page) -> str:
     """Return the whole page: one self-contained file, light and dark, for screen, phone and paper."""
-    return _environment(escape=True).get_template("page.html.j2").render(page=build(results))
+    return _environment(escape=True).get_template("page.html.j2").render(page=page)
 
 
-def render_markdown(results: Results) -> str:
+def render_markdown(page: Page) -> str:
     """Return the short form, for a job's summary or a pull request."""
-    return _environment(escape=False).get_template("summary.md.j2").render(page=build(results))
+    return _environment(escape=False).get_template("summary.md.j2").render(page=page)
 
 
-def render_text(results: Results) -> str:
+def render_text(page: Page) -> str:
     """Return the short form for a terminal."""
-    return _environment(escape=False).get_template("summary.txt.j2").render(page=build(results))
+    return _environment(escape=False).get_template("summary.txt.j2").render(page=page)
 
 
 # Colour never stands alone: each state has a sign of its own.
@@ -51,8 +50,7 @@ def _short_dtype(name: str) -> str:
     eight = re.fullmatch(r"float8_(e\dm\d)\w*", name)
     if eight:
         return eight[1]
-    word, bits = re.fullmatch(r"(\D*)(.*)", name, re.DOTALL).groups()  # type: ignore[union-attr]  # matches any text
-    return _SHORT_DTYPES.get(word, word) + bits
+    return re.sub(r"\A\D+", lambda word: _SHORT_DTYPES.get(word[0], word[0]), name)
 
 
 def _cell_text(text: str) -> str:

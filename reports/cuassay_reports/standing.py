@@ -16,7 +16,7 @@ import pandas as pd
 
 from cuassay_reports import units
 from cuassay_reports.compare import CASE, OURS, throughput
-from cuassay_reports.load import Results
+from cuassay_reports.load import Results, records
 
 __all__ = ["BEHIND", "WORST", "Group", "Standing", "Worst", "beside_best", "standings"]
 
@@ -88,14 +88,14 @@ def beside_best(results: Results) -> pd.DataFrame:
     ours, untuned = (_of(table, table["implementation"] == name) for name in (OURS, f"{OURS} untuned"))
     others = table[~table["implementation"].str.startswith(OURS)].set_index(_CASE)
     pairs = others[["implementation", *_SAMPLED, "fraction"]].add_suffix("_peer").join(ours, how="inner")
-    pairs = pairs.assign(ratio=[_paired(row, "_peer") for row in _records(pairs)])
+    pairs = pairs.assign(ratio=[_paired(row, "_peer") for row in records(pairs)])
     best = _of(pairs.sort_values("ratio", kind="stable").reset_index(), None)
     joined = best.join(untuned[list(_SAMPLED)].add_suffix("_untuned"))
     return joined.reset_index().assign(
         spread=((joined["q75"] - joined["q25"]) / joined["median"]).to_numpy(),
         peer=joined["implementation_peer"].to_numpy(),
         peer_fraction=joined["fraction_peer"].to_numpy(),
-        tuning=[_paired(row, "_untuned") for row in _records(joined)],
+        tuning=[_paired(row, "_untuned") for row in records(joined)],
     )
 
 
@@ -132,7 +132,7 @@ def standings(results: Results) -> list[Standing]:
             run=str(run),
             peers=_peers(times[(times["run"] == run) & (times["benchmark"] == benchmark)]),
             groups=_groups(cases),
-            worst=[_worst(row) for row in _records(cases.sort_values("ratio", kind="stable").head(WORST))],
+            worst=[_worst(row) for row in records(cases.sort_values("ratio", kind="stable").head(WORST))],
         )
         for (subject, benchmark, run), cases in compared.groupby(["subject", "benchmark", "run"], sort=False)
     ]
@@ -199,7 +199,3 @@ def _reason(row: dict[str, Any]) -> str:
     else:
         said = "no candidate was faster by more"
     return ", ".join(filter(None, [said, where]))
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable

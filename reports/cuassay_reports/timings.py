@@ -18,7 +18,7 @@ from cuassay_reports import units
 from cuassay_reports.charts import sparkline
 from cuassay_reports.compare import OURS, SERIES, changes, peers, throughput
 from cuassay_reports.history import lines
-from cuassay_reports.load import Results
+from cuassay_reports.load import Results, grouped_by, records
 
 __all__ = ["Peer", "Timing", "TimingSection", "sections"]
 
@@ -122,12 +122,12 @@ class _Shown:
 
 def _runs(results: Results) -> dict[str, str]:
     """Run to the first digits of its commit; where that is unknown, to its id."""
-    return {row["run"]: row["commit"][:10] or row["run"] for row in _records(results.runs)}
+    return {row["run"]: row["commit"][:10] or row["run"] for row in records(results.runs)}
 
 
 def _peers(table: pd.DataFrame) -> dict[tuple[Any, ...], list[Peer]]:
     found: dict[tuple[Any, ...], list[Peer]] = {}
-    for row in _records(peers(table)):
+    for row in records(peers(table)):
         key = tuple(row.get(name, OURS) for name in ("subject", *SERIES))
         found.setdefault(key, []).append(
             Peer(name=row["peer"], ratio=units.ratio(row["ratio"]), verdict=row["verdict"], why=_peer_why(row))
@@ -161,11 +161,9 @@ def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
     """Return the rows of each case, the device's clock first; peers beside ours have no row of their own."""
     measured = {
         tuple(row[name] for name in _CASE if name != "implementation")
-        for row in _records(rows[rows["implementation"] == OURS])
+        for row in records(rows[rows["implementation"] == OURS])
     }
-    ordered = rows.sort_values("clock", kind="stable")
-    for _, group in ordered.groupby(_CASE, sort=False):
-        case = _records(group)
+    for case in grouped_by(records(rows.sort_values("clock", kind="stable")), _CASE).values():
         key = tuple(case[0][name] for name in _CASE if name != "implementation")
         if case[0]["implementation"] == OURS or key not in measured:
             yield case
@@ -225,7 +223,3 @@ def _note(rows: pd.DataFrame, runs: Mapping[str, str]) -> str:
     return (
         "First measurements of this device." if reasons == {"first measurement"} else next(iter(reasons)).capitalize()
     )
-
-
-def _records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    return frame.to_dict("records")  # type: ignore[return-value]  # its keys are typed as Hashable

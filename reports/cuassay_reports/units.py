@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["UNKNOWN", "count", "nbytes", "percent", "quantity", "ratio", "signed_percent"]
+__all__ = ["UNKNOWN", "count", "nbytes", "noun", "percent", "quantity", "ratio", "signed_percent"]
 
 UNKNOWN = "–"
 """What stands where a number is not known."""
@@ -57,7 +57,12 @@ def ratio(value: float) -> str:
 
 def count(number: int, one: str, many: str = "") -> str:
     """Return ``'1 device'`` or ``'1,200 devices'``."""
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{number:,} {noun(number, one, many)}"
+
+
+def noun(number: int, one: str, many: str = "") -> str:
+    """Return ``'device'`` for 1, else ``'devices'``."""
+    return one if number == 1 else many or one + "s"
 
 
 def _scaled(value: float, steps: Sequence[tuple[float, str]]) -> str:

@@ -38,7 +38,10 @@ class Data:
 
 def load(seed: int = 0) -> Data:
     """Shuffled by `seed`; the first 360 are held out."""
-    from sklearn.datasets import load_digits
+    try:
+        from sklearn.datasets import load_digits
+    except ModuleNotFoundError:
+        raise SystemExit("the digits are scikit-learn's, which is not installed; pip install scikit-learn") from None
 
     digits = load_digits()
     order = np.random.default_rng(seed).permutation(len(digits.target))

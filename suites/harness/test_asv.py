@@ -16,6 +16,7 @@ import pytest
 from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name
 from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
 from cuassay.benchmarking.record import Recorder
+from cuassay.errors import SpecError
 from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
 
 ROOT = Path(__file__).parents[2]
@@ -43,6 +44,13 @@ def test_a_users_specs_have_series_in_every_dtype_they_claim() -> None:
 
     assert (name, found.params) == ("track_mine", [["float64", "int8"], ["7"]])
     assert len(found("int8", "7")["samples"]) > 1
+
+
+def test_two_series_of_one_name_are_refused() -> None:
+    specs = [OpSpec(fn=lambda xp, a: a, bench=lambda make, sizes: [make(3)]) for _ in range(2)]
+
+    with pytest.raises(SpecError, match="several specs are named 'function'"):
+        series("cpu", specs)
 
 
 def test_series_are_told_apart_by_source_and_version() -> None:

@@ -110,7 +110,11 @@ def test_a_users_benchmarks_are_rows_of_a_report(project: pytest.Pytester) -> No
     ("bench", "message"),
     [
         pytest.param("lambda make, sizes: []", "its bench yields nothing", id="nothing"),
-        pytest.param("lambda make, sizes: [make(sizes.depth)]", "its bench raises AttributeError", id="raises"),
+        pytest.param(
+            "lambda make, sizes: [make(sizes.depth)]",
+            "its bench= raises AttributeError*sizes (*length, width*",
+            id="raises",
+        ),
     ],
 )
 def test_a_bench_that_measures_nothing_is_an_error_of_collection(
@@ -145,3 +149,25 @@ def test_the_measuring_child_says_how_much_and_writes_rows(
     }
     assert len(times) == 6
     assert [row["limit"] for row in rows if row["record"] == "limit"] == ["bandwidth", "compute", "compute", "launch"]
+
+
+@pytest.mark.parametrize("options", [(), ("--benchmark-only",)], ids=["once", "measured"])
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("None, device", "*ArgumentError: device_benchmark takes a function*; got None; write device_benchmark(*"),
+        ("{}, device", "*ArgumentError: device_benchmark takes a function*; got {}*"),
+        ("{'mine': 1}, device", "*ArgumentError: device_benchmark takes a function*; got {'mine': 1}*"),
+        ("lambda: 1, 'gpu'", "*DeviceError: there is no device kind 'gpu'*"),
+    ],
+    ids=["none", "empty", "number", "device"],
+)
+def test_a_benchmark_of_nothing_is_refused_measured_or_not(
+    project: pytest.Pytester, options: tuple[str, ...], asked: str, message: str
+) -> None:
+    path = project.makepyfile(test_nothing=f"def test_it(device, device_benchmark): device_benchmark({asked})")
+
+    result = project.runpytest_inprocess(path, "--device", "cpu", "-W", "ignore", *options)
+
+    result.stdout.fnmatch_lines([message])
+    result.assert_outcomes(failed=1)

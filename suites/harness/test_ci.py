@@ -157,6 +157,12 @@ def test_an_interpreter_that_does_not_run_is_refused(checkout: Checkout) -> None
     assert "/nowhere/python does not run" in done.stderr
 
 
+def test_an_interpreter_that_is_not_named_is_asked_for() -> None:
+    done = run(CI / "run", "--python")
+    assert done.returncode == 2
+    assert done.stderr == "ci/run: --python needs the path of an interpreter\n"
+
+
 @pytest.mark.parametrize("machine", MACHINES, ids=lambda machine: machine["name"])
 def test_each_machine_runs_jobs_that_exist_by_a_workflow_that_exists(machine: dict[str, Any]) -> None:
     assert machine["workflow"] in {file.stem for file in WORKFLOWS}

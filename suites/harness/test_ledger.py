@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.benchmarking.ledger import MAX_BYTES, MAX_SAMPLES, file_name, main, trimmed, write
+from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, trimmed, write
 from cuassay.benchmarking.record import Recorder
 from cuassay.errors import ResultError
 from cuassay_reports.load import load
@@ -110,6 +110,14 @@ def test_a_failure_keeps_its_text_and_a_skip_its_reason(record: Any, tmp_path: P
     assert second["reason"] == "cuda:0: no graphs: why"
 
 
+def test_texts_of_failures_name_no_folder_of_the_machine(record: Any, tmp_path: Path) -> None:
+    found = {**failed("values", message=f"E  in {Path.cwd()}/a/b.py"), "reason": f"{Path.cwd()}/c.py"}
+
+    (row,) = rows_of(write([record(found)], tmp_path / "ledger"), "test")
+
+    assert (row["message"], row["reason"]) == ("E  in a/b.py", "c.py")
+
+
 def test_each_device_is_told_once(record: Any, tmp_path: Path) -> None:
     devices = rows_of(write([record()], tmp_path / "ledger"), "device")
 
@@ -142,9 +150,19 @@ def test_a_run_where_all_failed_keeps_each_failure_and_its_reason(record: Any, t
     written = write([path], tmp_path / "ledger")
 
     rows = rows_of(written, "test")
-    assert written.stat().st_size <= MAX_BYTES
     assert len(rows) == 400
     assert {len(row["message"]) for row in rows} == {500}
+    assert sum(len(row["message"]) for row in rows) <= MAX_MESSAGE_CHARACTERS
+
+
+def test_a_failure_among_thousands_that_passed_keeps_its_text(record: Any, tmp_path: Path) -> None:
+    passed = ({"nodeid": f"suites/test_it.py::test_{'x' * 100}{number}", "outcome": "passed"} for number in range(3000))
+    path = record(failed("values", "add", "E" * 5000), *passed)
+
+    rows = rows_of(write([path], tmp_path / "ledger"), "test")
+
+    assert len(rows) == 3001
+    assert [len(row["message"]) for row in rows if "message" in row] == [4000]
 
 
 def test_files_of_two_runs_are_refused(record: Any, tmp_path: Path) -> None:

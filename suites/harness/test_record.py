@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -102,6 +103,26 @@ def test_a_tail_left_by_a_killed_writer_is_mended_when_the_file_is_opened(
         recorder.write_test(nodeid="b", outcome="passed")
 
     assert len(rows_of(path)) == kept + 1
+
+
+def test_series_are_written_in_one_piece_or_not_at_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, sizes, write = tmp_path / "rows.jsonl", [], os.write
+    series = [{**TIME, "implementation": name} for name in ("ours", "theirs")]
+
+    def half(file: int, data: bytes) -> int:
+        sizes.append(len(data))
+        return write(file, data[: len(data) // 2 + 10])
+
+    with Recorder(path) as recorder:
+        recorder.write_times(series)
+        before = path.read_bytes()
+        monkeypatch.setattr(os, "write", half)
+        with pytest.raises(ResultError, match="and is as it was"):
+            recorder.write_times(series)
+
+    assert before.count(b"\n") == 2
+    assert sizes == [len(before)]
+    assert path.read_bytes() == before
 
 
 def test_a_file_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:

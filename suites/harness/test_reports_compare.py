@@ -75,9 +75,10 @@ def test_a_change_is_against_the_run_before_on_the_same_fingerprint(
 def test_another_driver_is_not_compared_and_the_reason_names_it(
     write_rows: Make, device_row: Make, time_row: Make
 ) -> None:
-    write_rows("r1", device_row(driver="580.65"), time_row(1.0))
+    write_rows("r1", device_row(driver="570.86"), time_row(1.0))
+    write_rows("r2", device_row(driver="580.65"), time_row(1.0))
 
-    row = changes(load(write_rows("r2", device_row(driver="590.12"), time_row(3.0)))).iloc[0]
+    row = changes(load(write_rows("r3", device_row(driver="590.12"), time_row(3.0)))).iloc[0]
 
     assert row["verdict"] == ""
     assert row["why"] == "not compared: driver 580.65 -> 590.12"
@@ -128,6 +129,7 @@ def limit(name: str, value: float, **columns: Any) -> tuple[str, dict[str, Any]]
             [limit("compute", 400.0), limit("compute", 250.0, dtype="float32")], 0.8, "compute", id="of-the-dtype"
         ),
         pytest.param([limit("bandwidth", 80.0), limit("bandwidth", 100.0)], 0.5, "bandwidth", id="best-of-several"),
+        pytest.param([limit("bandwidth", 100.0), limit("bandwidth", 80.0)], 0.5, "bandwidth", id="best-first"),
         pytest.param([], math.nan, "", id="not-measured"),
     ],
 )
@@ -208,6 +210,14 @@ def test_a_new_fingerprint_starts_a_new_line(write_rows: Make, device_row: Make,
 
     assert sorted(lines(results).values()) == [[1.0, 2.0], [3.0]]
     assert history(results)["step"].tolist() == pytest.approx([math.nan, 1.0, math.nan], nan_ok=True)
+
+
+def test_a_case_measured_twice_in_a_run_is_one_point_the_last(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    results = load(write_rows("r1", device_row(), time_row(1.0), time_row(2.0)))
+
+    assert list(lines(results).values()) == [[2.0]]
 
 
 def test_history_carries_the_revision_of_each_point(write_rows: Make, time_row: Make) -> None:

@@ -120,6 +120,36 @@ def test_rows_of_a_run_whose_own_row_was_never_written_are_kept(tmp_path: Path) 
     assert (list(results.runs["run"]), len(results.latest().tests)) == (["r"], 1)
 
 
+def test_a_run_whose_own_row_was_never_written_is_older_than_all(write_rows: Make, test_row: Make) -> None:
+    folder = write_rows("r1", test_row())
+    (folder / "torn.jsonl").write_text(GOOD % "a" + "\n")
+
+    assert list(load(folder).runs["run"]) == ["r", "r1"]
+
+
+def test_a_device_of_which_a_run_wrote_two_rows_is_the_last(write_rows: Make, test_row: Make, device_row: Make) -> None:
+    results = load(write_rows("r1", device_row(name="A"), device_row(name="B"), test_row()))
+
+    assert results.devices["subject"].item() == results.tests["subject"].item() == "cuda:0 · B"
+
+
+def test_a_device_without_a_row_stands_for_itself(write_rows: Make, test_row: Make) -> None:
+    tests = load(write_rows("r1", test_row())).tests
+
+    assert tests[["subject", "digest"]].iloc[0].tolist() == ["cuda:0", ""]
+
+
+def test_the_tests_of_a_folded_row_are_named_by_its_first_star(write_rows: Make, test_row: Make) -> None:
+    folded = test_row(nodeid="f.py::test_*[2*3]", checks="values out", check=None)
+
+    tests = load(write_rows("r1", folded)).tests
+
+    assert tests[["nodeid", "check"]].to_numpy().tolist() == [
+        ["f.py::test_values[2*3]", "values"],
+        ["f.py::test_out[2*3]", "out"],
+    ]
+
+
 def test_a_rerun_test_counts_once_with_its_last_outcome(write_rows: Make, test_row: Make) -> None:
     tests = load(write_rows("r1", test_row("failed"), test_row("passed"))).tests
 
@@ -139,6 +169,14 @@ def test_the_newest_rows_are_chosen_by_device_and_for_tests_and_times_apart(
     assert latest.times["run"].item() == "r1"
 
 
+def test_a_run_of_times_alone_hides_no_tests(write_rows: Make, test_row: Make, time_row: Make) -> None:
+    write_rows("r1", test_row(), time_row(1.0))
+
+    latest = load(write_rows("r2", time_row(2.0))).latest()
+
+    assert (latest.tests["run"].item(), latest.times["run"].item()) == ("r1", "r2")
+
+
 def test_two_machines_with_devices_of_one_name_are_two_subjects(
     write_rows: Make, test_row: Make, device_row: Make
 ) -> None:
@@ -147,6 +185,13 @@ def test_two_machines_with_devices_of_one_name_are_two_subjects(
     latest = load(write_rows("r2", device_row("cpu:0", **cpu, cpu="Y"), test_row(device="cpu:0"))).latest()
 
     assert set(latest.tests["subject"]) == {"cpu:0 · X", "cpu:0 · Y"}
+
+
+def test_an_accelerator_is_the_same_in_another_host(write_rows: Make, test_row: Make, device_row: Make) -> None:
+    write_rows("r1", device_row(cpu="X"), test_row())
+    results = load(write_rows("r2", device_row(cpu="Y"), test_row()))
+
+    assert set(results.tests["subject"]) == {"cuda:0 · NVIDIA H200"}
 
 
 def test_unknown_columns_of_an_older_schema_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

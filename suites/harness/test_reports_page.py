@@ -15,6 +15,7 @@ from cuassay_reports import units
 from cuassay_reports.charts import sparkline
 from cuassay_reports.command import main, run
 from cuassay_reports.load import load
+from cuassay_reports.page import build
 from cuassay_reports.render import render_html, render_markdown, render_text
 
 Make = Callable[..., Any]
@@ -50,7 +51,7 @@ class Outline(html.parser.HTMLParser):
 
 @pytest.fixture(scope="module")
 def page(demo: Path) -> str:
-    return render_html(load(demo))
+    return render_html(build(load(demo)))
 
 
 def test_the_page_is_well_formed_and_its_links_lead_somewhere(page: str) -> None:
@@ -119,18 +120,18 @@ def hostile(write_rows: Make, test_row: Make, time_row: Make, device_row: Make) 
 
 
 def test_nothing_from_a_file_becomes_markup(hostile: Path) -> None:
-    outline = Outline(render_html(load(hostile)))
+    outline = Outline(render_html(build(load(hostile))))
 
     assert "script" not in outline.tags
     assert outline.open == []
 
 
 def test_template_braces_in_a_file_are_text(hostile: Path) -> None:
-    assert "49" not in re.sub(r"<style>.*?</style>", "", render_html(load(hostile)), flags=re.DOTALL)
+    assert "49" not in re.sub(r"<style>.*?</style>", "", render_html(build(load(hostile))), flags=re.DOTALL)
 
 
 def test_a_pipe_in_a_file_does_not_add_a_column_to_a_markdown_table(hostile: Path) -> None:
-    lines = [line for line in render_markdown(load(hostile)).splitlines() if line.startswith("|")]
+    lines = [line for line in render_markdown(build(load(hostile))).splitlines() if line.startswith("|")]
     tables = "\n".join(lines).split("|:--")
 
     widths = {len(re.findall(r"(?<!\\)\|", line)) for line in lines if "script" in line}
@@ -140,7 +141,7 @@ def test_a_pipe_in_a_file_does_not_add_a_column_to_a_markdown_table(hostile: Pat
 
 
 def test_a_page_of_a_run_without_anything_in_it_says_so(write_rows: Make) -> None:
-    page = render_html(load(write_rows("r1")))
+    page = render_html(build(load(write_rows("r1"))))
 
     assert Outline(page).open == []
     assert "No device was recorded" in page
@@ -150,11 +151,11 @@ def test_a_clean_run_is_called_passed_and_a_slower_one_is_not(
     write_rows: Make, device_row: Make, test_row: Make, time_row: Make
 ) -> None:
     folder = write_rows("r1", device_row(), test_row(), time_row(1.0))
-    clean = render_text(load(folder))
+    clean = render_text(build(load(folder)))
     write_rows("r2", device_row(), test_row(), time_row(1.5))
 
     assert clean.startswith("Everything that ran passed, on 1 device\n")
-    slower = render_text(load(folder))
+    slower = render_text(build(load(folder)))
     assert slower.startswith("Everything that ran passed; 1 timing got slower\n")
     assert "\n  Compared with " in slower
 
@@ -162,7 +163,7 @@ def test_a_clean_run_is_called_passed_and_a_slower_one_is_not(
 def test_a_terminal_gets_ten_failures_and_the_number_of_the_others(write_rows: Make, test_row: Make) -> None:
     failed = [test_row("failed", nodeid=f"t.py::test[{number}]", reason="wrong") for number in range(12)]
 
-    shown = render_text(load(write_rows("r1", *failed)))
+    shown = render_text(build(load(write_rows("r1", *failed))))
 
     assert shown.count("FAILED ") == 10
     assert "and 2 more failures; the page (--html) has all" in shown
@@ -171,13 +172,13 @@ def test_a_terminal_gets_ten_failures_and_the_number_of_the_others(write_rows: M
 def test_a_refused_comparison_names_the_change_on_the_page(write_rows: Make, device_row: Make, time_row: Make) -> None:
     write_rows("r1", device_row(driver="580.65"), time_row(1.0))
 
-    page = render_html(load(write_rows("r2", device_row(driver="590.12"), time_row(1.0))))
+    page = render_html(build(load(write_rows("r2", device_row(driver="590.12"), time_row(1.0)))))
 
     assert "Not compared: driver 580.65 -&gt; 590.12" in page
 
 
 def test_host_and_device_time_of_a_case_share_a_row(write_rows: Make, device_row: Make, time_row: Make) -> None:
-    page = render_html(load(write_rows("r1", device_row(), time_row(2e-6), time_row(9e-6, clock="host"))))
+    page = render_html(build(load(write_rows("r1", device_row(), time_row(2e-6), time_row(9e-6, clock="host")))))
 
     assert page.count("2.00 µs") == 1
     assert page.count("9.00 µs") == 1
@@ -185,13 +186,13 @@ def test_host_and_device_time_of_a_case_share_a_row(write_rows: Make, device_row
 
 
 def test_a_peer_alone_has_a_row_of_its_own(write_rows: Make, time_row: Make) -> None:
-    page = render_html(load(write_rows("r1", time_row(2e-6, implementation="torch"))))
+    page = render_html(build(load(write_rows("r1", time_row(2e-6, implementation="torch")))))
 
     assert '<span class="badge plain">torch</span>' in page
 
 
 def test_markdown_lists_failures_and_what_changed(demo: Path) -> None:
-    text = render_markdown(load(demo))
+    text = render_markdown(build(load(demo)))
 
     assert text.lstrip().startswith("## ❌ 2 tests failed on cuda:0")
     assert "### Timings that changed on cuda:0" in text
@@ -243,6 +244,11 @@ def test_numbers_have_three_digits_and_a_fitting_unit(value: float, unit: str, t
     assert units.quantity(value, unit) == text
 
 
+@pytest.mark.parametrize(("value", "text"), [(0.87, "87 %"), (0.05, "5 %"), (0.004, "0.4 %"), (math.inf, "–")])
+def test_shares_keep_a_digit_only_below_one_percent(value: float, text: str) -> None:
+    assert units.percent(value) == text
+
+
 @pytest.mark.parametrize(("value", "text"), [(0.031, "+3.1 %"), (-0.1, "−10.0 %"), (-0.0001, "0.0 %")])
 def test_changes_carry_a_true_sign_and_zero_none(value: float, text: str) -> None:
     assert units.signed_percent(value) == text
@@ -269,6 +275,6 @@ def test_live_launches_and_host_times_are_told_beside_queued_ones(
     queued = time_row(1.0, launches="queued"), time_row(3.0, clock="host")
     live = time_row(2.0, case="waits", launches="live"), time_row(1.0, implementation="torch", launches="live")
 
-    page = render_text(load(write_rows("r1", device_row(), *queued, *live)))
+    page = render_text(build(load(write_rows("r1", device_row(), *queued, *live))))
 
     assert page.count("live launches") == 1

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from cuassay_reports.load import load
+from cuassay_reports.page import build
 from cuassay_reports.render import render_html, render_markdown, render_text
 from cuassay_reports.standing import WORST, Standing, beside_best, standings
 
@@ -57,6 +58,14 @@ def test_samples_are_compared_round_by_round(time_row: Make, stand: Make) -> Non
     torch = time_row(1.1, samples=[1.1, 1.1, 1.1, 4.4, 4.4], implementation="torch", **told)
 
     assert stand(ours, torch).worst[0].ratio == "1.100×"
+
+
+def test_samples_of_unlike_rounds_are_compared_by_their_medians(time_row: Make, stand: Make) -> None:
+    told = {"benchmark": "mm", "groups": "square"}
+    ours = time_row(2.0, samples=[1.0, 2.0, 3.0], **told)
+    torch = time_row(3.0, samples=[3.0, 3.0], implementation="torch", **told)
+
+    assert stand(ours, torch).worst[0].ratio == "1.500×"
 
 
 def test_a_peer_measured_live_counts_beside_graphs(product: Make, stand: Make) -> None:
@@ -158,7 +167,7 @@ def test_a_run_of_grouped_timings_does_not_hide_the_others(
     write_rows("r1", device_row(), time_row(1.0, benchmark="softmax"))
     results = load(write_rows("r2", device_row(), *product("8x8x8", {"cuassay": 1.0, "torch": 2.0})))
 
-    text = render_text(results)
+    text = render_text(build(results))
 
     assert "softmax" in text
     assert text.count("8x8x8") == 1
@@ -169,7 +178,7 @@ def test_every_form_shows_it(render: Callable[..., str], write_rows: Make, devic
     rows = product("8x7x6 NT", {"cuassay": 2.0, "torch": 3.0}, "llama m<=128", choice="cuBLASLt, split-k 4")
     folder: Path = write_rows("r1", device_row(), *rows)
 
-    text = render(load(folder))
+    text = render(build(load(folder)))
 
     for shown in ("8x7x6 NT", "1.500×", "cuBLASLt, split-k 4", "0.99"):
         assert shown in text

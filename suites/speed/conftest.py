@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuassay import Device, namespace, to_host
+from cuassay import Device, devices, namespace, to_host
 from cuassay.benchmarking.cases import Case
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.benchmarking.record import Recorder
@@ -53,6 +53,13 @@ def device_benchmark(device_benchmark: DeviceBenchmark) -> DeviceBenchmark:
     """The harness's. The files here write their rows themselves: by names of their own, host times beside."""
     device_benchmark.write = None
     return device_benchmark
+
+
+@pytest.fixture
+def emptied_queue(device: Device) -> Iterator[None]:
+    """What one test gave the device is not in the queue of the next."""
+    yield
+    devices.backend(device.kind).synchronize(device.index)
 
 
 @pytest.fixture(scope="session")

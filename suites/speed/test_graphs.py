@@ -10,7 +10,7 @@ import importlib.util
 import shutil
 import subprocess
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import cycle, repeat
 from pathlib import Path
 from time import perf_counter
@@ -19,12 +19,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device, cuda, devices, from_host, ops
+from cuassay import Device, cuda, from_host, ops
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.testing import devices as on
+
+pytestmark = pytest.mark.usefixtures("emptied_queue")
 
 ELEMENTS = 1024
 NODES = (1, 10, 100, 1000)
@@ -39,13 +41,6 @@ int launch_many(int (*launch)(void *, void *), void *graph, void *stream, int co
     return status;
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(device: Device) -> Iterator[None]:
-    """Replays of one test are not in the queue of the next."""
-    yield
-    devices.backend(device.kind).synchronize(device.index)
 
 
 @pytest.fixture

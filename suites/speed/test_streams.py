@@ -10,7 +10,7 @@ import importlib.util
 import shutil
 import subprocess
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.testing import devices as on
+
+pytestmark = pytest.mark.usefixtures("emptied_queue")
 
 #: Calls a sample.
 CALLS = 200
@@ -65,13 +67,6 @@ int fork_and_join(record_t record, wait_t wait, void *event, void *stream, void 
     return status;
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def nothing_is_left(device: Device) -> Iterator[None]:
-    """Waits and records of one test are not in the queue of the next."""
-    yield
-    devices.backend(device.kind).synchronize(device.index)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ import json
 import math
 import re
 import sys
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import product
 from pathlib import Path
@@ -28,7 +28,7 @@ from cuassay.benchmarking.ledger import Row, read
 from cuassay.benchmarking.timing import measure
 from cuassay.core import settings
 from cuassay.core.device import Device
-from cuassay.errors import ResultError
+from cuassay.errors import ResultError, SpecError
 from cuassay.testing.opspec import OpSpec, own_specs
 from cuassay.testing.presence import HOST_KINDS, Presence
 
@@ -63,10 +63,19 @@ def series(
         else the cpu.
     specs : iterable of OpSpec, optional
         Yours, in every dtype they claim; by default this package's own, in the dtypes that models are trained in.
+
+    Raises
+    ------
+    SpecError
+        If two of them have one name, by which a series is known.
     """
     found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
     chosen = [(spec, DTYPES) for spec in own_specs()] if specs is None else [(spec, spec.dtypes) for spec in specs]
-    return {f"track_{spec.name}": _function(spec, found, dtypes) for spec, dtypes in chosen if spec.bench is not None}
+    measured = [(spec, dtypes) for spec, dtypes in chosen if spec.bench is not None]
+    twice = [name for name, count in Counter(spec.name for spec, _ in measured).items() if count > 1]
+    if twice:
+        raise SpecError(f"several specs are named {twice[0]!r}, and a series is known by its name; give each its name=")
+    return {f"track_{spec.name}": _function(spec, found, dtypes) for spec, dtypes in measured}
 
 
 def _function(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> Callable[[str, str], dict[str, object]]:

@@ -72,11 +72,13 @@ def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
 def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> Case:
     args, kwargs = sample.on(device)
     work, label = spec.least_work(sample), case_label(sample)
-    if spec.op is None:
-        return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, kwargs), work)
-    if not spec.op.schema.outputs:
-        return Case(spec, device, dtype, label, args, kwargs, partial(_again, spec.op.prepare(*args, **kwargs)), work)
-    meta = spec.op.meta(*args, **kwargs)
+    if spec.fn is not None:  # without `spec.run`: what that does beside would be in every sample
+        run = partial(spec.fn, devices.namespace(device), *args, **kwargs)
+        return Case(spec, device, dtype, label, args, kwargs, run, work)
+    op = spec.declared
+    if not op.schema.outputs:
+        return Case(spec, device, dtype, label, args, kwargs, partial(_again, op.prepare(*args, **kwargs)), work)
+    meta = op.meta(*args, **kwargs)
     out = devices.empty(meta.shape, meta.dtype, device)
     return Case(spec, device, dtype, label, args, kwargs, lambda: spec.run(device, args, {**kwargs, "out": out}), work)
 
@@ -114,8 +116,7 @@ class _Extents(Samples):
 
 def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
     """Columns of a ``time`` row."""
-    work = {"bytes": case.work.bytes, "flops": case.work.flops or None}
-    told = {"case": case.label, "dtype": case.dtype, **work}
+    told = {"case": case.label, "dtype": case.dtype, **case.work.columns()}
     return timing_row(case.spec.name, case.device, implementation, timing, **told)
 
 

@@ -31,6 +31,7 @@ __all__ = [
     "host_fingerprint",
     "package_versions",
     "revision",
+    "usable_cores",
 ]
 
 HOST_PACKAGES: tuple[str, ...] = ("cuassay", "numpy", "ml_dtypes")
@@ -54,7 +55,7 @@ def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, objec
         "architecture": platform.machine(),
         "kernel": platform.release(),
         "cpu": cpu_model(),
-        "cores": _usable_cores(),
+        "cores": usable_cores(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "versions": package_versions(packages),
     }
@@ -167,7 +168,7 @@ def _utc(date: str, where: str) -> str:
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
-def _usable_cores() -> int:
+def usable_cores() -> int:
     """Return how many processors this process may use: a container often grants fewer than there are."""
     if hasattr(os, "sched_getaffinity"):
         return len(os.sched_getaffinity(0))

@@ -1,4 +1,4 @@
-"""The ledger: one small file a run of a real machine, kept with the code it measured.
+"""The ledger: one file a run of a real machine, of 1 or 2 MB, kept with the code it measured.
 
 Decides what of a run is worth keeping for years: every outcome, every figure and why a test failed; of samples a few,
 of failures the first part. What a row means stands in `cuassay_reports.columns`.
@@ -26,15 +26,15 @@ from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
 from cuassay_reports.columns import ResultFormatError, validate
 
-__all__ = ["MAX_BYTES", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
+__all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
-#: Size that a file keeps to by shortening what failures say; a year of nightly runs then stays a repository's size.
-MAX_BYTES = 400_000
+#: Of all failures of a run together; what several thousand tests came to is some 1 MB beside it.
+MAX_MESSAGE_CHARACTERS = 250_000
 
 #: Samples kept of a series, evenly spread over it; the median and the quartiles are those of all.
 MAX_SAMPLES = 20
 
-#: Characters kept of a failure's text, the first of them that makes the file small enough.
+#: Characters kept of one failure's text: the first of these by which all keep to `MAX_MESSAGE_CHARACTERS`.
 MESSAGE_LENGTHS = (4000, 500, 0)
 
 #: Of the one case of a test none of whose devices was chosen.
@@ -130,6 +130,8 @@ def _folded(tests: Iterable[Row]) -> Iterator[Row]:
 def _shortened(row: Row, length: int) -> Row:
     without = {"duration", "seed"} if row["outcome"] in ("passed", "skipped") else set()
     kept = {name: value for name, value in row.items() if name not in without}
+    for name in kept.keys() & {"reason", "message"}:
+        kept[name] = kept[name].replace(f"{Path.cwd()}/", "")  # where the tree lay is that machine's own
     if "message" in kept:
         kept["message"] = kept["message"][:length]
     return {name: value for name, value in kept.items() if name != "message" or value}
@@ -179,15 +181,17 @@ def write(paths: Iterable[str | Path], folder: str | Path) -> Path:
     """
     rows = read(paths)
     name = file_name(rows)
-    for length in MESSAGE_LENGTHS:
-        lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in trimmed(rows, length)]
-        text = "\n".join(lines) + "\n"
-        if len(text.encode()) <= MAX_BYTES:
-            break
+    lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in trimmed(rows, _message_length(rows))]
     path = _free(Path(folder) / name, rows[0]["run"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
     return path
+
+
+def _message_length(rows: Iterable[Row]) -> int:
+    lengths = [len(row.get("message", "")) for row in rows if row["record"] == "test"]
+    within = (most for most in MESSAGE_LENGTHS if sum(min(one, most) for one in lengths) <= MAX_MESSAGE_CHARACTERS)
+    return next(within, 0)
 
 
 def _free(path: Path, run: str) -> Path:

@@ -6,8 +6,9 @@
 
 A shape's calls run on random operands in rotation, as graphs, so that no host's time is in them: ours with the tuner's
 choice and without, and those of `product_peers`. Shapes are taken in an order of which any beginning is spread over all
-lists, and what FILE has already is left out: a run that was cut is representative, and goes on when started again. What
-the rows say together is shown by ``cuassay report FILE``.
+lists, and what FILE has already is left out: a run that was cut is representative, and goes on when started again. The
+rows of a shape are written in one piece, so that of one in which the run is cut there are none. What the rows say
+together is shown by ``cuassay report FILE``.
 
 Sums of 16-bit operands may be reduced in 16 bits where they are split, here as in torch, whose default that is.
 """
@@ -15,6 +16,7 @@ Sums of 16-bit operands may be reduced in 16 bits where they are split, here as 
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -22,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype
@@ -217,19 +219,26 @@ class _Measured:
 
 def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recorder, groups: Sequence[str]) -> bool:
     """Measure one shape and write its rows; False where it failed, which is told and takes nothing else with it."""
-    begun = time.monotonic()
+    begun, shape = time.monotonic(), operands.shape
     try:
         found = _timings(operands, device, tuner)
     except Exception as error:  # noqa: BLE001  whatever a library raises, the other shapes are measured
-        print(f"{operands.shape} {operands.shape.dtype}: {type(error).__name__}: {error}", flush=True)
+        print(f"{shape} {shape.dtype}: {type(error).__name__}: {error}", flush=True)
         return False
-    shape = operands.shape
-    told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
-    for name, timing in found.timings.items():
-        columns = timing_row("mm", device, name, timing, groups=" ".join(groups), **told)
-        recorder.write_time(**columns, **({"choice": found.choice} if name == OURS else {}))
+    except BaseException:  # an interrupt, or the end of the time that somebody gave the process
+        print(f"{shape} {shape.dtype} was cut: no row of it is written; run this again to go on", flush=True)
+        raise
+    recorder.write_times(_rows(found, shape, device, groups))
     print(_line(shape, found, time.monotonic() - begun), flush=True)
     return True
+
+
+def _rows(found: _Measured, shape: GemmShape, device: Device, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
+    """A row an implementation."""
+    told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
+    for name, timing in found.timings.items():
+        choice = {"choice": found.choice} if name == OURS else {}
+        yield {**timing_row("mm", device, name, timing, groups=" ".join(groups), **told), **choice}
 
 
 def _timings(operands: Operands, device: Device, tuner: _Tuner) -> _Measured:
@@ -261,5 +270,10 @@ def _line(shape: GemmShape, found: _Measured, seconds: float) -> str:
     )
 
 
+def _end(number: int, frame: object) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
 if __name__ == "__main__":
+    signal.signal(signal.SIGTERM, _end)
     raise SystemExit(main())

@@ -15,9 +15,11 @@ from typing import Any
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
 
+from cuassay import devices
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.timing import Cache, Timing, interleave
 from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
 from cuassay.testing.opspec import Work
 
 __all__ = ["DeviceBenchmark", "device_benchmark", "is_measuring"]
@@ -111,8 +113,21 @@ class DeviceBenchmark:
         -------
         dict
             Name to `Timing`; empty where nothing is measured.
+
+        Raises
+        ------
+        ArgumentError
+            If `calls` is no function and no mapping to some.
+        DeviceError
+            If there is no such device.
         """
-        named = calls if isinstance(calls, Mapping) else {"cuassay": calls}
+        named = calls if isinstance(calls, Mapping) else {_OURS: calls}
+        if not named or not all(map(callable, named.values())):
+            raise ArgumentError(
+                f"device_benchmark takes a function, or several by name; got {calls!r}; write device_benchmark(lambda: "
+                "..., device)"
+            )
+        devices.find(device)
         if not self.enabled:
             for call in named.values():
                 call()
@@ -137,7 +152,7 @@ class DeviceBenchmark:
         work: Work | None,
     ) -> None:
         told = {name: str(named[name]) for name in ("case", "dtype") if name in named}
-        work_columns = {} if work is None else {"bytes": work.bytes, "flops": work.flops or None}
+        work_columns = {} if work is None else work.columns()
         for place, (name, timing) in enumerate(timings.items()):
             whose = name if place else _OURS
             write(**timing_row(str(named["op"]), device, whose, timing, **told, **work_columns))

@@ -12,7 +12,7 @@ import json
 import math
 import os
 import secrets
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -96,6 +96,10 @@ class Recorder(Handle):
         """Append one measured series."""
         self.write("time", **columns)
 
+    def write_times(self, series: Iterable[Mapping[str, object]]) -> None:
+        """Append several measured series in one piece: all of them are in the file, or none."""
+        self._append(b"".join(self._line("time", columns) for columns in series))
+
     def write_limit(self, **columns: object) -> None:
         """Append a ceiling of a device, measured in this run."""
         self.write("limit", **columns)
@@ -106,24 +110,32 @@ class Recorder(Handle):
         Raises
         ------
         ResultError
-            The row does not follow the schema, the recorder is closed, or the disk took only part of it.
+            The row does not follow the schema, the recorder is closed, or the disk took only part of it: then the
+            file is as it was.
         """
-        if self._fd < 0:
-            raise ResultError(f"{self.path} is closed; open a new Recorder to write more")
+        self._append(self._line(record, columns))
+
+    def _line(self, record: str, columns: Mapping[str, object]) -> bytes:
         row = {"record": record, "schema": SCHEMA, "run": self.run, **_without_unknown(columns)}
         try:
             validate(row)
             line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
         except (ResultFormatError, TypeError, ValueError) as error:
             raise ResultError(f"{self.path} cannot take this row: {error}") from error
-        self._append(line.encode())
+        return line.encode()
 
-    def _append(self, line: bytes) -> None:
+    def _append(self, lines: bytes) -> None:
+        if self._fd < 0:
+            raise ResultError(f"{self.path} is closed; open a new Recorder to write more")
         with _locked(self._fd):
-            written = os.write(self._fd, line)
-        if written != len(line):
+            size = os.fstat(self._fd).st_size
+            written = os.write(self._fd, lines)
+            if written != len(lines):
+                os.ftruncate(self._fd, size)
+        if written != len(lines):
             raise ResultError(
-                f"{self.path} took only {written:,} of {len(line):,} bytes of a row; make room there and run again"
+                f"{self.path} took only {written:,} of {len(lines):,} bytes, and is as it was; "
+                "make room there and run again"
             )
 
 

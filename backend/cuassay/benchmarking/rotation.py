@@ -1,7 +1,8 @@
 """Time of calls on operands in rotation: more sets of them than the cache holds, so that each is cold in its turn.
 
 `timing` measures one call on one set, and flushes the cache before it. Calls of a few microseconds one after another,
-as a model makes them, are measured here: a pass of one call on each set is captured once, and its replay is a sample.
+as a model makes them, are measured here: a pass of one call on each set, or as many passes as a sample has, are
+captured in one graph, and its replay is a sample. Between replays of short graphs the device waits for the next.
 """
 
 from __future__ import annotations
@@ -73,11 +74,21 @@ def rotate(
         raise ArgumentError(f"a rotation needs a pass, sets >= 1 and samples >= 1; got {sets!r}, {samples!r}")
     found = devices.find(device)
     backend = devices.backend(found.kind)
-    with backend.activate(found.index), backend.use_stream(_stream(found)), _captured(passes, found, live) as ready:
-        series = {name: _Rotation(backend, found, replay, sets, mode) for name, (replay, mode) in ready.items()}
+    with backend.activate(found.index), backend.use_stream(_stream(found)), _captures(found) as capture:
+        backend.synchronize(found.index)
+        for run in passes.values():
+            run()
+        backend.synchronize(found.index)
+        graphs = {name for name in passes if name not in live and devices.capabilities(found).answer("graphs")}
+        series = {
+            name: _Rotation(backend, found, capture(run, 1) if name in graphs else run, sets, name in graphs)
+            for name, run in passes.items()
+        }
         repeats = max(one.repeats for one in series.values())
-        for one in series.values():
+        for name, one in series.items():
             one.repeats = repeats  # what a sample costs beside its calls is then shared by as many of each
+            if name in graphs and repeats > 1:
+                one.capture_all(capture(passes[name], repeats))
         begun = time.perf_counter()
         for turn in range(samples):
             if turn >= MIN_SAMPLES and time.perf_counter() - begun > max_seconds:
@@ -94,38 +105,32 @@ def _stream(device: Device) -> Any:
 
 
 @contextmanager
-def _captured(
-    passes: Mapping[str, Pass], device: Device, live: Collection[str]
-) -> Iterator[dict[str, tuple[Pass, Mode]]]:
-    """Each pass as one graph; as it is where that cannot be."""
+def _captures(device: Device) -> Iterator[Callable[[Pass, int], Pass]]:
+    """Gives what captures a pass so many times as one graph, and gives its replay; inside, the graphs live."""
     backend = devices.backend(device.kind)
-    backend.synchronize(device.index)
-    for run in passes.values():
-        run()
-    backend.synchronize(device.index)
-    ready: dict[str, tuple[Pass, Mode]] = {}
-    with ExitStack() as captures:
-        for name, run in passes.items():
-            if name in live or not devices.capabilities(device).answer("graphs"):
-                ready[name] = run, "stream"
-                continue
-            capture = backend.new_capture(device.index)
-            captures.callback(capture.reset)
-            capture.begin()
+    with ExitStack() as graphs:
+
+        def capture(run: Pass, times: int) -> Pass:
+            graph = backend.new_capture(device.index)
+            graphs.callback(graph.reset)
+            graph.begin()
             try:
-                run()
+                for _ in range(times):
+                    run()
             finally:
-                capture.end()
-            ready[name] = capture.replay, "graph"
-        yield ready
+                graph.end()
+            return graph.replay
+
+        yield capture
         backend.synchronize(device.index)
 
 
 class _Rotation:
     """The samples of one pass, as they come."""
 
-    def __init__(self, backend: Backend, device: Device, replay: Pass, sets: int, mode: Mode) -> None:
-        self._device, self._replay, self._sets, self._mode = device, replay, sets, mode
+    def __init__(self, backend: Backend, device: Device, run: Pass, sets: int, is_graph: bool) -> None:
+        self._device, self._run, self._sets, self._is_whole = device, run, sets, False
+        self._mode: Mode = "graph" if is_graph else "stream"
         self._has_clock = bool(devices.capabilities(device).answer("timing"))
         self._spins = backend if self._has_clock and isinstance(backend, Spinning) else None
         self._times = [backend.new_event(device.index, timing=True) for _ in range(2)]
@@ -134,6 +139,10 @@ class _Rotation:
         self._host_s: list[float] = []
         once, _, _ = self._once()
         self.repeats = max(1, round(BATCH_SECONDS / max(once * sets, 1e-9)))
+
+    def capture_all(self, replay: Pass) -> None:
+        """From here a call of `replay` is all the passes of a sample."""
+        self._run, self._is_whole = replay, True
 
     def add(self) -> None:
         """Take one sample; again where the device had to wait for the host."""
@@ -152,8 +161,8 @@ class _Rotation:
             self._spins.spin(self._device.index, int(_HOLD * _SPIN_HZ))
         start.record()
         begun = time.perf_counter()
-        for _ in range(self.repeats):
-            self._replay()
+        for _ in range(1 if self._is_whole else self.repeats):
+            self._run()
         host_s = time.perf_counter() - begun
         end.record()
         is_queued = not start.query()

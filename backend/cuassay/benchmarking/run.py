@@ -1,7 +1,8 @@
-"""What ``cuassay run`` does: test and measure the declared operations, each in a child process of its own.
+"""What ``cuassay run`` does: test and measure the declared operations, in child processes.
 
 A child that crashes, hangs in the driver or loses its device takes nothing else with it: its rows up to there are
-on the disk. This file starts the children, shows how far they are, and says how they ended.
+on the disk. The tests may be run by several at once; what is measured has the machine to itself. This file starts
+the children, shows how far they are, and says how they ended.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from cuassay.benchmarking.fingerprint import usable_cores
 from cuassay.benchmarking.record import Recorder, begin
+from cuassay.errors import SettingError
 
-__all__ = ["Child", "progress_line", "run"]
+__all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 
 _GENERATED_TESTS = "cuassay.testing.conformance"
 _MEASUREMENTS = "cuassay.benchmarking.measure"
@@ -29,20 +32,35 @@ _POLL_SECONDS = 0.25
 #: Seconds between two lines where the output is no terminal, so that a log stays short and a watchdog stays calm.
 _LINE_SECONDS = 15.0
 
+#: More processes than that wait for one another on one device, and each holds a context there.
+_MOST_JOBS = 8
+
 _EXPECTED = re.compile(rb"^(?:collected|measuring) (\d+)", re.MULTILINE)
+_FAILURES = re.compile(r"=+ (?:FAILURES|ERRORS) =+")
+
+
+@dataclass(frozen=True, slots=True)
+class Child:
+    """One child process: its command, and where its output goes."""
+
+    command: Sequence[str]
+    log: Path
 
 
 @dataclass(slots=True)
-class Child:
-    """One child process: what it is called, its command, where its rows and its output go."""
+class Step:
+    """What children do together: those that run at once, then the one that must run alone; all write the same rows."""
 
     name: str
-    command: Sequence[str]
     rows: Path
-    log: Path
     record: str
+    children: Sequence[Child]
+    alone: Child | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
-    _read: int = 0
+    _read: int = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._read = self.rows.stat().st_size if self.rows.exists() else 0  # of a run before, into the same folder
 
     def done(self) -> int:
         """Number of rows written so far."""
@@ -63,13 +81,18 @@ class Child:
                 self.outcomes[row.get("outcome", "measured")] += 1
 
     def expected(self) -> int | None:
-        """Number of rows to come in all, once the child has said so."""
-        found = _EXPECTED.search(self.log.read_bytes())
-        return int(found[1]) if found else None
+        """Number of rows to come in all, once a child has said so: a part of the tests collects all of them."""
+        found = (_EXPECTED.search(child.log.read_bytes()) for child in self.children)
+        return next((int(number[1]) for number in found if number), None)
 
 
-def run(selectors: Sequence[str], out: Path, *, tests: bool = True, times: bool = True) -> int:
-    """Run the children one after another and write result files into `out`.
+def default_jobs() -> int:
+    """As many processes for the tests as there are cores, up to 8."""
+    return min(usable_cores(), _MOST_JOBS)
+
+
+def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = True, times: bool = True) -> int:
+    """Test, then measure, and write result files into `out`.
 
     Parameters
     ----------
@@ -77,18 +100,25 @@ def run(selectors: Sequence[str], out: Path, *, tests: bool = True, times: bool 
         Devices as ``--device`` takes them.
     out : path
         Folder of the result files and the children's logs; created.
+    jobs : int
+        Processes that run the tests at the same time.
 
     Returns
     -------
     int
         0 when every test passed or was skipped with a reason and everything was measured, else 1.
+
+    Raises
+    ------
+    SettingError
+        `jobs` is less than 1.
     """
+    if jobs < 1:
+        raise SettingError(f"the tests need a process at least; got --jobs {jobs}; give 1 or more")
     out.mkdir(parents=True, exist_ok=True)
     identity = _write_run(selectors, out)
-    children = [
-        child for child, wanted in zip(_children(selectors, out, identity), (tests, times), strict=True) if wanted
-    ]
-    failed = [child.name for child in children if not _finish(child)]
+    steps = zip(_steps(selectors, out, identity, jobs), (tests, times), strict=True)
+    failed = [step.name for step, is_wanted in steps if is_wanted and not _finish(step)]
     print(f"results: {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 
@@ -99,44 +129,82 @@ def _write_run(selectors: Sequence[str], out: Path) -> str:
         return recorder.run
 
 
-def _children(selectors: Sequence[str], out: Path, identity: str) -> Iterator[Child]:
+def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int) -> Iterator[Step]:
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
     pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-q", "-ra", "-p", "no:cacheprovider"]
     # No settings and no conftest of the project around decide how the generated tests run.
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
-    yield Child("tests", [*pytest, "-v", "--no-header"], rows, out / "tests.log", "test")
+    # Where CI is set, pytest would repeat each message whole at the end.
+    pytest += ["-v", "--no-header", "--force-short-summary"]
+    if jobs == 1:
+        yield Step("tests", rows, "test", [Child(pytest, out / "tests.log")])
+    else:
+        parts = [_part(pytest, out, f"{number}/{jobs}") for number in range(1, jobs + 1)]
+        yield Step("tests", rows, "test", parts, alone=_part(pytest, out, "alone"))
     rows = out / "times.jsonl"
     measure = [sys.executable, "-m", _MEASUREMENTS, *(f"--device={selector}" for selector in selectors)]
-    yield Child("times", [*measure, f"--record={rows}", f"--run={identity}"], rows, out / "times.log", "time")
+    times = Child([*measure, f"--record={rows}", f"--run={identity}"], out / "times.log")
+    yield Step("times", rows, "time", [times])
 
 
-def _finish(child: Child) -> bool:
-    """Run `child` to its end, showing progress; True when it went well."""
+def _part(pytest: Sequence[str], out: Path, shard: str) -> Child:
+    return Child([*pytest, f"--cuassay-shard={shard}"], out / f"tests-{shard.partition('/')[0]}.log")
+
+
+def _finish(step: Step) -> bool:
+    """Run the children of `step` to their end, showing progress; True when all went well."""
     started = time.monotonic()
-    with child.log.open("wb") as log, subprocess.Popen(child.command, stdout=log, stderr=subprocess.STDOUT) as process:
-        shown = 0.0
-        while process.poll() is None:
-            time.sleep(_POLL_SECONDS)
-            shown = _show(child, time.monotonic() - started, shown)
-    line = progress_line(child.name, child.done(), child.done(), time.monotonic() - started)
-    counts = ", ".join(f"{number:,} {what}" for what, number in sorted(child.outcomes.items()))
+    ended = _at_once(step, step.children, started)
+    if step.alone is not None and step.done() != step.expected():
+        ended |= _at_once(step, [step.alone], started)
+    line = progress_line(step.name, step.done(), step.done(), time.monotonic() - started)
+    counts = ", ".join(f"{number:,} {what}" for what, number in sorted(step.outcomes.items()))
     print(f"{_line_start()}{line}: {counts or 'nothing'}")
-    if process.returncode:
-        print(f"{child.name} ended with status {process.returncode}; the end of {child.log}:\n{_tail(child.log)}")
-    return process.returncode == 0
+    # What every part says, such as that a device is absent, is told once.
+    told = {(status, _tail(log)): log for log, status in ended.items() if status}
+    for (status, text), log in told.items():
+        print(f"{step.name} ended with status {status}; the end of {log}:\n{text}")
+    return not any(ended.values())
+
+
+def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Path, int]:
+    """Run the `children` at the same time; gives the exit status by log. Whatever ends this ends them."""
+    environment = dict(os.environ)
+    if len(children) > 1:
+        # The references are computed on the host; as many threads as cores in each process would wait for one another.
+        threads = str(max(1, usable_cores() // len(children)))
+        environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **environment}
+    with ExitStack() as opened:
+        processes = []
+        for child in children:
+            log = opened.enter_context(child.log.open("wb"))
+            process = subprocess.Popen(child.command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            opened.callback(_stop, process)
+            processes.append(process)
+        shown = 0.0
+        while any(process.poll() is None for process in processes):
+            time.sleep(_POLL_SECONDS)
+            shown = _show(step, time.monotonic() - started, shown)
+    return {child.log: process.returncode for child, process in zip(children, processes, strict=True)}
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    if process.poll() is None:
+        process.terminate()
+    process.wait()
 
 
 def _line_start() -> str:
     return "\r\033[K" if sys.stdout.isatty() else ""
 
 
-def _show(child: Child, elapsed: float, shown: float) -> float:
-    """Show where `child` is, where that is due; gives when it was last shown."""
+def _show(step: Step, elapsed: float, shown: float) -> float:
+    """Show where `step` is, where that is due; gives when it was last shown."""
     if not sys.stdout.isatty() and elapsed - shown < _LINE_SECONDS:
         return shown
-    line = progress_line(child.name, child.done(), child.expected(), elapsed)
+    line = progress_line(step.name, step.done(), step.expected(), elapsed)
     print(_line_start() + line, end="" if sys.stdout.isatty() else "\n", flush=True)
     return elapsed
 
@@ -151,5 +219,8 @@ def progress_line(name: str, done: int, expected: int | None, elapsed: float) ->
     return line
 
 
-def _tail(log: Path, lines: int = 40) -> str:
-    return "\n".join(log.read_text(errors="replace").splitlines()[-lines:])
+def _tail(log: Path, usual: int = 40, most: int = 400) -> str:
+    """The last lines of a log: the `usual` number, or all from the first failure on, if they are not too many."""
+    lines = log.read_text(errors="replace").splitlines()
+    first = next((number for number, line in enumerate(lines) if _FAILURES.fullmatch(line)), len(lines))
+    return "\n".join(lines[-min(most, max(usual, len(lines) - first)) :])

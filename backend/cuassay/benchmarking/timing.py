@@ -20,7 +20,7 @@ import math
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -149,8 +149,16 @@ def measure(
     CapabilityError
         For mode ``graph`` on a device without graphs.
     """
-    limits = {"samples": samples, "max_seconds": max_seconds, "precision": precision}
-    return interleave({"fn": fn}, device, cache=cache, mode=mode, queued=queued, **limits)["fn"]  # type: ignore[arg-type]
+    return interleave(
+        {"fn": fn},
+        device,
+        cache=cache,
+        mode=mode,
+        queued=queued,
+        samples=samples,
+        max_seconds=max_seconds,
+        precision=precision,
+    )["fn"]
 
 
 def interleave(
@@ -167,6 +175,13 @@ def interleave(
     """Time several calls side by side, in the order A B B A, so that a drift of the clocks meets all alike.
 
     Parameters as for `measure`; `max_seconds` is for each call.
+
+    Raises
+    ------
+    ArgumentError
+        Without a call, or with fewer than one sample or no time.
+    CapabilityError
+        For mode ``graph`` on a device without graphs.
     """
     if not calls or samples < 1 or not max_seconds > 0:
         raise ArgumentError(f"timing needs a call, samples >= 1 and max_seconds > 0; got {samples!r}, {max_seconds!r}")
@@ -188,7 +203,13 @@ class Ratio:
 
 
 def ratio(of: Timing, to: Timing) -> Ratio:
-    """`of` over `to`, from one `interleave`: below 1, `of` is faster."""
+    """`of` over `to`, from one `interleave`: below 1, `of` is faster.
+
+    Raises
+    ------
+    ArgumentError
+        If no sample of `to` took any time.
+    """
     paired = [a / b for a, b in zip(of.samples_s, to.samples_s, strict=False) if b]
     if not paired or not to.median_s:
         raise ArgumentError("a ratio needs two series with samples longer than no time; measure more work")
@@ -207,17 +228,20 @@ def _prepared(calls: Mapping[str, Call], backend: Backend, device: Device, mode:
         yield dict(calls)
         return
     side = backend.new_stream(device.index)
-    captures = []
-    with backend.use_stream(side):
-        for call in calls.values():
-            captures.append(backend.new_capture(device.index))
-            captures[-1].begin()
-            call()
-            captures[-1].end()
-        yield {name: capture.replay for name, capture in zip(calls, captures, strict=True)}
-    side.synchronize()
-    for capture in captures:
-        capture.reset()
+    ready: dict[str, Call] = {}
+    with ExitStack() as graphs:
+        with backend.use_stream(side):
+            for name, call in calls.items():
+                graph = backend.new_capture(device.index)
+                graphs.callback(graph.reset)
+                graph.begin()
+                try:
+                    call()
+                finally:  # a capture left open would break what the thread does next
+                    graph.end()
+                ready[name] = graph.replay
+            yield ready
+        side.synchronize()
 
 
 class _Series:
