@@ -94,13 +94,16 @@ def _version() -> str:
 
 def _run(options: argparse.Namespace) -> int:
     from cuassay.benchmarking import run
+    from cuassay.benchmarking.termination import exit_on_sigterm
     from cuassay.testing.presence import parse_selector
 
     selectors = options.device or ["all"]
     for selector in selectors:
         parse_selector(selector)  # a name nobody knows is told once, before any child starts
     jobs = run.default_jobs() if options.jobs is None else options.jobs
-    return run.run(selectors, Path(options.out), jobs=jobs, tests=not options.no_tests, times=not options.no_times)
+    steps = {"tests": not options.no_tests, "times": not options.no_times}
+    with exit_on_sigterm():  # and with us the children
+        return run.run(selectors, Path(options.out), jobs=jobs, **steps)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -176,6 +177,52 @@ def test_an_interruption_ends_every_part(generated: Path, monkeypatch: pytest.Mo
     for pid in started.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(pid.name), 0)
+
+
+def test_sigterm_ends_every_part(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generated.write_text(SLEEPING)
+    started = generated.parents[1] / "started"
+    started.mkdir()
+    monkeypatch.setenv("STARTED", str(started))
+
+    def end(*_: object) -> float:
+        if len(list(started.iterdir())) == 2:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return 0.0
+
+    monkeypatch.setattr(run, "_show", end)
+    former = signal.getsignal(signal.SIGTERM)
+
+    with pytest.raises(SystemExit) as ended:
+        cli.main(["run", "--device", "cpu", "--jobs", "2", "--no-times", "--out", str(generated.parents[1] / "out")])
+
+    assert ended.value.code == 143
+    assert signal.getsignal(signal.SIGTERM) is former
+    for pid in started.iterdir():
+        with pytest.raises(ProcessLookupError):
+            os.kill(int(pid.name), 0)
+
+
+def test_a_part_that_does_not_end_when_told_to_is_killed(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    generated.write_text(f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPING}")
+    started = generated.parents[1] / "started"
+    started.mkdir()
+    monkeypatch.setenv("STARTED", str(started))
+    monkeypatch.setattr(run, "_STOP_SECONDS", 0.1)
+
+    def interrupt(*_: object) -> float:
+        if list(started.iterdir()):
+            raise KeyboardInterrupt
+        return 0.0
+
+    monkeypatch.setattr(run, "_show", interrupt)
+
+    with pytest.raises(KeyboardInterrupt):
+        run.run(["cpu"], generated.parents[1] / "out", times=False)
+
+    (pid,) = started.iterdir()
+    with pytest.raises(ProcessLookupError):
+        os.kill(int(pid.name), 0)
 
 
 @pytest.mark.parametrize(("cores", "jobs", "threads"), [(6, 1, None), (6, 2, "3"), (1, 2, "1")])

@@ -421,7 +421,11 @@ def test_a_file_that_would_run_something_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "bad.pickle")
 
 
-@pytest.mark.parametrize("data", [b"", b"nonsense", b"[1, 2]", b'{"segments": 3}', gzip.compress(b"{}")])
+@pytest.mark.parametrize(
+    "data",
+    [b"", b"nonsense", b"[1, 2]", b'{"segments": 3}', gzip.compress(b"{}")],
+    ids=["empty", "words", "list", "number", "packed"],  # packed bytes say when; xdist compares ids
+)
 def test_a_file_without_a_snapshot_is_refused(tmp_path: Path, data: bytes) -> None:
     (tmp_path / "x").write_bytes(data)
 

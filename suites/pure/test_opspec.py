@@ -79,6 +79,26 @@ def test_a_function_alone_is_a_spec() -> None:
             "does not claim",
             id="unclaimed",
         ),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", kind="cuda:0"),)},
+            "'cuda:0', which is no kind of device; write kind='cuda'",
+            id="kind-with-index",
+        ),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", kind="cdua"),)},
+            "write kind='cuda'",
+            id="misspelt-kind",
+        ),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", kind="my gpu"),)},
+            "give the name of a kind",
+            id="no-kind",
+        ),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", check="test_values"),)},
+            "write check='values'",
+            id="check-as-test",
+        ),
     ],
 )
 def test_a_spec_that_says_nothing_testable_is_refused(arguments: dict[str, Any], message: str) -> None:
@@ -135,6 +155,7 @@ def test_an_unknown_requirement_is_refused() -> None:
         (KnownFailure(reason="x", kind="cuda", check="out"), ("cuda:1", "float32", "out"), True),
         (KnownFailure(reason="x", kind="cuda", check="out"), ("cuda:1", "float32", "values"), False),
         (KnownFailure(reason="x", dtype="float64"), ("cpu", "float32", "values"), False),
+        (KnownFailure(reason="x", kind="elsewhere"), ("cpu", "float32", "values"), False),
     ],
 )
 def test_a_known_failure_covers_what_it_names(known: KnownFailure, case: tuple[str, str, str], covered: bool) -> None:

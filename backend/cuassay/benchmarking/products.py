@@ -16,7 +16,6 @@ Sums of 16-bit operands may be reduced in 16 bits where they are split, here as 
 from __future__ import annotations
 
 import argparse
-import signal
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -24,7 +23,7 @@ from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype
@@ -35,6 +34,7 @@ from cuassay.benchmarking.operands import Arena, Operands, elements_of
 from cuassay.benchmarking.record import Recorder, begin
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.rotation import rotate, sets_for
+from cuassay.benchmarking.termination import exit_on_sigterm
 from cuassay.benchmarking.timing import Timing
 from cuassay.core import settings
 from cuassay.core.device import Device
@@ -270,10 +270,6 @@ def _line(shape: GemmShape, found: _Measured, seconds: float) -> str:
     )
 
 
-def _end(number: int, frame: object) -> NoReturn:
-    raise SystemExit(128 + number)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
-    raise SystemExit(main())
+    with exit_on_sigterm():
+        raise SystemExit(main())

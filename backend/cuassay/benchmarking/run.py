@@ -32,6 +32,9 @@ _POLL_SECONDS = 0.25
 #: Seconds between two lines where the output is no terminal, so that a log stays short and a watchdog stays calm.
 _LINE_SECONDS = 15.0
 
+#: How long a child may take to end when it is told to.
+_STOP_SECONDS = 5.0
+
 #: More processes than that wait for one another on one device, and each holds a context there.
 _MOST_JOBS = 8
 
@@ -191,8 +194,13 @@ def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Path
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
+    """End it, if it has not ended; where it hangs in a driver, by force."""
     if process.poll() is None:
         process.terminate()
+        try:
+            process.wait(_STOP_SECONDS)
+        except subprocess.TimeoutExpired:
+            process.kill()
     process.wait()
 
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cuassay.core.device import Device
+from cuassay.core.nearest import did_you_mean
 from cuassay.errors import CapabilityError, CapabilityNameError
 
 __all__ = [
@@ -137,20 +138,13 @@ def _unknown(text: str) -> str:
     quantity = re.match(rf"({'|'.join(QUANTITIES)})\s*[<>=]", text.strip())
     if quantity is not None:
         return f"{text!r} is no requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
-    meant = _meant(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES))
+    meant = did_you_mean(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES))
     return (
         f"{text!r} names no capability{meant}; features: {', '.join(FEATURES)}; "
         f"quantities (with >=): {', '.join(QUANTITIES)}; "
         f"a dtype ({', '.join(DTYPE_NAMES)}), alone or after an op class ({', '.join(OP_CLASSES)}), "
         "such as 'matmul:float16'"
     )
-
-
-def _meant(word: str, names: Iterable[str]) -> str:
-    from difflib import get_close_matches  # not at the start of every session of pytest
-
-    near = get_close_matches(word, names, n=1, cutoff=0.7)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def dtype_word(dtype: Any) -> Any:
@@ -160,7 +154,7 @@ def dtype_word(dtype: Any) -> Any:
 
 def unknown_dtype(name: object) -> str:
     """What to say of a `name` that is none of `DTYPE_NAMES`: which it is near, and which there are."""
-    meant = _meant(str(name), DTYPE_NAMES)
+    meant = did_you_mean(str(name), DTYPE_NAMES)
     return f"{name!r} is no dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from cuassay.core.nearest import nearest
 from cuassay.errors import SettingError
 
 __all__ = ["SETTINGS", "Setting", "Shown", "check", "describe", "get", "misspelt"]
@@ -352,9 +353,5 @@ def misspelt(environ: Mapping[str, str] | None = None) -> dict[str, str]:
     """Variables nobody reads, each with the setting it is likely to mean: ``CUASSAY_SEEDS`` and ``CUASSAY_SEED``."""
     environ = os.environ if environ is None else environ
     strange = [name for name in environ if name.startswith("CUASSAY_") and name not in SETTINGS]
-    if not strange:
-        return {}
-    from difflib import get_close_matches  # not at the start of every session of pytest
-
-    near = {name: get_close_matches(name, SETTINGS, n=1, cutoff=0.9) for name in strange}
-    return {name: found[0] for name, found in near.items() if found}
+    near = {name: nearest(name, SETTINGS, likeness=0.9) for name in strange}
+    return {name: found for name, found in near.items() if found is not None}

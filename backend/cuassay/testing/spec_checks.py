@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, parse_requirement, unknown_dtype
+from cuassay.core.nearest import nearest
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, KnownFailure
@@ -78,6 +80,19 @@ def _check_known_failures(spec: OpSpec) -> None:
             raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
         if entry.dtype is not None and entry.dtype not in spec.dtypes:
             raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
+        if entry.kind is not None:
+            _check_kind(spec, entry.kind)
+        if entry.check is not None and entry.check.startswith("test_"):
+            name = entry.check.removeprefix("test_")
+            raise SpecError(f"{spec.name} has a known failure of check={entry.check!r}; write check={name!r}")
+
+
+def _check_kind(spec: OpSpec, kind: str) -> None:
+    """A kind that is not installed here may be elsewhere; one that is nearly a known one is misspelt."""
+    meant = nearest(kind.partition(":")[0], devices.kinds())
+    if kind != meant and (meant is not None or not kind.isidentifier()):
+        advice = "give the name of a kind, such as 'cuda'" if meant is None else f"write kind={meant!r}"
+        raise SpecError(f"{spec.name} has a known failure on kind={kind!r}, which is no kind of device; {advice}")
 
 
 def _check_drawn(spec: OpSpec) -> None:
