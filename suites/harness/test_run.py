@@ -7,8 +7,9 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -54,6 +55,42 @@ def generated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     project.mkdir()
     monkeypatch.chdir(project)
     return module
+
+
+def interrupt() -> NoReturn:
+    raise KeyboardInterrupt
+
+
+class Sleeping:
+    """Children that sleep and say by a file each that they have started; the parent acts when so many have."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._folder = folder
+        self._monkeypatch = monkeypatch
+
+    def when_started(self, number: int, act: Callable[[], object]) -> None:
+        def look(*_: object) -> float:
+            if len(list(self._folder.iterdir())) == number:
+                act()
+            return 0.0
+
+        self._monkeypatch.setattr(run, "_show", look)
+
+    def assert_ended(self, number: int) -> None:
+        pids = [int(file.name) for file in self._folder.iterdir()]
+        assert len(pids) == number
+        for pid in pids:
+            with pytest.raises(ProcessLookupError):
+                os.kill(pid, 0)
+
+
+@pytest.fixture
+def sleeping(generated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sleeping:
+    generated.write_text(SLEEPING)
+    folder = tmp_path / "started"
+    folder.mkdir()
+    monkeypatch.setenv("STARTED", str(folder))
+    return Sleeping(folder, monkeypatch)
 
 
 def rows_of(out: Path) -> list[dict[str, Any]]:
@@ -158,39 +195,17 @@ def test_a_part_that_is_killed_is_an_error_and_the_others_go_on(
     assert outcomes(out) == ["passed"]
 
 
-def test_an_interruption_ends_every_part(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generated.write_text(SLEEPING)
-    started = generated.parents[1] / "started"
-    started.mkdir()
-    monkeypatch.setenv("STARTED", str(started))
-
-    def interrupt(*_: object) -> float:
-        if len(list(started.iterdir())) == 2:
-            raise KeyboardInterrupt
-        return 0.0
-
-    monkeypatch.setattr(run, "_show", interrupt)
+def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) -> None:
+    sleeping.when_started(2, interrupt)
 
     with pytest.raises(KeyboardInterrupt):
         run.run(["cpu"], generated.parents[1] / "out", jobs=2, times=False)
 
-    for pid in started.iterdir():
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid.name), 0)
+    sleeping.assert_ended(2)
 
 
-def test_sigterm_ends_every_part(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    generated.write_text(SLEEPING)
-    started = generated.parents[1] / "started"
-    started.mkdir()
-    monkeypatch.setenv("STARTED", str(started))
-
-    def end(*_: object) -> float:
-        if len(list(started.iterdir())) == 2:
-            os.kill(os.getpid(), signal.SIGTERM)
-        return 0.0
-
-    monkeypatch.setattr(run, "_show", end)
+def test_sigterm_ends_every_part(generated: Path, sleeping: Sleeping) -> None:
+    sleeping.when_started(2, lambda: os.kill(os.getpid(), signal.SIGTERM))
     former = signal.getsignal(signal.SIGTERM)
 
     with pytest.raises(SystemExit) as ended:
@@ -198,31 +213,20 @@ def test_sigterm_ends_every_part(generated: Path, monkeypatch: pytest.MonkeyPatc
 
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is former
-    for pid in started.iterdir():
-        with pytest.raises(ProcessLookupError):
-            os.kill(int(pid.name), 0)
+    sleeping.assert_ended(2)
 
 
-def test_a_part_that_does_not_end_when_told_to_is_killed(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_part_that_does_not_end_when_told_to_is_killed(
+    generated: Path, sleeping: Sleeping, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generated.write_text(f"import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{SLEEPING}")
-    started = generated.parents[1] / "started"
-    started.mkdir()
-    monkeypatch.setenv("STARTED", str(started))
     monkeypatch.setattr(run, "_STOP_SECONDS", 0.1)
-
-    def interrupt(*_: object) -> float:
-        if list(started.iterdir()):
-            raise KeyboardInterrupt
-        return 0.0
-
-    monkeypatch.setattr(run, "_show", interrupt)
+    sleeping.when_started(1, interrupt)
 
     with pytest.raises(KeyboardInterrupt):
         run.run(["cpu"], generated.parents[1] / "out", times=False)
 
-    (pid,) = started.iterdir()
-    with pytest.raises(ProcessLookupError):
-        os.kill(int(pid.name), 0)
+    sleeping.assert_ended(1)
 
 
 @pytest.mark.parametrize(("cores", "jobs", "threads"), [(6, 1, None), (6, 2, "3"), (1, 2, "1")])
