@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -396,6 +397,115 @@ def test_a_parameter_in_place_of_another_is_noticed(draw: Draw) -> None:
 
     assert_all_same_bits(values(params), before)
     assert all(np.any(a != b) for a, b in zip(values(moved), values(draw(3)), strict=True))
+
+
+@pytest.mark.parametrize(
+    "form", [as_dtype("bfloat16"), as_dtype("bfloat16").type, "bfloat16"], ids=["dtype", "type", "name"]
+)
+def test_states_dtype_is_saved_as_a_word_however_it_was_given(draw: Draw, form: Any, tmp_path: Path) -> None:
+    optimizer, other = Adam(draw(0), state_dtype=form), Adam(draw(0), state_dtype="bfloat16")
+    optimizer.step(draw(1))
+
+    save(optimizer, tmp_path / "state.npz")
+    load(other, tmp_path / "state.npz")
+
+    assert optimizer.state_dict()["param_groups"][0]["state_dtype"] == "bfloat16"
+    assert_all_same_bits(moments(other), moments(optimizer))
+
+
+def test_numpy_numbers_are_hyperparameters_as_any(draw: Draw) -> None:
+    params, expected = draw(0), draw(0)
+    optimizer = Adam(params, lr=np.float64(0.5), betas=(0.9, np.float32(0.5)))
+    optimizer.param_groups[0]["lr"] = np.float64(0.25)  # as a schedule computes it
+    optimizer.step(draw(1))
+    Adam(expected, lr=0.25, betas=(0.9, 0.5)).step(draw(1))
+
+    assert_all_same_bits(values(params), values(expected))
+    assert json.loads(json.dumps(optimizer.state_dict()["param_groups"]))[0]["betas"] == [0.9, 0.5]
+
+
+def moments(optimizer: Adam) -> list[np.ndarray[Any, Any]]:
+    """Everything its states hold."""
+    return [np.atleast_1d(value) for one in optimizer.state_dict()["state"].values() for value in one.values()]
+
+
+BAD_SAVED: dict[str, Any] = {
+    "a step of two numbers": (
+        "state",
+        lambda state: state[1].update(step=np.zeros(2)),
+        "step of parameter 1 must be one",
+    ),
+    "a step of letters": ("state", lambda state: state[1].update(step="x"), "step of parameter 1 must be one"),
+    "no entry": ("state", lambda state: state.pop(1), r"lacks that of parameters \[1\]"),
+    "no rate": ("param_groups", lambda groups: groups[0].update(lr=float("nan")), "lr must be a number"),
+    "no betas": ("param_groups", lambda groups: groups[0].update(betas="oops"), "betas must be two numbers"),
+    "no group": ("param_groups", lambda groups: groups[0].pop("params"), "are no groups with params"),
+}
+
+
+@pytest.mark.parametrize(("part", "spoil", "message"), BAD_SAVED.values(), ids=BAD_SAVED)
+def test_a_saved_state_that_is_none_is_refused_before_anything_is_written(
+    draw: Draw, part: str, spoil: Any, message: str
+) -> None:
+    optimizer, other = Adam(draw(0), lr=0.5), Adam(draw(0), lr=0.25)
+    optimizer.step(draw(1))
+    saved, before = optimizer.state_dict(), moments(other)
+    spoil(saved[part])
+
+    with pytest.raises(ArgumentError, match=message):
+        other.load_state_dict(saved)
+
+    assert_all_same_bits(moments(other), before)
+    assert other.param_groups[0]["lr"] == 0.25
+
+
+BAD_GROUPS: dict[str, Any] = {
+    "one beta": ({"betas": (0.9,)}, "betas must be two numbers"),
+    "a number": ({"betas": 0.9}, "betas must be two numbers"),
+    "an infinite beta": ({"betas": (float("inf"), 0.9)}, "beta1 must be a number"),
+}
+
+
+@pytest.mark.parametrize(("options", "message"), BAD_GROUPS.values(), ids=BAD_GROUPS)
+def test_betas_that_are_none_are_refused(draw: Draw, options: Any, message: str) -> None:
+    with pytest.raises(ArgumentError, match=message):
+        Adam(draw(0), **options)
+
+
+def test_a_group_without_parameters_is_refused(draw: Draw) -> None:
+    with pytest.raises(ArgumentError, match="needs 'params'; got 'lr'"):
+        Adam([{"params": draw(0)}, {"lr": 1.0}])
+
+
+def test_whole_numbers_are_no_parameters(device: Device) -> None:
+    with pytest.raises(DTypeError, match=r"parameters must be one of .*; got int32"):
+        Adam([from_host(np.ones(3, np.int32), device)])
+
+
+@pytest.mark.parametrize("options", [{"zero_grads": True}, {"max_norm": 1.0}], ids=["zeroed", "clipped"])
+def test_a_gradient_that_is_written_stands_once(draw: Draw, options: Any) -> None:
+    params = draw(0, shapes=((3, 5), (3, 5)))
+    (grad,) = draw(1, shapes=((3, 5),))
+
+    with pytest.raises(ArgumentError, match=r"grads\[1\] is the array that grads\[0\] is"):
+        Adam(params).step([grad, grad], **options)
+
+
+def test_a_gradient_that_is_only_read_may_be_that_of_several(draw: Draw) -> None:
+    params, alone = draw(0, shapes=((3, 5), (3, 5))), draw(0, shapes=((3, 5), (3, 5)))
+    (grad,) = draw(1, shapes=((3, 5),))
+
+    Adam(params).step([grad, grad])
+    Adam(alone).step([grad, ops.copy(grad)])
+
+    assert_all_same_bits(values(params), values(alone))
+
+
+def test_a_parameter_is_not_its_own_gradient(draw: Draw) -> None:
+    params, grads = draw(0), draw(1)
+
+    with pytest.raises(ArgumentError, match=r"grads\[0\] is the array that params\[0\] is"):
+        Adam(params).step([params[0], *grads[1:]])
 
 
 @pytest.mark.parametrize("name", ["amsgrad", "master_weights", "state_dtype"])

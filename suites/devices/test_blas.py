@@ -147,6 +147,45 @@ def test_the_guard_finds_a_lower_precision_than_asked(device: Device, asked: Any
             ops.mm(*there, precision=asked)
 
 
+def wide_products(device: Device) -> dict[str, Any]:
+    a, b = (from_host(x, device) for x in operands(LARGE))
+    stacked = [from_host(x[None], device) for x in operands(LARGE)]
+    row = from_host(np.linspace(-1, 1, b.shape[1], dtype=np.float32), device)
+    return {
+        "addmm": lambda **named: ops.addmm(row, a, b, alpha=0.5, beta=2.0, **named),
+        "baddbmm": lambda **named: ops.baddbmm(row, *stacked, beta=0.0, **named),
+        "linear": lambda **named: ops.linear(a, ops.copy(b.T), row, **named),
+        "grouped_mm": lambda **named: ops.grouped_mm(a, stacked[1], offs=(len(a) - 1,), **named),
+        "bmm": lambda **named: ops.bmm(*stacked, **named),
+    }
+
+
+@pytest.mark.parametrize("name", ["addmm", "baddbmm", "linear", "grouped_mm", "bmm"])
+def test_the_guard_knows_the_product_in_other_calls(device: Device, name: str) -> None:
+    call = wide_products(device)[name]
+
+    def leaking(kernel: Any) -> Any:
+        return lambda *arrays, precision, **named: kernel(*arrays, precision="tf32", **named)
+
+    kind = "cpu" if device.kind == "sim" else device.kind
+    with products_as_asked():
+        call(precision="ieee")
+    with registry.substituted(name, kind=kind, wrap=leaking), products_as_asked():
+        call(precision="tf32")
+        with pytest.raises(AssertionError, match=rf"{name} of .* asked for in 'ieee', computed in 'tf32'"):
+            call(precision="ieee")
+
+
+def test_the_guard_passes_over_activations(device: Device) -> None:
+    a, b = (from_host(x, device) for x in operands())
+    row = from_host(np.ones(b.shape[1], np.float32), device)
+
+    with products_as_asked():
+        ops.addmm(row, a, b, activation="relu", precision="ieee")
+        ops.addmm(row, a, b, alpha=0.0, precision="ieee")
+        ops.linear(a, ops.copy(b.T), row, activation="gelu_tanh", precision="ieee")
+
+
 def test_operands_that_tf32_holds_do_not_tell() -> None:
     a, b = map(round_tf32, operands())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.amp import autocast
+from cuassay.ops.convolution import Geometry
 from cuassay.testing.samples import LAYOUTS, Samples
 
 WINDOW = {"stride": (1, 2), "padding": (1, 0), "dilation": (2, 1)}
@@ -65,13 +67,24 @@ def test_images_of_any_strides_are_read_as_they_are(device: Device, layout: str)
     np.testing.assert_allclose(to_host(ops.slow_conv2d(*arrays, **WINDOW)), expected(), rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize("nbytes", [1, 10_000])
-def test_images_unfolded_a_few_at_a_time_give_the_same(device: Device, nbytes: int, monkeypatch: Any) -> None:
+@pytest.mark.parametrize(("nbytes", "parts"), [(1, [1, 1]), (10_000, [2])])
+def test_images_unfolded_a_few_at_a_time_give_the_same(
+    device: Device, nbytes: int, parts: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted, cut, seen = expected(), Geometry.chunks, []
+
+    def chunks(geometry: Geometry, itemsize: int) -> Iterator[slice]:
+        for part in cut(geometry, itemsize):
+            seen.append(part.stop - part.start)
+            yield part
+
     monkeypatch.setattr("cuassay.ops.convolution._UNFOLDED", nbytes)
+    monkeypatch.setattr(Geometry, "chunks", chunks)
 
     out = to_host(ops.slow_conv2d(*[from_host(one, device) for one in operands()], **WINDOW))
 
-    np.testing.assert_allclose(out, expected(), rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(out, wanted, rtol=1e-5, atol=1e-5)
+    assert seen == parts
 
 
 def test_a_window_of_one_is_a_product(device: Device) -> None:

@@ -111,11 +111,11 @@ def test_an_overflow_holds_the_step_off_and_the_next_one_counts_from_there(devic
 
 
 def test_the_scale_follows_torch_through_overflows(device):
-    """torch's own graph test: gradients 5, 20,000, 5, 40,000 of float16 losses scaled by 4."""
+    """torch's own graph test: gradients 5, 20,000, 5, 40,000 of float16 losses scaled by 4, of float32 weights."""
     scaler, optimizer = GradScaler(kind(device), init_scale=4.0), Recorder()
     seen = []
     for value in (5.0, 20_000.0, 5.0, 40_000.0):
-        grads = [scaler.scale(on(device, value, dtype="float16"))]
+        grads = [ops.cast(scaler.scale(on(device, value, dtype="float16")), dtype="float32")]
         scaler.step(optimizer, grads)
         scaler.update()
         seen.append((scaler.get_scale(), scaler.get_growth_tracker()))
@@ -342,6 +342,8 @@ def test_float16_gradients_are_unscaled_in_the_step_only(device, scaler):
 
     with pytest.raises(ArgumentError, match="float16 gradients"):
         scaler.unscale_(Recorder(), grads)
+    with pytest.raises(ArgumentError, match="float16 gradients"):
+        scaler.step(Recorder(), grads)
     scaler.step(Adam(params, lr=0.5), grads)
 
     assert host(params[0])[0] == pytest.approx(0.5, abs=1e-3)
@@ -401,10 +403,37 @@ def test_it_moves_inside_a_captured_graph(device, scaler):
     assert values[0] > values[1] > values[2]
 
 
-@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan")])
+@pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan"), 1e39, 1e-46, "x", None])
 def test_a_scale_that_cannot_be_one_is_refused(scale):
-    with pytest.raises(ArgumentError, match="a loss scale is finite and above 0"):
+    scaler = GradScaler("sim", init_scale=8.0)
+    with pytest.raises(ArgumentError, match="finite and above 0 in float32; got"):
         GradScaler("sim", init_scale=scale)
+    with pytest.raises(ArgumentError, match="finite and above 0 in float32; got"):
+        scaler.load_state_dict({**scaler.state_dict(), "scale": scale, "growth_factor": 7.0})
+    assert (scaler.get_scale(), scaler.get_growth_factor()) == (8.0, 2.0)
+    if scale is not None:
+        with pytest.raises(ArgumentError, match="finite and above 0 in float32; got"):
+            scaler.update(scale)
+
+
+@pytest.mark.parametrize("tracker", [-1, 1.5, True, "3"])
+def test_a_tracker_that_cannot_be_one_is_refused_and_nothing_is_changed(tracker):
+    scaler = GradScaler("sim", init_scale=8.0)
+    with pytest.raises(ArgumentError, match="_growth_tracker must be a number of steps"):
+        scaler.load_state_dict({**scaler.state_dict(), "scale": 4.0, "_growth_tracker": tracker})
+    assert scaler.get_scale() == 8.0
+
+
+def test_a_scale_is_one_number(device, scaler):
+    with pytest.raises(ArgumentError, match=r"one number; got an array of shape \(2,\)"):
+        scaler.update(on(device, 1.0, 2.0))
+
+
+def test_a_numpy_number_is_a_scale_as_any(device, scaler):
+    scaler.update(np.float64(4))
+
+    assert scaler.get_scale() == 4.0
+    assert host(scaler.scale(on(device, 1.0))).tolist() == [4.0]
 
 
 def test_a_scaler_of_no_known_kind_is_refused():

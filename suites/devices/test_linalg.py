@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from importlib.util import find_spec
 from typing import Any
@@ -261,3 +264,38 @@ def test_a_layer_takes_any_number_of_leading_axes(device: Device, leading: tuple
     expected = wide[0] @ wide[1].T + wide[2]
     assert (out.shape, out.dtype) == ((*leading, 8), a.dtype)
     np.testing.assert_allclose(out.astype(np.float64), expected, rtol=2**-7, atol=2**-5)
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="SciPy is not installed")
+@pytest.mark.usefixtures("default_afterwards")
+def test_scipy_reads_what_numpy_reads_and_no_more() -> None:
+    a = np.array([[2.0, np.nan], [1.0, 3.0]])
+    results = {}
+    for library in ("numpy", "scipy"):
+        linalg.preferred_linalg_library(library)
+        results[library] = linalg.eigh(a).eigenvalues, linalg.solve(a, np.ones(2), check_errors=False)
+
+    np.testing.assert_allclose(results["scipy"][0], results["numpy"][0], rtol=1e-12)
+    assert all(np.isnan(found[1]).any() for found in results.values())
+
+
+@pytest.mark.skipif(find_spec("scipy") is None, reason="SciPy is not installed")
+def test_scipy_has_no_more_threads_than_allowed() -> None:
+    text = """
+import numpy as np, threadpoolctl
+from cuassay import linalg
+linalg.solve(np.eye(3), np.ones(3))  # looks for what BLAS there is
+linalg.preferred_linalg_library("scipy")
+import scipy.linalg
+seen, solve = set(), scipy.linalg.solve
+def watched(*args, **named):
+    seen.update(pool["num_threads"] for pool in threadpoolctl.threadpool_info() if pool["user_api"] == "blas")
+    return solve(*args, **named)
+scipy.linalg.solve = watched
+linalg.solve(np.eye(3), np.ones(3))
+print(seen)
+"""
+    environment = {**os.environ, "CUASSAY_CPU_THREADS": "1", "OPENBLAS_NUM_THREADS": "2"}
+    found = subprocess.run([sys.executable, "-c", text], capture_output=True, text=True, env=environment, check=True)
+
+    assert found.stdout == "{1}\n"

@@ -17,6 +17,14 @@ from cuassay.testing import requires
 
 Call = Callable[[], Any]
 
+
+@pytest.fixture(autouse=True)
+def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However busy this machine is, sim holds its streams: that costs virtual time alone."""
+    if "device" in request.fixturenames and request.getfixturevalue("device").kind == "sim":
+        monkeypatch.setattr(timing, "LONGEST_HOLD", 1e6)
+
+
 #: Questions to a device between two launches: on sim each takes 2 µs of the host's virtual time.
 QUESTIONS = 30
 

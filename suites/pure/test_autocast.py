@@ -20,7 +20,7 @@ from cuassay.amp import (
     rule_of,
 )
 from cuassay.arrays.dtypes import as_dtype, dtype_name
-from cuassay.errors import ArgumentError, CapabilityError, DTypeError
+from cuassay.errors import ArgumentError, CapabilityError, DTypeError, StateError
 from cuassay.ops.interposers import interposers
 
 
@@ -152,6 +152,68 @@ def test_an_exception_leaves_the_region():
         raise ZeroDivisionError
 
     assert name_of(CALLS["mm"]("float32")) == "float32"
+
+
+def test_one_object_in_two_threads_leaves_each_as_it_was():
+    region = autocast("cpu", "float16")
+    inside, leave = threading.Event(), threading.Event()
+    found = []
+
+    def other() -> None:
+        with region:
+            inside.set()
+            leave.wait()
+        found.append((is_autocast_enabled("cpu"), interposers.stack))
+
+    thread = threading.Thread(target=other)
+    with autocast("cpu", "bfloat16"):
+        with region:
+            thread.start()
+            inside.wait()
+        assert get_autocast_dtype("cpu") == "bfloat16"
+        assert name_of(CALLS["mm"]("float32")) == "bfloat16"
+        leave.set()
+        thread.join()
+
+    assert found == [(False, ())]
+
+
+def test_regions_left_out_of_order_leave_nothing_behind():
+    first, second = autocast("cpu", "float16"), autocast("cpu", "bfloat16")
+    first.__enter__()
+    second.__enter__()
+
+    first.__exit__(None, None, None)
+    assert get_autocast_dtype("cpu") == "bfloat16"
+    assert is_autocast_enabled("cpu")
+
+    second.__exit__(None, None, None)
+    assert not is_autocast_enabled("cpu")
+    assert interposers.stack == ()
+
+
+def test_leaving_what_was_not_entered_is_refused():
+    with pytest.raises(StateError, match="is not open in this thread"):
+        autocast("cpu").__exit__(None, None, None)
+
+
+def test_a_device_stands_for_its_kind():
+    with autocast("cpu:0", "float16"):
+        assert is_autocast_enabled("cpu:0")
+        assert get_autocast_dtype("cpu:0") == "float16"
+        taken = custom_fwd(lambda a: name_of(a), device_type="cpu:0", cast_inputs="float64")(ones(2))
+    assert taken == "float64"
+    assert get_autocast_dtype("cpu:0") == "bfloat16"
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [is_autocast_enabled, get_autocast_dtype, lambda kind: custom_fwd(device_type=kind)],
+    ids=["on", "dtype", "fwd"],
+)
+def test_a_kind_nobody_knows_is_refused(ask):
+    with pytest.raises(ArgumentError, match="knows no kind of device 'nosuch'"):
+        ask("nosuch")
 
 
 def test_another_thread_is_not_in_the_region():

@@ -36,6 +36,106 @@ def test_a_lerp_is_exact_at_both_ends(weight: float, place: int) -> None:
     np.testing.assert_array_equal(a, ends[place])
 
 
+def near_ties() -> tuple[Any, Any]:
+    """float64 numbers beside the middle of two bfloat16 ones, and the nearer of the two."""
+    odd = 1 + 2.0**-7 * np.arange(1, 128, 2)
+    return odd + 2.0**-8 + 2.0**-30, odd + 2.0**-7
+
+
+def test_a_list_of_float64_is_rounded_to_bfloat16_once() -> None:
+    wide, nearest = near_ties()
+    found = np.empty(wide.shape, BFLOAT16)
+
+    ops.foreach_copy_([found], [wide])
+
+    np.testing.assert_array_equal(found.astype(np.float64), nearest)
+
+
+@pytest.mark.parametrize("product", ["mm", "bmm"])
+def test_a_product_of_float64_is_rounded_to_bfloat16_once(product: str) -> None:
+    wide, nearest = near_ties()
+    a, b = (wide[:, None], np.ones((1, 1))) if product == "mm" else (wide[None, :, None], np.ones((1, 1, 1)))
+
+    found = getattr(ops, product)(a, b, out_dtype="bfloat16")
+
+    np.testing.assert_array_equal(found.astype(np.float64).ravel(), nearest)
+
+
+def test_a_float32_mode_is_not_for_16_bit_operands_of_a_float32_sum() -> None:
+    generator = np.random.default_rng(1)
+    a, b = (generator.standard_normal(shape).astype(np.float16) for shape in ((4, 64), (64, 3)))
+
+    found = ops.addmm(np.zeros(3, np.float32), a, b, precision="bf16")
+
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found, a.astype(np.float64) @ b.astype(np.float64), rtol=0, atol=1e-5)
+
+
+def test_fp8_scales_are_applied_one_after_the_other() -> None:
+    a = np.full((16, 16), 2.0**-4, as_dtype("float8_e4m3fn"))
+    small = np.full(1, 1e-20, np.float32), np.full(1, 1e-19, np.float32)
+    large = np.full(1, 1e20, np.float32), np.full(1, 1e18, np.float32)
+
+    found = ops.scaled_mm(a, a, *large, None, out_dtype="float32")
+    vanishing = ops.scaled_mm(a, a, small[0], large[0], None, out_dtype="float32")
+
+    np.testing.assert_allclose(found, 16 * 2.0**-8 * 1e38, rtol=1e-6)
+    np.testing.assert_allclose(vanishing, 16 * 2.0**-8, rtol=1e-6)
+
+
+@pytest.mark.parametrize(("factor", "dtype"), [(1j, "float32"), (None, "float32"), ("x", "complex64")], ids=str)
+@pytest.mark.parametrize("name", ["alpha", "beta"])
+def test_a_factor_that_is_none_is_refused(name: str, factor: Any, dtype: str) -> None:
+    one = np.ones((2, 2), dtype)
+
+    with pytest.raises(ArgumentError, match=f"{name} must be a number"):
+        ops.addmm(one, one, one, **{name: factor})
+
+
+def test_a_complex_factor_is_one_of_complex_products() -> None:
+    one = np.ones((2, 2), np.complex64)
+
+    np.testing.assert_array_equal(ops.addmm(one, one, one, alpha=1j, beta=-1j), np.full((2, 2), 1j))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a: ops.foreach_add_([a], 1j),
+        lambda a: ops.foreach_add_([a], 1.0, alpha=1j),
+        lambda a: ops.foreach_mul_([a], None),
+        lambda a: ops.foreach_lerp_([a], [a.copy()], 1j),
+    ],
+    ids=["b", "alpha", "none", "weight"],
+)
+def test_a_number_beside_a_list_is_a_real_one(call: Any) -> None:
+    with pytest.raises(ArgumentError, match="a real number"):
+        call(np.ones(3, np.float32))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda a, b: ops.foreach_add_([a, a], 1.0),
+        lambda a, b: ops.foreach_add_([a, b], [b, a]),
+        lambda a, b: ops.foreach_unscale_([a, a], cell(0), cell(1)),
+    ],
+    ids=["twice", "crossed", "gradients"],
+)
+def test_an_array_that_is_written_stands_once(call: Any) -> None:
+    with pytest.raises(ArgumentError, match="give each array once"):
+        call(np.ones(3, np.float32), np.ones(3, np.float32))
+
+
+def test_an_array_may_be_added_to_itself_and_one_to_several() -> None:
+    a, b = np.ones(3, np.float32), np.full(3, 2, np.float32)
+
+    ops.foreach_add_([a], [a])
+    np.testing.assert_array_equal(a, b)
+    ops.foreach_add_([a, b], [one := np.ones(3, np.float32), one])
+    np.testing.assert_array_equal(b, np.full(3, 3))
+
+
 def test_nan_wins_over_infinity_in_a_norm() -> None:
     norm, found = cell(0), cell(0)
 
@@ -229,4 +329,4 @@ def test_counts_and_gradients_of_adam_have_their_dtypes() -> None:
     with pytest.raises(DTypeError, match="grads beside float64"):
         Adam(wide).step([np.ones(2, np.float32)])
     with pytest.raises(ArgumentError, match="float32, one number a parameter"):
-        ops.fused_adam_(wide, wide, wide, wide, [], [], np.zeros(1), 0.1, None, None, None)
+        ops.fused_adam_(*([np.ones(2)] for _ in range(4)), [], [], np.zeros(1), 0.1, None, None, None)

@@ -2,7 +2,8 @@
 
 It sees calls of our ops alone, through `cuassay.ops.interpose`, on plain NumPy, CuPy and simulated arrays. Operators
 (``a @ b``) and other libraries' functions on those arrays are not ours to intercept. A call with ``out=`` runs in the
-dtypes it gets, as torch's do: the caller has chosen one already.
+dtypes it gets, as torch's do: the caller has chosen one already. So does a plan, which `Op.prepare` makes of the arrays
+as they are.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
 from cuassay.core import participants
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.errors import ArgumentError, CapabilityError
+from cuassay.errors import ArgumentError, CapabilityError, StateError
 from cuassay.ops import Call, cast, interpose, registry
 
 __all__ = ["autocast", "clear_autocast_cache", "custom_fwd", "get_autocast_dtype", "is_autocast_enabled"]
@@ -44,10 +45,14 @@ class _Region:
 
 @dataclass
 class _State(threading.local):
-    """A thread's regions by kind, how deep they nest, and the weights cast so far: each with its own, kept alive."""
+    """What is open in a thread, outermost first; the regions that hold, by kind; the weights cast so far.
 
+    Each weight stands with its own, kept alive.
+    """
+
+    opened: list[tuple[autocast, _Region]] = field(default_factory=list)
     regions: Mapping[str, _Region] = field(default_factory=dict)
-    depth: int = 0
+    watching: AbstractContextManager[None] = field(default_factory=nullcontext)
     cache: dict[tuple[int, str], tuple[Any, Any]] = field(default_factory=dict)
 
 
@@ -101,33 +106,38 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         self._enabled = enabled
         self._cache_enabled = cache_enabled
         self._weights = tuple(weights)
-        self._open: list[tuple[Mapping[str, _Region], AbstractContextManager[None]]] = []
 
     def __repr__(self) -> str:
         return f"autocast({self.device_type!r}, {self.dtype}, enabled={self._enabled})"
 
     def __enter__(self) -> Self:
         """From here, in this thread."""
-        former = _state.regions
-        around = former.get(self.device_type)
+        around = _state.regions.get(self.device_type)
         caching = (around.cache_enabled if around else True) if self._cache_enabled is None else self._cache_enabled
         weights = frozenset(map(id, self._weights)) | (around.weights if around else frozenset())
-        entered = nullcontext() if _state.depth else interpose(_interposed)
-        entered.__enter__()
-        self._open.append((former, entered))
-        _state.depth += 1
-        _state.regions = {**former, self.device_type: _Region(self.dtype, self._enabled, caching, weights)}
+        if not _state.opened:
+            _state.watching = interpose(_interposed)
+            _state.watching.__enter__()
+        _state.opened.append((self, _Region(self.dtype, self._enabled, caching, weights)))
+        _state.regions = _holding()
         participants.join(self.device_type, _CACHES)
         return self
 
     def __exit__(self, *exception: object) -> None:
-        """To here; with the outermost region the cache goes."""
-        former, entered = self._open.pop()
-        _state.regions = former
-        _state.depth -= 1
-        if not _state.depth:
+        """To here; with the outermost region the cache goes. Raises `StateError` where this thread did not enter it."""
+        place = next((at for at in range(len(_state.opened) - 1, -1, -1) if _state.opened[at][0] is self), None)
+        if place is None:
+            raise StateError(f"{self!r} is not open in this thread; leave it in the thread that entered it")
+        del _state.opened[place]
+        _state.regions = _holding()
+        if not _state.opened:
             _state.cache.clear()
-        entered.__exit__(None, None, None)
+            _state.watching.__exit__(None, None, None)
+
+
+def _holding() -> dict[str, _Region]:
+    """The innermost region of each kind."""
+    return {owner.device_type: region for owner, region in _state.opened}
 
 
 def _known(device_type: str) -> str:
@@ -145,15 +155,16 @@ def _lower(dtype: Any, *, is_default: bool) -> str:
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether ops of this thread on arrays of that kind choose their dtype here."""
-    region = _state.regions.get(device_type)
+    """Whether ops of this thread on arrays of that kind choose their dtype here. Raises `ArgumentError` for no kind."""
+    region = _state.regions.get(_known(device_type))
     return region is not None and region.enabled
 
 
 def get_autocast_dtype(device_type: str = "cuda") -> str:
     """The dtype products are computed in inside the block, or would be in one that names none."""
-    region = _state.regions.get(device_type)
-    return _lower(device_type, is_default=True) if region is None else region.dtype
+    kind = _known(device_type)
+    region = _state.regions.get(kind)
+    return _lower(kind, is_default=True) if region is None else region.dtype
 
 
 def clear_autocast_cache() -> None:
@@ -251,15 +262,16 @@ def custom_fwd(
     Without `cast_inputs` it runs as it is. As in torch, float64 arrays are not cast, nor anything outside a region.
     There is no ``custom_bwd``: a backward pass over plain arrays is a function as any other.
     """
+    kind = _known(device_type)
     if function is None:
-        return lambda given: custom_fwd(given, device_type=device_type, cast_inputs=cast_inputs)
+        return lambda given: custom_fwd(given, device_type=kind, cast_inputs=cast_inputs)
 
     @functools.wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
-        if cast_inputs is None or not is_autocast_enabled(device_type):
+        if cast_inputs is None or not is_autocast_enabled(kind):
             return function(*args, **kwargs)
-        region, target = replace(_state.regions[device_type], weights=frozenset()), dtype_name(as_dtype(cast_inputs))
-        with autocast(device_type, enabled=False):
+        region, target = replace(_state.regions[kind], weights=frozenset()), dtype_name(as_dtype(cast_inputs))
+        with autocast(kind, enabled=False):
             given = [_converted(value, target, region) for value in args]
             return function(*given, **{name: _converted(value, target, region) for name, value in kwargs.items()})
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -54,9 +55,7 @@ class LossScale(Handle):
     """Made on the device where it is first asked for, its home, and copied to others until it moves."""
 
     def __init__(self, scale: float, tracker: int = 0) -> None:
-        if not (math.isfinite(scale) and scale > 0):
-            raise ArgumentError(f"a loss scale is finite and above 0; got {scale:g}; give such, as a power of two")
-        self._begins = scale, tracker
+        self._begins = _checked(scale), tracker
         self._home: Device | None = None
         self._numbers: Numbers | None = None
         self._copies: dict[Device, Numbers] = {}
@@ -83,7 +82,8 @@ class LossScale(Handle):
         return float(devices.to_host(self._numbers.scale)), int(devices.to_host(self._numbers.tracker))
 
     def write(self, scale: float, tracker: int | None = None) -> None:
-        """Take numbers of the host's; without a `tracker` it stays."""
+        """Take numbers of the host's; without a `tracker` it stays. Raises `ArgumentError` where `scale` is none."""
+        scale = _checked(scale)
         self._begins = scale, self._begins[1] if tracker is None else tracker
         self._copies.clear()
         if self._numbers is None:
@@ -96,6 +96,10 @@ class LossScale(Handle):
 
     def take(self, scale: Array) -> None:
         """Take the one number of an array, on its device; the tracker stays."""
+        if math.prod(scale.shape) != 1:
+            raise ArgumentError(
+                f"a loss scale is one number; got an array of shape {tuple(scale.shape)}; give a 0-d one"
+            )
         numbers = self.on(self._home or place_of(scale))
         ops.copy(scale.reshape(()), out=numbers.scale)
         # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
@@ -132,6 +136,16 @@ def place_of(array: Any) -> Device:
     if backend is None:
         raise ArgumentError(f"a gradient must be an array of a device; got {type(array).__qualname__}")
     return backend.device_of(array)
+
+
+def _checked(scale: Any) -> float:
+    """`scale` as float32 holds it. Raises `ArgumentError` where that is not finite and above 0."""
+    if isinstance(scale, Real):
+        with np.errstate(over="ignore", under="ignore"):
+            rounded = float(np.float32(scale))
+        if math.isfinite(rounded) and rounded > 0:
+            return rounded
+    raise ArgumentError(f"a loss scale is a number, finite and above 0 in float32; got {scale!r}; give a power of two")
 
 
 def _pair(scale: float, place: Device) -> tuple[Array, Array]:

@@ -79,7 +79,7 @@ class GradScaler(Handle):
         self.device_type = Device(device).kind
         if self.device_type not in devices.kinds():
             raise DeviceError(f"there is no device kind {self.device_type!r}; known: {', '.join(devices.kinds())}")
-        self._scale = LossScale(float(init_scale))
+        self._scale = LossScale(init_scale)
         self._factors = Factors(float(growth_factor), float(backoff_factor), growth_interval)
         self._enabled = enabled
         self._optimizers: WeakKeyDictionary[Any, _Progress] = WeakKeyDictionary()
@@ -135,13 +135,7 @@ class GradScaler(Handle):
                 "unscale_() has already been called on" if progress.stage is _Stage.UNSCALED else "step() is done for"
             )
             raise StateError(f"{done} this optimizer since the last update(); call update() first")
-        arrays = _flat(grads)
-        if any(dtype_name(grad.dtype) == "float16" for grad in arrays):
-            raise ArgumentError(
-                "unscale_ got float16 gradients, where what scaling saved would be lost again; keep them in float32, "
-                "or let step() unscale inside its pass"
-            )
-        self._unscale(progress, arrays)
+        self._unscale(progress, _flat(grads))
         self._reached(progress, _Stage.UNSCALED)
 
     def step(self, optimizer: Any, grads: Sequence[Any], **options: Any) -> Any:
@@ -168,6 +162,8 @@ class GradScaler(Handle):
         ------
         StateError
             If it was called for this optimizer since the last `update`.
+        ArgumentError
+            If gradients are float16, and the optimizer is none that unscales them by itself; see `unscale_`.
         """
         if not self._enabled:
             return optimizer.step(grads, **options)
@@ -218,6 +214,8 @@ class GradScaler(Handle):
 
         Raises
         ------
+        ArgumentError
+            If a number of the host's is no scale: finite and above 0 in float32.
         StateError
             If no optimizer was stepped or unscaled since the last update.
         """
@@ -225,7 +223,8 @@ class GradScaler(Handle):
             return
         flags = [progress.found_inf for progress in self._round]
         if new_scale is not None:
-            (self._scale.take if hasattr(new_scale, "dtype") else self._scale.write)(new_scale)
+            on_device = hasattr(new_scale, "dtype") and not isinstance(new_scale, np.generic)
+            (self._scale.take if on_device else self._scale.write)(new_scale)
             for flag in flags:
                 ops.foreach_zero_([flag])
         elif flags:
@@ -289,7 +288,7 @@ class GradScaler(Handle):
         Raises
         ------
         ArgumentError
-            If it is empty, lacks a key, or a factor cannot be one; then nothing was changed.
+            If it is empty, lacks a key, or holds no scale, factors and tracker; then nothing was changed.
         """
         if not self._enabled:
             return
@@ -299,12 +298,25 @@ class GradScaler(Handle):
                 f"the state lacks {', '.join(missing)}; got {sorted(state_dict) or 'an empty one'}, as a disabled "
                 "scaler gives it; save it from an enabled one"
             )
-        self._factors = Factors(*(state_dict[field.name] for field in fields(Factors)))
-        self._scale.write(float(state_dict["scale"]), int(state_dict["_growth_tracker"]))
+        factors, tracker = (
+            Factors(*(state_dict[field.name] for field in fields(Factors))),
+            state_dict["_growth_tracker"],
+        )
+        if isinstance(tracker, bool) or not isinstance(tracker, int) or tracker < 0:
+            raise ArgumentError(
+                f"_growth_tracker must be a number of steps; got {tracker!r}; give what state_dict gave"
+            )
+        self._scale.write(state_dict["scale"], tracker)
+        self._factors = factors
 
     # ------------------------------------------------------------------------------------------------ the gradients
 
     def _unscale(self, progress: _Progress, arrays: Sequence[Array]) -> None:
+        if any(dtype_name(grad.dtype) == "float16" for grad in arrays):
+            raise ArgumentError(
+                "float16 gradients would be unscaled in float16, where what scaling saved is lost again; keep them in "
+                "float32, or step by an optimizer of cuassay.optim, which unscales inside its pass"
+            )
         inverse = self._scale.on(self._one_place(progress, arrays)).inverse
         by_dtype: dict[Any, list[Array]] = {}
         for array in arrays:

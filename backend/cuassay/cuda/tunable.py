@@ -2,10 +2,12 @@
 
 While it is enabled, a product is tuned where it is first called with its layout: the algorithms of cuBLASLt, cuBLAS and
 kernels of our own race on random operands, cold, in replays of graphs; the way without tuning is left for a gain above
-2 % and above twice the spread, by a candidate whose result agrees. Never inside a capture, whoever began it: call once
-before, or what it met is tuned at the next call outside. What was found is added to a file, one for each GPU model,
-driver and library version; other files are refused, never changed. A choice in a file that cannot be made here is told
-of once, and the call goes the way without tuning.
+2 % and above twice the spread (above the latter alone for a library's own first choice), by a candidate whose result
+agrees. float32 products by parts (bf16x6 and the like) are not tuned: their kernel is chosen by size.
+
+Never inside a capture, whoever began it: call once before, or what it met is tuned at the next call outside. What was
+found is added to a file, one for each GPU model, driver and library version; other files are refused, never changed. A
+choice in a file that cannot be made here is told of once, and the call goes the way without tuning.
 
 Where we differ from torch: `set_max_tuning_duration` is for all candidates of a product together; results are checked
 unless that is turned off, by tolerances of their dtype; a file that cannot be used raises `TuningError` with the field

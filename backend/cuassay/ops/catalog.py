@@ -219,7 +219,8 @@ bmm = declare(
 addmm = declare(
     "addmm(c, a, b, *, alpha=1.0, beta=1.0, activation=None, precision=None) -> out",
     shape=products.added(products.matrices), dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read.",
+    doc="``activation(beta * c + alpha * a @ b)`` of (M, K) and (K, N), rounded once; with beta 0 `c` is not read. "
+    "Unlike torch's, `out` may not be `c`.",
 )  # fmt: skip
 baddbmm = declare(
     "baddbmm(c, a, b, *, alpha=1.0, beta=1.0, precision=None) -> out",
@@ -229,7 +230,8 @@ baddbmm = declare(
 linear = declare(
     "linear(a, weight, bias, *, activation=None, precision=None) -> out",
     shape=products.layer, dtypes=FLOATS, op_class="matmul", composite=_linear, parts=("matmul", "add"),
-    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch.",
+    doc="``activation(a @ weight.T + bias)`` of a (..., K), weight (N, K), bias (N,), as in torch; without a bias it "
+    "is ``matmul(a, weight.T)``.",
 )  # fmt: skip
 grouped_mm = declare(
     "grouped_mm(a, b, *, offs, precision=None) -> out",
@@ -246,7 +248,8 @@ scaled_mm = declare(
 slow_conv2d = declare(
     "slow_conv2d(a, weight, bias?, *, stride=1, padding=0, dilation=1, groups=1, precision=None) -> out",
     shape=convolution.conv2d, dtypes=(*FLOATS, *COMPLEX), op_class="matmul",
-    doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product.",
+    doc="Cross-correlation of images (N, C, H, W) with weight (O, C / groups, KH, KW), by unfolding and a product. "
+    "The result is in C order unless `out` has another, as of images whose channels are last in memory.",
 )  # fmt: skip
 
 # ------------------------------------------------------------------------------------------------ linear algebra
@@ -329,7 +332,8 @@ foreach_norm = declare(
 global_norm_ = declare(
     "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",
     shape=lists.global_norm, dtypes=FLOATS, op_class="reduction", decides=("grads",),
-    doc="norm = the 2-norm of all of grads / grad_scale; found_inf = 1 where an element is not finite, else 0.",
+    doc="norm = the 2-norm of all of grads / grad_scale; found_inf = 1 where an element is not finite (of float64, "
+    "where the sum of squares is not), else 0.",
 )  # fmt: skip
 foreach_unscale_ = declare(
     "foreach_unscale_(grads!: arrays, found_inf!, inv_scale) ->",

@@ -51,7 +51,7 @@ def preferred_linalg_library(backend: str | None = None) -> str:
     ----------
     backend : str, optional
         ``"default"`` and ``"cusolver"`` (all that kind `cuda` has): NumPy's LAPACK on the host; ``"numpy"``: the same;
-        ``"scipy"``: SciPy's there, whose drivers for symmetric matrices are newer.
+        ``"scipy"``: SciPy's there for solve, svd, eigh and lstsq, whose drivers for symmetric matrices are newer.
 
     Raises
     ------

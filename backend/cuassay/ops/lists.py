@@ -24,6 +24,8 @@ Arrays = Sequence[Any]
 def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
     """Lists of equal length whose arrays have equal shapes, place by place, and are contiguous.
 
+    The first is written: none of its arrays may stand at another place as well. Views that overlap are not looked for.
+
     Parameters
     ----------
     *names : str
@@ -37,6 +39,9 @@ def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
     def rule(bound: Bound) -> tuple[int, ...]:
         lists = {name: bound[name] for name in names if not _is_scalar(bound[name])}
         _check_beside(lists)
+        _check_written(lists)
+        if "alpha" in bound:
+            _check_scalar("alpha", bound["alpha"], None)
         dtypes = {name: _dtype_of(name, arrays) for name, arrays in lists.items() if arrays}
         if one_dtype and len(set(dtypes.values())) > 1:
             told = ", ".join(f"{name} {dtype_name(dtype)}" for name, dtype in dtypes.items())
@@ -55,10 +60,10 @@ def _is_scalar(value: Any) -> bool:
 
 def _check_scalar(name: str, value: Any, dtype: Any) -> None:
     """A Python number, or one number on the device, in the dtype that the lists are computed in."""
-    if value is None or isinstance(value, str):
-        raise ArgumentError(f"{name} is {value!r}; give a list of arrays, a number, or an array of one element")
-    if hasattr(value, "dtype"):
+    if hasattr(value, "dtype") and dtype is not None:
         check_one(name, value, dtype_name(compute_dtype(dtype)))
+    elif not isinstance(value, Real):
+        raise ArgumentError(f"{name} is {value!r}; give a list of arrays, a real number, or an array of one element")
 
 
 def check_one(name: str, array: Any, *dtypes: str) -> None:
@@ -82,6 +87,33 @@ def _check_beside(lists: Mapping[str, Arrays]) -> None:
                 )
     for name, some in lists.items():
         _check_contiguous(name, some)
+
+
+def _check_written(lists: Mapping[str, Arrays]) -> None:
+    """The first list, which is written, has each array once; another may have it too, at the same place."""
+    (first, arrays), *others = lists.items()
+    places = {id(array): place for place, array in reversed([*enumerate(arrays)])}
+    for name, some in ((first, arrays), *others):
+        for place, array in enumerate(some):
+            if places.get(id(array), place) != place:
+                raise _twice(name, place, first, places[id(array)])
+
+
+def _check_apart(lists: Mapping[str, Arrays], *, shared: str = "") -> None:
+    """No array stands twice, in whatever lists; in the list `shared`, which is only read, one may."""
+    seen: dict[int, tuple[str, int]] = {}
+    for name, arrays in lists.items():
+        for place, array in enumerate(arrays):
+            former = seen.setdefault(id(array), (name, place))
+            if former != (name, place) and not former[0] == name == shared:
+                raise _twice(name, place, *former)
+
+
+def _twice(name: str, place: int, former: str, at: int) -> ArgumentError:
+    return ArgumentError(
+        f"{name}[{place}] is the array that {former}[{at}] is, and one of the two would be written while the other is "
+        "used; give each array once, and a copy where both are meant"
+    )
 
 
 def _check_contiguous(name: str, arrays: Arrays) -> None:
@@ -135,8 +167,9 @@ def global_norm(bound: Bound) -> tuple[int, ...]:
 
 
 def unscaled(bound: Bound) -> tuple[int, ...]:
-    """As `global_norm`, without a norm."""
+    """As `global_norm`, without a norm; gradients are written, each once."""
     _check_beside({"grads": bound["grads"]})
+    _check_written({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
     check_ones(bound, "found_inf", "inv_scale")
     return ()
@@ -158,6 +191,8 @@ def adam(bound: Bound) -> tuple[int, ...]:
     lists = {name: bound[name] for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")}
     lists |= {name: bound[name] for name in ("max_exp_avg_sqs", "masters") if bound[name]}
     _check_beside(lists)
+    are_written = bound["grad_scale"] is not None or bound["max_norm"] is not None or bound["zero_grads"]
+    _check_apart(lists, shared="" if are_written else "grads")
     _check_adam_dtypes({name: dtype_name(_dtype_of(name, arrays)) for name, arrays in lists.items()})
     steps, count = bound["steps"], len(bound["params"])
     if tuple(steps.shape) != (count,) or dtype_name(steps.dtype) != "float32":

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, DeviceError
@@ -43,6 +45,11 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
         if place is None:
             place, first = (backend, device), name
         elif place[1] != device:
+            if isinstance(value, np.generic):
+                raise ArgumentError(
+                    f"{op.name}'s {name} is a NumPy number, {value!r}, which lives on the host, and {first} is on "
+                    f"{place[1]}; give a Python number: {name}.item()"
+                )
             raise DeviceError(
                 f"{op.name} needs all arrays on one device; {first} is on {place[1]}, {name} on {device}; "
                 f"move one with cuassay.ops.copy(array, device=...)"

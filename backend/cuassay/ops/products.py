@@ -5,11 +5,12 @@ Each checks what every kind of device must refuse alike: extents, activations, o
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from itertools import pairwise
+from numbers import Complex, Real
 from typing import Any
 
-from cuassay.arrays.dtypes import FP8, dtype_name, is_complex
+from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8, as_dtype, dtype_name, is_complex
 from cuassay.arrays.layout import broadcast_shapes
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import shapes
@@ -33,6 +34,7 @@ def matrices(bound: Bound) -> Shape:
     a, b = _shape(bound["a"]), _shape(bound["b"])
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
         raise ShapeError(f"mm needs matrices (M, K) and (K, N); got {a} and {b}; use matmul for vectors and stacks")
+    _check_out_dtype(bound)
     return a[0], b[1]
 
 
@@ -41,7 +43,18 @@ def pairs(bound: Bound) -> Shape:
     a, b = _shape(bound["a"]), _shape(bound["b"])
     if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
         raise ShapeError(f"bmm needs stacks (B, M, K) and (B, K, N); got {a} and {b}; use matmul to broadcast them")
+    _check_out_dtype(bound)
     return a[0], a[1], b[2]
+
+
+def _check_out_dtype(bound: Bound) -> None:
+    """A dtype that holds what is computed: floating, complex where an operand is."""
+    named = bound.get("out_dtype")
+    if named is None:
+        return
+    allowed = COMPLEX if is_complex(bound["a"].dtype) or is_complex(bound["b"].dtype) else FLOATS
+    if dtype_name(as_dtype(named)) not in allowed:
+        raise DTypeError(f"out_dtype must be one of {', '.join(allowed)}; got {named!r}; cast the result to others")
 
 
 def added(rule: ShapeRule) -> ShapeRule:
@@ -51,10 +64,21 @@ def added(rule: ShapeRule) -> ShapeRule:
         shape, c = rule(bound), _shape(bound["c"])
         if len(c) > len(shape) or broadcast_shapes(c, shape) != shape:
             raise ShapeError(f"c must broadcast to the product's shape {shape}; got {c}; expand or reshape it")
+        _check_factors(bound)
         _check_activation(bound)
         return shape
 
     return checked
+
+
+def _check_factors(bound: Bound) -> None:
+    """Numbers on the host: complex ones where the operands are."""
+    for name in ("alpha", "beta"):
+        value = bound[name]
+        if type(value) in (float, int) or isinstance(value, Real):  # the first is what each call pays
+            continue
+        if not isinstance(value, Complex) or not any(is_complex(bound[one].dtype) for one in ("c", "a", "b")):
+            raise ArgumentError(f"{name} must be a number, complex only if an operand is; got {value!r}; give a float")
 
 
 def layer(bound: Bound) -> Shape:
@@ -92,7 +116,7 @@ def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
     ArgumentError
         If `offs` are not `count` ascending whole numbers up to `rows`.
     """
-    ends = tuple(offs)
+    ends = tuple(offs) if isinstance(offs, Iterable) else (offs,)
     ascending = all(first <= second for first, second in pairwise((0, *ends, rows)))
     if len(ends) != count or not all(isinstance(end, int) for end in ends) or not ascending:
         raise ArgumentError(
@@ -111,6 +135,11 @@ def scaled(bound: Bound) -> Shape:
     formats(bound)
     scaling(bound)
     bias = bound["bias"]
+    if bound["out_dtype"] is None:
+        raise ArgumentError(
+            f"scaled_mm needs out_dtype, as fp8 operands name none; got None; give one of {', '.join(FLOATS)}"
+        )
+    _check_out_dtype(bound)
     if bias is not None and _shape(bias) != shape[1:]:
         raise ShapeError(f"scaled_mm's bias must have shape {shape[1:]}; got {_shape(bias)}; give one for each column")
     return shape

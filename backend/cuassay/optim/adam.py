@@ -1,8 +1,7 @@
 """Adam and AdamW: parameter groups, their states, and steps that are one call of `cuassay.ops.fused_adam_` a group.
 
 What a step does stands in the op; here is what outlives it: states, hyperparameters, and a plan a group, kept as
-long as the step is asked for the same arrays. Nothing here waits for the device, and a step whose arrays were seen
-before can be captured.
+long as the step is asked for the same arrays. Nothing here waits for the device, and a step can be captured.
 """
 
 from __future__ import annotations
@@ -13,8 +12,9 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices, ops
+from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.errors import ArgumentError, DeviceError
-from cuassay.optim.state import FIXED, Kept, State, arguments, device_of
+from cuassay.optim.state import FIXED, Kept, State, arguments, device_of, host_number
 
 __all__ = ["Adam", "AdamW"]
 
@@ -113,18 +113,22 @@ class Adam:
         ArgumentError
             If it names what is none, has no parameters, or has one that is held already.
         """
+        if "params" not in group:
+            raise ArgumentError(f"a parameter group needs 'params'; got {', '.join(map(repr, group))}; add its arrays")
         unknown = sorted(set(group) - {"params", *self.defaults})
         if unknown:
             raise ArgumentError(
                 f"a parameter group has no {', '.join(map(repr, unknown))}; it has params, {', '.join(self.defaults)}"
             )
         full = {**self.defaults, **group, "params": tuple(group["params"])}
+        if full["state_dtype"] is not None:
+            full["state_dtype"] = dtype_name(as_dtype(full["state_dtype"]))  # a word, as it is saved
         twice = _first_held(full["params"], {id(param) for known in self.param_groups for param in known["params"]})
         if twice is not None or not full["params"]:
             told = "no parameters" if twice is None else f"params[{twice}] twice"
             raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
         state = State(full)
-        ops.fused_adam_.schema.shape(arguments(full, state, full["params"], self._decoupled))
+        ops.fused_adam_.schema.shape(arguments(full, state, self._decoupled))
         self.param_groups.append(full)
         self._states.append(state)
 
@@ -162,8 +166,11 @@ class Adam:
         ------
         ArgumentError, ShapeError, DTypeError, DeviceError
             If gradients or states do not fit the parameters, or a hyperparameter is none.
-        CaptureError
-            In a capture, if an array was not there in an earlier step.
+
+        Notes
+        -----
+        The gradients stay referenced, by the plan of the step, until a step is given others. A float64 gradient whose
+        square overflows counts as not finite to `check_finite` and has an infinite norm.
         """
         lists = self._by_group(grads)
         if check_finite and found_inf is None:
@@ -227,21 +234,28 @@ class Adam:
         Raises
         ------
         ArgumentError, ShapeError
-            If it is of other groups, parameters or options; then nothing was changed.
+            If it is of other groups, parameters or options, or holds what is none; then nothing was changed.
         """
         missing = [name for name in ("param_groups", "state") if name not in state_dict]
         if missing:
             raise ArgumentError(f"the state lacks {', '.join(missing)}; give what state_dict gave")
         groups, numbered = state_dict["param_groups"], state_dict["state"]
+        if not all(isinstance(group, Mapping) and "params" in group for group in groups):
+            raise ArgumentError("the state's param_groups are no groups with params; give what state_dict gave")
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
             raise ArgumentError(
                 f"the state is of groups of {sizes} parameters; this optimizer has "
                 f"{[len(group['params']) for group in self.param_groups]}; build it as the saved one was"
             )
+        lost = [number for group in groups for number in group["params"] if number not in numbered]
+        if lost:
+            raise ArgumentError(f"the state lacks that of parameters {lost[:10]}; give what state_dict gave")
         entries = [[numbered[number] for number in group["params"]] for group in groups]
-        for state, one in zip(self._states, entries, strict=True):
+        for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.check(one)
+            wanted = {**group, **_taken(group, saved)}
+            ops.fused_adam_.schema.shape(arguments(wanted, state, self._decoupled))
         for group, state, saved, one in zip(self.param_groups, self._states, groups, entries, strict=True):
             state.load(one)
             _restore(group, saved)
@@ -275,19 +289,27 @@ def _first_held(params: Sequence[Any], held: set[int]) -> int | None:
 
 def _plain(value: Any) -> Any:
     """A number or word that JSON holds; an array's number is read, which waits."""
-    if hasattr(value, "dtype"):
+    if isinstance(value, tuple | list):
+        return [host_number(one) for one in value]
+    if hasattr(value, "dtype") and not isinstance(value, np.generic):
         return float(devices.to_host(value).reshape(()))
-    return list(value) if isinstance(value, tuple) else value
+    return host_number(value)
 
 
 def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
     """Hyperparameters from `saved`; a rate that is an array keeps its place on the device."""
-    for name, value in saved.items():
-        if name == "lr" and hasattr(group["lr"], "dtype"):
+    for name, value in _taken(group, saved).items():
+        if name == "lr" and hasattr(group["lr"], "dtype") and not isinstance(group["lr"], np.generic):
             lr = group["lr"]
             ops.copy(_on(np.full(lr.shape, value, lr.dtype), lr), out=lr)
-        elif name in group and name not in ("params", *FIXED):
-            group[name] = tuple(value) if isinstance(value, list) else value
+        else:
+            group[name] = value
+
+
+def _taken(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]:
+    """What of `saved` a group takes over."""
+    found = {name: value for name, value in saved.items() if name in group and name not in ("params", *FIXED)}
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def _on(host: np.ndarray[Any, Any], like: Array) -> Array:

@@ -40,12 +40,21 @@ def load(optimizer: Adam, path: str | Path) -> None:
             raise ArgumentError(
                 f"{path} holds no optimizer's state; it has {', '.join(file)[:200]}; give what save wrote"
             )
-        state: dict[int, dict[str, Any]] = {}
-        for key in file:
-            if key != _GROUPS:
-                number, _, name = key.partition(".")
-                state.setdefault(int(number), {})[name] = file[key]
-        optimizer.load_state_dict({"state": state, _GROUPS: json.loads(str(file[_GROUPS]))})
+        try:
+            state = _read(file)
+        except ValueError as error:
+            raise ArgumentError(f"{path} holds no optimizer's state: {error}; give what save wrote") from error
+        optimizer.load_state_dict(state)
+
+
+def _read(file: Any) -> dict[str, Any]:
+    """Raises `ValueError` where a name holds no number, or the groups are no JSON."""
+    state: dict[int, dict[str, Any]] = {}
+    for key in file:
+        if key != _GROUPS:
+            number, _, name = key.partition(".")
+            state.setdefault(int(number), {})[name] = file[key]
+    return {"state": state, _GROUPS: json.loads(str(file[_GROUPS]))}
 
 
 def _opened(path: str | Path) -> Any:

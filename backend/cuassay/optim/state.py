@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from operator import is_
 from typing import Any
@@ -10,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices, ops
-from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
+from cuassay.arrays.dtypes import FLOATS, HALVES, as_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import Plan, registry
+from cuassay.ops.schema import Meta
 
-__all__ = ["FIXED", "Kept", "State", "arguments", "device_of"]
+__all__ = ["FIXED", "Kept", "State", "arguments", "device_of", "host_number"]
 
 Array = Any
 Arrays = Sequence[Any]
@@ -117,6 +117,8 @@ class State:
         self.fixed = {name: group[name] for name in FIXED}
         self.device = _one_device(params)
         dtype = as_dtype(params[0].dtype)
+        if dtype_name(dtype) not in FLOATS:
+            raise DTypeError(f"parameters must be one of {', '.join(FLOATS)}; got {dtype_name(dtype)}; cast them")
         master = bool(group["master_weights"])
         if master and dtype_name(dtype) not in HALVES:
             raise DTypeError(
@@ -187,6 +189,10 @@ class State:
                         f"{_STATE_NAMES[name]} of parameter {place} must have shape {tuple(arrays[place].shape)}; "
                         f"got {np.shape(entry[_STATE_NAMES[name]])}; load it into a model of the same shapes"
                     )
+            if np.shape(entry["step"]) not in ((), (1,)) or np.asarray(entry["step"]).dtype.kind not in "iuf":
+                raise ArgumentError(
+                    f"step of parameter {place} must be one number; got {entry['step']!r}; give what state_dict gave"
+                )
 
     def load(self, entries: Sequence[Mapping[str, Any]]) -> None:
         """Write `entries` into the states, where they are."""
@@ -206,16 +212,22 @@ def _as(values: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def hyperparameters(group: Mapping[str, Any], decoupled: bool) -> dict[str, Any]:
-    beta1, beta2 = group["betas"]
-    found = {name: group[name] for name in _PASSED}
-    return {**found, "beta1": beta1, "beta2": beta2, "decoupled": decoupled}
+    """What the op takes beside lists; NumPy's numbers, as schedules compute them, as Python's."""
+    betas = group["betas"]
+    if not isinstance(betas, tuple | list) or len(betas) != 2:
+        raise ArgumentError(f"betas must be two numbers from 0 to 1, 1 left out; got {betas!r}; 0.9, 0.999 are usual")
+    found = {**{name: group[name] for name in _PASSED}, "beta1": betas[0], "beta2": betas[1]}
+    return {**{name: host_number(value) for name, value in found.items()}, "decoupled": decoupled}
 
 
-def arguments(group: Mapping[str, Any], state: State, grads: Arrays, decoupled: bool) -> dict[str, Any]:
-    """A call of the op as its rule checks it."""
-    lists = {"params": list(group["params"]), "grads": list(grads), **state.lists}
+def host_number(value: Any) -> Any:
+    """A NumPy number as Python's: to an op it would be an array of the host's. All else as it is."""
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def arguments(group: Mapping[str, Any], state: State, decoupled: bool) -> dict[str, Any]:
+    """A call of the op as its rule checks it, by gradients that fit."""
+    grads = [Meta(tuple(param.shape), as_dtype(param.dtype)) for param in group["params"]]
+    lists = {"params": list(group["params"]), "grads": grads, **state.lists}
     none = {"grad_scale": None, "found_inf": None, "norm": None, "max_norm": None, "zero_grads": False}
-    found = {**lists, "steps": state.steps, **hyperparameters(group, decoupled), **none}
-    if not math.isfinite(found["beta1"] + found["beta2"]):
-        raise ArgumentError(f"betas must be two numbers from 0 to 1, 1 left out; got {group['betas']!r}; correct them")
-    return found
+    return {**lists, "steps": state.steps, **hyperparameters(group, decoupled), **none}

@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from cuassay.arrays.rounding import round_tf32, round_to, split
 from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
 from cuassay.core.precision import current_precision, resolved
+from cuassay.ops import products
 from cuassay.ops.dispatch import Call, interpose
 from cuassay.testing.tolerance import MODE_EPS
 
@@ -92,11 +94,58 @@ def precision_kept() -> Iterator[None]:
 #: Of each product at most so many rows and columns are looked at.
 _LOOKED_AT = 64
 
-#: Op to the operands of its product, from the arguments by name. Those with factors or activations are not looked at.
-_OPERANDS: dict[str, Callable[[Mapping[str, Any]], tuple[Any, Any]]] = {
-    "matmul": lambda given: (given["a"], given["b"]),
-    "mm": lambda given: (given["a"], given["b"]),
-    "bmm": lambda given: (given["a"], given["b"]),
+
+@dataclass(frozen=True, slots=True)
+class _Product:
+    """A product inside a call's result: ``result = rest + factor * (a @ b)``."""
+
+    a: Any
+    b: Any
+    result: Any
+    rest: Any = None
+    factor: Any = 1.0
+
+    def on_host(self) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
+        """Some rows of `a`, some columns of `b`, and the product of them alone."""
+        part = slice(_LOOKED_AT)
+        looked_at = self.a[..., part, :], self.b[..., part], self.result[..., part, part]
+        a, b, product = map(devices.to_host, looked_at)
+        if self.rest is not None:
+            rest = np.broadcast_to(devices.to_host(self.rest), self.result.shape)
+            product = product.astype(np.float64) - rest[..., part, part]
+        return a, b, product / self.factor
+
+
+def _plain(given: Mapping[str, Any], result: Any) -> Iterator[_Product]:
+    yield _Product(given["a"], given["b"], result)
+
+
+def _added(given: Mapping[str, Any], result: Any) -> Iterator[_Product]:
+    if given.get("activation") is None and given["alpha"] != 0:
+        rest = None if given["beta"] == 0 else devices.to_host(given["c"]) * given["beta"]
+        yield _Product(given["a"], given["b"], result, rest, given["alpha"])
+
+
+def _layer(given: Mapping[str, Any], result: Any) -> Iterator[_Product]:
+    if given["activation"] is None:
+        yield _Product(given["a"], given["weight"].T, result, given["bias"])
+
+
+def _grouped(given: Mapping[str, Any], result: Any) -> Iterator[_Product]:
+    a, b = given["a"], given["b"]
+    for group, (first, last) in enumerate(products.groups(given["offs"], len(b), len(a))):
+        yield _Product(a[first:last], b[group], result[first:last])
+
+
+#: Op to the products in its result, from the arguments by name.
+_PRODUCTS: dict[str, Callable[[Mapping[str, Any], Any], Iterator[_Product]]] = {
+    "matmul": _plain,
+    "mm": _plain,
+    "bmm": _plain,
+    "addmm": _added,
+    "baddbmm": _added,
+    "linear": _layer,
+    "grouped_mm": _grouped,
 }
 
 
@@ -140,26 +189,28 @@ def _distance(result: NDArray[Any], expected: NDArray[Any]) -> float:
 def products_as_asked() -> Iterator[None]:
     """Fail where a float32 product inside the block is computed in a lower precision than its call asked for.
 
-    Results are read, so not inside a capture; `AssertionError` names the op, its shapes and both modes.
+    Looked at are `matmul` of matrices and stacks, `mm`, `bmm`, `addmm`, `baddbmm` and `linear` without activation, and
+    `grouped_mm`, as calls: not plans, nor products of vectors, nor `slow_conv2d`. Results are read, so not inside a
+    capture; `AssertionError` names the op, its shapes and both modes.
     """
 
     def watch(call: Call, proceed: Callable[[Call], Any]) -> Any:
         result = proceed(call)
-        operands = _OPERANDS.get(call.op.name)
-        if operands is not None and result.dtype == np.float32:
-            _check_product(call, *operands(call.arguments), result)
+        found = _PRODUCTS.get(call.op.name)
+        if found is not None and result.dtype == np.float32:
+            for product in found(call.arguments, result):
+                _check_product(call, product)
         return result
 
     with interpose(watch):
         yield
 
 
-def _check_product(call: Call, a: Any, b: Any, result: Any) -> None:
-    if a.dtype != np.float32 or b.dtype != np.float32 or not result.size or min(a.ndim, b.ndim) < 2:
+def _check_product(call: Call, product: _Product) -> None:
+    a, b = product.a, product.b
+    if a.dtype != np.float32 or b.dtype != np.float32 or not product.result.size or min(a.ndim, b.ndim) < 2:
         return
-    part = slice(_LOOKED_AT)
-    looked_at = a[..., part, :], b[..., part], result[..., part, part]
-    found = computed_precision(*map(devices.to_host, looked_at))
+    found = computed_precision(*product.on_host())
     asked = resolved(call.arguments.get("precision"))
     if MODE_EPS.get(found, 0.0) > MODE_EPS.get(asked, 0.0):
         raise AssertionError(

@@ -5,6 +5,7 @@ Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.conv`. Products, their r
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -24,9 +25,16 @@ Array = NDArray[Any]
 def slow_conv2d(
     a: Array, weight: Array, bias: Array | None, *, out: Array, precision: Mode | None, **window: Any
 ) -> None:
-    """Group by group: the filters of a group times its unfolded channels, 16-bit ones added in float32."""
+    """Some images at a time, group by group: filters times unfolded channels, 16-bit ones added in float32."""
     g = geometry({"a": a, "weight": weight, "bias": bias, **window})
-    columns = _unfolded(a, g)
+    for images in g.chunks(out.dtype.itemsize):
+        some = replace(g, images=len(a[images]))
+        _convolve(_unfolded(a[images], some), weight, bias, out[images], some, precision)
+
+
+def _convolve(
+    columns: Array, weight: Array, bias: Array | None, out: Array, g: Geometry, precision: Mode | None
+) -> None:
     filters, inner = g.filters // g.groups, columns.shape[1] // g.groups
     product = np.empty((g.images, g.filters, columns.shape[2]), out.dtype)
     for group in range(g.groups):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import platform
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, redirect_stdout
 from functools import cache
@@ -20,8 +21,13 @@ __all__ = ["blas", "cpu_model", "limited_threads", "simd", "total_memory"]
 
 
 @cache
-def _controller() -> threadpoolctl.ThreadpoolController:
+def _controller_of(has_scipy: bool) -> threadpoolctl.ThreadpoolController:
+    del has_scipy  # SciPy's wheels bring a BLAS of their own, loaded with it: who looked before does not know it
     return threadpoolctl.ThreadpoolController()
+
+
+def _controller() -> threadpoolctl.ThreadpoolController:
+    return _controller_of("scipy.linalg" in sys.modules)
 
 
 def blas() -> tuple[dict[str, Any], ...]:

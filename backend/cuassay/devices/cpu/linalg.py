@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, promote
-from cuassay.arrays.rounding import round_tf32, round_to, split
+from cuassay.arrays.rounding import narrowed, round_tf32, round_to, split
 from cuassay.core.precision import Mode, resolved
 from cuassay.devices.cpu.elementwise import gelu, relu, widened
 from cuassay.devices.cpu.info import blas, limited_threads
@@ -79,7 +79,7 @@ def _multiply(a: Array, b: Array, precision: Mode | None, dtype: np.dtype[Any]) 
 
 def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> None:
     """16-bit products accumulate in float32; float32 ones follow the precision mode."""
-    out[...] = _multiply(a, b, precision, promote(a.dtype, b.dtype)).astype(out.dtype, copy=False)
+    out[...] = narrowed(_multiply(a, b, precision, promote(a.dtype, b.dtype)), out.dtype)
 
 
 def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> None:
@@ -93,10 +93,10 @@ def addmm(
 ) -> None:  # fmt: skip
     """``activation(beta * c + alpha * a @ b)``, rounded once; where beta is 0, `c` is not read."""
     wide = compute_dtype(out.dtype)
-    result = _multiply(a, b, precision, out.dtype) * wide.type(alpha)
+    result = _multiply(a, b, precision, promote(a.dtype, b.dtype)).astype(wide, copy=False) * wide.type(alpha)
     if beta != 0:
         result = result + widened(c, wide) * wide.type(beta)
-    out[...] = _activated(np.asarray(result, wide), activation).astype(out.dtype, copy=False)
+    out[...] = narrowed(_activated(np.asarray(result, wide), activation), out.dtype)
 
 
 def _activated(x: Array, activation: str | None) -> Array:
@@ -126,7 +126,7 @@ def scaled_mm(
     """The codes decoded, multiplied in float32, scaled, rounded once."""
     of_a, of_b = products.formats({"a": a, "b": b, **named})
     left, right = (x.view(as_dtype(name)).astype(np.float32) for x, name in ((a, of_a), (b, of_b)))
-    result = _product(left, right, "ieee") * (scale_a.astype(np.float32) * scale_b.astype(np.float32))
+    result = _product(left, right, "ieee") * scale_a.astype(np.float32) * scale_b.astype(np.float32)
     if bias is not None:
         result = result + bias.astype(np.float32)
     out[...] = result.astype(out.dtype, copy=False)

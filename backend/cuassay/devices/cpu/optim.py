@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import FLOATS, compute_dtype, dtype_name
 from cuassay.arrays.philox import philox4x32
+from cuassay.arrays.rounding import narrowed
 from cuassay.ops import registry
 
 __all__ = ["register", "stochastic_bits"]
@@ -63,7 +64,7 @@ def foreach_lerp_(a: Arrays, b: Arrays, weight: Any) -> None:
 def foreach_copy_(a: Arrays, b: Arrays) -> None:
     """``a = b``."""
     for left, right in zip(a, b, strict=True):
-        left[...] = right.astype(left.dtype)
+        left[...] = narrowed(right, left.dtype)
 
 
 def foreach_zero_(a: Arrays) -> None:

@@ -25,6 +25,7 @@ Function = Callable[..., Sequence[Any]]
 
 def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array], info: Array | None = None) -> None:
     """`function` of each matrix of the inputs, into those of the outputs."""
+    _linalg()  # loaded before its threads are limited
     with limited_threads(), np.errstate(all="ignore"), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # SciPy warns of an ill-conditioned matrix, NumPy does not
         for index in np.ndindex(inputs[0].shape[:-2]):
@@ -41,7 +42,7 @@ def _apply(function: Function, inputs: Sequence[Array], outputs: Sequence[Array]
 
 def solve_(a: Array, b: Array, x: Array, info: Array) -> None:
     """By LU with partial pivoting."""
-    _apply(lambda a, b: (_linalg().solve(a, b),) if a.size and b.size else (b,), (a, b), (x,), info)
+    _apply(lambda a, b: (_linalg().solve(a, b, **_unchecked()),) if a.size and b.size else (b,), (a, b), (x,), info)
 
 
 def inv_(a: Array, inverse: Array, info: Array) -> None:
@@ -98,6 +99,11 @@ def _linalg() -> Any:
     return import_module("scipy.linalg") if decompositions.library() == "scipy" else np.linalg
 
 
+def _unchecked() -> dict[str, bool]:
+    """SciPy looks for what is not finite, in the triangle that is not read too, and raises errors of its own."""
+    return {"check_finite": False} if decompositions.library() == "scipy" else {}
+
+
 def _svd(a: Array, *, full_matrices: bool) -> Sequence[Any]:
     if not np.isfinite(a).all():
         raise np.linalg.LinAlgError  # NumPy's LAPACK says so, SciPy's raises ValueError
@@ -109,7 +115,7 @@ def _eigh(a: Array, uplo: str) -> Sequence[Any]:
     if not np.isfinite(np.tril(a) if uplo == "L" else np.triu(a)).all():
         raise np.linalg.LinAlgError  # LAPACK's divide and conquer gives NaN or fails, by version
     if decompositions.library() == "scipy" and a.size:
-        found: Sequence[Any] = _linalg().eigh(a, lower=uplo == "L")
+        found: Sequence[Any] = _linalg().eigh(a, lower=uplo == "L", **_unchecked())
         return found
     return np.linalg.eigh(a, UPLO="L" if uplo == "L" else "U")
 

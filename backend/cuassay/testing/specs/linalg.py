@@ -110,11 +110,20 @@ def _mm_errors(make: Samples) -> Iterator[ErrorInput]:
         yield ErrorInput(Sample((make(a), make(b)), label=f"{a} and {b}"), ShapeError, "mm needs matrices")
     wrong = Sample((make((2, 3)), make((3, 2))), {"precision": "fp8"}, "no such mode")
     yield ErrorInput(wrong, ArgumentError, "is no precision mode")
+    yield from _out_dtype_errors(make, (2, 3), (3, 2))
+
+
+def _out_dtype_errors(make: Samples, *shapes: Shape) -> Iterator[ErrorInput]:
+    narrower = ("float32",) if make.dtype.startswith("complex") else ("complex64",)
+    for name in ("int32", "bool", "float8_e4m3fn", *narrower):
+        wrong = Sample(tuple(make(shape) for shape in shapes), {"out_dtype": name}, f"out_dtype {name}")
+        yield ErrorInput(wrong, DTypeError, "out_dtype must be one of")
 
 
 def _bmm_errors(make: Samples) -> Iterator[ErrorInput]:
     for a, b in (((2, 3, 4), (1, 4, 2)), ((2, 3, 4), (2, 3, 4)), ((3, 4), (4, 2))):
         yield ErrorInput(Sample((make(a), make(b)), label=f"{a} and {b}"), ShapeError, "bmm needs stacks")
+    yield from _out_dtype_errors(make, (2, 2, 3), (2, 3, 2))
 
 
 # ------------------------------------------------------------------------------------------------ with a third operand
@@ -310,6 +319,11 @@ def _scaled_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((a, b, one, one, make(4, dtype="bfloat16")), named, "bias"), ShapeError, "bias must have")
     wrong = {"format_a": "float8_e5m3"}
     yield ErrorInput(Sample((a, b, one, one, None), wrong, "no such format"), DTypeError, "scaled_mm's a is")
+    for dtype in ("int8", "complex64"):
+        wrong = {**named, "out_dtype": dtype}
+        yield ErrorInput(Sample((a, b, one, one, None), wrong, f"to {dtype}"), DTypeError, "out_dtype must be one of")
+    unnamed = {**named, "out_dtype": None}
+    yield ErrorInput(Sample((a, b, one, one, None), unnamed, "to nothing"), ArgumentError, "needs out_dtype")
 
 
 def _mm(a: Array, b: Array, *, out_dtype: str | None = None) -> Array:

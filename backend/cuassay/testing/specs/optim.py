@@ -159,7 +159,9 @@ def _pair_errors(make: Samples) -> Iterator[ErrorInput]:
 def _number_errors(make: Samples) -> Iterator[ErrorInput]:
     yield from _pair_errors(make)
     yield ErrorInput(Sample(([make(3)], make(2)), label="two numbers"), ShapeError, "must have one element")
-    yield ErrorInput(Sample(([make(3)], None), label="no number"), ArgumentError, "give a list of arrays, a number")
+    yield ErrorInput(
+        Sample(([make(3)], None), label="no number"), ArgumentError, "give a list of arrays, a real number"
+    )
 
 
 # ------------------------------------------------------------------------------------------------ norms
