@@ -421,16 +421,42 @@ def test_a_file_that_would_run_something_is_refused(tmp_path: Path) -> None:
         load(tmp_path / "bad.pickle")
 
 
-@pytest.mark.parametrize(
-    "data",
-    [b"", b"nonsense", b"[1, 2]", b'{"segments": 3}', gzip.compress(b"{}")],
-    ids=["empty", "words", "list", "number", "packed"],  # packed bytes say when; xdist compares ids
-)
-def test_a_file_without_a_snapshot_is_refused(tmp_path: Path, data: bytes) -> None:
+SEGMENT = {"address": 0, "total_size": 2, "stream": 0, "blocks": []}
+SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compares ids
+    "empty": (b"", ""),
+    "words": (b"nonsense", ""),
+    "list": (b"[1, 2]", ""),
+    "number": (b'{"segments": 3}', "has no segments"),
+    "packed": (gzip.compress(b"{}"), "has no segments"),
+    "cut off": (gzip.compress(b'{"segments": []}')[:-5], ""),
+    "no gzip": (b"\x1f\x8b and so on", ""),
+    "a segment of nothing": (b'{"segments": [{}]}', "one segment of it has no address, total_size"),
+    "a segment that is none": (b'{"segments": [3]}', "one segment of it has no address"),
+    "a block of nothing": (json.dumps({"segments": [{**SEGMENT, "blocks": [{}]}]}).encode(), "one block of it has no"),
+    "an event of nothing": (b'{"segments": [], "device_traces": [[{}]]}', "one event of it has no action"),
+    "no trace": (b'{"segments": [], "device_traces": 3}', ""),
+    "stacks that are none": (b'{"segments": [], "device_traces": [], "stacks": 3}', ""),
+}
+
+
+@pytest.mark.parametrize(("data", "why"), SPOILT.values(), ids=SPOILT)
+def test_a_file_without_a_snapshot_is_refused(tmp_path: Path, data: bytes, why: str) -> None:
     (tmp_path / "x").write_bytes(data)
 
-    with pytest.raises(ArgumentError, match="holds no snapshot"):
+    with pytest.raises(ArgumentError, match=f"x holds no snapshot: .*{why}.*; write one with dump_snapshot"):
         load(tmp_path / "x")
+
+
+def test_blocks_and_events_may_have_no_stacks(tmp_path: Path) -> None:
+    block, event = (
+        {"address": 0, "size": 2, "state": "inactive"},
+        {"action": "alloc", "addr": 0, "size": 2, "stream": 0},
+    )
+    (tmp_path / "x").write_text(json.dumps({"segments": [{**SEGMENT, "blocks": [block]}], "device_traces": [[event]]}))
+
+    found = load(tmp_path / "x")
+
+    assert found["segments"][0]["blocks"][0]["frames"] == found["device_traces"][0][0]["frames"] == []
 
 
 def test_an_unknown_format_is_refused(snapshot: dict[str, Any], tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import sys
 import threading
+from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import pytest
 
 from cuassay.errors import OutOfMemoryError
-from cuassay.memory import Block, CachingAllocator, IntegerSource
+from cuassay.memory import Block, CachingAllocator, IntegerSource, stitching
 from cuassay.memory.trace import ShadowModel
 
 MIB = 2**20
@@ -179,6 +180,88 @@ def test_a_capture_begins_when_a_release_under_way_is_done(granularity: int, cal
     thread.join(PATIENCE)
 
     assert (begun, states) == ([], [call])
+
+
+@pytest.fixture
+def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[IntegerSource, CachingAllocator]:
+    """Two views are all there may be, two are asleep, and every second page is free."""
+    monkeypatch.setattr(stitching, "_MOST_VIEWS", 2)
+    source = IntegerSource(TOTAL, granularity=2 * MIB)
+    allocator = CachingAllocator(source, total=TOTAL, config="")
+    scattered(allocator)
+    for pages in (3, 4):
+        allocator.free(allocator.malloc(2 * pages * MIB))
+    assert source.aliased == 2
+    return source, allocator
+
+
+def test_views_stay_while_frees_are_held_off(crowded: tuple[IntegerSource, CachingAllocator]) -> None:
+    source, allocator = crowded
+    made: list[Block] = []
+    thread = threading.Thread(target=lambda: made.append(allocator.malloc(10 * MIB)))
+
+    with allocator.free_lock():
+        thread.start()
+        thread.join(0.05)
+        released = source.releases
+    thread.join(PATIENCE)
+
+    assert (released, len(made)) == (0, 1)
+    assert source.releases > 0
+
+
+def test_views_stay_while_work_is_captured(crowded: tuple[IntegerSource, CachingAllocator]) -> None:
+    source, allocator = crowded
+
+    with allocator.capturing():
+        assert allocator.malloc(10 * MIB).is_live
+
+    assert source.releases == 0
+
+
+class Interrupted(CachingAllocator):
+    """Where there is room, somebody else comes first, once."""
+
+    meanwhile: Callable[[], object] | None = None
+
+    def _make_room(self, lane: Any, territory: Any, nbytes: int) -> bool:
+        found = super()._make_room(lane, territory, nbytes)
+        work, self.meanwhile = self.meanwhile, None
+        if work is not None:
+            work()
+        return found
+
+
+@pytest.mark.parametrize("nbytes", [40 * MIB, 24 * MIB], ids=["no room", "room"])
+def test_a_hole_that_another_thread_takes_meanwhile_is_not_counted_on(nbytes: int) -> None:
+    allocator = Interrupted(IntegerSource(TOTAL, granularity=2 * MIB), total=TOTAL, config="")
+    allocator.configure("expandable_segments_reserve:40M")
+    taken: list[Block] = []
+    allocator.meanwhile = lambda: taken.append(allocator.malloc(nbytes))
+
+    if nbytes == 40 * MIB:
+        with pytest.raises(OutOfMemoryError):
+            allocator.malloc(nbytes)
+    else:
+        assert allocator.malloc(nbytes).is_live
+    assert taken[0].is_live
+
+
+def test_a_block_that_another_thread_returns_meanwhile_is_left_to_it() -> None:
+    class Racing(deque[Block]):
+        def remove(self, block: Block) -> None:
+            theirs.append(self.popleft())
+            super().remove(block)
+
+    source = IntegerSource(TOTAL, is_lazy=True, granularity=0)
+    allocator = CachingAllocator(source, total=TOTAL, config="")
+    block, theirs = allocator.malloc(30 * MIB), list[Block]()
+    allocator.record_stream(block, 7)
+    allocator.free(block)
+    block.lane.deferred.queue = Racing(block.lane.deferred.queue)
+
+    assert allocator.malloc(30 * MIB) is not block
+    assert theirs == [block]
 
 
 def test_a_segment_that_is_taken_in_part_meanwhile_stays() -> None:

@@ -201,3 +201,41 @@ def test_afterwards_everything_fits_that_fitted_before(allocator: CachingAllocat
     allocator.free(block)
 
     assert allocator.empty_cache() == TOTAL
+
+
+class TestWhatIsLeftBehind:
+    def test_a_private_pool_whose_requests_failed_leaves_nothing(self) -> None:
+        source = IntegerSource(TOTAL, granularity=2 * MIB)
+        allocator = CachingAllocator(source, total=TOTAL)
+        for _ in range(3):
+            pool = allocator.create_pool()
+            with allocator.use_pool(pool), pytest.raises(OutOfMemoryError):
+                allocator.malloc(2 * TOTAL)
+            allocator.release_pool(pool)
+        allocator.empty_cache()
+
+        assert allocator.segments() == ()
+        assert source.ranges == {}
+        assert allocator.statistics().reserved_bytes_by_private_pools == {}
+
+
+def test_the_error_shows_the_options_that_were_set() -> None:
+    text = "garbage_collection_threshold:0.8,max_split_size_mb:128"
+    allocator = CachingAllocator(IntegerSource(TOTAL), total=TOTAL, config=text)
+
+    assert f"set: {allocator.config}; " in failure(allocator, 2 * TOTAL)
+    assert "garbage_collection_threshold:0.8" in str(allocator.config)
+    assert "set:" not in failure(CachingAllocator(IntegerSource(TOTAL), total=TOTAL, config=""), 2 * TOTAL)
+
+
+@pytest.mark.parametrize(
+    ("config", "remedy"),
+    [("", "or work in smaller parts"), ("expandable_segments:False", "or set expandable_segments:True")],
+    ids=["pages", "segments"],
+)
+def test_fragments_are_blamed_on_what_can_be_changed(config: str, remedy: str) -> None:
+    allocator = CachingAllocator(IntegerSource(TOTAL, granularity=0), total=TOTAL, config=config)
+    for block in [allocator.malloc(2 * MIB - 512) for _ in range(30)][::2]:
+        allocator.free(block)
+
+    assert f"allocate the largest arrays first, {remedy}" in failure(allocator, 20 * MIB)

@@ -19,7 +19,7 @@ from cuassay.memory.config import SMALL_REQUEST, parse_config
 from cuassay.memory.lane import Lane, Pool, free
 from cuassay.memory.relief import Relief
 
-__all__ = ["CachingAllocator"]
+__all__ = ["CachingAllocator", "checked_nbytes"]
 
 #: No device has so much; a larger request is an error of the caller's arithmetic.
 _ABSURD = 2**60
@@ -150,7 +150,7 @@ class CachingAllocator(Relief):
 
     def _miss(self, lane: Lane, nbytes: int) -> Block:
         if nbytes.__class__ is not int or nbytes < 0:
-            nbytes = _checked(nbytes)
+            nbytes = checked_nbytes(nbytes)
         with self._lock:
             if lane.tide is not None and lane.tide.is_over:
                 lane.watch(None)
@@ -222,7 +222,10 @@ class CachingAllocator(Relief):
             block = min(fitting, key=lambda b: (b.nbytes, b.address), default=None)
             if block is None:
                 return False
-            lane.deferred.queue.remove(block)
+            try:
+                lane.deferred.queue.remove(block)
+            except ValueError:  # another thread, which needs no lock to take the first one, is returning it
+                return False
         self._wait(block)
         return True
 
@@ -331,7 +334,8 @@ class CachingAllocator(Relief):
                 lane.deferred.unhold()
 
 
-def _checked(nbytes: Any) -> int:
+def checked_nbytes(nbytes: Any) -> int:
+    """The bytes of a request as an int. Raises `ArgumentError` where they are none."""
     try:
         checked = operator.index(nbytes)
     except TypeError:

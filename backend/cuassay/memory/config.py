@@ -62,19 +62,21 @@ class AllocatorConfig:
     graph_capture_record_stream_reuse : bool
         Kept, without effect: what other streams used is held until the capture ends, which is always safe.
     max_split_size : int or None
-        Bytes; larger blocks are neither split nor given to smaller requests. None: every block may be split.
+        Bytes; larger blocks are neither split nor given to smaller requests. None: every block may be split. Without
+        effect on memory in pages.
     max_non_split_rounding : int
         Bytes by which a block above `max_split_size` may exceed its request.
     garbage_collection_threshold : float
         Share of the allowed memory above which old free segments are released before more is taken; 0 is off.
     roundup_power2_divisions : tuple of (bound, divisions)
-        Requests below `bound` bytes are rounded to that many steps a power of two; up to 1 means to 512 bytes.
+        Requests below `bound` bytes are rounded to that many steps a power of two; up to 1 means to 512 bytes. So
+        torch documents its lists; by its code a bound is where its range begins, so that 256:2 holds from 256 MiB on.
     large_segment_size : int
         Bytes taken at a time for requests of 1 to 10 MiB.
     per_process_memory_fraction : float
         Share of the device's memory that may be reserved.
     pinned_max_round_threshold : int
-        Bytes; pinned requests up to it are rounded to a power of two. 0, unlike torch's: none is.
+        Bytes; pinned requests of 1 MiB up to it are rounded to a power of two. 0, unlike torch's: none is.
     pinned_max_cached_size : int or None
         Bytes; larger pinned blocks go back to the system when they are freed. None: every one is kept for reuse.
     pinned_reserve_segment_size : int

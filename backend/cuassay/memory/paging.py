@@ -78,12 +78,17 @@ class PagedStore(Store):
         if size > self.allowed:
             self._books.count("num_oom_rejections")
             return None
-        if not self._make_room(lane, territory, size):
-            return None
-        with self._lock:
-            spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._coming
-            plan = territory.plan(size, spare)
-        return self._carried_out(plan, lane, territory, size, nbytes)
+        plan = self._planned(lane, territory, size)
+        return None if plan is None else self._carried_out(plan, lane, territory, size, nbytes)
+
+    def _planned(self, lane: Lane, territory: Territory, size: int) -> Plan | None:
+        """What a block is made of, or None when the source has not so many addresses."""
+        while self._make_room(lane, territory, size):
+            with self._lock:
+                if territory.has_room(size):  # no other thread has opened the hole meanwhile
+                    spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._coming
+                    return territory.plan(size, spare)
+        return None
 
     def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block when everything free has merged at home, or a view that was made before."""
@@ -224,12 +229,13 @@ class PagedStore(Store):
     def _forget_views(self, lane: Lane, *, room_for: int) -> None:
         """Give up the views that have slept longest, where all of them would show too many pages."""
         territory = lane.territory
-        if territory is None or self._captures or (lane.pool.is_private and lane.pool.use_count):
+        if territory is None or not territory.is_crowded(room_for) or (lane.pool.is_private and lane.pool.use_count):
             return
-        with self._lock:
-            views = territory.take_crowded(room_for)
-        if views:
-            self._release_views(lane, views)
+        with self._releasing:
+            with self._lock:
+                views = [] if self._captures else territory.take_crowded(room_for)
+            if views:
+                self._release_views(lane, views)
 
     def _release_views(self, lane: Lane, views: Iterable[View]) -> None:
         source = lane.pool.source
@@ -254,9 +260,9 @@ class PagedStore(Store):
                 self._go_home(lane)
                 lent = territory.lend_free_pages(before=before)
                 views = territory.take_asleep() if lent else []
-            if not lent:
-                return 0
-            return self._unmapped(lane, territory, lent, views)
+            released = self._unmapped(lane, territory, lent, views) if lent else 0
+            self._drop_arenas(lane, territory)  # those of requests that failed have never had a page
+            return released
 
     def _unmapped(
         self, lane: Lane, territory: Territory, lent: list[tuple[Block, list[int]]], views: list[View]
@@ -275,15 +281,20 @@ class PagedStore(Store):
             self._books.move_pages(-released)
             if self.history is not None:
                 self.history.mapped("segment_unmap", lent[0][0].address, released, lane)
+        return released
+
+    def _drop_arenas(self, lane: Lane, territory: Territory) -> None:
+        """Give the addresses of arenas without pages back."""
+        with self._lock:
             spans = territory.take_empty_arenas()
             for arena in spans:
                 del self._segments[arena.address]
                 self._books.move_span(-1)
-            self._forget(lane.pool)
+            if spans:
+                self._forget(lane.pool)
         for arena in spans:
             self.driver_calls += 1
             lane.pool.source.release(arena.address)
-        return released
 
     @abstractmethod
     def _await_lane(self, lane: Lane) -> bool:

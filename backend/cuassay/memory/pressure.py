@@ -31,6 +31,10 @@ class Shortage:
         Taken from the device; live; freed, but in use by other streams; the largest range free for this stream.
     private : int
         Live or free in private pools.
+    settings : str
+        Options that are not at their default, as ``CUASSAY_ALLOC_CONF`` has them.
+    is_paged : bool
+        Whether memory comes in pages where the source has them, so that free ones can be stitched.
     """
 
     name: str
@@ -43,6 +47,8 @@ class Shortage:
     pending: int
     largest_free: int
     private: int
+    settings: str = ""
+    is_paged: bool = True
 
     def advice(self) -> str:
         """The one thing to try."""
@@ -56,7 +62,8 @@ class Shortage:
         if 2 * self.private > self.reserved:
             return "release the private pools (graphs and MemPools) that hold most of it"
         if cached >= self.asked:
-            return "free memory is in pieces: allocate the largest arrays first, or set max_split_size_mb"
+            remedy = "work in smaller parts" if self.is_paged else "set expandable_segments:True in CUASSAY_ALLOC_CONF"
+            return f"free memory is in pieces: allocate the largest arrays first, or {remedy}"
         return "drop arrays, or work in smaller parts"
 
 
@@ -69,7 +76,8 @@ def out_of_memory(shortage: Shortage, segments: Iterable[Segment]) -> OutOfMemor
     return OutOfMemoryError(
         f"{s.name} has no room for {s.asked:,} bytes ({format_bytes(s.asked)}) on stream {s.stream}; reserved: "
         f"{format_bytes(s.reserved)}{of}{limit}, {format_bytes(s.live)} of it live{waiting}; largest free range of "
-        f"this stream: {format_bytes(s.largest_free)}; held by {_holders(segments)}; {s.advice()}"
+        f"this stream: {format_bytes(s.largest_free)}; held by {_holders(segments)}; "
+        f"{f'set: {s.settings}; ' if s.settings else ''}{s.advice()}"
     )
 
 

@@ -86,6 +86,8 @@ class Relief(PagedStore):
                 pending=figures.active_bytes.all.current - figures.allocated_bytes.all.current,
                 largest_free=largest,
                 private=sum(figures.reserved_bytes_by_private_pools.values()),
+                settings=str(self.config),
+                is_paged=self.config.expandable_segments,
             )
             error = out_of_memory(shortage, self._every_segment())
         if self.history is not None:

@@ -147,14 +147,43 @@ def load(path: str | Path) -> dict[str, Any]:
         data = Path(path).read_bytes()
     except OSError as error:
         raise ArgumentError(f"{path} cannot be read: {error.strerror}; give a file that dump_snapshot wrote") from error
-    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
     try:
-        found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()
-    except (ValueError, pickle.UnpicklingError, EOFError, IndexError, KeyError, AttributeError) as error:
-        raise ArgumentError(f"{path} holds no snapshot: {error}; write one with dump_snapshot") from error
-    if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
-        raise ArgumentError(f"{path} holds no snapshot: it has no segments; write one with dump_snapshot")
+        found = _read(data)
+    except Exception as error:  # a spoilt file can raise whatever its reader does
+        raise ArgumentError(f"{path} holds no snapshot: {_told(error)}; write one with dump_snapshot") from error
     return found
+
+
+#: What every segment, block and event has; torch leaves out the stacks of those that have none.
+_SEGMENT = ("address", "total_size", "stream", "blocks")
+_BLOCK = ("address", "size", "state")
+_EVENT = ("action", "size", "stream")
+
+
+def _read(data: bytes) -> dict[str, Any]:
+    data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
+    found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()
+    if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
+        raise ValueError("it has no segments")  # noqa: TRY004  of the file, not of an argument
+    for segment in found["segments"]:
+        _demand("segment", segment, _SEGMENT)
+        for block in segment["blocks"]:
+            _demand("block", block, _BLOCK)
+            block.setdefault("frames", [])
+    for event in (event for trace in found.setdefault("device_traces", []) for event in trace):
+        _demand("event", event, _EVENT)
+        event.setdefault("frames", [])
+    return found
+
+
+def _demand(what: str, entry: Any, keys: tuple[str, ...]) -> None:
+    missing = keys if not isinstance(entry, dict) else [key for key in keys if key not in entry]
+    if missing:
+        raise ValueError(f"one {what} of it has no {', '.join(missing)}")
+
+
+def _told(error: Exception) -> str:
+    return f"it lacks {error}" if isinstance(error, KeyError) else str(error) or type(error).__name__
 
 
 def _packed(snapshot: Mapping[str, Any]) -> dict[str, Any]:

@@ -281,12 +281,16 @@ class Territory:
         self._of_size.setdefault(view.nbytes, []).append(view)
         self._shown += len(view.pages)
 
+    def is_crowded(self, page_count: int) -> bool:
+        """Whether with one more view, of so many pages, there are too many."""
+        return len(self.views) >= _MOST_VIEWS or self._shown + page_count > _MOST_PAGES
+
     def take_crowded(self, page_count: int) -> list[View]:
         """The half of the sleeping views that has not served for longest, if with one more there are too many.
 
         Many at a time, because the host waits for the stream before they go.
         """
-        if len(self.views) < _MOST_VIEWS and self._shown + page_count <= _MOST_PAGES:
+        if not self.is_crowded(page_count):
             return []
         asleep = sum(view.is_asleep for view in self.views)
         return self.take_asleep(asleep - asleep // 2)

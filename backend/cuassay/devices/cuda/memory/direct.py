@@ -13,6 +13,7 @@ from contextlib import AbstractContextManager
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import StateError
 from cuassay.memory import Block, Lane, Pool, Segment
+from cuassay.memory.caching import checked_nbytes
 
 __all__ = ["Direct"]
 
@@ -34,7 +35,8 @@ class Direct:
         self.live = 0
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
-        """A block of `nbytes`; what was freed before goes back first. Raises `OutOfMemoryError`."""
+        """A block of `nbytes`; what was freed before goes back first. Raises `ArgumentError`, `OutOfMemoryError`."""
+        nbytes = checked_nbytes(nbytes)
         self.settle()
         address = self._source.reserve(nbytes, stream)
         lane = Lane(self._pool, stream, _no_miss, bool)

@@ -12,6 +12,7 @@ from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
+from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.errors import ArgumentError, LibraryNotFoundError
 from cuassay.memory import Block, CachingAllocator
 
@@ -55,7 +56,7 @@ def _resource_class() -> type:
             block = self._blocks.pop(int(ptr), None)
             if block is None:
                 raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
-            if stream is not None:
+            if stream is not None and type(block.home) is not Direct:  # as `hook.record_stream`
                 allocator(self._index).record_stream(block, hook.address_of(stream))
             CachingAllocator.free(block)
 

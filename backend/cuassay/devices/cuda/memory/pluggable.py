@@ -108,7 +108,9 @@ def _load(path: str | Path) -> ctypes.CDLL:
     try:
         return ctypes.CDLL(os.fspath(path))
     except OSError as error:
-        raise LibraryNotFoundError(f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}") from error
+        raise LibraryNotFoundError(
+            f"the allocator's library {os.fspath(path)!r} cannot be loaded: {error}; give its path, built for here"
+        ) from error
 
 
 def _named(library: ctypes.CDLL, path: Any, name: Any, kind: Any) -> Any:
