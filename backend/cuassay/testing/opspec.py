@@ -23,9 +23,10 @@ from cuassay.errors import SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
+from cuassay.testing.fanin import arrays_of, fan_in, is_elementwise
 from cuassay.testing.samples import Kind, Sample, Samples, binary, normalized, unary
 from cuassay.testing.spec_checks import check, check_fields
-from cuassay.testing.tolerance import BY_CLASS, GENERAL, Tolerance
+from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
 
@@ -64,7 +65,9 @@ class OpSpec:
     tolerance : Tolerance, optional
         Otherwise by the op's class.
     terms, magnitude : callable, optional
-        Of the sample's arguments (NumPy, wide): accumulated terms per element; what errors are relative to.
+        Of the sample's arguments (NumPy, wide): accumulated terms per element; what errors are relative to. Of a
+        function the first is found out by changing its reference's inputs, and the second is the larger of results
+        and inputs.
     meaning : callable, optional
         Of an op that makes no array, where what it writes has several right answers: of its arguments by name (NumPy,
         wide), the arrays that have one, such as ``q @ r``, in order. It is what the reference gives, lined up.
@@ -151,7 +154,7 @@ class OpSpec:
         """The tolerance in force: the one given, else that of the op's class, else that of a function."""
         if self.tolerance is not None:
             return self.tolerance
-        return GENERAL if self.op is None else BY_CLASS[self.op.schema.op_class]
+        return FUNCTION if self.op is None else BY_CLASS[self.op.schema.op_class]
 
     @property
     def op_class(self) -> str:
@@ -224,7 +227,9 @@ class OpSpec:
 
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's answer, computed wide from exactly the numbers of the sample."""
-        args, kwargs = widened(sample)
+        return self._answer(*widened(sample))
+
+    def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NDArray[Any]:
         with np.errstate(all="ignore"):
             if self.reference is not None:
                 return _single(f"the reference of {self.name}", self.reference(*args, **kwargs))
@@ -237,12 +242,10 @@ class OpSpec:
             size = np.abs(expected) if self.magnitude is None else np.abs(self.magnitude(*args, **kwargs))
         if self.terms is not None:
             return size, int(self.terms(*args, **kwargs))
-        if self.op is not None:
-            return size, 1
-        # Of a user's function nothing is known: it may sum everything, with cancellation.
-        arrays = [a for a in args if isinstance(a, np.ndarray)]
-        largest = max((float(np.max(np.abs(_finite(a)))) for a in arrays if a.size), default=0.0)
-        return np.maximum(size, largest), max((a.size for a in arrays), default=1)
+        if self.op is not None or self.magnitude is not None:
+            return size, 1 if self.op is not None else fan_in(self._answer, args, kwargs, expected)
+        terms = fan_in(self._answer, args, kwargs, expected)
+        return _magnitude(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:
         """What the call must move and compute. Raises `SpecError` where `work` gives something else."""
@@ -252,8 +255,14 @@ class OpSpec:
             if not isinstance(least, Work):
                 raise SpecError(f"{self.name}: work= gives a Work; got {least!r}; write work={FORMS['work']}")
             return least
-        read = sum(a.nbytes for a in args if isinstance(a, np.ndarray))
-        return Work(bytes=read + self._written(args, kwargs))
+        return Work(bytes=self._touched(args, kwargs))
+
+    def touched(self, sample: Sample) -> int:
+        """Bytes of all arrays of a call, those read and those written."""
+        return self._touched(*sample.host())
+
+    def _touched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+        return sum(one.nbytes for one in arrays_of(args, kwargs)) + self._written(args, kwargs)
 
     def _written(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
         if self.op is not None:
@@ -328,11 +337,28 @@ def _wide(value: Any) -> Any:
 
 def _single(who: str, answer: Any) -> NDArray[Any]:
     if isinstance(answer, tuple | list):
-        raise SpecError(f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: give one")
+        raise SpecError(
+            f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: write one for each, "
+            "as fn=lambda xp, a: f(xp, a)[0], or join them"
+        )
     array = np.asarray(answer)
     if array.dtype == np.object_:
         raise SpecError(f"{who} gives {answer!r:.200}; a spec compares one array or number: give one")
     return array
+
+
+def _magnitude(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int) -> NDArray[Any]:
+    """What rounding is relative to in a function of which nothing is known, for results of this `size`.
+
+    It may add its inputs up, with cancellation; element by element it may add small numbers to a 1 on the way.
+    """
+    found = [np.abs(_finite(one)) for one in arrays if one.size]
+    largest = max((float(np.max(one)) for one in found), default=0.0)
+    if not is_elementwise(terms, arrays, size):
+        return np.asarray(np.maximum(size, largest))
+    for one in found:
+        size = np.maximum(size, one)
+    return np.asarray(np.maximum(size, min(1.0, largest)))
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:

@@ -163,7 +163,10 @@ class Sample:
     def laid_out(self, layout: str) -> Sample:
         """The same call with every array in another layout."""
         return replace(
-            self, args=tuple(_laid_out(value, layout) for value in self.args), label=f"{self.label}, {layout}"
+            self,
+            args=tuple(_laid_out(value, layout) for value in self.args),
+            kwargs={name: _laid_out(value, layout) for name, value in self.kwargs.items()},
+            label=f"{self.label}, {layout}",
         )
 
 
@@ -246,7 +249,8 @@ class Samples:
             parts = [low + (high - low) * self._uniform(shape) for _ in range(2)]
             return (parts[0] + 1j * parts[1]).astype(dtype)
         if dtype_name(dtype) in INTEGERS:
-            least, most = max(int(low), np.iinfo(dtype).min), int(high) + 1
+            limits = np.iinfo(dtype)
+            least, most = max(int(low), limits.min), min(int(high), limits.max) + 1
             return (least + np.floor((most - least) * self._uniform(shape))).astype(np.int64).astype(dtype)
         return (low + (high - low) * self._uniform(shape)).astype(dtype)
 
@@ -287,6 +291,9 @@ def _described(sample: Sample) -> str:
     return ", ".join([*told, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
 
 
+#: More than a float32 holds exactly: a detour by way of one shows.
+_WIDE = 2**25
+
 _GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
 
 
@@ -294,6 +301,8 @@ def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
     """Samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
     yield from (Sample((make(extent),)) for extent in AWKWARD)
     yield from (Sample((make(shape),)) for shape in _GRIDS)
+    if make.dtype in INTEGERS:
+        yield Sample((make(257, low=-_WIDE, high=_WIDE),))
     yield from (Sample((make(shape),), kind="empty") for shape in ((0,), (3, 0, 2)))
     yield Sample((make(()),), kind="scalar")
     yield Sample((make.extremal(largest=largest),), kind="extremal")
@@ -303,6 +312,8 @@ def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
     """Samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
     yield from (Sample((make(extent), make(extent))) for extent in AWKWARD)
     yield from (Sample((make(shape), make(shape))) for shape in _GRIDS)
+    if make.dtype in INTEGERS:
+        yield Sample((make(257, low=-_WIDE, high=_WIDE), make(257, low=-_WIDE, high=_WIDE)))
     pairs: tuple[tuple[Kind, Shape, Shape], ...] = (
         ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
         ("scalar", (), ()), ("scalar", (), (5,)),

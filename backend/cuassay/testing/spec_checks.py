@@ -24,8 +24,13 @@ from cuassay.testing.tolerance import Tolerance
 
 if TYPE_CHECKING:
     from cuassay.testing.opspec import OpSpec
+    from cuassay.testing.samples import Sample
 
 __all__ = ["check", "check_fields"]
+
+
+#: As many times its arrays a call may say that it must move.
+_MOST_READS = 8
 
 
 def check_fields(given: Mapping[str, Any]) -> None:
@@ -114,10 +119,20 @@ def _check_drawn(spec: OpSpec) -> None:
             re.compile(one.match)
     if spec.work is not None:
         with _blamed(spec, "work=", f"it gets exactly a sample's arguments: write work={FORMS['work']}"):
-            spec.least_work(first)
+            _check_work(spec, first)
     if spec.op is None:
         for claimed in spec.dtypes:
             _check_sample_dtype(spec, claimed)
+
+
+def _check_work(spec: OpSpec, sample: Sample) -> None:
+    """It is the least that must be moved: not several times what there is."""
+    least = spec.least_work(sample).bytes
+    if spec.op is None and least > _MOST_READS * (there := spec.touched(sample)):
+        raise SpecError(
+            f"{spec.name}: work= says {least:,.0f} bytes of a call whose arrays have {there:,} in all; it is the least "
+            "that must be moved: every array once, for most"
+        )
 
 
 @contextmanager
@@ -138,9 +153,14 @@ def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
     with _blamed(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
         first = next(spec.draw(0, dtype, "values"), None)
     given = () if first is None else (*first.args, *first.kwargs.values())
-    arrays = [one for one in given if hasattr(one, "dtype")]
+    each = [one for value in given for one in (value if isinstance(value, list) else (value,))]
+    arrays = [one for one in each if hasattr(one, "dtype")]
+    if not arrays:
+        raise SpecError(
+            f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them by make((3, 5))"
+        )
     found = {dtype_name(one.dtype) for one in arrays}
-    if arrays and all(isinstance(one, np.ndarray) for one in arrays) and dtype not in found:
+    if all(isinstance(one, np.ndarray) for one in arrays) and dtype not in found:
         raise SpecError(
             f"{spec.name} claims {dtype}, but its samples are arrays of {', '.join(sorted(found))}; make them in the "
             "dtype under test, by make(shape) or make.of(numbers), or claim what they are"

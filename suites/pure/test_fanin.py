@@ -1,0 +1,83 @@
+"""How many numbers go into one of a result: counted by changing some, whatever the function does."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.errors import SpecError
+from cuassay.testing import OpSpec, Work
+from cuassay.testing.fanin import fan_in, is_elementwise
+from cuassay.testing.tolerance import Tolerance, allowed
+
+GRID = np.linspace(0.5, 2, 6 * 8).reshape(6, 8)
+COUNTS: dict[str, tuple[Any, tuple[Any, ...], int]] = {
+    "element by element": (np.tanh, (GRID,), 1),
+    "two arrays": (np.add, (GRID, GRID + 1), 2),
+    "one that is broadcast": (np.multiply, (GRID, GRID[0]), 2),
+    "rows": (lambda a: a / a.sum(-1, keepdims=True), (GRID,), 8),
+    "everything": (np.sum, (GRID,), 48),
+    "neighbours": (lambda a: a + np.roll(a, 1), (GRID,), 2),
+    "what came before": (np.cumsum, (GRID,), 48),
+    "a product": (np.matmul, (GRID, GRID.T.copy()), 16),
+    "one of all": (np.max, (GRID,), 48),
+    "none": (lambda a: np.zeros(3), (GRID,), 1),
+    "a list": (lambda arrays: arrays[0] + arrays[1], ([GRID, GRID + 1],), 2),
+    "whole numbers": (np.sum, (np.arange(8),), 1),
+    "nothing": (np.sum, (np.zeros(0),), 1),
+}
+
+
+@pytest.mark.parametrize(("function", "args", "count"), COUNTS.values(), ids=COUNTS)
+def test_what_goes_into_an_element_is_counted(function: Any, args: tuple[Any, ...], count: int) -> None:
+    def call(args: Any, kwargs: Any) -> Any:
+        return np.asarray(function(*args, **kwargs))
+
+    before = GRID.copy()
+
+    assert fan_in(call, args, {}, call(args, {})) == count
+    np.testing.assert_array_equal(GRID, before)
+
+
+def test_all_of_it_where_the_function_refuses_other_numbers() -> None:
+    def call(args: Any, kwargs: Any) -> Any:
+        if args[0] is not GRID:
+            raise ValueError("no other")
+        return args[0] * 2
+
+    assert fan_in(call, (GRID,), {}, GRID * 2) == GRID.size
+
+
+@pytest.mark.parametrize(
+    ("terms", "shapes", "expected", "found"),
+    [
+        (1, [(3, 4)], (3, 4), True),
+        (2, [(3, 4)], (3, 4), False),
+        (2, [(3, 4), (4,)], (3, 4), True),
+        (1, [(3, 4)], (4, 3), False),
+        (2, [(3, 4), (5,)], (3, 4), False),
+    ],
+)
+def test_elements_of_one_place_are_known(terms: int, shapes: Any, expected: Any, found: bool) -> None:
+    assert is_elementwise(terms, [np.zeros(shape) for shape in shapes], np.zeros(expected)) is found
+
+
+def test_a_tolerance_is_never_more_than_its_most() -> None:
+    rule = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
+
+    assert allowed(rule, "bfloat16", terms=10_000, magnitude=np.float64(8)) == pytest.approx(2, rel=1e-6)
+    assert allowed(rule, "float64", terms=4, magnitude=np.float64(1)) == pytest.approx(16 * 2.0**-52)
+
+
+@pytest.mark.parametrize("samples", [lambda make: [(3, 5)], lambda make: [3.0]], ids=["a shape", "a number"])
+def test_samples_without_an_array_are_refused(samples: Any) -> None:
+    with pytest.raises(SpecError, match=r"samples hold no array, .*; make them by make\(\(3, 5\)\)"):
+        OpSpec(fn=lambda xp, *numbers: sum(numbers), name="total", samples=samples)
+
+
+def test_work_of_many_times_the_arrays_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"work= says .* bytes of a call whose arrays have"):
+        OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=1000 * a.nbytes))
+    OpSpec(fn=lambda xp, a: a + 1, name="one_more", work=lambda a: Work(bytes=4 * a.nbytes))
