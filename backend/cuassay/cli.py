@@ -37,6 +37,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     except CuassayError as error:
         print(f"cuassay: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        print("cuassay: interrupted", file=sys.stderr)
+        return 130
     except BrokenPipeError:  # the reader has seen enough, as `head` does; the interpreter flushes once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

@@ -153,12 +153,17 @@ _LIMIT = (
     Column("how", "str", "how it was measured, such as: copy of 1 GiB"),
 )
 
+_END = (
+    Column("reason", "str", "what ended the run before its last test or timing, such as: interrupted", required=True),
+)
+
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "run": _COMMON + _RUN,
     "device": _COMMON + _DEVICE_ROW,
     "test": _COMMON + _TEST,
     "time": _COMMON + _TIME,
     "limit": _COMMON + _LIMIT,
+    "end": _COMMON + _END,
 })  # fmt: skip
 """Table name to its columns, in the order they are shown."""
 

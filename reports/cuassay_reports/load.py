@@ -35,7 +35,8 @@ class Results:
     ----------
     runs, devices, tests, times, limits : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
-        `times` and `tests` also have the `digest` of their device's fingerprint.
+        `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`, what ended
+        the run before its time.
     files : tuple of path
         What was read.
     torn : int
@@ -198,7 +199,9 @@ def _runs(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """Return one row a run, oldest first; a run whose own row was never written comes before all."""
     runs = frames["run"].drop_duplicates("run")
     seen = pd.concat([frame["run"] for frame in frames.values()]).drop_duplicates()
+    early = dict(zip(frames["end"]["run"], frames["end"]["reason"], strict=True))
     runs = seen.to_frame().merge(runs, on="run", how="left")
+    runs["ended_early"] = pd.Series([early.get(run, "") for run in runs["run"]], index=runs.index, dtype="str")
     runs["started"] = pd.to_datetime(runs["started"], utc=True, format="ISO8601")
     texts = [column.name for column in TABLES["run"] if column.kind in ("str", "time") and column.name in runs]
     texts.remove("started")

@@ -145,15 +145,25 @@ def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
 
 def _headline(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> tuple[str, str]:
     slower = sum(section.slower for section in timed)
-    where = units.count(_present(latest), "device")
+    where, early = units.count(_present(latest), "device"), _ended_early(latest)
     if outcomes["failed"]:
         on = sorted(set(latest.tests.loc[latest.tests["outcome"].isin(["failed", "error"]), "device"]) - {""})
-        return "bad", f"{units.count(outcomes['failed'], 'test')} failed" + (f" on {', '.join(on)}" if on else "")
+        told = f"{units.count(outcomes['failed'], 'test')} failed" + (f" on {', '.join(on)}" if on else "")
+        return "bad", told + (f"; the run was {early}" if early else "")
+    if early:
+        return "warn", f"The run was {early}; the {units.count(outcomes['passed'], 'test')} until then passed"
     if slower:
         return "warn", f"Everything that ran passed; {units.count(slower, 'timing')} got slower"
     if outcomes["passed"]:
         return "good", f"Everything that ran passed, on {where}"
     return "plain", f"No test passed or failed; {where} seen"
+
+
+def _ended_early(latest: Results) -> str:
+    """What ended one of the runs shown before its time; empty where none was."""
+    shown = {*latest.tests["run"], *latest.times["run"]}
+    reasons = latest.runs.loc[latest.runs["run"].isin(shown), "ended_early"]
+    return next((reason for reason in reasons[::-1] if reason), "")
 
 
 def _present(latest: Results) -> int:

@@ -41,6 +41,9 @@ _STATE_SIGNS = {"passed": "✓", "failed": "✕", "xfailed": "!", "skipped": "�
 _TONE_SIGNS = {"good": "✓", "bad": "✕", "warn": "▴", "plain": ""}
 _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?", "": ""}
 
+#: Failures that are shown at once; the others are folded, so that what comes after them is seen.
+_SHOWN_FAILURES = 12
+
 # Column heads of the matrix must be narrow; the full name is in their title.
 _SHORT_DTYPES = {"float": "f", "bfloat": "bf", "complex": "c", "uint": "u", "int": "i", "bool": "bool"}
 
@@ -84,6 +87,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "verdict_sign": _VERDICT_SIGNS,
         "tone_sign": _TONE_SIGNS,
         "count": units.count,
+        "shown_failures": _SHOWN_FAILURES,
         "behind": BEHIND,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
     }

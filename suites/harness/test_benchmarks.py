@@ -159,15 +159,41 @@ def test_the_measuring_child_says_how_much_and_writes_rows(
         ("{}, device", "*ArgumentError: device_benchmark takes a function*; got {}*"),
         ("{'mine': 1}, device", "*ArgumentError: device_benchmark takes a function*; got {'mine': 1}*"),
         ("lambda: 1, 'gpu'", "*DeviceError: there is no device kind 'gpu'*"),
+        ("lambda: 1, device, work=100", "*ArgumentError: work= takes a Work; got 100; write Work(bytes=*"),
     ],
-    ids=["none", "empty", "number", "device"],
+    ids=["none", "empty", "number", "device", "work"],
 )
 def test_a_benchmark_of_nothing_is_refused_measured_or_not(
     project: pytest.Pytester, options: tuple[str, ...], asked: str, message: str
 ) -> None:
     path = project.makepyfile(test_nothing=f"def test_it(device, device_benchmark): device_benchmark({asked})")
 
-    result = project.runpytest_inprocess(path, "--device", "cpu", "-W", "ignore", *options)
+    result = project.runpytest_inprocess(path, "--device", "cpu", "-W", "error", *options)
 
     result.stdout.fnmatch_lines([message])
+    result.stdout.no_fnmatch_line("*PytestBenchmarkWarning*")
     result.assert_outcomes(failed=1)
+
+
+@pytest.mark.parametrize("options", [(), ("--benchmark-enable",)], ids=["once", "measured"])
+@pytest.mark.parametrize(
+    ("names", "outcome"), [(", ", "failed"), (", case='other', ", "passed")], ids=["same", "named"]
+)
+def test_a_second_benchmark_in_a_test_needs_a_name_of_its_own(
+    project: pytest.Pytester, options: tuple[str, ...], names: str, outcome: str
+) -> None:
+    path = project.makepyfile(
+        test_two=f"""
+        def test_it(device, device_benchmark):
+            device_benchmark(lambda: 1, device, max_seconds=0.01)
+            device_benchmark(lambda: 2, device{names}max_seconds=0.01)
+    """
+    )
+
+    result = project.runpytest_inprocess(path, "--device", "sim", *options)
+
+    result.assert_outcomes(**{outcome: 1})
+    if outcome == "failed":
+        result.stdout.fnmatch_lines(
+            ["*ArgumentError: device_benchmark has measured *::test_it in this test; give calls*"]
+        )

@@ -100,10 +100,14 @@ def test_a_test_that_names_its_devices_gets_them_where_no_option_does(
         ("gpu", "*there is no device kind 'gpu'; known: cpu, sim, cuda*"),
         ("cpu:5", "*cpu:5 does not exist*the last is cpu:0*"),
         ("cpu:1", "*cpu:1 does not exist*the last is cpu:0*"),
+        ("cuda:*", "*cuda:[*] is no device: *"),
         ("Cpu!", "*'Cpu!' does not name a device*"),
     ],
 )
-def test_a_device_that_does_not_exist_is_a_usage_error(pytester: pytest.Pytester, selector: str, message: str) -> None:
+def test_a_device_that_does_not_exist_is_a_usage_error(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, selector: str, message: str
+) -> None:
+    monkeypatch.setattr("cuassay.devices.cuda.runtime.device_count", lambda: 0)
     pytester.makepyfile(THREE_LINES)
 
     result = pytester.runpytest("--device", selector)

@@ -130,3 +130,27 @@ def test_workers_rows_are_written_once(pytester: pytest.Pytester) -> None:
     outcomes = sorted(row["outcome"] for row in rows(pytester, "test"))
     assert outcomes == ["error", "failed", "passed", "passed", "skipped", "xfailed"]
     assert len(rows(pytester, "run")) == len(rows(pytester, "device")) == 1
+
+
+def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        def test_one(device): pass
+        def test_two(device): raise KeyboardInterrupt
+        def test_three(device): pass
+    """)
+
+    result = pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
+
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    rows = [json.loads(line) for line in (pytester.path / "rows.jsonl").read_text().splitlines()]
+    assert [row["reason"] for row in rows if row["record"] == "end"] == ["interrupted"]
+
+
+@pytest.mark.parametrize("body", ["pass", "assert False"], ids=["passed", "failed"])
+def test_a_session_that_ran_to_its_end_says_nothing_of_it(pytester: pytest.Pytester, body: str) -> None:
+    pytester.makepyfile(f"def test_one(device): {body}")
+
+    pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
+
+    rows = [json.loads(line) for line in (pytester.path / "rows.jsonl").read_text().splitlines()]
+    assert [row for row in rows if row["record"] == "end"] == []

@@ -160,6 +160,42 @@ def test_a_clean_run_is_called_passed_and_a_slower_one_is_not(
     assert "\n  Compared with " in slower
 
 
+@pytest.mark.parametrize(("outcome", "told"), [("passed", "the 1 test until then passed"), ("failed", "1 test failed")])
+def test_a_run_that_was_interrupted_is_not_called_passed(
+    write_rows: Make, device_row: Make, test_row: Make, outcome: str, told: str
+) -> None:
+    end = "end", {"reason": "interrupted"}
+    folder = write_rows("r1", device_row(), test_row(outcome, device="cuda:0"), end)
+
+    shown = render_text(build(load(folder))).splitlines()[0]
+
+    assert "the run was interrupted" in shown.lower()
+    assert told in shown
+
+
+def test_an_interruption_of_an_older_run_is_past(write_rows: Make, device_row: Make, test_row: Make) -> None:
+    write_rows("r1", device_row(), test_row(), ("end", {"reason": "interrupted"}))
+    folder = write_rows("r2", device_row(), test_row())
+
+    assert render_text(build(load(folder))).startswith("Everything that ran passed")
+
+
+@pytest.mark.parametrize(("count", "folded"), [(12, ""), (14, "2 more failures")])
+def test_many_failures_are_folded_so_that_what_follows_is_seen(
+    write_rows: Make, device_row: Make, test_row: Make, count: int, folded: str
+) -> None:
+    failed = [test_row("failed", nodeid=f"t.py::test[{number}]", reason="wrong") for number in range(count)]
+
+    page = render_html(build(load(write_rows("r1", device_row(), *failed))))
+
+    outline = Outline(page)
+    assert outline.open == []
+    assert {link.removeprefix("#") for link in outline.links} <= set(outline.ids)
+    assert page.count('<article class="failure">') == count
+    assert ('<details class="more">' in page) is bool(folded)
+    assert folded in page
+
+
 def test_a_terminal_gets_ten_failures_and_the_number_of_the_others(write_rows: Make, test_row: Make) -> None:
     failed = [test_row("failed", nodeid=f"t.py::test[{number}]", reason="wrong") for number in range(12)]
 

@@ -15,6 +15,7 @@ import pytest
 
 from cuassay import cli
 from cuassay.benchmarking import measure, run
+from cuassay_reports.load import load
 
 GOOD = "def test_it(device): pass\n"
 BAD = "def test_it(device): raise ValueError\n"
@@ -202,6 +203,20 @@ def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) ->
         run.run(["cpu"], generated.parents[1] / "out", jobs=2, times=False)
 
     sleeping.assert_ended(2)
+    assert load(generated.parents[1] / "out").runs["ended_early"].tolist() == ["interrupted"]
+
+
+def test_an_interrupted_command_says_so_in_a_line(
+    generated: Path, sleeping: Sleeping, capsys: pytest.CaptureFixture[str]
+) -> None:
+    sleeping.when_started(1, interrupt)
+    out = generated.parents[1] / "out"
+
+    assert cli.main(["run", "--device", "cpu", "--jobs", "1", "--no-times", "--out", str(out)]) == 130
+
+    shown = capsys.readouterr()
+    assert shown.out.endswith(f"results until here: {out}\n")
+    assert shown.err == "cuassay: interrupted\n"
 
 
 def test_sigterm_ends_every_part(generated: Path, sleeping: Sleeping) -> None:

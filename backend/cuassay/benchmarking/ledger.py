@@ -42,7 +42,7 @@ _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 _FIGURES = ("median", "minimum", "q25", "q75")
 
-_TABLES = ("run", "device", "limit", "time", "test")
+_TABLES = ("run", "device", "limit", "time", "test", "end")
 
 Row = Mapping[str, Any]
 

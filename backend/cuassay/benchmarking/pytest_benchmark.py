@@ -69,6 +69,7 @@ class DeviceBenchmark:
         self._fixture = fixture
         self._most_seconds = most_seconds
         self._named = {} if named is None else named
+        self._done: set[tuple[object, object]] = set()
         self.write = write
         self.enabled = enabled and fixture.enabled
 
@@ -117,21 +118,25 @@ class DeviceBenchmark:
         Raises
         ------
         ArgumentError
-            If `calls` is no function and no mapping to some.
+            If `calls` is no function and no mapping to some, `work` is none, or this test has measured the same `op`
+            and `case` before.
         DeviceError
             If there is no such device.
         """
+        self._used("once")
         named = calls if isinstance(calls, Mapping) else {_OURS: calls}
         if not named or not all(map(callable, named.values())):
             raise ArgumentError(
                 f"device_benchmark takes a function, or several by name; got {calls!r}; write device_benchmark(lambda: "
                 "..., device)"
             )
+        if work is not None and not isinstance(work, Work):
+            raise ArgumentError(f"work= takes a Work; got {work!r}; write Work(bytes=..., flops=...)")
+        self._admit({**self._named, **extra})
         devices.find(device)
         if not self.enabled:
             for call in named.values():
                 call()
-            self._used("once")
             return {}
         most = min(max_seconds, self._most_seconds)
         timings = interleave(named, device, cache=cache, queued=queued, max_seconds=most)
@@ -142,6 +147,16 @@ class DeviceBenchmark:
         if self.write is not None:
             self._record(self.write, timings, device, {**self._named, **extra}, work)
         return timings
+
+    def _admit(self, named: Mapping[str, object]) -> None:
+        """A second series of one name would replace the first."""
+        name = named.get("op"), named.get("case")
+        if name in self._done:
+            raise ArgumentError(
+                f"device_benchmark has measured {' '.join(map(str, filter(None, name)))} in this test; give calls that "
+                "belong together by name, {'mine': ..., 'other': ...}, or a case= of its own"
+            )
+        self._done.add(name)
 
     @staticmethod
     def _record(

@@ -104,6 +104,10 @@ class Recorder(Handle):
         """Append a ceiling of a device, measured in this run."""
         self.write("limit", **columns)
 
+    def write_end(self, reason: str) -> None:
+        """Append that the run ended before its last test or timing, and by what."""
+        self.write("end", reason=reason)
+
     def write(self, record: str, /, **columns: object) -> None:
         """Append one row to the table `record`; columns and their meanings are in ``TABLES``.
 

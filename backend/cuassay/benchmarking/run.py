@@ -121,7 +121,13 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
     out.mkdir(parents=True, exist_ok=True)
     identity = _write_run(selectors, out)
     steps = zip(_steps(selectors, out, identity, jobs), (tests, times), strict=True)
-    failed = [step.name for step, is_wanted in steps if is_wanted and not _finish(step)]
+    try:
+        failed = [step.name for step, is_wanted in steps if is_wanted and not _finish(step)]
+    except (KeyboardInterrupt, SystemExit):
+        with Recorder(out / "run.jsonl", run=identity) as recorder:
+            recorder.write_end("interrupted")
+        print(f"{_line_start()}results until here: {out}")
+        raise
     print(f"results: {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
     return 1 if failed else 0
 

@@ -199,7 +199,8 @@ def _check_place(actual: Any, expected: Any, device: str | Device | None) -> Non
     here = _place(actual)
     if here != wanted:
         got = f"on {here}" if here else f"a {type(actual).__qualname__}"
-        raise AssertionError(_message(f"is {got}, not on {wanted}"))
+        remedy = "make it by xp, or of its inputs" if here else "give an array of the device"
+        raise AssertionError(_message(f"the result is {got}, not on {wanted}; {remedy}"))
 
 
 def _place(value: Any) -> Device | None:

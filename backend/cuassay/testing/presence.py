@@ -102,13 +102,17 @@ class Presence:
         Raises
         ------
         DeviceError
-            If a device given by its index does not exist.
+            If a device given by its index does not exist, or those of ``kind:*`` are none, and nothing else is chosen.
         """
         return _unique([*self._chosen(), *self.required])
 
     def _chosen(self) -> Iterable[Device]:
         if self.is_explicit:
-            return [device for selector in self._wanted for device in self.expand(selector)]
+            found = [device for selector in self._wanted for device in self.expand(selector)]
+            if not found and not self._required:
+                first = self._wanted[0]
+                raise DeviceError(f"{first} is no device: {self._shortage(first.kind or 'cpu')}")
+            return found
         return self._accelerators() or [Device("cpu")]
 
     def _accelerators(self) -> list[Device]:
@@ -150,10 +154,7 @@ class Presence:
         return (Device(selector.kind, selector.index),)
 
     def _shortage(self, kind: str) -> str:
-        return (
-            self._reasons.get(kind)
-            or f"{self.count(kind)} {kind} devices are here; the last is {kind}:{self.count(kind) - 1}"
-        )
+        return self._reasons.get(kind) or f"the last is {kind}:{self.count(kind) - 1}"
 
     def count(self, kind: str) -> int:
         """How many devices of `kind` are here; asked once."""

@@ -104,6 +104,11 @@ class Recording:
         """Append one measured series of this run."""
         self._recorder.write_time(**columns)
 
+    def pytest_sessionfinish(self, exitstatus: int) -> None:
+        """What stopped before its last test says so: else the rows of a few tests would pass for all."""
+        if exitstatus == pytest.ExitCode.INTERRUPTED:
+            self._recorder.write_end("interrupted")
+
     def pytest_unconfigure(self) -> None:
         """Write what never ended, and close the file."""
         for phases in self._open.values():

@@ -17,7 +17,7 @@ from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.block import STREAM_WORD, Dims, Launch, argument_nbytes
-from cuassay.devices.cuda.check import check, error_of
+from cuassay.devices.cuda.check import check, error_of, guarded
 from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
@@ -57,7 +57,8 @@ def stream_address(stream: Any) -> int:
 
 @cache
 def _cupy() -> Any:
-    import cupy
+    with guarded("CuPy"):
+        import cupy
 
     return cupy
 

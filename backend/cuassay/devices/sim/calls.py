@@ -353,5 +353,6 @@ def _leaves(result: Any) -> Iterator[Any]:
 def _flops(name: str, found: Sequence[arrays.SimArray]) -> float:
     """About how many operations: one an element, times the contracted extent in a product."""
     size = max((array.size for array in found), default=0)
-    product = name in ("matmul", "dot", "einsum", "tensordot", "inner") and found and found[0].ndim
+    is_product = name in ("matmul", "dot", "einsum", "tensordot", "inner")
+    product = is_product and max((array.ndim for array in found), default=0) > 1 and found[0].ndim
     return 2.0 * size * (found[0].shape[-1] if product else 1)

@@ -31,6 +31,9 @@ __all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]
 #: Queue number to the last of its launches that is waited for.
 Clock = dict[int, int]
 
+#: Addresses of the host's memory lie above, offsets in a device's below.
+_HOST_BEGINS = 2**40
+
 _serial = count()
 
 
@@ -136,7 +139,8 @@ class Access:
 
     def __str__(self) -> str:
         size = format_bytes(self.array.nbytes)
-        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at offset {self.span.low})"
+        where = f"offset {self.span.low}" if self.span.low < _HOST_BEGINS else f"address {self.span.low:#x} of the host"
+        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at {where})"
         return f"{self.verb} by {self.name} of a {what} on {self.queue.label} at {self.site[0]}:{self.site[1]}"
 
     def covers(self, other: Access) -> bool:
