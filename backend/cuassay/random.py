@@ -15,7 +15,13 @@ from typing import Any
 
 from cuassay import devices, ops
 from cuassay.core.device import Device
-from cuassay.core.drawing import Generator, State, default_generator, seed_default_generators
+from cuassay.core.drawing import (
+    Generator,
+    State,
+    default_generator,
+    may_seed_default_generators,
+    seed_default_generators,
+)
 from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
@@ -43,10 +49,12 @@ def manual_seed(seed: int) -> None:
     Raises
     ------
     CaptureError
-        If this thread captures on a device whose generator has another seed.
+        If this thread captures on a device whose generator has another seed; then none is seeded.
     ArgumentError
         If the seed does not fit; see `Generator.manual_seed`.
     """
+    for kind in devices.kinds():
+        may_seed_default_generators(kind, seed)
     for kind in devices.kinds():
         seed_default_generators(kind, seed)
 
@@ -56,7 +64,7 @@ def uniform(
     low: float = 0.0,
     high: float = 1.0,
     *,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: str | Device | None = None,
     generator: Generator | None = None,
     out: Any = None,
@@ -70,7 +78,8 @@ def uniform(
     low, high : float
         Rounded to the dtype first. Of equal ends, all results are that number.
     dtype
-        A real float; float16 and bfloat16 lie on a grid of 2**-16 of the interval, rounded down to what they hold.
+        A real float, float32 unless named; float16 and bfloat16 lie on a grid of 2**-16 of the interval, rounded down
+        to what they hold. With `out`, leave it away.
     device : str or Device, optional
         Otherwise the generator's, else cpu.
     generator : Generator, optional
@@ -87,7 +96,7 @@ def uniform(
     ArgumentError, DTypeError, DeviceError, CapabilityError
         If the arguments do not fit together, or the device has no such dtype.
     """
-    target = _target(shape, dtype, device, generator, out)
+    target = _target(shape, dtype, "float32", device, generator, out)
     return ops.uniform(target, state=_next(target, generator), low=low, high=high, out=target)
 
 
@@ -96,13 +105,13 @@ def normal(
     mean: float = 0.0,
     std: float = 1.0,
     *,
-    dtype: Any = "float32",
+    dtype: Any = None,
     device: str | Device | None = None,
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
     """Normal numbers of that mean and standard deviation, to 4 units in the last place; else as `uniform`."""
-    target = _target(shape, dtype, device, generator, out)
+    target = _target(shape, dtype, "float32", device, generator, out)
     return ops.normal(target, state=_next(target, generator), mean=mean, std=std, out=target)
 
 
@@ -111,31 +120,34 @@ def integers(
     high: int,
     shape: Shape | None = None,
     *,
-    dtype: Any = "int64",
+    dtype: Any = None,
     device: str | Device | None = None,
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
     """Whole numbers of equal probability in ``[low, high)``, to 2**-32 of itself; else as `uniform`."""
-    target = _target(shape, dtype, device, generator, out)
+    target = _target(shape, dtype, "int64", device, generator, out)
     return ops.integers(target, state=_next(target, generator), low=low, high=high, out=target)
 
 
 def permutation(
     n: int | None = None,
     *,
-    dtype: Any = "int64",
+    dtype: Any = None,
     device: str | Device | None = None,
     generator: Generator | None = None,
     out: Any = None,
 ) -> Any:
     """The numbers below `n` in random order; else as `uniform`. Nothing is sorted: each number is computed alone."""
-    target = _target(n, dtype, device, generator, out)
+    target = _target(n, dtype, "int64", device, generator, out)
     return ops.permutation(target, state=_next(target, generator), out=target)
 
 
 def bernoulli(p: Any, *, generator: Generator | None = None, out: Any = None) -> Any:
-    """1 with the probability that stands in the array `p`, else 0, in its dtype."""
+    """1 with the probability that stands in the array `p`, else 0, in its dtype.
+
+    Above 1 it is always 1, below 0 and for NaN never: nothing is read on the host, so nothing is refused.
+    """
     return ops.bernoulli(p, state=_next(p, generator), out=out)
 
 
@@ -153,17 +165,19 @@ def dropout(a: Any, p: float = 0.5, *, generator: Generator | None = None, out: 
     return ops.dropout(a, state=_next(a, generator), p=p, out=out)
 
 
-def _target(shape: Shape | None, dtype: Any, device: str | Device | None, generator: Generator | None, out: Any) -> Any:
+def _target(
+    shape: Shape | None, dtype: Any, usual: str, device: str | Device | None, generator: Generator | None, out: Any
+) -> Any:
     if out is not None:
-        if shape is not None or device is not None:
-            raise ArgumentError(
-                f"out decides shape, dtype and device; got shape {shape!r} and device {device!r} too; leave them away"
-            )
+        given = {"shape": shape, "dtype": dtype, "device": device}
+        told = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
+        if told:
+            raise ArgumentError(f"out decides shape, dtype and device; got {told} too; leave it away")
         return out
     if shape is None:
         raise ArgumentError("neither a shape nor out was given; give one of them")
     where = device if device is not None else "cpu" if generator is None else generator.device
-    return devices.empty(shape if isinstance(shape, tuple) else (shape,), dtype, where)
+    return devices.empty(shape if isinstance(shape, tuple) else (shape,), usual if dtype is None else dtype, where)
 
 
 def _next(array: Any, generator: Generator | None) -> State:

@@ -35,6 +35,15 @@ def test_a_static_input_is_not_copied(made: Any, full: Any) -> None:
     assert values(graphed(a)) == [7.0] * 8
 
 
+def test_another_view_of_a_static_input_is_that_input(full: Any) -> None:
+    a = full(1)
+    graphed = cuda.make_graphed_callables(lambda a: ops.add(a, 1.0), (a,))
+    ops.copy(full(6), out=a)
+
+    assert values(graphed(a[:])) == [7.0] * 8
+    assert values(graphed.replay((a.reshape(a.shape),))) == [7.0] * 8
+
+
 def test_a_replay_on_other_inputs_reads_these_and_leaves_the_static_ones(full: Any) -> None:
     a, b = full(1), full(2)
     graphed = cuda.make_graphed_callables(lambda a, b: ops.mul(ops.add(a, b), b), (a, b))

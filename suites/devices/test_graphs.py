@@ -5,14 +5,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import threading
+import warnings
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuassay import Device, cuda, devices, ops, to_host
+from cuassay import Device, cuda, devices, ops, random, to_host
 from cuassay.errors import ArgumentError, CaptureError, OutOfMemoryError
+from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires
 
 pytestmark = [requires("graphs"), pytest.mark.usefixtures("warm_kernels")]
@@ -316,6 +318,57 @@ def test_a_graph_is_not_replayed_into_a_capture(made: Any, full: Any) -> None:
 
     with pytest.raises(CaptureError, match=r"replayed into a capture|cannot be captured"), cuda.graph(made()):
         inner.replay()
+
+
+@on("sim")  # on cuda the driver refuses, and by then the new state is on its way
+def test_a_refused_replay_draws_nothing(device: Device, made: Any, full: Any) -> None:
+    generator, a, graph = random.Generator(device, seed=3), full(1), made()
+    with cuda.graph(graph):
+        random.dropout(a, generator=generator)
+    graph.replay()
+    before = generator.get_offset()
+
+    with pytest.raises(CaptureError), cuda.graph(made()):
+        graph.replay()
+
+    assert generator.get_offset() == before
+
+
+@pytest.mark.parametrize("pool", [5, "x", (1, 2, 3), (1, "2")], ids=str)
+def test_a_pool_that_is_none_is_refused_before_anything_is_captured(made: Any, full: Any, pool: Any) -> None:
+    graph, a = made(), full(1)
+
+    with pytest.raises(ArgumentError, match="pool is a pair of integers; got"), cuda.graph(graph, pool=pool):
+        ops.add(a, a)
+
+    with cuda.graph(graph):
+        ops.add(a, a)
+    graph.replay()
+
+
+@on("sim")  # nothing of it is a kind's own
+def test_no_garbage_is_collected_while_any_thread_captures(made: Any) -> None:
+    entered, leave, seen = threading.Event(), threading.Event(), []
+
+    def other() -> None:
+        with warnings.catch_warnings(), cuda.graph(made()):
+            warnings.simplefilter("ignore")
+            entered.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    gc.enable()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # it holds no work
+        with cuda.graph(made()):
+            thread.start()
+            entered.wait()
+        seen.append(gc.isenabled())
+        leave.set()
+        thread.join()
+    seen.append(gc.isenabled())
+
+    assert seen == [False, True]
 
 
 def test_a_capture_waits_for_nothing(made: Any, full: Any) -> None:

@@ -144,11 +144,15 @@ def test_another_devices_generator_is_refused(device: Device) -> None:
     ("call", "said"),
     [
         (lambda: random.uniform(), "neither a shape nor out"),
-        (lambda: random.uniform(3, out=np.empty(3, np.float32)), "leave them away"),
-        (lambda: random.uniform(out=np.empty(3, np.float32), device="cpu"), "leave them away"),
+        (lambda: random.uniform(3, out=np.empty(3, np.float32)), "got shape 3 too; leave it away"),
+        (lambda: random.uniform(out=np.empty(3, np.float32), device="cpu"), "got device 'cpu' too; leave it away"),
+        (lambda: random.uniform(out=np.empty(3, np.float32), dtype="float64"), "got dtype 'float64' too"),
+        (lambda: random.normal(out=np.empty(3, np.float32), dtype="float32"), "got dtype 'float32' too"),
+        (lambda: random.integers(0, 3, out=np.empty(3, np.int32), dtype="int32"), "got dtype 'int32' too"),
+        (lambda: random.permutation(out=np.empty(3, np.int32), dtype="int32"), "got dtype 'int32' too"),
         (lambda: random.dropout([1.0, 2.0]), "list is no array of a known device kind"),
     ],
-    ids=["nothing to make", "two shapes", "two devices", "no array"],
+    ids=["nothing", "two shapes", "two devices", "uniform", "normal", "integers", "permutation", "no array"],
 )
 def test_arguments_that_do_not_fit_are_refused(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(ArgumentError, match=said):

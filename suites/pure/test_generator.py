@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from cuassay import random
 from cuassay.core import drawing
 from cuassay.core.device import Device
 from cuassay.core.drawing import Generator, Recordings, default_generator, default_generators, seed_default_generators
@@ -123,6 +124,35 @@ def test_other_devices_and_threads_are_free_while_one_captures(name, capturing):
     thread.join()
 
     assert (generator.initial_seed() == 1) == (name in ("set_offset", "get_state", "get_offset", "clone_state"))
+
+
+def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_capturing(capturing):
+    with pytest.raises(CaptureError, match="seeding it with 999 is illegal"):
+        seed_default_generators("sim", 999)
+
+    assert default_generator(DEVICE).initial_seed() == DEFAULT_SEED
+    assert default_generator("sim:1").initial_seed() == DEFAULT_SEED
+
+
+def test_where_one_kind_cannot_be_seeded_none_is(capturing):
+    before = default_generator("cpu").initial_seed()
+
+    with pytest.raises(CaptureError):
+        random.manual_seed(999)
+
+    assert default_generator("cpu").initial_seed() == before
+
+
+def test_a_seed_may_be_any_integer():
+    assert Generator(DEVICE, seed=np.int64(5)).initial_seed() == 5
+    with pytest.raises(ArgumentError, match="give an integer"):
+        Generator(DEVICE, seed=5.0)
+
+
+@pytest.mark.parametrize("state", [5, None, "sixteen letters."], ids=str)
+def test_a_state_that_is_no_bytes_is_refused(state):
+    with pytest.raises(ArgumentError, match="a generator's state is bytes; got"):
+        Generator(DEVICE).set_state(state)
 
 
 def test_the_present_seed_may_be_given_while_capturing(capturing):

@@ -532,3 +532,9 @@ def test_four_threads_take_and_free_without_a_fault() -> None:
     host.tend()
 
     assert host.host_statistics().active_bytes.current == 0
+
+
+def test_a_reserve_that_there_is_no_room_for_fails_no_small_request() -> None:
+    host = HostAllocator(IntegerSource(64 * MIB), config="pinned_reserve_segment_size_mb:128")
+
+    assert host.malloc(10).is_live

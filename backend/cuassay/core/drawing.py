@@ -12,6 +12,7 @@ generator may serve several graphs whose replays run at the same time, as each g
 
 from __future__ import annotations
 
+import operator
 import secrets
 import threading
 from collections.abc import Callable
@@ -29,6 +30,7 @@ __all__ = [
     "State",
     "default_generator",
     "default_generators",
+    "may_seed_default_generators",
     "seed_default_generators",
 ]
 
@@ -304,7 +306,11 @@ class Generator(Handle):
         ArgumentError
             If they are no state.
         """
-        self._set(GeneratorState.from_bytes(bytes(memoryview(state))), "setting its state")
+        try:
+            data = bytes(memoryview(state))
+        except TypeError:
+            raise ArgumentError(f"a generator's state is bytes; got {state!r}; give what get_state gave") from None
+        self._set(GeneratorState.from_bytes(data), "setting its state")
 
     def clone_state(self) -> Generator:
         """A generator of its own that stands where this one does. Raises `CaptureError` as `get_state`."""
@@ -346,9 +352,12 @@ class Generator(Handle):
 
 
 def _key(seed: int) -> int:
-    """The seed as an unsigned number."""
-    given: object = seed  # callers without a type checker pass anything
-    if isinstance(given, bool) or not isinstance(given, int) or not -(2**63) <= given < 2**64:
+    """The seed as an unsigned number; of any integer type, as NumPy's."""
+    try:
+        given = None if isinstance(seed, bool) else operator.index(seed)
+    except TypeError:  # callers without a type checker pass anything
+        given = None
+    if given is None or not -(2**63) <= given < 2**64:
         raise ArgumentError(f"seed {seed!r} does not fit; give an integer from -2**63 to 2**64 - 1")
     return given % 2**64
 
@@ -376,6 +385,16 @@ def default_generators(kind: str) -> tuple[Generator, ...]:
         return tuple(_DEFAULTS[device] for device in sorted(_DEFAULTS) if device.kind == kind)
 
 
+def may_seed_default_generators(kind: str, seed: int) -> None:
+    """Raise where `seed_default_generators` would."""
+    thread = threading.get_ident()
+    for recording in tuple(_OPEN):
+        if recording.thread == thread and recording.device.kind == kind:
+            default_generator(recording.device)  # nobody may have asked for it yet
+    for generator in default_generators(kind):
+        generator.may_seed(seed)
+
+
 def seed_default_generators(kind: str, seed: int) -> None:
     """Seed the default generators of all devices of `kind`, those that nobody has asked for yet too.
 
@@ -384,8 +403,7 @@ def seed_default_generators(kind: str, seed: int) -> None:
     CaptureError
         If this thread captures on one of them; then none is seeded.
     """
-    for generator in default_generators(kind):
-        generator.may_seed(seed)
+    may_seed_default_generators(kind, seed)
     with _LOCK:
         _SEEDS[kind] = _key(seed)
     for generator in default_generators(kind):

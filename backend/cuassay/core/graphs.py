@@ -122,11 +122,15 @@ class Graph(Handle, ABC):
         CaptureError
             If the stream cannot be captured, or this graph holds work already.
         ArgumentError
-            If there is no such mode.
+            If there is no such mode, or `pool` is none.
         """
         if capture_error_mode not in CAPTURE_ERROR_MODES:
             modes = ", ".join(CAPTURE_ERROR_MODES)
             raise ArgumentError(f"capture_error_mode is one of {modes}; got {capture_error_mode!r}; choose one")
+        if pool is not None and not _is_pool_id(pool):
+            raise ArgumentError(
+                f"pool is a pair of integers; got {pool!r}; give what graph_pool_handle() or a graph's pool() gave"
+            )
         if self._state == "capturing":
             raise CaptureError(f"{self!r}: begin was called twice; end the capture, or reset it, first")
         if self._state != "empty":
@@ -248,9 +252,13 @@ class Graph(Handle, ABC):
             graph_hooks.tell("replay_end", self)
 
     def _prepared_launch(self) -> None:
+        self._may_launch()
         for prologue in self._prologues:
             prologue()
         self._launch()
+
+    def _may_launch(self) -> None:
+        """Raise where the current stream takes no replay: before anything is changed for one."""
 
     @property
     def is_plain(self) -> bool:
@@ -393,3 +401,7 @@ class Graph(Handle, ABC):
     @abstractmethod
     def _dump(self, path: Path) -> None:
         """Write DOT."""
+
+
+def _is_pool_id(pool: object) -> bool:
+    return isinstance(pool, tuple | list) and len(pool) == 2 and all(isinstance(number, int) for number in pool)

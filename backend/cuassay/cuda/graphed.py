@@ -63,8 +63,7 @@ class _Input:
             return
         self.check(given)
         self._return()
-        if given is not self.array:
-            ops.copy(given, out=self.array)
+        self._fill(given)
 
     def use(self, given: Any) -> None:
         """The graph reads `given` itself, where it can."""
@@ -76,7 +75,12 @@ class _Input:
             self.current = given
             return
         self._return()
-        if given is not self.array:
+        self._fill(given)
+
+    def _fill(self, given: Any) -> None:
+        """The static array holds what `given` does: it, or another view of the same memory, does already."""
+        backend = registry.backend_of(type(given))
+        if given is not self.array and (backend is None or backend.overlap(given, self.array) != "same"):
             ops.copy(given, out=self.array)
 
     def _return(self) -> None:

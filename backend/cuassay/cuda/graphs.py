@@ -11,6 +11,7 @@ from __future__ import annotations
 import gc
 import linecache
 import sysconfig
+import threading
 import warnings
 from pathlib import Path
 from types import TracebackType
@@ -104,15 +105,13 @@ class graph:  # noqa: N801  torch's name
         self._backend = devices.backend(cuda_graph.device.kind)
         self._stream = side_stream(cuda_graph.device) if stream is None else stream
         self._entered: Any = None
-        self._collects = False
 
     def __enter__(self) -> None:
         self._entered = self._backend.use_stream(self._stream)
         self._entered.__enter__()
         # A finaliser that ran now could call the driver, which breaks a capture. Collecting before, as torch once did,
         # takes 85 ms where torch is loaded, and does not help against garbage that the block itself makes.
-        self._collects = gc.isenabled()
-        gc.disable()
+        _rest()
         try:
             self._graph.begin(pool=self._pool, capture_error_mode=self._mode)
         except BaseException:
@@ -133,8 +132,7 @@ class graph:  # noqa: N801  torch's name
             warnings.warn(f"{self._graph!r} holds no work: was it given to another stream?", stacklevel=2)
 
     def _leave(self) -> None:
-        if self._collects:
-            gc.enable()
+        _resume()
         self._entered.__exit__(None, None, None)
 
     def _fail(self, error: BaseException) -> None:
@@ -206,3 +204,27 @@ def register_graph_replay_end_hook(hook: Hook) -> HookHandle:
 def register_graph_destroy_hook(hook: Hook) -> HookHandle:
     """``hook(graph)`` before a graph that holds work is reset or collected."""
     return register_hook("destroy", hook)
+
+
+class _Resting:
+    """Captures that are open in any thread, and whether the collector was on before the first."""
+
+    lock = threading.Lock()
+    captures = 0
+    was_on = False
+
+
+def _rest() -> None:
+    """No garbage is collected until each `_rest` has had its `_resume`."""
+    with _Resting.lock:
+        if not _Resting.captures:
+            _Resting.was_on = gc.isenabled()
+        _Resting.captures += 1
+        gc.disable()
+
+
+def _resume() -> None:
+    with _Resting.lock:
+        _Resting.captures -= 1
+        if not _Resting.captures and _Resting.was_on:
+            gc.enable()

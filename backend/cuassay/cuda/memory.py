@@ -97,6 +97,13 @@ def _module(name: str) -> Any:
         return import_module(f"cuassay.devices.cuda.memory.{name}")
 
 
+def _host() -> CachingAllocator | None:
+    """The allocator of pinned memory, where there is one."""
+    from cuassay.devices.cuda import pinned
+
+    return pinned.opened()
+
+
 def _allocators() -> Any:
     return _module("allocator")
 
@@ -298,6 +305,8 @@ def set_allocator_settings(settings: str) -> None:
         If the backend would change after the first allocation.
     """
     _allocators().configure(settings)
+    if (host := _host()) is not None:
+        host.configure(settings)
 
 
 def get_allocator_settings(device: DeviceLike = None) -> str:

@@ -11,6 +11,7 @@ import threading
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from time import perf_counter_ns
 from typing import Any
@@ -18,6 +19,7 @@ from typing import Any
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
+from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
@@ -200,7 +202,8 @@ class HostAllocator(CachingAllocator):
     def _miss(self, lane: Lane, nbytes: int) -> Block:
         if not self._is_begun:
             self._is_begun = True
-            self.reserve(self.config.pinned_reserve_segment_size)
+            with suppress(OutOfMemoryError):  # it is for later requests; this one may be small
+                self.reserve(self.config.pinned_reserve_segment_size)
         self._trim()
         return super()._miss(lane, nbytes)
 

@@ -14,6 +14,7 @@ from cuassay.core.graphs import PoolId
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.pools import find_pool
+from cuassay.errors import ArgumentError
 
 __all__ = ["GraphPool", "acquire", "release"]
 
@@ -49,6 +50,8 @@ class GraphPool:
     @contextmanager
     def routing(self) -> Iterator[None]:
         """Arrays of this thread, CuPy's too, come from here inside the block; nothing goes back to the driver."""
+        if allocator(self.device) is not self._allocator:
+            raise ArgumentError(f"{self!r} was made before change_current_allocator; capture into a pool made since")
         with ExitStack() as stack:
             stack.enter_context(self._allocator.capturing())
             stack.enter_context(hook.using())

@@ -24,6 +24,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.device import Device
 from cuassay.core.participants import join
 from cuassay.devices.cuda import forks, pins, runtime
+from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.pages import DEVICE_SHIFT, PinnedSource, is_registered, stream_key
 from cuassay.devices.cuda.pins import Pin
 from cuassay.errors import ArgumentError
@@ -98,7 +99,9 @@ class _Pool:
     def __init__(self) -> None:
         self.index = runtime.current_device()
         self.is_abandoned = False
-        self.allocator = HostAllocator(PinnedSource(lambda: self.allocator.config, self.index))
+        self.allocator = HostAllocator(
+            PinnedSource(lambda: self.allocator.config, self.index), config=allocators.config()
+        )
         self.keeper = _Keeper(self.allocator, self.index)
         self.allocator.on_growth = self.keeper.wake
         self.malloc = self.allocator.lane(HOST).malloc

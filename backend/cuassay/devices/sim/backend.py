@@ -24,7 +24,7 @@ from cuassay.devices.sim.machine import Machine, SimDevice
 from cuassay.devices.sim.memory_source import SimSource
 from cuassay.devices.sim.namespace import Namespace, from_host
 from cuassay.devices.sim.profiles import profile
-from cuassay.devices.sim.stream import SimEvent, SimStream
+from cuassay.devices.sim.stream import SimEvent, SimStream, as_stream
 from cuassay.devices.sim.tags import SimTagger
 from cuassay.errors import CapabilityError, CaptureError, DeviceError
 from cuassay.memory import CachingAllocator
@@ -157,7 +157,7 @@ class SimBackend:
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
         """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""
         device = self._device(index)
-        if stream is not None and stream.sim_device is not device:
+        if stream is not None and as_stream(stream).sim_device is not device:
             raise DeviceError(
                 f"memory of sim:{index} is not ordered by {stream!r} of {stream.device}; give a stream of sim:{index}, "
                 f"or take memory of {stream.device}"
@@ -233,12 +233,12 @@ class SimBackend:
 
     def use_stream(self, stream: SimStream | None) -> AbstractContextManager[SimStream | None]:
         """Work of this thread goes to `stream`, on its device, inside the block; None changes nothing."""
-        return nullcontext() if stream is None else stream
+        return nullcontext() if stream is None else as_stream(stream)
 
     def set_stream(self, stream: SimStream | None) -> None:
         """Work of this thread goes to `stream` from here, on its device; None changes nothing."""
         if stream is not None:
-            stream.sim_device.machine.set_current(stream.sim_device.index, stream)
+            as_stream(stream).sim_device.machine.set_current(stream.sim_device.index, stream)
 
     def spin(self, index: int, cycles: int) -> None:
         """Keep the current stream of device `index` busy for `cycles` of virtual time, at 2 GHz."""

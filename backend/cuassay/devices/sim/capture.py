@@ -26,7 +26,7 @@ from cuassay.devices.sim import private
 from cuassay.devices.sim.clock import Clock, Queue, Span, join
 from cuassay.devices.sim.machine import OPEN, SimDevice, call_site
 from cuassay.devices.sim.memory import Block
-from cuassay.devices.sim.stream import SimStream
+from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CapabilityError, CaptureError
 
 __all__ = ["SimCapture"]
@@ -141,7 +141,7 @@ class SimCapture(Graph):
     def _open(self, stream: SimStream | None, pool: PoolId | None, mode: str) -> None:
         machine = self.sim_device.machine
         with machine.working():
-            queue = machine.current_queue(self.sim_device) if stream is None else stream.queue
+            queue = machine.current_queue(self.sim_device) if stream is None else as_stream(stream).queue
             if queue is self.sim_device.default:
                 raise CaptureError("the default stream cannot be captured, as in CUDA; use one from new_stream")
             if queue.capture is not None:
@@ -282,15 +282,18 @@ class SimCapture(Graph):
     def _make_executable(self) -> None:
         """The list is what runs."""
 
+    def _may_launch(self) -> None:
+        queue = self.sim_device.machine.current_queue(self.sim_device)
+        if queue.capture is not None:
+            raise CaptureError(
+                f"{self!r} cannot be replayed into a capture ({queue.label} is being captured); "
+                "replay it outside, or capture its work again"
+            )
+
     def _launch(self) -> None:
         machine = self.sim_device.machine
         with machine.working():
             queue = machine.current_queue(self.sim_device)
-            if queue.capture is not None:
-                raise CaptureError(
-                    f"{self!r} cannot be replayed into a capture ({queue.label} is being captured); "
-                    "replay it outside, or capture its work again"
-                )
             lanes = [queue, *self._lanes]
             queue.waits(*self._last)
             self._run(self._nodes, lanes, {})

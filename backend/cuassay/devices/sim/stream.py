@@ -113,6 +113,13 @@ class SimStream(Handle):
         self.wait_event(stream.record_event())
 
 
+def as_stream(stream: Any) -> SimStream:
+    """`stream` itself. Raises `ArgumentError` where it is none of this kind."""
+    if not isinstance(stream, SimStream):
+        raise ArgumentError(f"{stream!r} is no simulated stream; give what new_stream or current_stream gave, or None")
+    return stream
+
+
 class SimEvent(Handle):
     """A point in a stream's order, and in virtual time.
 
@@ -199,6 +206,8 @@ class SimEvent(Handle):
         ArgumentError
             If either was made without timing, was not recorded, or is not reached yet.
         """
+        if not isinstance(end, SimEvent):
+            raise ArgumentError(f"elapsed_time takes a simulated event; got {end!r}; give what record_event gave")
         self._refuse_captured("Event.elapsed_time")
         if not (self.timing and end.timing):
             raise ArgumentError("elapsed_time needs two events made with timing=True; one has none; make both so")
@@ -209,7 +218,7 @@ class SimEvent(Handle):
         return (end._reached - self._reached) * 1e3
 
     def _queue(self, stream: SimStream | None) -> Queue:
-        return self.sim_device.machine.current_queue(self.sim_device) if stream is None else stream.queue
+        return self.sim_device.machine.current_queue(self.sim_device) if stream is None else as_stream(stream).queue
 
     def _refuse_captured(self, what: str) -> None:
         if self._node is not None:

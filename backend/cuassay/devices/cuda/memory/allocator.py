@@ -133,7 +133,8 @@ class _State:
 
     source: Callable[[int], MemorySource] | None = None
     caching = True
-    texts: tuple[str, ...] = ()
+    #: What was configured by call: of which device (None: of all), and the options.
+    texts: tuple[tuple[int | None, str], ...] = ()
 
 
 # ------------------------------------------------------------------------------------------------ which it is
@@ -181,7 +182,7 @@ def server(index: int, stream: int) -> Callable[[int], Block]:
 
 
 def _made(index: int) -> DeviceAllocator:
-    made = config()
+    made = config(index)
     source = make_source(made.backend, index) if _State.source is None else _State.source(index)
     return DeviceAllocator(index, source, made)
 
@@ -253,11 +254,12 @@ def is_caching() -> bool:
 # ------------------------------------------------------------------------------------------------ configuration
 
 
-def config() -> AllocatorConfig:
-    """How the next allocator is made: ``CUASSAY_ALLOC_CONF``, and what `configure` changed since."""
+def config(index: int | None = None) -> AllocatorConfig:
+    """How the next allocator of device `index` is made: ``CUASSAY_ALLOC_CONF``, and what `configure` has changed."""
     made = parse_config(settings.get("CUASSAY_ALLOC_CONF"))
-    for text in _State.texts:
-        made = parse_config(text, made)
+    for where, text in _State.texts:
+        if where in (None, index):
+            made = parse_config(text, made)
     return made
 
 
@@ -279,9 +281,8 @@ def configure(text: str, index: int | None = None) -> None:
                 f"the backend of {found.name} is {found.config.backend!r} since its first allocation; "
                 "set backend in CUASSAY_ALLOC_CONF before"
             )
-    if index is None:
-        parse_config(text, config())
-        _State.texts += (text,)
+    parse_config(text, config(index))
+    _State.texts += ((index, text),)  # for allocators made later too, as after another source was taken
     for found in chosen:
         found.configure(text)
 

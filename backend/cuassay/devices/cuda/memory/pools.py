@@ -87,6 +87,8 @@ class MemPool(Handle):
     @contextmanager
     def routed(self) -> Iterator[MemPool]:
         """Allocations of this thread on the pool's device come from it inside the block; the inner of two wins."""
+        if _of_device(self._index) is not self._owner:
+            raise ArgumentError(f"{self!r} was made before change_current_allocator; make another pool")
         with self._owner.use_pool(self._pool):
             yield self
 

@@ -1,0 +1,30 @@
+"""What is no stream or event of the simulated device is told in words, wherever one is taken."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cuassay import cuda, devices
+from cuassay.errors import ArgumentError
+
+BACKEND = devices.backend("sim")
+
+CALLS: dict[str, Any] = {
+    "empty": lambda one: devices.empty(3, "float32", "sim", stream=one),
+    "set_stream": BACKEND.set_stream,
+    "use_stream": BACKEND.use_stream,
+    "record": lambda one: BACKEND.new_event(0).record(one),
+    "wait": lambda one: BACKEND.new_event(0).wait(one),
+    "begin": lambda one: BACKEND.new_capture(0).begin(one),
+    "elapsed_time": lambda one: BACKEND.new_event(0, timing=True).elapsed_time(one),
+    "graph": lambda one: cuda.graph(BACKEND.new_capture(0), stream=one).__enter__(),
+}
+
+
+@pytest.mark.parametrize("given", [5, "default", object()], ids=["number", "word", "object"])
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_what_is_no_stream_is_refused(call: Any, given: Any) -> None:
+    with pytest.raises(ArgumentError, match=r"simulated (stream|event)"):
+        call(given)
