@@ -67,6 +67,15 @@ def test_replays_follow_an_input_that_changes_in_place(full: Any) -> None:
     assert values(graphed.replay()) == [10.0] * 8
 
 
+def test_an_array_beside_a_nest_keeps_its_place(full: Any) -> None:
+    graphed = cuda.make_graphed_callables(
+        lambda a, pair: ops.add(ops.mul(a, pair[0]), pair[1]), (full(1), [full(2), full(3)])
+    )
+
+    assert values(graphed(full(4), [full(5), full(6)])) == [26.0] * 8
+    assert values(graphed.replay((full(2), [full(3), full(4)]))) == [10.0] * 8
+
+
 def test_nested_arguments_keep_their_form(full: Any) -> None:
     graphed = cuda.make_graphed_callables(
         lambda pair, named: {"sum": ops.add(pair[0], pair[1]), "last": [ops.mul(named["x"], 2.0)]},

@@ -51,6 +51,14 @@ def test_a_vector_gives_a_vector(device: Device) -> None:
     np.testing.assert_allclose(x, np.linalg.solve(a, b), rtol=1e-10)
 
 
+def test_one_matrix_stands_for_each_of_a_stack(device: Device) -> None:
+    a, b = regular(4, 4), drawn(3, 4, 2)
+
+    x = to_host(linalg.solve(from_host(a, device), from_host(b, device)))
+
+    np.testing.assert_allclose(a @ x, b, atol=1e-10)
+
+
 def test_stacks_broadcast(device: Device) -> None:
     a, b = regular(2, 1, 4, 4), drawn(3, 4, 2)
 

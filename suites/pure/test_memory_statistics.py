@@ -275,3 +275,14 @@ def test_a_snapshot_is_plain_data_that_adds_up(allocator: CachingAllocator) -> N
     ]
     assert sum(block["size"] for block in blocks) == segment["total_size"]
     assert snapshot["allocator_settings"] == {"CUASSAY_ALLOC_CONF": "max_split_size_mb:64"}
+
+
+def test_what_a_block_was_asked_for_counts_at_each_use(allocator: CachingAllocator) -> None:
+    for _ in range(3):
+        allocator.free(allocator.malloc(700))
+    allocator.empty_cache()  # the block is merged away, and its uses with it
+
+    assert figure(allocator, "requested_bytes.all.allocated") == 3 * 700
+    assert figure(allocator, "requested_bytes.all.freed") == 3 * 700
+    assert figure(allocator, "allocated_bytes.all.freed") == 3 * 1024
+    assert figure(allocator, "allocation.all.freed") == 3

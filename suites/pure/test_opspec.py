@@ -40,6 +40,7 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"fn": double, "tolerance": 1e-5}, r"write Tolerance\(ulps=...\)", id="tolerance-as-number"),
         pytest.param({"op": double}, "op= takes a declared operation", id="op-undeclared"),
         pytest.param({"fn": double, "known_failures": "x"}, "several KnownFailure", id="failures-as-text"),
+        pytest.param({"fn": double, "known_failures": ["x"]}, "several KnownFailure", id="texts-as-failures"),
         pytest.param(
             {"fn": double, "error_inputs": lambda make: [(make(3), ValueError, "x")]},
             r"yields ErrorInput\(sample, error, match\)",
