@@ -286,3 +286,20 @@ def test_what_a_block_was_asked_for_counts_at_each_use(allocator: CachingAllocat
     assert figure(allocator, "requested_bytes.all.freed") == 3 * 700
     assert figure(allocator, "allocated_bytes.all.freed") == 3 * 1024
     assert figure(allocator, "allocation.all.freed") == 3
+
+
+@pytest.mark.parametrize(("first", "then", "pool"), [(512, 4 * KIB, "small_pool"), (2 * MIB, 9 * MIB, "large_pool")])
+def test_a_pools_peak_of_bytes_is_its_own(allocator: CachingAllocator, first: int, then: int, pool: str) -> None:
+    """Of fewer but larger blocks, while the other pool has held more."""
+    other = 64 * MIB if pool == "small_pool" else 1 * MIB
+    for blocks in ([allocator.malloc(other) for _ in range(60)], [allocator.malloc(first) for _ in range(3)]):
+        for block in blocks:
+            allocator.free(block)
+    allocator.empty_cache()
+
+    for block in [allocator.malloc(then) for _ in range(2)]:
+        allocator.free(block)
+
+    for quantity in ("allocated_bytes", "requested_bytes", "active_bytes"):
+        assert figure(allocator, f"{quantity}.{pool}.peak") == 2 * then
+    assert figure(allocator, f"allocation.{pool}.peak") == 3

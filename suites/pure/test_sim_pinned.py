@@ -270,3 +270,16 @@ def test_what_asarray_gives_cannot_be_written() -> None:
 
 def test_new_memory_is_poisoned() -> None:
     assert np.isnan(np.asarray(devices.empty_pinned(4, np.float32, "sim"))).all()
+
+
+def test_a_slice_is_a_view_a_list_of_places_a_copy() -> None:
+    array = pinned()
+    array[...] = np.arange(N)
+
+    part, chosen = array[10:20], array[[3, 5]]
+    part[0] = -1.0
+    chosen[0] = -2.0
+
+    assert (float(array[10]), float(array[3])) == (-1.0, 3.0)
+    assert devices.is_pinned(part)
+    np.testing.assert_array_equal(np.asarray(chosen), [-2.0, 5.0])
