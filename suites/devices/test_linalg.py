@@ -14,6 +14,7 @@ import pytest
 
 from cuassay import Device, from_host, linalg, ops, to_host
 from cuassay.errors import ArgumentError, CuassayError, DTypeError, LinAlgError, ShapeError
+from cuassay.testing import devices as on
 from cuassay.testing.samples import Samples
 
 DTYPES = ("float32", "float64", "complex64", "complex128")
@@ -224,6 +225,22 @@ def test_stacks_that_do_not_broadcast_are_refused(device: Device) -> None:
 
     with pytest.raises(ShapeError, match="must broadcast"):
         linalg.solve(a, b)
+
+
+@on("cpu", "sim")  # cuSOLVER gives NaN without a word, or not, by routine
+@pytest.mark.parametrize("function", [linalg.svd, linalg.eigh, linalg.cholesky, lambda a: linalg.lstsq(a, a)])
+def test_what_does_not_converge_is_told(device: Device, function: Any) -> None:
+    a = from_host(np.array([[np.nan, 0.0], [0.0, 1.0]]), device)
+
+    with pytest.raises(LinAlgError):
+        function(a)
+
+
+@on("cpu", "sim")
+def test_nan_above_the_diagonal_is_not_read_by_cholesky(device: Device) -> None:
+    a = from_host(np.array([[4.0, np.nan], [2.0, 5.0]]), device)
+
+    np.testing.assert_allclose(to_host(linalg.cholesky(a)), [[2, 0], [1, 2]], atol=1e-12)
 
 
 # ------------------------------------------------------------------------------------------------ libraries

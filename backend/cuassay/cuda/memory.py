@@ -324,7 +324,8 @@ def change_current_allocator(allocator: CUDAPluggableAllocator | None) -> None:
     """Take the memory of every device from `allocator`; None takes it from the driver again.
 
     It may be called at any time, unlike torch's. Arrays made before stay where they are, and their memory goes back to
-    the allocator that made it.
+    the allocator that made it. What was set for a device holds on. Figures are those of the allocator in force; of the
+    ones before, `memory_snapshot` has what is still live. Pools made before serve no more.
     """
     _allocators().change_allocator(None if allocator is None else allocator.source)
 

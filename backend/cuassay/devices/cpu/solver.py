@@ -58,7 +58,7 @@ def det(a: Array, *, out: Array) -> None:
 
 def cholesky_(a: Array, factor: Array, info: Array) -> None:
     """The lower triangle of `a` is read."""
-    _apply(lambda a: (np.linalg.cholesky(a),), (a,), (factor,), info)
+    _apply(lambda a: (_cholesky(a),), (a,), (factor,), info)
 
 
 def qr_(a: Array, q: Array, r: Array, *, mode: str) -> None:
@@ -97,6 +97,12 @@ def lstsq_(
 def _linalg() -> Any:
     """The preferred library's namespace; it has the names of ``numpy.linalg``."""
     return import_module("scipy.linalg") if decompositions.library() == "scipy" else np.linalg
+
+
+def _cholesky(a: Array) -> Array:
+    if not np.isfinite(np.tril(a)).all():
+        raise np.linalg.LinAlgError  # NaN is not positive; LAPACKs differ in whether they say so
+    return np.linalg.cholesky(a)
 
 
 def _unchecked() -> dict[str, bool]:

@@ -2,7 +2,8 @@
 
 A block that is dropped while its capture goes on may be taken by later work of the same capture that comes after it,
 and by the next capture of the pool: so two graphs of one pool that run at the same time are a race, and found as one.
-The pool takes ranges from the arena as it needs them, and gives them back when no graph and no array holds it.
+The pool takes ranges from the arena as it needs them, and gives them back when no graph and no array holds it. They are
+not joined: graphs share best that are captured from the largest down, as `make_graphed_callables` does.
 """
 
 from __future__ import annotations
