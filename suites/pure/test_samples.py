@@ -94,3 +94,12 @@ def test_a_sample_that_is_given_an_array_says_to_give_a_tuple() -> None:
         SpecError, match=r"as a tuple; got HostArray\(\(4,\), float32, contiguous\); write Sample\(\(a, b\)\)"
     ):
         Sample(Samples(1, "float32")(4))  # type: ignore[arg-type]
+
+
+def test_a_sample_is_called_by_its_arrays_those_in_lists_too() -> None:
+    make = Samples(1, "float32")
+    drawn = [([make(3), make((2, 5))],), (make(()), 2.0), Sample((make(4),), {"axis": 0})]
+
+    labels = [sample.label for sample in normalized(drawn)]
+
+    assert labels == ["0: shapes 3, 2x5", "1: shape 0-d", "2: shape 4, axis=0"]

@@ -286,7 +286,8 @@ def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
 
 
 def _described(sample: Sample) -> str:
-    shapes = ["x".join(map(str, a.shape)) or "0-d" for a in sample.args if hasattr(a, "shape")]
+    each = [one for value in sample.args for one in (value if isinstance(value, list) else (value,))]
+    shapes = ["x".join(map(str, one.shape)) or "0-d" for one in each if hasattr(one, "shape")]
     told = [f"shape{'s' * (len(shapes) > 1)} {', '.join(shapes)}"] if shapes else []
     return ", ".join([*told, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
 
