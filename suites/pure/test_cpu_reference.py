@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import devices, linalg, ops
+from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.generator import GeneratorState
 from cuassay.devices.cpu import optim as reference
@@ -330,3 +331,33 @@ def test_counts_and_gradients_of_adam_have_their_dtypes() -> None:
         Adam(wide).step([np.ones(2, np.float32)])
     with pytest.raises(ArgumentError, match="float32, one number a parameter"):
         ops.fused_adam_(*([np.ones(2)] for _ in range(4)), [], [], np.zeros(1), 0.1, None, None, None)
+
+
+def test_no_bits_of_stochastic_rounding_are_drawn_twice() -> None:
+    places = [(step, tensor, stream) for step in range(1, 9) for tensor in range(3) for stream in (0, 2, 3, 4)]
+
+    drawn = {reference.stochastic_bits(5, step, tensor, 32, stream).tobytes() for step, tensor, stream in places}
+
+    assert len(drawn) == len(places)
+
+
+@pytest.mark.parametrize(
+    "drop", [lambda a, p: ops.dropout(a, state=STATE, p=p), lambda a, p: ops.dropout_mask(a, state=STATE, p=p)]
+)
+def test_a_word_at_the_probability_itself_keeps(drop: Any) -> None:
+    words = distributions.words_of(STATE, 8)
+    a = np.ones(8, np.float32)
+
+    kept = drop(a, int(words[3]) / 2.0**32) != 0
+
+    np.testing.assert_array_equal(kept, words >= words[3])
+
+
+def test_what_a_slice_of_the_simulated_device_keeps_alive_is_its_own_memory() -> None:
+    first, second = (devices.from_host(np.full(64, value, np.float32), "sim") for value in (1, 2))
+    view = (first + second)[8:16]
+
+    block = view.block
+    assert block is not None
+    assert block not in (first.block, second.block)
+    assert block.low <= view.span.low < view.span.high <= block.high
