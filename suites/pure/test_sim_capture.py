@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuassay import ops, precision
-from cuassay.devices.sim import BACKEND
+from cuassay.devices.sim import BACKEND, private
 from cuassay.errors import CaptureError, RaceError
 
 
@@ -604,3 +605,30 @@ class TestModes:
         del capture
 
         assert other.query() is True
+
+
+class _Anything:
+    """A capture in which all work comes after all other."""
+
+    def clock_of(self, queue: Any) -> dict[int, int]:
+        return {}
+
+    def comes_after(self, queue: Any, clock: Any) -> bool:
+        return True
+
+
+@pytest.mark.parametrize("taken_between", [0, 1], ids=["dropped last", "dropped before"])
+def test_memory_of_a_pool_that_other_streams_used_is_free_once(taken_between: int) -> None:
+    device = BACKEND._device(0)
+    pool, capture = private.Pool((7, 7), device.reserve), _Anything()
+    held = pool.take(1024, device.default, capture)
+    held.used_by(device.new_queue())
+    del held  # other streams were recorded for it: free when the capture is over
+    taken = [pool.take(1024, device.default, capture) for _ in range(taken_between)]
+
+    for _ in range(2):
+        pool.tidy()
+        taken.append(pool.take(1024, device.default, capture))
+
+    ranges = sorted((block.low, block.high) for block in taken)
+    assert all(low[1] <= high[0] for low, high in pairwise(ranges))
