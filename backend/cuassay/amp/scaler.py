@@ -298,10 +298,8 @@ class GradScaler(Handle):
                 f"the state lacks {', '.join(missing)}; got {sorted(state_dict) or 'an empty one'}, as a disabled "
                 "scaler gives it; save it from an enabled one"
             )
-        factors, tracker = (
-            Factors(*(state_dict[field.name] for field in fields(Factors))),
-            state_dict["_growth_tracker"],
-        )
+        factors = Factors(*(state_dict[field.name] for field in fields(Factors)))
+        tracker = state_dict["_growth_tracker"]
         if isinstance(tracker, bool) or not isinstance(tracker, int) or tracker < 0:
             raise ArgumentError(
                 f"_growth_tracker must be a number of steps; got {tracker!r}; give what state_dict gave"

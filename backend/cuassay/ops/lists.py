@@ -105,7 +105,7 @@ def _check_apart(lists: Mapping[str, Arrays], *, shared: str = "") -> None:
     for name, arrays in lists.items():
         for place, array in enumerate(arrays):
             former = seen.setdefault(id(array), (name, place))
-            if former != (name, place) and not former[0] == name == shared:
+            if former != (name, place) and (former[0] != name or name != shared):
                 raise _twice(name, place, *former)
 
 
