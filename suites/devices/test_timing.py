@@ -100,7 +100,7 @@ def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.M
 def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module._Series, "is_settled", lambda self, precision: len(self.device_s) >= self.call())
 
-    found = interleave({"soon": lambda: 3, "late": lambda: 15}, "cpu", samples=20)
+    found = interleave({"soon": lambda: 3, "late": lambda: 15}, "cpu", samples=20, max_seconds=1e6)
 
     assert [len(one.samples_s) for one in found.values()] == [15, 15]
 
