@@ -111,7 +111,7 @@ def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch)
     ids=["as the host took", "longer", "many calls", "never"],
 )
 def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: float, held_s: float) -> None:
-    series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0)
+    series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0, longest_hold=module.LONGEST_HOLD)
     series._once = lambda: (1e-6, 10e-6 + series.hold_s, series.hold_s >= needed_s)  # a held sample takes longer
 
     module._Series._find_hold(series)

@@ -17,14 +17,6 @@ from cuassay.testing import requires
 
 Call = Callable[[], Any]
 
-
-@pytest.fixture(autouse=True)
-def patience(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However busy this machine is, sim holds its streams: that costs virtual time alone."""
-    if "device" in request.fixturenames and request.getfixturevalue("device").kind == "sim":
-        monkeypatch.setattr(timing, "LONGEST_HOLD", 1e6)
-
-
 #: Questions to a device between two launches: on sim each takes 2 µs of the host's virtual time.
 QUESTIONS = 30
 
@@ -130,7 +122,7 @@ def test_a_series_with_one_live_sample_is_live(device: Device) -> None:
 
 @on("sim")
 def test_a_host_slower_than_the_longest_hold_is_measured_live(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(timing, "LONGEST_HOLD", 0.0)
+    monkeypatch.setattr(devices.backend(device.kind), "longest_hold_s", 0.0)
 
     assert measure(adding(device), device, samples=3).launches == "live"
 

@@ -47,7 +47,8 @@ WARM_UP = 3
 #: The stream is held for this many times what the host took to give a sample without, and for some launches around it.
 HOLD_FACTOR, HOLD_MARGIN = 2.0, 20e-6
 
-#: Not held for longer than this, seconds: where the host is that slow, its gaps are what there is to see.
+#: Not held for longer than this, seconds: where the host is that slow, its gaps are what there is to see. A backend may
+#: have a limit of its own.
 LONGEST_HOLD = 0.05
 
 #: Calls of a warm sample that is held, at most: a queue of CUDA takes 1,024 launches, then the host waits.
@@ -255,6 +256,7 @@ class _Series:
         self.times = [backend.new_event(index, timing=True) for _ in range(2)]
         self.has_clock = bool(devices.capabilities(Device(backend.kind, index)).answer("timing"))
         self.spins = backend if self.has_clock and isinstance(backend, Spinning) else None
+        self.longest_hold: float = getattr(backend, "longest_hold_s", LONGEST_HOLD)
         self.queued = queued and self.spins is not None
         self.hold_s = 0.0
         self.repeats = 1
@@ -278,7 +280,7 @@ class _Series:
         _, host_s, _ = self._once()
         self.hold_s = HOLD_FACTOR * host_s * self.repeats + HOLD_MARGIN
         for _ in range(TAKES):
-            if self.hold_s > LONGEST_HOLD:
+            if self.hold_s > self.longest_hold:
                 break
             if self._once()[2]:
                 return

@@ -222,7 +222,11 @@ class PinnedMemory(Protocol):
 
 @runtime_checkable
 class Spinning(Protocol):
-    """A backend whose streams can be kept busy; a kind that runs each call at once, as cpu does, is none."""
+    """A backend whose streams can be kept busy; a kind that runs each call at once, as cpu does, is none.
+
+    It may say by an attribute ``longest_hold_s`` for how many seconds a stream is worth holding to be measured; where
+    its time is virtual, without end.
+    """
 
     def spin(self, index: int, cycles: int) -> None:
         """Keep the current stream of device `index` busy for `cycles` of its clock, touching no memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -37,6 +38,9 @@ class SimBackend:
     """The kind `sim`; see `cuassay.core.protocols.Backend`."""
 
     kind = "sim"
+
+    #: Held streams cost virtual time alone: figures do not depend on how busy the host is.
+    longest_hold_s = math.inf
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
