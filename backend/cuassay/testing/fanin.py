@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.testing.samples import each
+
 __all__ = ["arrays_of", "fan_in", "is_elementwise"]
 
 #: Where in each array a number is changed, as parts of its size.
@@ -26,8 +28,7 @@ Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 
 def arrays_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[NDArray[Any]]:
     """The arrays among a call's arguments, those in lists one by one."""
-    given = (one for value in (*args, *kwargs.values()) for one in (value if isinstance(value, list) else (value,)))
-    return [one for one in given if isinstance(one, np.ndarray)]
+    return [one for one in each(args, kwargs) if isinstance(one, np.ndarray)]
 
 
 def fan_in(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:

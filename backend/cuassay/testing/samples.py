@@ -30,6 +30,7 @@ __all__ = [
     "Sample",
     "Samples",
     "binary",
+    "each",
     "normalized",
     "promoting",
     "unary",
@@ -170,6 +171,12 @@ class Sample:
         )
 
 
+def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterator[Any]:
+    """Every argument of a call, those in lists one by one."""
+    for value in (*args, *(kwargs or {}).values()):
+        yield from value if isinstance(value, list) else (value,)
+
+
 def _laid_out(value: Any, layout: str) -> Any:
     if isinstance(value, list):
         return [_laid_out(one, layout) for one in value]
@@ -286,8 +293,7 @@ def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
 
 
 def _described(sample: Sample) -> str:
-    each = [one for value in sample.args for one in (value if isinstance(value, list) else (value,))]
-    shapes = ["x".join(map(str, one.shape)) or "0-d" for one in each if hasattr(one, "shape")]
+    shapes = ["x".join(map(str, one.shape)) or "0-d" for one in each(sample.args) if hasattr(one, "shape")]
     told = [f"shape{'s' * (len(shapes) > 1)} {', '.join(shapes)}"] if shapes else []
     return ", ".join([*told, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
 

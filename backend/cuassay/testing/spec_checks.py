@@ -20,6 +20,7 @@ from cuassay.core.nearest import nearest
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, KnownFailure
+from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
 
 if TYPE_CHECKING:
@@ -153,8 +154,7 @@ def _check_sample_dtype(spec: OpSpec, dtype: str) -> None:
     with _blamed(spec, "samples=", f"they are drawn in {dtype}, which it claims"):
         first = next(spec.draw(0, dtype, "values"), None)
     given = () if first is None else (*first.args, *first.kwargs.values())
-    each = [one for value in given for one in (value if isinstance(value, list) else (value,))]
-    arrays = [one for one in each if hasattr(one, "dtype")]
+    arrays = [one for one in each(given) if hasattr(one, "dtype")]
     if not arrays:
         raise SpecError(
             f"{spec.name}: its samples hold no array, {', '.join(map(repr, given))[:200]}; make them by make((3, 5))"

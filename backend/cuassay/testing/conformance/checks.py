@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import cycle, islice
 from typing import Any
@@ -36,7 +36,7 @@ from cuassay.testing.conformance.running import (
     verify,
 )
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, HostArray, Sample
+from cuassay.testing.samples import LAYOUTS, HostArray, Sample, each
 
 __all__ = ["CHECKS", "Check"]
 
@@ -244,15 +244,9 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
             args, kwargs = sample.on(device)
             with np.errstate(all="ignore"):
                 spec.run(device, args, kwargs)
-            for given, array in zip(_each(*sample.host()), _each(args, kwargs), strict=True):
+            for given, array in zip(each(*sample.host()), each(args, kwargs), strict=True):
                 if isinstance(given, np.ndarray):
                     assert_same_bits(array, given)
-
-
-def _each(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Iterator[Any]:
-    """Every argument, those in lists one by one."""
-    for value in (*args, *kwargs.values()):
-        yield from value if isinstance(value, list) else (value,)
 
 
 @check(is_op)
