@@ -43,8 +43,11 @@ def host(array: Any) -> Any:
 
 
 def random(*shape: int, dtype: str = "float32") -> Any:
+    """There before it is returned: tests read it on streams of their own."""
     values = np.random.default_rng(sum(shape)).uniform(-1, 1, shape)
-    return cupy.asarray(values.astype(as_dtype(dtype)))
+    found = cupy.asarray(values.astype(as_dtype(dtype)))
+    cupy.cuda.get_current_stream().synchronize()
+    return found
 
 
 # ------------------------------------------------------------------------------------------------ plans

@@ -301,6 +301,7 @@ def test_memory_is_pinned_beside_a_capture_that_another_thread_would_break(gpu: 
     import cuassay.devices.cuda.pinned as module
 
     target = cupy.zeros(16, cupy.uint8)
+    cuda.synchronize()
     with cupy.cuda.Stream(non_blocking=True) as stream:
         stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeGlobal)
         thread = threading.Thread(target=module.allocator().reserve, args=(64 * MIB,))  # as the keeper does

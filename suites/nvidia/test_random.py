@@ -97,6 +97,7 @@ def test_the_default_generators_cells_return_when_graphs_are_gone(cupy):
     backend, generator = devices.backend("cuda"), random.Generator("cuda")
     out = cupy.zeros(8, cupy.float32)
     stream = backend.new_stream(0)
+    stream.wait_stream(backend.current_stream(0))
     slabs = []
     for _ in range(3 * on_cuda._Cells.SLAB):
         graph = backend.new_capture(0)
@@ -120,6 +121,7 @@ def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy):
     backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
     out = cupy.zeros(2**22, cupy.float32)
     streams = [backend.new_stream(0) for _ in range(2)]
+    backend.synchronize(0)
     graph = backend.new_capture(0)
     with backend.use_stream(streams[0]):
         random.uniform(out=out, generator=generator)

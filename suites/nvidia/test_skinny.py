@@ -66,6 +66,7 @@ class Case:
         self.a, self.b, self.c, self.d = map(cupy.asarray, (self.stored_a, self.stored_b, stored_c, self._blank))
         bias = self._numbers.standard_normal(p.m).astype(as_dtype(p.d.dtype))
         self.bias = cupy.asarray(bias)
+        cupy.cuda.get_current_stream().synchronize()  # tests run it on streams of their own
         left = a.T if p.transpose_a else a
         total = p.alpha * (left @ b) + (p.beta * c if p.beta else 0)
         total += bias.astype(np.float64)[:, None] if "bias" in p.epilogue else 0
@@ -278,6 +279,7 @@ def test_two_streams_at_once_do_not_disturb_each_other() -> None:
 def test_a_product_follows_what_its_stream_was_given_before() -> None:
     case = Case(make_problem(1760, 16, 1760))
     plan, kept = case.plan(), case.b.copy()
+    cupy.cuda.get_current_stream().synchronize()
     with cupy.cuda.Stream(non_blocking=True) as stream:
         for _ in range(30):
             copy(case.b, kept)
