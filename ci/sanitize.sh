@@ -55,15 +55,17 @@ part() { # NUMBER: an array is an allocation of its own, for inside a pool's blo
     exec timeout --signal=INT --kill-after=20 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 \
         --report-api-errors no --print-limit 20 "$PYTHON" -c '
 import contextlib, sys
-import cupy
 import pytest
-from cuassay.cuda import memory
-from cuassay.testing import guards
-guards.memory_returned = contextlib.nullcontext  # the tool keeps the frames of each launch, and so their arrays
-cupy.cuda.set_allocator(None)
-memory.caching_allocator_enable(False)
-sys.exit(pytest.main(sys.argv[1:]))' "${files[@]}" -k "${chosen//$'\n'/ }" --device cuda:0 --require-device cuda:0 \
-        --cuassay-shard "$1/$jobs" --benchmark-disable -p no:cacheprovider -q --tb=short
+class Unpooled:
+    def pytest_configure(self):  # not before: pytest rewrites what it finds not yet imported
+        import cupy
+        from cuassay.cuda import memory
+        from cuassay.testing import guards
+        guards.memory_returned = contextlib.nullcontext  # the tool keeps the frames of each launch, and so their arrays
+        cupy.cuda.set_allocator(None)
+        memory.caching_allocator_enable(False)
+sys.exit(pytest.main(sys.argv[1:], plugins=[Unpooled()]))' "${files[@]}" -k "${chosen//$'\n'/ }" --device cuda:0 \
+        --require-device cuda:0 --cuassay-shard "$1/$jobs" --benchmark-disable -p no:cacheprovider -q --tb=short
 }
 
 status=0
