@@ -71,6 +71,9 @@ sys.exit(pytest.main(sys.argv[1:], plugins=[Unpooled()]))' "${files[@]}" -k "${c
 status=0
 pids=()
 trap 'kill "${pids[@]}"; exit 130' INT TERM
+# With two GPUs the tool breaks a capture in which a kernel is launched for the first time.
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES:-0}
+export CUDA_VISIBLE_DEVICES=${CUDA_VISIBLE_DEVICES%%,*}
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 PYTHONUNBUFFERED=1
 export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-$((seconds < 180 ? seconds / 2 : 90))} # a test; the log then has its stacks
 for ((number = 1; number <= jobs; number++)); do

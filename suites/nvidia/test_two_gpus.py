@@ -18,9 +18,12 @@ import cupy
 
 import cuassay
 from cuassay import cuda, ops, to_host
+from cuassay.benchmarking.cases import cases
 from cuassay.cuda import memory, tunable
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CaptureError, DeviceError
+from cuassay.testing import OpSpec
+from cuassay.testing.samples import Sample
 
 N = 1000
 
@@ -371,3 +374,28 @@ def test_a_product_of_the_second_device_is_tuned_at_its_first_call_and_right() -
     with cuda.device(1):
         assert len(tunable.get_results()) == 1
     np.testing.assert_allclose(found, to_host(a) @ to_host(a), rtol=1e-6)
+
+
+# ------------------------------------------------------------------------------------------------ functions under test
+
+
+@pytest.mark.parametrize("device", ["cuda:0", "cuda:1"])
+def test_a_function_is_given_cupy_itself_to_test_and_to_measure(device: str) -> None:
+    """It may choose its way by ``xp is cupy``; another one would be tested in its place."""
+    seen: list[tuple[bool, int]] = []
+
+    def twice(xp: Any, a: Any) -> Any:
+        seen.append((xp is cupy, xp.zeros(1).device.id))
+        return 2 * a
+
+    spec = OpSpec(
+        fn=twice, name="twice", dtypes=("float32",), reference=lambda a: 2 * a,
+        samples=lambda make: [Sample((make(8),))], bench=lambda make, sizes: [Sample((make(8),))],
+    )  # fmt: skip
+
+    spec.run(device, (cuassay.full(8, 1.0, "float32", device),), {})
+    case = next(cases(spec, device, "float32"))
+    with cuda.device(int(device[-1])):
+        case.run()
+
+    assert seen == [(True, int(device[-1]))] * 2

@@ -73,7 +73,9 @@ def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> Case:
     args, kwargs = sample.on(device)
     work, label = spec.least_work(sample), case_label(sample)
     if spec.fn is not None:  # without `spec.run`: what that does beside would be in every sample
-        run = partial(spec.fn, devices.namespace(device), *args, **kwargs)
+        with devices.backend(device.kind).activate(device.index):  # as it is when measured: the library itself
+            xp = devices.namespace(device)
+        run = partial(spec.fn, xp, *args, **kwargs)
         return Case(spec, device, dtype, label, args, kwargs, run, work)
     op = spec.declared
     if not op.schema.outputs:

@@ -270,7 +270,10 @@ class Backend(Protocol):
         """Where `array` lives."""
 
     def namespace(self, index: int) -> Any:
-        """The array namespace (``xp``): NumPy's names over this kind's arrays, created on device `index`."""
+        """The array namespace (``xp``): NumPy's names over this kind's arrays, created on device `index`.
+
+        Of a library's arrays, where device `index` is the current one, the library itself.
+        """
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
         """An uninitialised C-contiguous array on device `index`, in the order of `stream` (None: the current one).

@@ -139,7 +139,11 @@ def supported_dtypes(op: Op, name: str | Device) -> tuple[str, ...]:
 
 
 def namespace(name: str | Device) -> Any:
-    """The device's array namespace, ``xp``: NumPy's names, arrays made on that device."""
+    """The device's array namespace, ``xp``: NumPy's names, arrays made on that device.
+
+    Where the device is the current one, as it is in every test of it, NumPy or CuPy itself, so that ``xp is cupy``
+    tells; kept beyond that, CuPy makes arrays on the device that is current by then.
+    """
     device = find(name)
     return backend(device.kind).namespace(device.index)
 

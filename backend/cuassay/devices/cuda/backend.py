@@ -118,8 +118,8 @@ class CudaBackend:
         return _device(array.data.device_id)  # array.device makes an object first
 
     def namespace(self, index: int) -> Any:
-        """CuPy, its creation functions bound to device `index`."""
-        return _cupy() if self.count() == 1 else _Namespace(_cupy(), index)
+        """CuPy itself where device `index` is current; else CuPy, each call with that device current."""
+        return _cupy() if self.is_current(index) else _Namespace(_cupy(), index)
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) -> Any:
         """A `cupy.ndarray` on our memory, in the order of `stream`: ours, CuPy's, an address, ``__cuda_stream__``."""
