@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -94,6 +95,38 @@ def test_a_kernel_runs_on_the_device_of_the_stream_it_is_given(twice: Any, far: 
     twice(4, 256, (array, np.int32(N)), stream=cuda.default_stream(1))
 
     assert (to_host(array) == 7 * 16).all()
+
+
+@pytest.mark.parametrize("mode", ["streamCaptureModeGlobal", "streamCaptureModeThreadLocal"])
+def test_a_foreign_stream_is_adopted_while_it_is_captured(twice: Any, mode: str) -> None:
+    """Asking the driver for its device would break the capture."""
+    array, foreign = filled(0), cupy.cuda.Stream(non_blocking=True)
+    cuda.synchronize(0)
+    with foreign:
+        foreign.begin_capture(getattr(cupy.cuda.runtime, mode))
+        with cuda.stream(foreign.ptr):
+            twice(4, 256, (array, np.int32(N)))
+        twice(4, 256, (array, np.int32(N)), stream=foreign.ptr)
+        graph = foreign.end_capture()
+    graph.launch(foreign)
+    foreign.synchronize()
+
+    assert (to_host(array) == 28).all()
+
+
+def test_a_foreign_stream_is_adopted_while_another_thread_captures(twice: Any) -> None:
+    array, other, foreign = filled(0), filled(0), cupy.cuda.Stream(non_blocking=True)
+    cuda.synchronize(0)
+    with cupy.cuda.Stream(non_blocking=True) as captured:
+        captured.begin_capture(cupy.cuda.runtime.streamCaptureModeGlobal)
+        other.fill(0)
+        thread = threading.Thread(target=lambda: twice(4, 256, (array, np.int32(N)), stream=foreign.ptr))
+        thread.start()
+        thread.join()
+        captured.end_capture()
+    foreign.synchronize()
+
+    assert (to_host(array) == 14).all()
 
 
 def test_a_kernel_of_the_users_runs_on_the_current_device(twice: Any) -> None:
@@ -385,7 +418,8 @@ def test_a_function_is_given_cupy_itself_to_test_and_to_measure(device: str) -> 
     seen: list[tuple[bool, int]] = []
 
     def twice(xp: Any, a: Any) -> Any:
-        seen.append((xp is cupy, xp.zeros(1).device.id))
+        if isinstance(a, cupy.ndarray):  # what it must move is asked of it on cpu
+            seen.append((xp is cupy, xp.zeros(1).device.id))
         return 2 * a
 
     spec = OpSpec(

@@ -16,6 +16,7 @@ import cupy
 from cuassay.core.device import Device, index_on
 from cuassay.devices.cuda import forks, runtime
 from cuassay.devices.cuda.check import check, error_of
+from cuassay.devices.cuda.graph_driver import capture_status, relaxed
 
 __all__ = [
     "NOT_READY",
@@ -63,7 +64,8 @@ def index_of(device: int | str | Device | None) -> int:
 def device_of_stream(address: int, stream: Any = None) -> int | None:
     """The device of the stream at `address`, by `stream`, its object, if that tells; None where nothing does.
 
-    So it is with one device, of a default stream's address, and before CUDA 12.8.
+    So it is with one device, of a default stream's address, within a capture of the stream, which the driver's answer
+    would break, and before CUDA 12.8.
     """
     known = getattr(stream, "device_id", None)  # of CuPy's default stream -1
     if isinstance(known, int) and known >= 0:
@@ -71,9 +73,10 @@ def device_of_stream(address: int, stream: Any = None) -> int | None:
     from cuda.bindings import runtime as cudart
 
     ask = getattr(cudart, "cudaStreamGetDevice", None)
-    if runtime.device_count() == 1 or address in _DEFAULTS or ask is None:
+    if runtime.device_count() == 1 or address in _DEFAULTS or ask is None or capture_status(address) != "none":
         return None
-    return int(check(ask(address), f"asking for the device of the stream at {address:#x}"))
+    with relaxed():  # another thread may be capturing
+        return int(check(ask(address), f"asking for the device of the stream at {address:#x}"))
 
 
 def refusal(status: int, doing: str) -> Exception:
