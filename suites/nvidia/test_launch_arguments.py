@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 import ctypes
+import types
 
 import ml_dtypes
 import numpy as np
@@ -17,7 +18,7 @@ pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not install
 
 from cuassay.devices.cuda import block
 from cuassay.devices.cuda.launch import Launch, stream_address
-from cuassay.devices.cuda.userkernel import check_arguments, check_shape, parse_signature
+from cuassay.devices.cuda.userkernel import CheckedLaunch, check_arguments, check_shape, parse_signature
 
 
 class Pair(ctypes.Structure):
@@ -318,6 +319,54 @@ def test_a_wrong_number_of_arguments_is_named():
 def test_a_launch_shape_of_nothing_is_refused(dims):
     with pytest.raises(ArgumentError, match="grid must be one to three whole numbers"):
         check_shape("grid", dims)
+
+
+class CupysArray:
+    """As far as a launch looks at one of CuPy's."""
+
+    __cuda_array_interface__ = None
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype = np.dtype(dtype)
+        self.data = types.SimpleNamespace(ptr=0x1000)
+
+
+CupysArray.__module__ = "cupy"
+
+
+def foreign(dtype: str) -> Device:
+    array = Device()
+    array.dtype = np.dtype(dtype)
+    return array
+
+
+@pytest.mark.parametrize("make", [CupysArray, foreign], ids=["CuPy's", "another's"])
+def test_dtypes_are_looked_at_in_every_launch(make):
+    launch = CheckedLaunch(1, [int, type(make("float32"))], "f", ("int64", "float32*"))
+    launch.write((5, make("float32")))
+
+    with pytest.raises(DTypeError, match=r"f: parameter 1 is float32\*; got \w+ \(float64\*\)"):
+        launch.write((5, make("float64")))
+
+    launch.write((6, make("float32")))
+    assert launch.slots[0] == 6
+
+
+def test_a_pointer_to_what_is_not_known_takes_every_dtype():
+    launch = CheckedLaunch(1, [CupysArray, CupysArray], "f", ("?*", "?"))
+
+    for dtype in ("float32", "int8"):
+        launch.write((CupysArray(dtype), CupysArray(dtype)))
+
+    assert list(launch.slots) == [0x1000, 0x1000]
+
+
+def test_the_shape_of_every_launch_is_looked_at(launched):
+    launch = CheckedLaunch(0x1234, [int, int], "f", ("int64", "int64"))
+    launch.launch(1, 32, 0, 0)
+
+    with pytest.raises(ArgumentError, match="block must be one to three whole numbers of 1 or more; got 0"):
+        launch.launch(1, 0, 0, 0)
 
 
 def test_a_user_kernel_knows_its_signature_before_any_device_is_touched():

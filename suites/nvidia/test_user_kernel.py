@@ -181,6 +181,24 @@ def test_a_launch_goes_to_the_current_stream_or_to_the_one_given(on_cuda: None) 
     assert float(out.min()) == float(out.max()) == 3
 
 
+def test_every_launch_is_checked_as_the_first_was(on_cuda: None) -> None:
+    kernel = cuda.compile_kernel(AXPY, "axpy")
+    x, out = cupy.ones(100, cupy.float32), cupy.zeros(100, cupy.float32)
+    kernel(1, BLOCK, (x, x, out, 2.0, 100))
+
+    for grid, arguments, error in (
+        (1, (x, cupy.ones(100), out, 2.0, 100), DTypeError),
+        (1, (x, x, out, 2.0), ArgumentError),
+        (1, (x, x, out, 2, 100.0), DTypeError),
+        (0, (x, x, out, 2.0, 100), ArgumentError),
+    ):
+        with pytest.raises(error):
+            kernel(grid, BLOCK, arguments)
+    kernel(1, BLOCK, (x, out, out, 2.0, 100))
+
+    assert out.tolist() == [5.0] * 100
+
+
 def test_parameters_of_a_template_are_checked_by_their_size_at_the_launch(on_cuda: None) -> None:
     text = "template <typename T> __global__ void fill(T* a, T value) { a[threadIdx.x] = value; }"
 

@@ -22,7 +22,7 @@ from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["OWN", "Kernel", "Launch", "Launched", "kernel", "stream_address", "watched"]
+__all__ = ["OWN", "Kernel", "Launch", "Launched", "Loaded", "kernel", "stream_address", "watched"]
 
 #: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
 OWN: set[int] = set()
@@ -100,7 +100,7 @@ def watched() -> Iterator[list[Launched]]:
         _watch.launches = former
 
 
-class _Loaded:
+class Loaded:
     """A kernel in the driver, for one architecture: the handle, its parameters' sizes, idle argument blocks."""
 
     def __init__(self, compiled: Compiled, name: str) -> None:
@@ -156,13 +156,16 @@ class Kernel(Handle):
         From an architecture (``"sm_90"``) to what was compiled for it.
     name : str
         The kernel's name expression.
+    shared_memory : int
+        Dynamic shared memory a block, bytes, where a launch asks for none.
     """
 
-    def __init__(self, build: Callable[[str], Compiled], name: str) -> None:
+    def __init__(self, build: Callable[[str], Compiled], name: str, shared_memory: int = 0) -> None:
         self.name = name
         self._build = build
-        self._by_arch: dict[str, _Loaded] = {}
-        self._by_device: dict[int, _Loaded] = {}
+        self._shared_memory = shared_memory
+        self._by_arch: dict[str, Loaded] = {}
+        self._by_device: dict[int, Loaded] = {}
         self._lock = threading.Lock()
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
 
@@ -200,13 +203,14 @@ class Kernel(Handle):
                 return
         device = 0 if _is_single() else _current_device()
         loaded = self._by_device.get(device) or self._load(device)
+        shared = shared or self._shared_memory
         if shared:
             loaded.allow_shared(shared, device)
         types = tuple(map(type, arguments))
         idle = loaded.idle.get(types)
         if idle is None:
-            idle = self._admit(loaded, types)
-        launch = idle.pop() if idle else Launch(loaded.handle, types)
+            idle = self._admit(loaded, types, arguments)
+        launch = idle.pop() if idle else self._new_launch(loaded, types)
         launch.write(arguments)
         address = _current_stream()().ptr if stream is None else stream_address(stream)
         status = launch.launch(grid, block, shared, address)
@@ -224,6 +228,7 @@ class Kernel(Handle):
         It keeps `arguments`; what their arrays hold is read when the kernel runs. Not for two threads at once.
         Parameters and errors as for calling the kernel.
         """
+        shared = shared or self._shared_memory
         launch = self.prepare(tuple(map(type, arguments)), shared=shared)
         launch.write(arguments)
         shape = grid, block, shared
@@ -243,19 +248,22 @@ class Kernel(Handle):
         loaded = self._by_device.get(device) or self._load(device)
         if shared:
             loaded.allow_shared(shared, device)
-        self._admit(loaded, tuple(types))
-        return Launch(loaded.handle, types)
+        self._admit(loaded, tuple(types), None)
+        return self._new_launch(loaded, types)
 
-    def _load(self, device: int) -> _Loaded:
+    def _load(self, device: int) -> Loaded:
         properties = runtime.get_device_properties(device)
         arch = architecture(properties.major, properties.minor)
         with self._lock:
             if arch not in self._by_arch:
-                self._by_arch[arch] = _Loaded(self._build(arch), self.name)
+                self._by_arch[arch] = Loaded(self._build(arch), self.name)
             self._by_device[device] = self._by_arch[arch]
         return self._by_device[device]
 
-    def _admit(self, loaded: _Loaded, types: tuple[type, ...]) -> list[Launch]:
+    def _new_launch(self, loaded: Loaded, types: Sequence[type]) -> Launch:
+        return Launch(loaded.handle, types)
+
+    def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
         """The idle blocks for `types`, once number and sizes of the arguments are found right."""
         given = tuple(map(argument_nbytes, types))
         if len(given) != len(loaded.sizes):

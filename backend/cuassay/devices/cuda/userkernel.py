@@ -13,12 +13,13 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.devices.cuda.block import Dims
-from cuassay.devices.cuda.launch import Kernel
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.devices.cuda.block import Dims, Launch
+from cuassay.devices.cuda.launch import Kernel, Loaded
 from cuassay.devices.cuda.source import Compiled, compile_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["UserKernel", "compile_kernel", "parse_signature"]
+__all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_signature"]
 
 #: C type to the dtype's name; a type that is not here is not checked.
 _C_TYPES: dict[str, str] = {
@@ -79,49 +80,81 @@ def _parameter(text: str) -> str:
     return kind + "*" if pointers == 1 else "?*" if pointers else kind
 
 
+class CheckedLaunch(Launch):
+    """An argument block that looks at each launch whether its arrays have the dtypes of the kernel's signature."""
+
+    __slots__ = ("_has_foreign", "_name", "_signature", "_typed")
+
+    def __init__(self, handle: int, types: Sequence[type], name: str, signature: Sequence[str]) -> None:
+        super().__init__(handle, types)
+        self._name, self._signature = name, signature
+        self._typed = tuple((start, place, _element(signature[place])) for start, place in self.address_words)
+        own = {place for _, place in self.address_words}
+        self._has_foreign = any(wanted.endswith("*") for place, wanted in enumerate(signature) if place not in own)
+
+    def write(self, arguments: Sequence[Any]) -> None:
+        """Store `arguments`, of the block's types; raises `DTypeError` where an array has another dtype than asked."""
+        if self._has_foreign:
+            check_arguments(self._name, self._signature, arguments)
+        words = self.words
+        for start, place, dtype in self._typed:
+            array = arguments[place]
+            if dtype is not None and array.dtype is not dtype:
+                check_arguments(self._name, self._signature, arguments)
+            words[start] = array.data.ptr
+        for start, place, store in self._others:
+            store(words, start, arguments[place])
+
+    def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
+        """See `Launch`; raises `ArgumentError` where a shape has less than one block or thread."""
+        check_shape("grid", grid)
+        check_shape("block", block)
+        return super().bind(grid, block, shared, stream)
+
+
+def _element(kind: str) -> Any:
+    """The dtype that a parameter of `kind` points to; None where it is not known."""
+    return as_dtype(kind[:-1]) if kind.endswith("*") and kind != "?*" else None
+
+
 class UserKernel(Kernel):
-    """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``."""
+    """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
+
+    Arguments are checked against the signature before any device is asked, and dtypes again at each launch.
+    """
 
     def __init__(
         self, build: Callable[[str], Compiled], name: str, signature: tuple[str, ...] | None, shared_memory: int
     ) -> None:
-        super().__init__(build, name)
+        super().__init__(build, name, shared_memory)
         self.signature = signature
-        self._shared_memory = shared_memory
-        self._accepted: set[tuple[Any, ...]] = set()  # what was found right once is not looked at again
 
     def __call__(
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
     ) -> None:
         """Check `arguments` against the signature, then launch; see `Kernel`."""
-        self._check(grid, block, arguments)
-        super().__call__(grid, block, arguments, stream=stream, shared=shared or self._shared_memory)
+        if not self._by_device:  # from then on the argument blocks check
+            self._check(grid, block, arguments)
+        Kernel.__call__(self, grid, block, arguments, stream=stream, shared=shared)
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
         """Check `arguments` against the signature, then make the launch ready; see `Kernel`."""
         self._check(grid, block, arguments)
-        return super().bind(grid, block, arguments, shared=shared or self._shared_memory)
+        return super().bind(grid, block, arguments, shared=shared)
 
     def _check(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> None:
-        seen = (*map(_shape_key, (grid, block)), *[(type(one), getattr(one, "dtype", None)) for one in arguments])
-        if seen in self._accepted:
-            return
         check_shape("grid", grid)
         check_shape("block", block)
         if self.signature is not None:
             check_arguments(self.name, self.signature, arguments)
-        if len(self._accepted) < _MOST_ACCEPTED:
-            self._accepted.add(seen)
 
+    def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
+        if self.signature is not None and arguments is not None:
+            check_arguments(self.name, self.signature, arguments)
+        return super()._admit(loaded, types, arguments)
 
-#: Forms of call that are remembered; grids may come in any number.
-_MOST_ACCEPTED = 1024
-
-
-def _shape_key(dims: Dims) -> Any:
-    if isinstance(dims, list):
-        return tuple(dims)
-    return dims if isinstance(dims, int | tuple) else repr(dims)
+    def _new_launch(self, loaded: Loaded, types: Sequence[type]) -> Launch:
+        return CheckedLaunch(loaded.handle, types, self.name, self.signature or ("?",) * len(types))
 
 
 def check_shape(what: str, dims: Any) -> None:
