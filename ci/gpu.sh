@@ -57,7 +57,7 @@ left() { # MOST: seconds for a step, so that 15 are left for the record and the 
 health() { # what the driver says, what we say, and one launch with its result read back
     local status=0
     nvidia-smi || status=1
-    "$PYTHON" -m cuassay.cli devices -v || status=1
+    "$PYTHON" -m cuassay devices -v || status=1
     "$PYTHON" -c '
 import sys
 import numpy as np
@@ -130,7 +130,7 @@ if kept=$(grep -ls "\"$run\"" reports/ledger/*.jsonl); then
     rm "$rows" # the same run twice would be counted twice
     cp "$kept" "$out/"
 fi
-step report within 60 "$PYTHON" -m cuassay.cli report reports/ledger --html "$out/report.html" --md "$out/report.md"
+step report within 60 "$PYTHON" -m cuassay report reports/ledger --html "$out/report.html" --md "$out/report.md"
 
 printf '\n%d s in all; the record is %s\n' "$SECONDS" "${kept:-$rows}"
 if [ ${#failed[@]} -gt 0 ]; then

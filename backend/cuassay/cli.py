@@ -18,8 +18,9 @@ from cuassay import devices
 from cuassay.commands_memory import add_memory_commands
 from cuassay.commands_tune import add_tune_command
 from cuassay.core import settings
-from cuassay.core.capability import FEATURES, QUANTITIES, format_bytes
+from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device
+from cuassay.core.units import format_bytes
 from cuassay.errors import CuassayError
 
 __all__ = ["main"]
@@ -181,7 +182,3 @@ def _capability_lines(device: dict[str, Any]) -> Iterable[str]:
     if "capabilities" in device:
         yield f"           can: {', '.join(device['capabilities'])}"
         yield from (f"           no {name}: {reason}" for name, reason in device["missing"].items())
-
-
-if __name__ == "__main__":
-    sys.exit(main())

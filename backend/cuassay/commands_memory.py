@@ -13,8 +13,8 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from cuassay import devices
-from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
+from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.imitations import PEERS, Imitation

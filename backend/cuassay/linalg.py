@@ -125,10 +125,19 @@ def det(a: Array) -> Array:
 
 
 def cholesky(a: Array, *, check_errors: bool = True) -> Array:
-    """The lower triangular `L` of ``a = L @ L.H``, of which the lower triangle is read.
+    """The lower triangular `L` (..., N, N) of ``a = L @ L.H``.
+
+    Parameters
+    ----------
+    a : array
+        (..., N, N), Hermitian and positive definite; its lower triangle is read.
+    check_errors : bool
+        Wait, and raise where a matrix has no such factor; else that factor holds anything.
 
     Raises
     ------
+    ShapeError, DTypeError
+        If `a` is no stack of square matrices, or of a dtype without LAPACK.
     LinAlgError
         If a matrix is not positive definite.
     """
@@ -148,6 +157,13 @@ def qr(a: Array, mode: str = "reduced") -> QR:
         (..., M, N); K = min(M, N).
     mode : str
         ``"reduced"``: Q (..., M, K), R (..., K, N); ``"complete"``: (..., M, M), (..., M, N).
+
+    Raises
+    ------
+    ShapeError, DTypeError
+        If `a` is no stack of matrices, or of a dtype without LAPACK.
+    ArgumentError
+        If `mode` is another.
     """
     dtype = _dtype("qr", a)
     stack, rows, columns = _extents("qr", a)

@@ -16,13 +16,14 @@ from typing import Any
 from cuassay import devices, ops
 from cuassay.core.device import Device
 from cuassay.core.drawing import (
+    DrawState,
     Generator,
-    State,
     default_generator,
     may_seed_default_generators,
     seed_default_generators,
 )
 from cuassay.core.generator import GeneratorState
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 
@@ -127,6 +128,7 @@ def integers(
 ) -> Any:
     """Whole numbers of equal probability in ``[low, high)``, to 2**-32 of itself; else as `uniform`."""
     target = _target(shape, dtype, "int64", device, generator, out)
+    low, high = (value if (whole := as_whole(value)) is None else whole for value in (low, high))  # NumPy's too
     return ops.integers(target, state=_next(target, generator), low=low, high=high, out=target)
 
 
@@ -177,10 +179,10 @@ def _target(
     if shape is None:
         raise ArgumentError("neither a shape nor out was given; give one of them")
     where = device if device is not None else "cpu" if generator is None else generator.device
-    return devices.empty(shape if isinstance(shape, tuple) else (shape,), usual if dtype is None else dtype, where)
+    return devices.empty(shape, usual if dtype is None else dtype, where)
 
 
-def _next(array: Any, generator: Generator | None) -> State:
+def _next(array: Any, generator: Generator | None) -> DrawState:
     """The state to draw for `array` from; of an array without elements nothing is taken."""
     owner = registry.backend_of(type(array))
     if owner is None:

@@ -35,8 +35,4 @@ def lines(results: Results) -> dict[tuple[Any, ...], list[float]]:
     known = results.times[results.times["digest"] != ""]
     points = known.drop_duplicates(["run", "digest", *SERIES], keep="last")
     grouped = points.groupby(["digest", *SERIES], sort=False)["median"]
-    return {_tuple(key): [float(value) for value in medians] for key, medians in grouped}
-
-
-def _tuple(key: Any) -> tuple[Any, ...]:
-    return tuple(key)
+    return {tuple(key): [float(value) for value in medians] for key, medians in grouped}

@@ -7,7 +7,6 @@ needs to merge. What the numbers mean is decided elsewhere.
 
 from __future__ import annotations
 
-import json
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
@@ -17,11 +16,10 @@ from typing import Any
 
 import pandas as pd
 
-from cuassay_reports.columns import TABLES, Column, ResultFormatError, validate
+from cuassay_reports.columns import TABLES, Column
+from cuassay_reports.lines import Row, read_rows
 
 __all__ = ["Results", "Row", "grouped_by", "load", "records"]
-
-Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -89,7 +87,10 @@ def load(*paths: str | os.PathLike[str]) -> Results:
     rows: dict[str, list[Row]] = {record: [] for record in TABLES}
     torn = 0
     for file in files:
-        torn += _read(file, rows)
+        found, left_out = read_rows(file)
+        torn += left_out
+        for row in found:
+            rows[row["record"]] += _unfolded(row)
     return _results(rows, files, torn)
 
 
@@ -117,37 +118,6 @@ def _files(path: Path) -> Iterable[Path]:
         what = "holds no *.jsonl file" if path.is_dir() else "does not exist"
         raise FileNotFoundError(f"{path} {what}; name result files, or a folder with some: `cuassay run` writes them")
     return found
-
-
-def _read(file: Path, rows: dict[str, list[Row]]) -> int:
-    """Add the rows of one file to their tables; return how many torn lines were left out (0 or 1)."""
-    lines = file.read_bytes().split(b"\n")
-    for number, line in enumerate(lines, start=1):
-        if not line.strip():
-            continue
-        try:
-            row = _row(line)
-        except ResultFormatError as error:
-            if number == len(lines) and isinstance(error, _NoJsonError):
-                return 1
-            raise ResultFormatError(f"{file}:{number}: {error}") from error
-        rows[row["record"]] += _unfolded(row)
-    return 0
-
-
-class _NoJsonError(ResultFormatError):
-    """What a torn line raises; a whole one cannot, whatever else is wrong with it."""
-
-
-def _row(line: bytes) -> Row:
-    try:
-        row = json.loads(line)
-    except ValueError as error:
-        raise _NoJsonError(f"this line is no JSON: {error}; remove it, or restore the file") from error
-    if not isinstance(row, dict):
-        raise ResultFormatError(f"this line is a {type(row).__name__}; a row is an object")
-    validate(row)
-    return row
 
 
 def _unfolded(row: Row) -> list[Row]:

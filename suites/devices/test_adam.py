@@ -350,6 +350,10 @@ def test_a_state_of_another_optimizer_is_refused_whole(draw: Draw, other: Any, m
 def test_another_file_is_no_state(draw: Draw, tmp_path: Path) -> None:
     np.savez(tmp_path / "other.npz", weights=np.ones(3))
 
+    np.save(tmp_path / "one.npy", np.ones(3))
+
+    with pytest.raises(ArgumentError, match="holds no optimizer's state: it is one array"):
+        load(Adam(draw(0)), tmp_path / "one.npy")
     with pytest.raises(ArgumentError, match="holds no optimizer's state; it has weights"):
         load(Adam(draw(0)), tmp_path / "other.npz")
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 import cuassay
-from cuassay import devices
+from cuassay import devices, random
 from cuassay.errors import CapabilityError, DeviceError, OutOfMemoryError, ShapeError
 
 
-@pytest.mark.parametrize("shape", [(3, 4), [3, 4], 12, (), (0, 5)], ids=str)
+@pytest.mark.parametrize("shape", [(3, 4), [3, 4], 12, (), (0, 5), np.int64(3), np.array([2, 3])], ids=str)
 def test_an_empty_array_has_the_shape_and_place_asked_for(device, shape):
     array = cuassay.empty(shape, "float32", device)
 
@@ -65,11 +65,26 @@ def test_what_is_no_device_is_refused():
         cuassay.empty(3, "float32", "abacus")
 
 
-@pytest.mark.parametrize("kind", ["cpu", "sim"])
-@pytest.mark.parametrize("shape", [(-4,), (3, -1), (-2, -3), "wide", (2.5,), None], ids=str)
-def test_what_is_no_shape_is_refused(kind, shape):
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda shape: cuassay.empty(shape, "float32", "cpu"),
+        lambda shape: cuassay.empty(shape, "float32", "sim"),
+        lambda shape: devices.empty_pinned(shape, "float32", "sim"),
+        lambda shape: devices.namespace("sim").empty(shape, "float32"),
+        lambda shape: random.uniform(shape, device="cpu"),
+    ],
+    ids=["cpu", "sim", "pinned", "namespace", "random"],
+)
+@pytest.mark.parametrize("shape", [-4, 2.5, (-4,), (3, -1), (-2, -3), "wide", (2, 3.5)], ids=str)
+def test_what_is_no_shape_is_refused_and_takes_nothing(make, shape):
+    free = devices.backend("sim").memory_info(0)[0]
+
     with pytest.raises(ShapeError, match=r"is no shape: .*; give whole numbers, 0 or more"):
-        cuassay.empty(shape, "float32", kind)
+        make(shape)
+
+    assert devices.backend("sim").memory_info(0)[0] == free
+    assert cuassay.to_host(cuassay.zeros(3, "float32", "sim")).tolist() == [0, 0, 0]
 
 
 def test_a_list_of_numbers_is_host_data(device):

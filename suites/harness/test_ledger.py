@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, trimmed, write
+from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, read, trimmed, write
 from cuassay.benchmarking.record import Recorder
 from cuassay.errors import ResultError
 from cuassay_reports.load import load
@@ -187,7 +187,19 @@ def test_a_line_that_is_no_row_is_named(tmp_path: Path, capsys: pytest.CaptureFi
 
     assert main(["write", str(tmp_path), "--out", str(tmp_path / "ledger")]) == 2
 
-    assert "r.jsonl, line 1, is no row of results" in capsys.readouterr().err
+    assert "r.jsonl:1: " in capsys.readouterr().err
+
+
+def test_a_last_row_without_its_newline_is_a_row_and_a_torn_one_is_none(record: Any, tmp_path: Path) -> None:
+    path = record()
+    rows = read([path])
+    text = path.read_text().rstrip("\n")
+
+    path.write_text(text)
+    assert read([path]) == rows
+
+    path.write_text(text[:-1])
+    assert read([path]) == rows[:-1]
 
 
 def test_begin_writes_the_run_and_prints_its_id(

@@ -608,7 +608,7 @@ def dtype_of(name: str) -> str:
 #: Whose result does not depend on the order of the numbers along an axis; of some nothing is read but the shape.
 UNORDERED = ("amax", "sum", "dropout_mask", "integers", "normal", "permutation", "uniform")
 #: Of those that make no array there is no output to be copied, and of a list no last axis.
-LISTS = [name for name, spec in SPECS.items() if spec.op is not None and spec.op.schema.has_lists]
+LISTS = [name for name, spec in SPECS.items() if spec.op is not None and spec.op.schema.is_irregular]
 WRITERS = [name for name in LISTS if not SPECS[name].op.schema.outputs]
 BOXES = [(name, _nothing) for name in sorted(SPECS)]
 BOXES += [(name, _a_copy_of_out) for name in sorted(SPECS) if name not in WRITERS]

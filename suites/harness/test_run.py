@@ -295,7 +295,7 @@ def test_measuring_where_a_device_is_absent_says_so_in_one_line(
 
 
 def test_a_reader_that_goes_away_is_no_error():
-    command = [sys.executable, "-m", "cuassay.cli", "settings"]
+    command = [sys.executable, "-m", "cuassay", "settings"]
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
         running.stdout.close()

@@ -20,7 +20,7 @@ from cuassay.amp import (
     rule_of,
 )
 from cuassay.arrays.dtypes import as_dtype, dtype_name
-from cuassay.errors import ArgumentError, CapabilityError, DTypeError, StateError
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError, DTypeError, StateError
 from cuassay.ops.interposers import interposers
 
 
@@ -212,7 +212,7 @@ def test_a_device_stands_for_its_kind():
     ids=["on", "dtype", "fwd"],
 )
 def test_a_kind_nobody_knows_is_refused(ask):
-    with pytest.raises(ArgumentError, match="knows no kind of device 'nosuch'"):
+    with pytest.raises(DeviceError, match="knows no kind of device 'nosuch'"):
         ask("nosuch")
 
 
@@ -423,7 +423,7 @@ def test_a_function_gets_its_inputs_cast_and_runs_without_autocast():
 @pytest.mark.parametrize(
     ("make", "error", "says"),
     [
-        (lambda: autocast("warp"), ArgumentError, "no kind of device 'warp'; give one of cpu"),
+        (lambda: autocast("warp"), DeviceError, "no kind of device 'warp'; give one of cpu"),
         (lambda: autocast("cpu", "float32"), ArgumentError, "lowers to"),
         (lambda: autocast("cpu", "int8"), ArgumentError, "lowers to"),
         (lambda: autocast("cpu", "half-ish"), DTypeError, "half-ish"),

@@ -134,8 +134,9 @@ def test_an_op_that_is_not_deterministic_raises_once_asked_to() -> None:
 def test_it_warns_where_it_shall_only_warn() -> None:
     determinism.use_deterministic_algorithms(mode=True, warn_only=True)
 
-    with pytest.warns(UserWarning, match="scatter does not have a deterministic implementation"):
+    with pytest.warns(UserWarning, match="scatter does not have a deterministic implementation") as told:
         determinism.alert("scatter")
+    assert told[0].filename == __file__
     assert determinism.is_deterministic_algorithms_warn_only_enabled()
 
 
@@ -147,9 +148,11 @@ def test_the_debug_mode_is_a_word_or_a_number(wanted: int | str, number: int) ->
     assert determinism.are_deterministic_algorithms_enabled() is (number > 0)
 
 
-@pytest.mark.parametrize("wanted", [3, "2", "always"])
+@pytest.mark.parametrize("wanted", [3, "2", "always", True, 1.0])
 def test_another_debug_mode_is_refused(wanted: int | str) -> None:
-    with pytest.raises(ArgumentError, match="default, warn, error"):
+    with pytest.raises(
+        ArgumentError, match=r"no determinism mode .*; modes: 0 or 'default', 1 or"
+    ):
         determinism.set_deterministic_debug_mode(wanted)
 
 

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuassay.errors import ArgumentError
-from cuassay.tune.shapes import DEEPBENCH, GemmShape, evenly, read_shapes, spread_out
+from cuassay.tune.shapes import DEEPBENCH_COUNT, GemmShape, evenly, read_shapes, spread_out
 
 SHAPES = Path(__file__).parents[1] / "data" / "gemm_shapes.json"
 
@@ -26,7 +26,7 @@ def test_every_list_is_read() -> None:
         "llama3_405b_tp8": 28,
         "gpt2_124m_nanogpt": 5,
         "square": 15,
-        "deepbench": DEEPBENCH,
+        "deepbench": DEEPBENCH_COUNT,
     }
 
 

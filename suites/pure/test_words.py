@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cuassay import Capabilities, Device, current_precision, parse_requirement, precision, set_default_precision
-from cuassay.core.capability import Answer, absent, format_bytes, present
+from cuassay.core.capability import Answer, absent, present
+from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError, CapabilityNameError, DeviceError
 
 

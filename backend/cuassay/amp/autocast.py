@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
 from cuassay.core import participants
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.errors import ArgumentError, CapabilityError, StateError
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError, StateError
 from cuassay.ops import Call, cast, interpose, registry
 
 __all__ = ["autocast", "clear_autocast_cache", "custom_fwd", "get_autocast_dtype", "is_autocast_enabled"]
@@ -102,7 +102,7 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         weights: Iterable[Any] = (),
     ) -> None:
         self.device_type = _known(device_type)
-        self.dtype = _lower(self.device_type if dtype is None else dtype, is_default=dtype is None)
+        self.dtype = _default_dtype(self.device_type) if dtype is None else _lower(dtype)
         self._enabled = enabled
         self._cache_enabled = cache_enabled
         self._weights = tuple(weights)
@@ -143,19 +143,24 @@ def _holding() -> dict[str, _Region]:
 def _known(device_type: str) -> str:
     kind = Device(device_type).kind
     if kind not in devices.kinds():
-        raise ArgumentError(f"autocast knows no kind of device {kind!r}; give one of {', '.join(devices.kinds())}")
+        raise DeviceError(f"autocast knows no kind of device {kind!r}; give one of {', '.join(devices.kinds())}")
     return kind
 
 
-def _lower(dtype: Any, *, is_default: bool) -> str:
-    name = _DEFAULT.get(dtype, "float16") if is_default else dtype_name(as_dtype(dtype))
+def _default_dtype(kind: str) -> str:
+    """As torch's: bfloat16 on the host, float16 on accelerators."""
+    return _DEFAULT.get(kind, "float16")
+
+
+def _lower(dtype: Any) -> str:
+    name = dtype_name(as_dtype(dtype))
     if name not in HALVES:
         raise ArgumentError(f"autocast lowers to {' or '.join(HALVES)}; got {name}; leave the block out for it")
     return name
 
 
 def is_autocast_enabled(device_type: str = "cuda") -> bool:
-    """Whether ops of this thread on arrays of that kind choose their dtype here. Raises `ArgumentError` for no kind."""
+    """Whether ops of this thread on arrays of that kind choose their dtype here. Raises `DeviceError` for no kind."""
     region = _state.regions.get(_known(device_type))
     return region is not None and region.enabled
 
@@ -164,7 +169,7 @@ def get_autocast_dtype(device_type: str = "cuda") -> str:
     """The dtype products are computed in inside the block, or would be in one that names none."""
     kind = _known(device_type)
     region = _state.regions.get(kind)
-    return _lower(kind, is_default=True) if region is None else region.dtype
+    return _default_dtype(kind) if region is None else region.dtype
 
 
 def clear_autocast_cache() -> None:

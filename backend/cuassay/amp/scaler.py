@@ -20,6 +20,7 @@ from cuassay.amp.scale import Factors, LossScale, place_of
 from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.ops import registry
 
@@ -299,10 +300,11 @@ class GradScaler(Handle):
                 "scaler gives it; save it from an enabled one"
             )
         factors = Factors(*(state_dict[field.name] for field in fields(Factors)))
-        tracker = state_dict["_growth_tracker"]
-        if isinstance(tracker, bool) or not isinstance(tracker, int) or tracker < 0:
+        tracker = as_whole(state_dict["_growth_tracker"])
+        if tracker is None or tracker < 0:
             raise ArgumentError(
-                f"_growth_tracker must be a number of steps; got {tracker!r}; give what state_dict gave"
+                f"_growth_tracker must be a number of steps; got {state_dict['_growth_tracker']!r}; give what "
+                "state_dict gave"
             )
         self._scale.write(state_dict["scale"], tracker)
         self._factors = factors

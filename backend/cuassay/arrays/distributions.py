@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import compute_dtype, dtype_name
 from cuassay.arrays.philox import normals, random_words, sine_cosine, uniform_float64
-from cuassay.core.drawing import State
+from cuassay.core.drawing import DrawState
 from cuassay.errors import ArgumentError
 
 __all__ = [
@@ -49,10 +49,10 @@ Array = NDArray[Any]
 
 _WORD = 2**32
 _ROUNDS = 24
-_KEY_CALLS = 7
+_KEY_CALLS = -(-(_ROUNDS + 1) // 4)  # a word a round, and one for the parity; a call gives four
 
 
-def words_of(state: State, n: int) -> NDArray[np.uint32]:
+def words_of(state: DrawState, n: int) -> NDArray[np.uint32]:
     """One word for each of `n` elements."""
     return random_words(state, -(-n // 4)).reshape(-1)[:n]
 
@@ -117,7 +117,7 @@ def _rounded_down(values: Array, dtype: np.dtype[Any]) -> Array:
     return np.where(nearest.astype(values.dtype) > values, _below(nearest), nearest)
 
 
-def uniform(state: State, n: int, within: Bounds, dtype: np.dtype[Any]) -> Array:
+def uniform(state: DrawState, n: int, within: Bounds, dtype: np.dtype[Any]) -> Array:
     """`n` numbers of `dtype` in ``[low, last]``: product and sum rounded to nearest, 16 bits then down."""
     k = _whole(random_words(state, -(-n * dtype.itemsize // 16)), dtype.itemsize).reshape(-1)[:n]
     return _rounded_down(np.minimum(within.low + within.step * k, within.last), dtype)
@@ -135,7 +135,7 @@ def _whole(words: NDArray[np.uint32], itemsize: int) -> Array:
 # ------------------------------------------------------------------------------------------------ normal
 
 
-def normal(state: State, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
+def normal(state: DrawState, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
     """`n` standard normal numbers in float64, made of as many words as one of `dtype` gets; the sine comes first."""
     if dtype.itemsize == 8:
         words = random_words(state, -(-n // 2))
@@ -148,8 +148,8 @@ def normal(state: State, n: int, dtype: np.dtype[Any]) -> NDArray[np.float64]:
 
 
 def _radius(words: NDArray[np.uint32]) -> NDArray[np.float64]:
-    """``sqrt(-2 ln u)``, u = (word + 1/2) / 2**32; whichever of u and 1 - u is smaller is a float32."""
-    near_one = words > 2 * (_WORD // 3)
+    """``sqrt(-2 ln u)``, u = (word + 1/2) / 2**32, rounded to float32: up to 2/3 by log(u), above by log1p(u - 1)."""
+    near_one = words > 2 * (_WORD // 3)  # as philox.cuh's radius: the logarithm's series is short on both sides
     rounded = np.where(near_one, ~words, words).astype(np.float32) * np.float32(2.0**-32) + np.float32(2.0**-33)
     x = rounded.astype(np.float64)
     return np.asarray(np.sqrt(-2 * np.where(near_one, np.log1p(-x), np.log(x))))
@@ -158,7 +158,7 @@ def _radius(words: NDArray[np.uint32]) -> NDArray[np.float64]:
 # ------------------------------------------------------------------------------------------------ integers
 
 
-def integers(state: State, n: int, low: int, high: int) -> NDArray[np.uint64]:
+def integers(state: DrawState, n: int, low: int, high: int) -> NDArray[np.uint64]:
     """`n` whole numbers in ``[low, high)``, modulo 2**64: ``low + floor((high - low) * x)``, x of 64 bits, or of 128.
 
     No value's probability is off by more than 2**-32 of itself.
@@ -216,7 +216,7 @@ def permutation_bits(n: int) -> int:
     return max(n - 1, 0).bit_length()
 
 
-def permutation(state: State, n: int) -> NDArray[np.uint64]:
+def permutation(state: DrawState, n: int) -> NDArray[np.uint64]:
     """The numbers below `n` in random order.
 
     A Feistel network over the next power of two, walked until it is below `n`: J. Black, P. Rogaway, "Ciphers with

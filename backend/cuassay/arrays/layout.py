@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+import operator
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,6 +13,7 @@ from numpy.typing import NDArray
 from cuassay.errors import ShapeError
 
 __all__ = [
+    "as_shape",
     "broadcast_shapes",
     "byte_range",
     "contiguous_strides",
@@ -23,6 +25,23 @@ __all__ = [
 
 #: Work `numpy.shares_memory` may do, and elements we look at, before the answer is "perhaps", which counts as yes.
 _MAX_WORK = 10_000
+
+
+def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
+    """`shape` as a tuple of ints; an extent may stand alone.
+
+    Raises
+    ------
+    ShapeError
+        If an extent is no whole number, or below 0.
+    """
+    try:
+        extents = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
+    except TypeError as error:
+        raise ShapeError(f"{shape!r} is no shape: {error}; give whole numbers, 0 or more") from error
+    if min(extents, default=0) < 0:
+        raise ShapeError(f"{shape!r} is no shape: negative extents are not allowed; give whole numbers, 0 or more")
+    return extents
 
 
 def contiguous_strides(shape: Sequence[int], itemsize: int) -> tuple[int, ...]:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.core.drawing import State
+from cuassay.core.drawing import DrawState
 from cuassay.core.generator import WORDS_PER_CALL
 from cuassay.errors import DTypeError, ShapeError
 
@@ -79,7 +79,7 @@ def _round(counter: Words, key: Words) -> Words:
     return np.stack([mixed[..., 0], low[..., 1], mixed[..., 1], low[..., 0]], axis=-1)
 
 
-def random_words(state: State, n_elements: int, per_element: int = WORDS_PER_CALL, *, first: int = 0) -> Words:
+def random_words(state: DrawState, n_elements: int, per_element: int = WORDS_PER_CALL, *, first: int = 0) -> Words:
     """The words that elements `first` to `first + n_elements` of one call draw from `state`.
 
     Parameters

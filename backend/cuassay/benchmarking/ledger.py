@@ -24,7 +24,8 @@ from cuassay.core.device import Device
 from cuassay.errors import ResultError
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
-from cuassay_reports.columns import ResultFormatError, validate
+from cuassay_reports import lines
+from cuassay_reports.columns import ResultFormatError
 
 __all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
@@ -64,18 +65,13 @@ def _files(path: Path) -> Iterable[Path]:
     return sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
 
 
-def _rows(path: Path) -> Iterator[Row]:
+def _rows(path: Path) -> list[lines.Row]:
     try:
-        lines = path.read_text(encoding="utf-8").split("\n")
+        return lines.read_rows(path)[0]
     except OSError as error:
         raise ResultError(f"{path} cannot be read: {error}; name a result file, or a folder of some") from error
-    for number, line in enumerate(lines[:-1], 1):
-        try:
-            row = json.loads(line)
-            validate(row)
-        except (ValueError, ResultFormatError) as error:
-            raise ResultError(f"{path}, line {number}, is no row of results: {error}; remove the line") from error
-        yield row
+    except ResultFormatError as error:
+        raise ResultError(str(error)) from error
 
 
 def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> list[Row]:

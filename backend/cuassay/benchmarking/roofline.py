@@ -6,17 +6,18 @@ to do. A data sheet's peak is a promise; these are reached by code on this machi
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from functools import partial
+from typing import Literal
 
 import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.benchmarking.timing import Timing, measure
-from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
+from cuassay.core.units import format_bytes
 from cuassay.testing.opspec import Work
 from cuassay.testing.presence import HOST_KINDS
 
@@ -93,6 +94,5 @@ def _compute(device: Device, dtype: str) -> Limit:
 
 def _launch(device: Device) -> Limit:
     one, out = (devices.from_host(np.zeros(1, np.float32), device) for _ in range(2))
-    call: Callable[[], Any] = lambda: ops.relu(one, out=out)  # noqa: E731
-    timing = measure(call, device, cache="warm", max_seconds=0.2)
+    timing = measure(partial(ops.relu, one, out=out), device, cache="warm", max_seconds=0.2)
     return Limit(device=str(device), limit="launch", value=timing.median_s, unit="s", how="relu of one element, warm")

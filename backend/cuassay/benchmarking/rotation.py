@@ -54,7 +54,7 @@ def rotate(
     max_seconds: float = 0.5,
     live: Collection[str] = (),
 ) -> dict[str, Timing]:
-    """Time passes side by side, in the order A B B A; gives the seconds of one call.
+    """Time passes side by side, in the order A B B A.
 
     Parameters
     ----------
@@ -69,6 +69,16 @@ def rotate(
         No round is begun later than this, once there are `MIN_SAMPLES`.
     live : collection of str
         Passes that cannot be captured: they run as they are.
+
+    Returns
+    -------
+    dict
+        By name, the times of one call, in seconds.
+
+    Raises
+    ------
+    ArgumentError
+        If there is no pass, or no set or sample is asked for.
     """
     if not passes or sets < 1 or samples < 1:
         raise ArgumentError(f"a rotation needs a pass, sets >= 1 and samples >= 1; got {sets!r}, {samples!r}")

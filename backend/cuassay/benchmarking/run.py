@@ -141,12 +141,12 @@ def _write_run(selectors: Sequence[str], out: Path) -> str:
 def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int) -> Iterator[Step]:
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
-    pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-q", "-ra", "-p", "no:cacheprovider"]
+    pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
     # No settings and no conftest of the project around decide how the generated tests run.
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
-    # Where CI is set, pytest would repeat each message whole at the end.
-    pytest += ["-v", "--no-header", "--force-short-summary"]
+    # Where CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
+    pytest += ["--no-header", "--force-short-summary"]
     if jobs == 1:
         yield Step("tests", rows, "test", [Child(pytest, out / "tests.log")])
     else:

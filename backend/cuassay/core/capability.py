@@ -14,6 +14,7 @@ from typing import Any
 
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
+from cuassay.core.units import BYTES, format_bytes
 from cuassay.errors import CapabilityError, CapabilityNameError
 
 __all__ = [
@@ -27,7 +28,6 @@ __all__ = [
     "Requirement",
     "absent",
     "dtype_word",
-    "format_bytes",
     "parse_requirement",
     "present",
     "unknown_dtype",
@@ -82,7 +82,6 @@ NOT_DRAWN: dict[str, str] = {
     **dict.fromkeys(("complex64", "complex128"), "complex numbers are drawn as two real ones"),
 }
 
-_UNITS = {"": 1, "B": 1, "KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "TiB": 2**40}
 _QUANTITY = re.compile(r"(?P<name>\w+)\s*>=\s*(?P<value>\d+(?:\.\d+)?)\s*(?P<unit>[KMGT]iB|B)?")
 
 
@@ -127,7 +126,7 @@ def parse_requirement(text: str) -> Requirement:
     """
     quantity = _QUANTITY.fullmatch(text.strip())
     if quantity is not None and quantity["name"] in QUANTITIES:
-        return Requirement(text, quantity["name"], float(quantity["value"]) * _UNITS[quantity["unit"] or ""])
+        return Requirement(text, quantity["name"], float(quantity["value"]) * BYTES[quantity["unit"] or ""])
     op_class, _, dtype = text.rpartition(":")
     if text in FEATURES or (dtype in DTYPE_NAMES and op_class in ("", *OP_CLASSES)):
         return Requirement(text, text)
@@ -206,11 +205,3 @@ class Capabilities:
 
 def _size(name: str, value: float) -> str:
     return format_bytes(int(value)) if name in ("memory", "l2") else f"{value:g}"
-
-
-def format_bytes(nbytes: int) -> str:
-    """`nbytes` in the largest binary unit that keeps it at least 1, such as ``'2 MiB'``."""
-    for unit in ("TiB", "GiB", "MiB", "KiB"):
-        if nbytes >= _UNITS[unit]:
-            return f"{nbytes / _UNITS[unit]:.4g} {unit}"
-    return f"{nbytes} B"

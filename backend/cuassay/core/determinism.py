@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import warnings
 
+from cuassay.core.callers import stacklevel
+from cuassay.core.debug_modes import mode_number
 from cuassay.errors import ArgumentError, CapabilityError
 
 __all__ = [
@@ -18,8 +20,6 @@ __all__ = [
     "set_deterministic_debug_mode",
     "use_deterministic_algorithms",
 ]
-
-_MODES = ("default", "warn", "error")
 
 _mode = 0
 
@@ -56,12 +56,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
         If it is none of these.
     """
     global _mode  # noqa: PLW0603  one mode a process
-    if isinstance(debug_mode, str) and debug_mode in _MODES:
-        _mode = _MODES.index(debug_mode)
-    elif isinstance(debug_mode, int) and debug_mode in range(len(_MODES)):
-        _mode = debug_mode
-    else:
-        raise ArgumentError(f"{debug_mode!r} is no mode of determinism; give 0, 1, 2 or one of {', '.join(_MODES)}")
+    _mode = mode_number(debug_mode, "determinism")
 
 
 def get_deterministic_debug_mode() -> int:
@@ -85,4 +80,4 @@ def alert(op: str) -> None:
     )
     if _mode == 2:
         raise CapabilityError(text)
-    warnings.warn(text, UserWarning, stacklevel=2)
+    warnings.warn(text, UserWarning, stacklevel=stacklevel())

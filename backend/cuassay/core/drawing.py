@@ -12,7 +12,6 @@ generator may serve several graphs whose replays run at the same time, as each g
 
 from __future__ import annotations
 
-import operator
 import secrets
 import threading
 from collections.abc import Callable
@@ -20,14 +19,15 @@ from collections.abc import Callable
 from cuassay.core.device import Device
 from cuassay.core.generator import DEFAULT_SEED, WORDS_PER_CALL, GeneratorState
 from cuassay.core.handle import Handle
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, CaptureError
 
 __all__ = [
+    "DrawState",
     "Generator",
     "Place",
     "Recordings",
     "ReplayState",
-    "State",
     "default_generator",
     "default_generators",
     "may_seed_default_generators",
@@ -114,7 +114,7 @@ class ReplayState:
 
 
 #: What an operation draws from.
-State = GeneratorState | ReplayState
+DrawState = GeneratorState | ReplayState
 
 
 class _Recording:
@@ -230,7 +230,7 @@ class Generator(Handle):
         """Where its numbers are drawn."""
         return self._device
 
-    def take(self, words: int = WORDS_PER_CALL) -> State:
+    def take(self, words: int = WORDS_PER_CALL) -> DrawState:
         """A state to draw from, whose next `words` words in every subsequence nobody else is given.
 
         While this thread captures on the device it is one that every replay finds renewed.
@@ -353,10 +353,7 @@ class Generator(Handle):
 
 def _key(seed: int) -> int:
     """The seed as an unsigned number; of any integer type, as NumPy's."""
-    try:
-        given = None if isinstance(seed, bool) else operator.index(seed)
-    except TypeError:  # callers without a type checker pass anything
-        given = None
+    given = as_whole(seed)  # callers without a type checker pass anything
     if given is None or not -(2**63) <= given < 2**64:
         raise ArgumentError(f"seed {seed!r} does not fit; give an integer from -2**63 to 2**64 - 1")
     return given % 2**64

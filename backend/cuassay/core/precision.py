@@ -49,25 +49,29 @@ MODES: dict[str, str] = {
 #: ``torch.set_float32_matmul_precision``'s words. There "medium" is TF32 on CUDA all the same; here it is what it says.
 _WORDS: dict[str, Mode] = {"highest": "ieee", "high": "tf32", "medium": "bf16"}
 
-_default: Mode | None = None  # not set in this process: the setting decides
+#: None: not asked for yet. The setting is read once, as reading it costs microseconds and every product asks.
+_default: Mode | None = None
 _current: ContextVar[Mode | None] = ContextVar("cuassay_precision", default=None)
 
 
 def current_precision() -> Mode:
     """The mode in force here: the innermost `precision` context, else the process default."""
-    return _current.get() or _default or set_default_precision(None)
+    return _current.get() or _default or default_precision()
 
 
 def default_precision() -> Mode:
-    """The process default: what was set last, else that of ``CUASSAY_FLOAT32_PRECISION``."""
-    return _default or set_default_precision(None)
+    """The process default: what was set last, else ``CUASSAY_FLOAT32_PRECISION`` as it was at the first question."""
+    global _default  # noqa: PLW0603  one a process
+    if _default is None:
+        _default = _given()
+    return _default
 
 
 def set_default_precision(mode: Mode | None) -> Mode:
-    """Set the process default; gives the former one. None stands for that of ``CUASSAY_FLOAT32_PRECISION``."""
+    """Set the process default; gives the former one. None: that of ``CUASSAY_FLOAT32_PRECISION``, read anew."""
     global _default
-    given = _given()
-    former, _default = _default or given, _checked(mode or given)
+    chosen = _given() if mode is None else _checked(mode)
+    former, _default = default_precision(), chosen
     return former
 
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.core.nearest import nearest
+from cuassay.core.units import parse_bytes
 from cuassay.errors import SettingError
 
 __all__ = ["SETTINGS", "Setting", "Shown", "check", "describe", "get", "misspelt"]
@@ -50,19 +51,11 @@ def _seconds(value: str) -> float:
     return seconds
 
 
-_FACTORS = {"KiB": 2**10, "MiB": 2**20, "GiB": 2**30, "B": 1, "": 1}
-
-
 def _nbytes(value: str) -> int:
-    number = value.strip().rstrip("KMGiB")
-    unit = value.strip()[len(number) :]
     try:
-        nbytes = int(float(number) * _FACTORS[unit])
-    except (ValueError, KeyError, OverflowError):
-        nbytes = -1
-    if nbytes < 0:
-        raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB")
-    return nbytes
+        return parse_bytes(value)
+    except ValueError:
+        raise ValueError("bytes, such as 1073741824, 512MiB or 1GiB") from None
 
 
 def _names(value: str) -> tuple[str, ...]:

@@ -7,20 +7,15 @@ first, which costs one comparison in the default mode. A library whose waits hap
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from cuassay.errors import ArgumentError, SynchronizationError
+from cuassay.core.callers import stacklevel
+from cuassay.core.debug_modes import MODES, mode_number
+from cuassay.errors import SynchronizationError
 
 __all__ = ["MODES", "State", "get_mode", "on_change", "set_mode", "state", "waits"]
-
-#: By torch's numbers.
-MODES = ("default", "warn", "error")
-
-_PACKAGE = str(Path(__file__).parents[1])
 
 
 @dataclass(slots=True)
@@ -42,15 +37,9 @@ def set_mode(mode: int | str) -> None:
     ArgumentError
         If `mode` is neither a number nor a name of `MODES`.
     """
-    names: dict[int | str, int] = {name: number for number, name in enumerate(MODES)}
-    found = names.get(mode) if isinstance(mode, str) else mode
-    if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(MODES):
-        raise ArgumentError(
-            f"there is no sync debug mode {mode!r}; modes: {', '.join(f'{n} or {name!r}' for name, n in names.items())}"
-        )
-    state.mode = found
+    state.mode = mode_number(mode, "sync debug")
     for watcher in state.watchers:
-        watcher(found)
+        watcher(state.mode)
 
 
 def get_mode() -> int:
@@ -80,12 +69,4 @@ def waits(what: str) -> None:
     )
     if state.mode == MODES.index("error"):
         raise SynchronizationError(message)
-    warnings.warn(message, UserWarning, stacklevel=_outside())
-
-
-def _outside() -> int:
-    """The `stacklevel` that names the nearest caller outside this package."""
-    level, frame = 2, sys._getframe(2)
-    while frame.f_back is not None and frame.f_code.co_filename.startswith(_PACKAGE):
-        level, frame = level + 1, frame.f_back
-    return level
+    warnings.warn(message, UserWarning, stacklevel=stacklevel())

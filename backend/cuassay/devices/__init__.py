@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.layout import as_shape
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend, PinnedMemory
@@ -183,7 +184,7 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
     """
     owner, index = _place(device)
     try:
-        extents = shape if type(shape) is tuple else (shape,) if isinstance(shape, int) else tuple(shape)
+        extents = shape if type(shape) is tuple else as_shape(shape)
         if extents and min(extents) < 0:  # of two, the size looks right
             raise ValueError("negative extents are not allowed")  # noqa: TRY301  told as the others below
         return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
@@ -258,10 +259,12 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device)
         If host memory cannot be pinned for this device.
     OutOfMemoryError
         If there is no host memory left.
+    ShapeError
+        If an extent is no whole number, or below 0.
     """
     found = find(device)
     capabilities(found).require(["pinned_memory"])
-    return _transfers(found.kind).empty_pinned((shape,) if isinstance(shape, int) else shape, dtype, found.index)
+    return _transfers(found.kind).empty_pinned(as_shape(shape), dtype, found.index)
 
 
 def is_pinned(array: Any) -> bool:

@@ -10,7 +10,7 @@ from bisect import bisect_left
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError
 
 if TYPE_CHECKING:

@@ -13,11 +13,11 @@ import sys
 from collections import deque
 from collections.abc import Collection, Iterable, Iterator
 from itertools import count
-from pathlib import Path
 from time import time_ns
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cuassay.core.callers import is_ours
 from cuassay.errors import ArgumentError
 from cuassay.memory.lane import Idle
 
@@ -46,10 +46,6 @@ _ENABLED = (None, "state", "all")
 
 #: A stack, innermost first: code and line.
 Frames = tuple[tuple[CodeType, int], ...]
-
-_PACKAGE = str(Path(__file__).parents[1])
-#: Rooms of ours whose code is a caller like any other.
-_CALLERS = (f"{_PACKAGE}/testing", f"{_PACKAGE}/benchmarking")
 
 
 class Entry(NamedTuple):
@@ -241,7 +237,7 @@ def _frames() -> Iterator[tuple[CodeType, int]]:
     is_inside = True
     while frame is not None:
         filename = frame.f_code.co_filename
-        is_inside = is_inside and filename.startswith(_PACKAGE) and not filename.startswith(_CALLERS)
+        is_inside = is_inside and is_ours(filename)
         if not is_inside:
             yield frame.f_code, frame.f_lineno
         frame = frame.f_back  # type: ignore[assignment]

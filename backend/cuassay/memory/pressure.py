@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Segment
 

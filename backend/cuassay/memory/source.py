@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NoReturn
 
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 
 __all__ = ["IntegerSource", "Pageless"]

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from html import escape
 from typing import Any
 
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.observe.usage import EARLIER, OTHERS, Usage, lines_of, site_of, usages
 
 __all__ = ["render"]

@@ -121,8 +121,7 @@ def site_of(frames: Iterable[Mapping[str, Any]]) -> str:
 
 def _usage(name: str, trace: Sequence[Mapping[str, Any]], segments: Sequence[Mapping[str, Any]]) -> Usage:
     at_end = _blocks(segments)
-    names: dict[int, str] = {}
-    moves = list(_moves(trace, names))
+    moves = list(_moves(trace))
     start = _start(moves, at_end)
     begin = trace[0]["time_us"] if trace else 0
     walk = _Walk(start)
@@ -145,9 +144,10 @@ def _usage(name: str, trace: Sequence[Mapping[str, Any]], segments: Sequence[Map
     return Usage(name, tuple(segments), walk.peak, peak_time, len(trace), tuple(sites), times, values, reserved)
 
 
-def _moves(trace: Iterable[Mapping[str, Any]], names: dict[int, str]) -> Iterator[tuple[int, int, int, str]]:
+def _moves(trace: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, int, int, str]]:
     """What came and went: (time, address, bytes, site); negative bytes for what went."""
     live: _Live = {}
+    names: dict[int, str] = {}
     for event in trace:
         if event["action"] == "alloc":
             frames = event["frames"]

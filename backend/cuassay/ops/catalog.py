@@ -171,7 +171,7 @@ layer_norm = declare(
 sum = declare(
     "sum(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.reduced,
-    dtypes=(*BOOL, *_NUMBERS[: len(INTEGERS)], *FLOATS, *COMPLEX),
+    dtypes=(*BOOL, *INTEGERS, *FLOATS, *COMPLEX),
     op_class="reduction",
     result=_accumulated,
     doc="Sum over `axis` (None: all); integers accumulate in 64 bits, 16-bit floats in float32.",

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, ShapeError
 
 __all__ = ["Geometry", "conv2d", "geometry"]
@@ -136,6 +137,7 @@ def pair(name: str, value: Any, least: int) -> Pair:
 
 
 def _whole(name: str, value: Any, least: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+    whole = as_whole(value)
+    if whole is None or whole < least:
         raise ArgumentError(f"{name} must be a whole number of {least} or more; got {value!r}")
-    return value
+    return whole

@@ -129,6 +129,18 @@ class Op:
 
         The plan holds the arrays given here. What an implementation keeps between runs (descriptors, pointer
         tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
+
+        Parameters
+        ----------
+        args, scalars
+            As for a call.
+        out : array, optional
+            Written by each run; made here where there is none.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError, DeviceError, CapabilityError
+            As a call would.
         """
         bound = self.schema.bind(args, scalars)
         route, device, target = _resolve(self, bound, out)
@@ -242,7 +254,7 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     operands = _operands(op.schema, bound)
     route = _route(op, bound, operands)
     device_of = route.backend.device_of
-    if op.schema.has_lists:
+    if op.schema.is_irregular:
         _check_owner(op, bound, operands, route.backend)
     devices = [device_of(operands[place]) for place in _places(op, route, operands)]
     device = devices[0]
@@ -259,19 +271,19 @@ def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], back
 
 def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
     """Which operands are arrays; lists hold nothing else, and are of another length at each call."""
-    return range(len(operands)) if op.schema.has_lists else route.places
+    return range(len(operands)) if op.schema.is_irregular else route.places
 
 
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
-    if schema.has_lists:
+    if schema.is_irregular:
         return [value for _, value in arrays(schema, bound)]
     return schema.pick_arrays(bound)
 
 
 def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     routes = registry.routes
-    if op.schema.has_lists:
+    if op.schema.is_irregular:
         operands = _deciding(op.schema, bound)
         key = (op, *dict.fromkeys((type(operand), getattr(operand, "dtype", None)) for operand in operands))
     else:

@@ -12,6 +12,7 @@ from numbers import Real
 from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, HALVES, compute_dtype, dtype_name
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.schema import ShapeRule
 
@@ -216,7 +217,7 @@ def loss_scale(bound: Bound) -> tuple[int, ...]:
         raise ArgumentError(f"growth_factor must be a number above 1; got {growth!r}; 2.0 is usual")
     if not isinstance(backoff, Real) or not 0 < float(backoff) < 1:
         raise ArgumentError(f"backoff_factor must be a number between 0 and 1; got {backoff!r}; 0.5 is usual")
-    if isinstance(interval, bool) or not isinstance(interval, int) or interval < 1:
+    if (whole := as_whole(interval)) is None or whole < 1:
         raise ArgumentError(f"growth_interval must be a whole number of steps, 1 or more; got {interval!r}; see 2000")
     return ()
 
@@ -271,7 +272,7 @@ def _check_number(name: str, value: Any, low: float, high: float) -> None:
 def _check_stochastic(bound: Bound) -> None:
     if bound["seed"] is None:
         return
-    if not isinstance(bound["seed"], int) or not 0 <= bound["seed"] < 2**64:
+    if (seed := as_whole(bound["seed"])) is None or not 0 <= seed < 2**64:
         raise ArgumentError(f"seed must be a whole number from 0 to 2**64 - 1, or None; got {bound['seed']!r}")
     stored = {dtype_name(bound[name][0].dtype) for name in ("params", "exp_avgs") if bound[name]}
     if "bfloat16" not in stored:

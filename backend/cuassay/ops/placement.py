@@ -38,7 +38,7 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     place: tuple[Backend, Device] | None = None
     first = ""
     for name, value in arrays(op.schema, bound):
-        if is_number(value) and op.schema.elementwise and not op.schema.has_lists:
+        if is_number(value) and op.schema.elementwise and not op.schema.is_irregular:
             continue
         backend = _backend(op, name, value)
         device = backend.device_of(value)

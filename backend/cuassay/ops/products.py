@@ -12,6 +12,7 @@ from typing import Any
 
 from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8, as_dtype, dtype_name, is_complex
 from cuassay.arrays.layout import broadcast_shapes
+from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import shapes
 from cuassay.ops.schema import ShapeRule
@@ -116,9 +117,10 @@ def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
     ArgumentError
         If `offs` are not `count` ascending whole numbers up to `rows`.
     """
-    ends = tuple(offs) if isinstance(offs, Iterable) else (offs,)
+    wholes = tuple(map(as_whole, offs if isinstance(offs, Iterable) else (offs,)))
+    ends = tuple(end for end in wholes if end is not None)
     ascending = all(first <= second for first, second in pairwise((0, *ends, rows)))
-    if len(ends) != count or not all(isinstance(end, int) for end in ends) or not ascending:
+    if len(wholes) != count or None in wholes or not ascending:
         raise ArgumentError(
             f"offs must be {count} ascending whole numbers up to {rows}, the ends of the groups, on the host; "
             f"got {offs!r}; of an array give tuple(array.tolist())"

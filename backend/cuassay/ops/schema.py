@@ -14,6 +14,7 @@ in-place form ``add.inplace(a, b)``.
 from __future__ import annotations
 
 import ast
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -29,7 +30,7 @@ from cuassay.errors import ArgumentError, DTypeError, SchemaError
 __all__ = ["Access", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
 
 Form = Literal["array", "arrays", "scalar"]
-Access = Literal["read", "write", "both"]
+Access = Literal["read", "both"]
 
 _REQUIRED: Any = object()
 
@@ -49,10 +50,7 @@ class Meta:
     @property
     def size(self) -> int:
         """Number of elements."""
-        count = 1
-        for extent in self.shape:
-            count *= extent
-        return count
+        return math.prod(self.shape)
 
     @property
     def ndim(self) -> int:
@@ -65,7 +63,7 @@ class Meta:
 
 @dataclass(frozen=True, slots=True)
 class Param:
-    """One parameter: an array, a list of arrays or a scalar; and whether it is read, written or both."""
+    """One parameter: an array, a list of arrays or a scalar; and whether it is read, or read and written."""
 
     name: str
     form: Form = "array"
@@ -86,7 +84,7 @@ class Param:
             yield self.name, value
 
 
-#: Shapes (or scalars) of the arguments by name to the shape of the output; several outputs, several shapes.
+#: Arguments by name, arrays as `Meta`, to the shape of the output.
 ShapeRule = Callable[[Mapping[str, Any]], tuple[int, ...]]
 
 
@@ -115,9 +113,10 @@ class Schema:
         The parameters whose promotion is the registry dtype; all unless stated.
     typed_by : str
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
-    arrays, array_names, scalar_names, pick_arrays, has_lists
+    arrays, array_names, scalar_names, pick_arrays, is_irregular
         From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
-        whether there is a list, an array that may be missing, or one whose dtype does not count.
+        whether arrays cannot be told by place alone: there is a list, one that may be missing, or one whose dtype does
+        not count.
     """
 
     name: str
@@ -136,7 +135,7 @@ class Schema:
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     pick_arrays: Callable[[Mapping[str, Any]], Sequence[Any]] = field(init=False, compare=False, repr=False)
-    has_lists: bool = field(init=False, compare=False, repr=False)
+    is_irregular: bool = field(init=False, compare=False, repr=False)
     _defaults: Mapping[str, Any] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
@@ -148,7 +147,7 @@ class Schema:
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
-            "has_lists": bool(self.decides)
+            "is_irregular": bool(self.decides)
             or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }

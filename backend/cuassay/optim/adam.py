@@ -14,7 +14,7 @@ import numpy as np
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.errors import ArgumentError, DeviceError
-from cuassay.optim.state import FIXED, Kept, State, arguments, device_of, host_number
+from cuassay.optim.state import FIXED, CachedPlan, State, arguments, device_of, host_number
 
 __all__ = ["Adam", "AdamW"]
 
@@ -94,7 +94,7 @@ class Adam:
         self.param_groups: list[dict[str, Any]] = []
         self.grad_norm: Array | None = None
         self._states: list[State] = []
-        self._norms: list[Kept] = []
+        self._norms: list[CachedPlan] = []
         if hasattr(params, "dtype"):
             raise ArgumentError("params is a list of arrays; got one array; give [params]")
         given = list(params)
@@ -204,7 +204,7 @@ class Adam:
             raise DeviceError("a norm over several devices is not offered; clip the groups of each device apart")
         if self.grad_norm is None:
             self.grad_norm = devices.empty((), "float32", self._states[0].device)
-        self._norms += [Kept() for _ in lists[len(self._norms) :]]
+        self._norms += [CachedPlan() for _ in lists[len(self._norms) :]]
         for place, (kept, grads) in enumerate(zip(self._norms, lists, strict=True)):
             given = {"norm": self.grad_norm, "found_inf": found_inf, "grad_scale": grad_scale, "accumulate": place > 0}
             kept.run(ops.global_norm_, {"grads": grads}, given)

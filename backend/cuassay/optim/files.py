@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.lib.npyio import NpzFile
 
 from cuassay.errors import ArgumentError
 from cuassay.optim.adam import Adam
@@ -47,7 +48,7 @@ def load(optimizer: Adam, path: str | Path) -> None:
         optimizer.load_state_dict(state)
 
 
-def _read(file: Any) -> dict[str, Any]:
+def _read(file: NpzFile) -> dict[str, Any]:
     """Raises `ValueError` where a name holds no number, or the groups are no JSON."""
     state: dict[int, dict[str, Any]] = {}
     for key in file:
@@ -57,8 +58,11 @@ def _read(file: Any) -> dict[str, Any]:
     return {"state": state, _GROUPS: json.loads(str(file[_GROUPS]))}
 
 
-def _opened(path: str | Path) -> Any:
+def _opened(path: str | Path) -> NpzFile:
     try:
-        return np.load(path, allow_pickle=False)
+        found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
         raise ArgumentError(f"{path} holds no optimizer's state: it is no .npz file; give what save wrote") from error
+    if not isinstance(found, NpzFile):
+        raise ArgumentError(f"{path} holds no optimizer's state: it is one array; give what save wrote")
+    return found

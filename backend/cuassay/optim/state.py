@@ -15,7 +15,7 @@ from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import Plan, registry
 from cuassay.ops.schema import Meta
 
-__all__ = ["FIXED", "Kept", "State", "arguments", "device_of", "host_number"]
+__all__ = ["FIXED", "CachedPlan", "State", "arguments", "device_of", "host_number"]
 
 Array = Any
 Arrays = Sequence[Any]
@@ -54,7 +54,7 @@ def _one_device(params: Arrays) -> Device:
     return first
 
 
-class Kept:
+class CachedPlan:
     """A plan, kept while its op is asked for the same arrays and arguments."""
 
     def __init__(self) -> None:
@@ -132,7 +132,7 @@ class State:
             "masters": self._masters(params) if master else (),
         }
         self.steps = devices.zeros((len(params),), "float32", self.device)
-        self._kept = Kept()
+        self._kept = CachedPlan()
 
     def _empty(self, params: Arrays, dtype: Any) -> tuple[Array, ...]:
         """One array a parameter; as a tuple, which a step knows by itself."""

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.testing.samples import each
+from cuassay.testing.samples import each, over_lists
 
 __all__ = ["arrays_of", "fan_in", "is_elementwise"]
 
@@ -57,12 +57,10 @@ def _changed(
     flat[place] += flat[place] * _OF_IT + _BESIDE
 
     def put(value: Any) -> Any:
-        if isinstance(value, list):
-            return [put(one) for one in value]
         return other if value is array else value.copy() if isinstance(value, np.ndarray) else value
 
     try:
-        answer = call([put(value) for value in args], {name: put(value) for name, value in kwargs.items()})
+        answer = call([over_lists(one, put) for one in args], {k: over_lists(one, put) for k, one in kwargs.items()})
     except Exception:  # noqa: BLE001  whatever it raises, it has no answer
         return None
     if answer.shape != expected.shape:

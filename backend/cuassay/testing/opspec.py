@@ -24,13 +24,13 @@ from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.fanin import arrays_of, fan_in, is_elementwise
-from cuassay.testing.samples import Kind, Sample, Samples, binary, normalized, unary
+from cuassay.testing.samples import Kind, Sample, Samples, binary, normalized, over_lists, unary
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
 
-Generator = Callable[..., Iterable[Any]]
+SampleFunction = Callable[..., Iterable[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -91,8 +91,8 @@ class OpSpec:
     fn: Callable[..., Any] | None = None
     op: Op | None = None
     name: str = ""
-    samples: Generator | None = None
-    error_inputs: Generator | None = None
+    samples: SampleFunction | None = None
+    error_inputs: SampleFunction | None = None
     reference: Callable[..., Any] | None = None
     dtypes: tuple[str, ...] = ()
     result_dtype: str | Callable[..., str] | None = None
@@ -102,7 +102,7 @@ class OpSpec:
     magnitude: Callable[..., Any] | None = None
     meaning: Callable[..., Sequence[Any]] | None = None
     work: Callable[..., Work] | None = None
-    bench: Generator | None = None
+    bench: SampleFunction | None = None
     known_failures: tuple[KnownFailure, ...] = ()
     requires: tuple[str, ...] = ()
     deterministic: bool = True
@@ -242,10 +242,10 @@ class OpSpec:
             size = np.abs(expected) if self.magnitude is None else np.abs(self.magnitude(*args, **kwargs))
         if self.terms is not None:
             return size, int(self.terms(*args, **kwargs))
-        if self.op is not None or self.magnitude is not None:
-            return size, 1 if self.op is not None else fan_in(self._answer, args, kwargs, expected)
+        if self.op is not None:
+            return size, 1
         terms = fan_in(self._answer, args, kwargs, expected)
-        return _magnitude(arrays_of(args, kwargs), size, terms), terms
+        return size if self.magnitude is not None else _magnitude(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:
         """What the call must move and compute. Raises `SpecError` where `work` gives something else."""
@@ -269,7 +269,7 @@ class OpSpec:
             return self.op.meta(*args, **kwargs).nbytes
         return np.asarray(self.run("cpu", args, kwargs)).nbytes
 
-    def _default_samples(self) -> Generator:
+    def _default_samples(self) -> SampleFunction:
         count = _array_count(self.fn, self.op)
         if count < 1:
             raise SpecError(
@@ -326,12 +326,10 @@ def _copied(value: Any, device: str | Device, shift: int) -> Any:
 def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample's arguments, every array exactly upcast."""
     args, kwargs = sample.host()
-    return tuple(map(_wide, args)), {name: _wide(value) for name, value in kwargs.items()}
+    return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
 
 
 def _wide(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_wide(one) for one in value]
     return value.astype(reference_dtype(value.dtype)) if isinstance(value, np.ndarray) else value
 
 

@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint, revision
-from cuassay.benchmarking.record import Recorder
-from cuassay.core import settings
+from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint
+from cuassay.benchmarking.record import Recorder, begin
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.testing import rerun
@@ -83,14 +82,8 @@ class Recording:
         return (yield)
 
     def _write_run(self, config: pytest.Config) -> None:
-        machine = dict(_host())
-        self._recorder.write_run(
-            command=" ".join(["pytest", *(_relative(word, self._root) for word in config.invocation_params.args)]),
-            machine=machine,
-            digest=digest(machine),
-            seed=settings.get("CUASSAY_SEED"),
-            **revision(self._root).columns(),
-        )
+        words = [_relative(word, self._root) for word in config.invocation_params.args]
+        begin(self._recorder, " ".join(["pytest", *words]), self._root)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather a test's three reports; write its row with the last."""

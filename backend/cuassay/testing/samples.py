@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays import dtypes
 from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsilon, promote, smallest_subnormal
+from cuassay.arrays.layout import as_shape
 from cuassay.devices import from_host
 from cuassay.errors import DTypeError, SpecError
 
@@ -154,21 +155,20 @@ class Sample:
 
     def host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as NumPy arrays."""
-        return tuple(map(_to_numpy, self.args)), {name: _to_numpy(value) for name, value in self.kwargs.items()}
+        return self._changed(_to_numpy)
 
     def on(self, device: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as fresh arrays on `device`."""
-        args = tuple(_to_device(value, device) for value in self.args)
-        return args, {name: _to_device(value, device) for name, value in self.kwargs.items()}
+        return self._changed(lambda value: _to_device(value, device))
 
     def laid_out(self, layout: str) -> Sample:
         """The same call with every array in another layout."""
-        return replace(
-            self,
-            args=tuple(_laid_out(value, layout) for value in self.args),
-            kwargs={name: _laid_out(value, layout) for name, value in self.kwargs.items()},
-            label=f"{self.label}, {layout}",
-        )
+        args, kwargs = self._changed(lambda value: _laid_out(value, layout))
+        return replace(self, args=args, kwargs=kwargs, label=f"{self.label}, {layout}")
+
+    def _changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        kwargs = {name: over_lists(value, change) for name, value in self.kwargs.items()}
+        return tuple(over_lists(value, change) for value in self.args), kwargs
 
 
 def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterator[Any]:
@@ -177,23 +177,22 @@ def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterat
         yield from value if isinstance(value, list) else (value,)
 
 
+def over_lists(value: Any, change: Callable[[Any], Any]) -> Any:
+    """`change` of an argument; of those in a list, one by one."""
+    return [over_lists(one, change) for one in value] if isinstance(value, list) else change(value)
+
+
 def _laid_out(value: Any, layout: str) -> Any:
-    if isinstance(value, list):
-        return [_laid_out(one, layout) for one in value]
     if isinstance(value, np.ndarray):
         return HostArray(np.ascontiguousarray(value), layout)
     return value.laid_out(layout) if isinstance(value, HostArray) else value
 
 
 def _to_numpy(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_to_numpy(one) for one in value]
     return value.values if isinstance(value, HostArray) else value
 
 
 def _to_device(value: Any, device: Any) -> Any:
-    if isinstance(value, list):
-        return [_to_device(one, device) for one in value]
     if isinstance(value, HostArray):
         return value.on(device)
     return from_host(value, device) if isinstance(value, np.ndarray) else value
@@ -230,8 +229,7 @@ class Samples:
         layout: str = "contiguous",
     ) -> HostArray:
         """Uniform numbers in ``[low, high)``; integers include `low`; unsigned ones start at 0."""
-        extents = (shape,) if isinstance(shape, int) else tuple(shape)
-        return HostArray(np.asarray(self._values(extents, as_dtype(dtype or self.dtype), low, high)), layout)
+        return HostArray(np.asarray(self._values(as_shape(shape), as_dtype(dtype or self.dtype), low, high)), layout)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
         """The same number everywhere."""

@@ -111,22 +111,22 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
     matmul : bool
         Whether the float32 precision mode in force applies.
     """
-    precise = _epsilon(tolerance, as_dtype(dtype))
-    relative = tolerance.ulps * precise[0] * GROWTH[tolerance.growth](terms)
-    relative += (tolerance.roundings - 1) * 0.5 * _precision(as_dtype(dtype))[0]
+    unit, tiny = _unit_of(tolerance, as_dtype(dtype))
+    relative = tolerance.ulps * unit * GROWTH[tolerance.growth](terms)
+    relative += (tolerance.roundings - 1) * 0.5 * _unit_in(as_dtype(dtype))[0]
     if matmul and dtype_name(dtype) == "float32":
         relative += MODE_EPS.get(current_precision(), 0.0)
     relative = min(relative, tolerance.most)
     with np.errstate(over="ignore", invalid="ignore"):
-        return relative * np.abs(magnitude) + (precise[1] if relative else 0.0)
+        return relative * np.abs(magnitude) + (tiny if relative else 0.0)
 
 
-def _epsilon(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:
+def _unit_of(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:
     """Epsilon and smallest subnormal of the dtype it is computed in."""
-    return _precision(dtype if tolerance.computed_in == "self" else compute_dtype(dtype))
+    return _unit_in(dtype if tolerance.computed_in == "self" else compute_dtype(dtype))
 
 
-def _precision(dtype: np.dtype[Any]) -> tuple[float, float]:
+def _unit_in(dtype: np.dtype[Any]) -> tuple[float, float]:
     """Epsilon and smallest subnormal; zeros for exact dtypes."""
     if not (is_float(dtype) or is_complex(dtype)):
         return 0.0, 0.0

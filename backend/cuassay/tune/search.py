@@ -82,9 +82,9 @@ class Limits:
     iterations : int
         Most samples of one candidate, but for the few that the last comparison needs.
     gain : float
-        The default's time over the candidate's, less 1, must exceed this, unless that is a rival,
+        Least gain of a candidate: the default's time over its own, less 1. Of a rival no more than `spreads` is asked.
     spreads : float
-        and so many times the distance of the quartiles of that gain.
+        The gain must also exceed so many times the distance of its quartiles.
     """
 
     seconds: float = 0.5

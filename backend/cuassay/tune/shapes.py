@@ -16,12 +16,12 @@ from typing import Any, TypeVar
 
 from cuassay.errors import ArgumentError
 
-__all__ = ["DEEPBENCH", "GemmShape", "evenly", "read_shapes", "spread_out"]
+__all__ = ["DEEPBENCH_COUNT", "GemmShape", "evenly", "read_shapes", "spread_out"]
 
 T = TypeVar("T")
 
 #: How many of DeepBench's shapes are taken.
-DEEPBENCH = 60
+DEEPBENCH_COUNT = 60
 
 _GOLDEN = 0.6180339887498949
 
@@ -100,7 +100,7 @@ def _deepseek(data: Mapping[str, Any]) -> Iterator[GemmShape]:
 def _deepbench(data: Mapping[str, Any]) -> Iterator[GemmShape]:
     """Evenly over training and inference; a column-major product is that of the transposes, the other way round."""
     listed = chain.from_iterable(data["sets"].values())
-    for m, n, k, transpose_a, transpose_b in evenly(list(dict.fromkeys(map(tuple, listed))), DEEPBENCH):
+    for m, n, k, transpose_a, transpose_b in evenly(list(dict.fromkeys(map(tuple, listed))), DEEPBENCH_COUNT):
         yield GemmShape(m=n, n=m, k=k, layout=f"{'NT'[transpose_b]}{'NT'[transpose_a]}")
 
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import compute_dtype
-from cuassay.core.drawing import State
+from cuassay.core.drawing import DrawState
 from cuassay.ops import registry
 
 __all__ = ["register"]
@@ -20,43 +20,43 @@ __all__ = ["register"]
 Array = NDArray[Any]
 
 
-def uniform(like: Array, *, state: State, low: float, high: float, out: Array) -> None:
+def uniform(like: Array, *, state: DrawState, low: float, high: float, out: Array) -> None:
     """Uniform in ``[low, high)``."""
     within = distributions.bounds(float(low), float(high), out.dtype)
     out[...] = distributions.uniform(state, out.size, within, out.dtype).reshape(out.shape)
 
 
-def normal(like: Array, *, state: State, mean: float, std: float, out: Array) -> None:
+def normal(like: Array, *, state: DrawState, mean: float, std: float, out: Array) -> None:
     """Normal, by way of float64; 16 bits by way of float32 then, as kernels have them."""
     drawn = distributions.normal(state, out.size, out.dtype) * std + mean
     out[...] = drawn.astype(compute_dtype(out.dtype)).astype(out.dtype).reshape(out.shape)
 
 
-def integers(like: Array, *, state: State, low: int, high: int, out: Array) -> None:
+def integers(like: Array, *, state: DrawState, low: int, high: int, out: Array) -> None:
     """Whole numbers in ``[low, high)``."""
     out[...] = distributions.integers(state, out.size, low, high).astype(out.dtype).reshape(out.shape)
 
 
-def permutation(like: Array, *, state: State, out: Array) -> None:
+def permutation(like: Array, *, state: DrawState, out: Array) -> None:
     """The numbers below ``out.size`` in random order."""
     out[...] = distributions.permutation(state, out.size).astype(out.dtype)
 
 
-def _words(state: State, out: Array) -> NDArray[np.uint32]:
+def _words(state: DrawState, out: Array) -> NDArray[np.uint32]:
     return distributions.words_of(state, out.size).reshape(out.shape)
 
 
-def bernoulli(p: Array, *, state: State, out: Array) -> None:
+def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
     """1 with the probability that stands there, else 0."""
     out[...] = (_words(state, out) < p.astype(np.float64) * 2.0**32).astype(out.dtype)
 
 
-def dropout_mask(like: Array, *, state: State, p: float, out: Array) -> None:
+def dropout_mask(like: Array, *, state: DrawState, p: float, out: Array) -> None:
     """True where `dropout` keeps."""
     out[...] = _words(state, out) >= distributions.dropped_words(p)
 
 
-def dropout(a: Array, *, state: State, p: float, out: Array) -> None:
+def dropout(a: Array, *, state: DrawState, p: float, out: Array) -> None:
     """``a / (1 - p)`` where kept, else 0; 16 bits scaled in float32 and rounded once."""
     wide = compute_dtype(out.dtype)
     kept = _words(state, out) >= distributions.dropped_words(p)

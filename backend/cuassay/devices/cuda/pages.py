@@ -20,7 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.check import check
 from cuassay.devices.cuda.memory.order import Marker, Order, at, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError

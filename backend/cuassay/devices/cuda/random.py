@@ -22,7 +22,7 @@ from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import compute_dtype
 from cuassay.core import participants
 from cuassay.core.device import Device
-from cuassay.core.drawing import Place, Recordings, ReplayState, State
+from cuassay.core.drawing import DrawState, Place, Recordings, ReplayState
 from cuassay.devices.cuda.check import check
 from cuassay.devices.cuda.context import at
 from cuassay.devices.cuda.elementwise import c_name, pack_length
@@ -44,7 +44,7 @@ class Drawn(ctypes.Structure):
     _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("cell", ctypes.c_uint64))
 
 
-def drawn(state: State) -> tuple[Drawn, bool]:
+def drawn(state: DrawState) -> tuple[Drawn, bool]:
     """The argument that stands for `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
 
     Raises
@@ -75,20 +75,20 @@ def _wide(dtype: np.dtype[Any]) -> Any:
     return ctypes.c_double if compute_dtype(dtype).itemsize == 8 else ctypes.c_float
 
 
-def uniform(like: Array, *, state: State, low: float, high: float, out: Array) -> None:
+def uniform(like: Array, *, state: DrawState, low: float, high: float, out: Array) -> None:
     """Uniform in ``[low, high)``."""
     within = distributions.bounds(float(low), float(high), out.dtype)
     draw = _structure(*[_wide(out.dtype)] * 3)(within.low, within.step, within.last)
     _fill("Uniform", 16 // out.itemsize, draw, state, out)
 
 
-def normal(like: Array, *, state: State, mean: float, std: float, out: Array) -> None:
+def normal(like: Array, *, state: DrawState, mean: float, std: float, out: Array) -> None:
     """Normal, by Box and Muller's transform in float, or in double for float64."""
     draw = _structure(*[_wide(out.dtype)] * 2)(mean, std)
     _fill("Normal", 2 if out.itemsize == 8 else 4, draw, state, out)
 
 
-def integers(like: Array, *, state: State, low: int, high: int, out: Array) -> None:
+def integers(like: Array, *, state: DrawState, low: int, high: int, out: Array) -> None:
     """Whole numbers in ``[low, high)``."""
     reach = high - low
     draw = _structure(ctypes.c_uint64, ctypes.c_uint64)(reach % 2**64, low % 2**64)
@@ -98,24 +98,24 @@ def integers(like: Array, *, state: State, low: int, high: int, out: Array) -> N
         _fill("LongIntegers", 1, draw, state, out)
 
 
-def dropout_mask(like: Array, *, state: State, p: float, out: Array) -> None:
+def dropout_mask(like: Array, *, state: DrawState, p: float, out: Array) -> None:
     """True where `dropout` keeps."""
     draw = _structure(ctypes.c_uint64)(distributions.dropped_words(p))
     _fill("Keep", 4, draw, state, out)
 
 
-def dropout(a: Array, *, state: State, p: float, out: Array) -> None:
+def dropout(a: Array, *, state: DrawState, p: float, out: Array) -> None:
     """``a / (1 - p)`` where kept, else 0."""
     draw = _structure(ctypes.c_uint64, _wide(out.dtype))(distributions.dropped_words(p), distributions.kept_scale(p))
     _map("Dropout", a, draw, state, out)
 
 
-def bernoulli(p: Array, *, state: State, out: Array) -> None:
+def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
     """1 with the probability that stands there, else 0."""
     _map("Bernoulli", p, _structure(ctypes.c_uint64)(0), state, out)
 
 
-def permutation(like: Array, *, state: State, out: Array) -> None:
+def permutation(like: Array, *, state: DrawState, out: Array) -> None:
     """The numbers below ``out.size`` in random order."""
     if not out.size:
         return
@@ -131,7 +131,7 @@ def permutation(like: Array, *, state: State, out: Array) -> None:
 # ------------------------------------------------------------------------------------------------ launches
 
 
-def _fill(draw: str, per_call: int, how: ctypes.Structure, state: State, out: Array) -> None:
+def _fill(draw: str, per_call: int, how: ctypes.Structure, state: DrawState, out: Array) -> None:
     if not out.size:
         return
     target = _dense(out)
@@ -142,7 +142,7 @@ def _fill(draw: str, per_call: int, how: ctypes.Structure, state: State, out: Ar
     _deliver(target, out)
 
 
-def _map(draw: str, a: Array, how: ctypes.Structure, state: State, out: Array) -> None:
+def _map(draw: str, a: Array, how: ctypes.Structure, state: DrawState, out: Array) -> None:
     if not out.size:
         return
     source, target = cupy.ascontiguousarray(a), _dense(out)

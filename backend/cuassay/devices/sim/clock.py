@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from cuassay.arrays import layout
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.errors import RaceError
 
 __all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gc
 import math
+import os
 import sys
 import threading
 import weakref
@@ -20,6 +21,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
 from cuassay.core.rotation import Rotation
 from cuassay.devices.sim.clock import Access, AccessLog, Clock, Host, Queue, Span
@@ -38,10 +40,8 @@ OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
 HOST_CALL = 2e-6
 LAUNCH = 3e-6
 
-_PACKAGE = str(Path(__file__).parents[2])
-#: Rooms of ours whose code is a caller like any other: the specs and benchmarks that ship in the wheel.
-_CALLERS = (f"{_PACKAGE}/testing", f"{_PACKAGE}/benchmarking")
-_LIBRARIES = (_PACKAGE, str(Path(np.__file__).parent), str(Path(weakref.__file__)))
+#: What is passed over beside this package: NumPy, and finalizers.
+_LIBRARIES = (f"{Path(np.__file__).parent}{os.sep}", weakref.__file__, "<__array_function__")
 _is_library: dict[CodeType, bool] = {}
 
 #: File and line.
@@ -53,16 +53,12 @@ def call_site() -> Site:
     frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
     while (library := _is_library.get(frame.f_code)) is not False and frame.f_back is not None:
         if library is None:
-            library = _is_library[frame.f_code] = _library(frame.f_code.co_filename)
+            filename = frame.f_code.co_filename
+            library = _is_library[frame.f_code] = is_ours(filename) or filename.startswith(_LIBRARIES)
         if not library:
             break
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
-
-
-def _library(filename: str) -> bool:
-    inside = filename.startswith(_LIBRARIES) and not filename.startswith(_CALLERS)
-    return inside or filename.startswith("<__array_function__")
 
 
 class SimDevice:

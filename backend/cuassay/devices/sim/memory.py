@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
-from cuassay.core.capability import format_bytes
+from cuassay.core.units import format_bytes
 from cuassay.devices.sim.clock import Clock, Host, Queue, join
 from cuassay.errors import OutOfMemoryError
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import FP8, as_dtype
+from cuassay.arrays.layout import as_shape
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.sim import calls
@@ -82,7 +83,7 @@ class Namespace(Handle):
     def empty(self, shape: Any, dtype: Any = np.float64) -> SimArray:
         """A poisoned array."""
         machine = self._sim_device.machine
-        extents = tuple(shape) if isinstance(shape, (tuple, list)) else (int(shape),)
+        extents = as_shape(shape)
         with machine.working():
             return calls.new_array(extents, as_dtype(dtype), self._sim_device, machine.current_queue(self._sim_device))
 

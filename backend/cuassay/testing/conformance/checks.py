@@ -50,7 +50,7 @@ def check_values(spec: OpSpec, device: Device, dtype: Any) -> None:
     verify(spec, device, dtype, samples_of(spec, dtype, "values"))
 
 
-@check(lambda spec: spec.op is None or not spec.op.schema.has_lists)
+@check(lambda spec: spec.op is None or not spec.op.schema.is_irregular)
 def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Transposed, strided, reversed and offset inputs give what contiguous ones do."""
     layouts = cycle([name for name in LAYOUTS if name != "contiguous"])

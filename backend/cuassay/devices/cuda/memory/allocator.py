@@ -13,10 +13,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cuassay.core import settings
-from cuassay.core.capability import format_bytes
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
+from cuassay.core.units import format_bytes
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import PER_THREAD, keep, kept

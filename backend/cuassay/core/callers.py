@@ -1,0 +1,27 @@
+"""Whose line a warning, an access or an allocation is told of: the nearest caller that is not this package."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+__all__ = ["is_ours", "stacklevel"]
+
+_ROOT = f"{Path(__file__).parents[1]}{os.sep}"
+
+#: Rooms of ours whose code is a caller like any other: specs and benchmarks that ship in the wheel.
+_CALLERS = (f"{_ROOT}testing{os.sep}", f"{_ROOT}benchmarking{os.sep}")
+
+
+def is_ours(filename: str) -> bool:
+    """Whether a file is this package's, and no caller of it."""
+    return filename.startswith(_ROOT) and not filename.startswith(_CALLERS)
+
+
+def stacklevel() -> int:
+    """What `warnings.warn` takes, given to it by the function that asks, to name the nearest caller that is not us."""
+    level, frame = 1, sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
+        level, frame = level + 1, frame.f_back
+    return level
