@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import ops
-from cuassay.arrays.dtypes import INTEGERS
+from cuassay.arrays.dtypes import INTEGERS, largest
 from cuassay.errors import DTypeError, ShapeError
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import AWKWARD, Sample, Samples, promoting
@@ -79,6 +79,14 @@ def _rows(make: Samples) -> Iterator[Sample]:
     row[0, 3], row[1, 32], row[2, :] = np.nan, -np.inf, -np.inf
     yield Sample((row,), label="NaN, -inf, and nothing but -inf", kind="extremal")
     yield Sample((np.array([[np.inf, 1.0], [-np.inf, 1.0]]).astype(row.dtype),), label="inf", kind="extremal")
+    most = largest(make.dtype)
+    for value in sorted({-1e4, max(-1e10, -most), -most, most}):  # rows wholly masked, by whatever number
+        for extent in (33, 2500, 57_601):
+            masked = make.full((2, extent), value)
+            yield Sample((masked,), label=f"{extent} times {value:g}", kind="extremal")
+    row = make.full((2, 33), -most).values
+    row[:, 7] = 1
+    yield Sample((row,), label="all but one masked", kind="extremal")
 
 
 def _softmax(a: Array, *, axis: int = -1) -> Array:

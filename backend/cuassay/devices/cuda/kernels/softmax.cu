@@ -15,24 +15,19 @@
 #include "cluster.cuh"
 #include "rows.cuh"
 
-// exp(value - maximum) with one multiply-add and the machine's power of two, for which the maximum is kept *scaled* by
-// log2(e). The errors are those of the difference alone, as with expf: about one unit in float's last place a unit of
-// difference. Every exponential is taken below a scaled maximum, whose own rounding therefore cancels in the quotient.
-template <typename W> struct Exponential {
-    __device__ static W scaled(W maximum) { return maximum * 1.44269504088896340736f; }
-    __device__ static W below(W value, W maximum) { return power_of_two(fmaf(value, 1.44269504088896340736f, -maximum)); }
-    __device__ static W ratio(W maximum, W other) { return power_of_two(maximum - other); }
-    __device__ static W power_of_two(W x) {
-        W power;
-        asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(x));  // subnormal results are kept
-        return power;
-    }
-};
-template <> struct Exponential<double> {
-    __device__ static double scaled(double maximum) { return maximum; }
-    __device__ static double below(double value, double maximum) { return exp(value - maximum); }
-    __device__ static double ratio(double maximum, double other) { return exp(maximum - other); }
-};
+// exp(value - maximum) by the machine's power of two. The difference is taken first: scaled by log2(e) before, in one
+// multiply-add, the rounding of a large maximum (a mask of -1e10, or of the lowest number) is an exponent of its own. The
+// errors are those of expf: about one unit in float's last place a unit of difference.
+template <typename W> __device__ __forceinline__ W exponential_below(W value, W maximum);
+template <> __device__ __forceinline__ float exponential_below<float>(float value, float maximum) {
+    float power;
+    const float exponent = (value - maximum) * 1.44269504088896340736f;  // log2(e)
+    asm("ex2.approx.f32 %0, %1;" : "=f"(power) : "f"(exponent));  // subnormal results are kept
+    return power;
+}
+template <> __device__ __forceinline__ double exponential_below<double>(double value, double maximum) {
+    return exp(value - maximum);
+}
 
 template <typename W> __device__ __forceinline__ W minus_infinity();
 template <> __device__ __forceinline__ float minus_infinity<float>() { return __int_as_float(0xff800000); }
@@ -67,14 +62,14 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
         for (int i = 0; i < N; ++i) maximum = nan_maximum(maximum, values[p][i]);
-    maximum = Exponential<W>::scaled(warp_max(maximum));
+    maximum = warp_max(maximum);
     // Unlike below, the shift is not guarded: a row of -inf becomes NaN here. Lanes past the row must not, so they
     // keep -inf, whose exponential is 0 for every maximum that is not -inf itself.
 #pragma unroll
     for (int p = 0; p < PACKS; ++p)
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            values[p][i] = Exponential<W>::below(values[p][i], maximum);
+            values[p][i] = exponential_below(values[p][i], maximum);
             sum += values[p][i];
         }
     const W scale = W(1) / warp_sum(sum);
@@ -90,14 +85,14 @@ __global__ void __launch_bounds__(256) softmax_short(const T* a, T* out, int64 r
     }
 }
 
-// The running maximum, scaled, and the sum of exponentials below it.
+// The running maximum, and the sum of exponentials below it.
 template <typename T> struct Running {
     using W = typename Wide<T>::type;
     W maximum = minus_infinity<W>(), sum = 0;
 
     __device__ __forceinline__ void merge(W other_maximum, W other_sum) {
         const W both = nan_maximum(maximum, other_maximum), shift = shift_of(both);
-        sum = sum * Exponential<W>::ratio(maximum, shift) + other_sum * Exponential<W>::ratio(other_maximum, shift);
+        sum = sum * exponential_below(maximum, shift) + other_sum * exponential_below(other_maximum, shift);
         maximum = both;
     }
     // Several packs at once: the sum is brought below the new maximum once, not once a pack.
@@ -107,13 +102,13 @@ template <typename T> struct Running {
         for (int c = 0; c < COUNT; ++c)
 #pragma unroll
             for (int i = 0; i < N; ++i) top = nan_maximum(top, widen<W>(packs[c].at[i]));
-        const W both = nan_maximum(maximum, Exponential<W>::scaled(top)), shift = shift_of(both);
+        const W both = nan_maximum(maximum, top), shift = shift_of(both);
         W added = 0;
 #pragma unroll
         for (int c = 0; c < COUNT; ++c)
 #pragma unroll
-            for (int i = 0; i < N; ++i) added += Exponential<W>::below(widen<W>(packs[c].at[i]), shift);
-        sum = sum * Exponential<W>::ratio(maximum, shift) + added;
+            for (int i = 0; i < N; ++i) added += exponential_below(widen<W>(packs[c].at[i]), shift);
+        sum = sum * exponential_below(maximum, shift) + added;
         maximum = both;
     }
     __device__ __forceinline__ void merge_warp() {
@@ -178,11 +173,11 @@ __global__ void __launch_bounds__(sizeof(T) == 8 ? 512 : 1024, 1) softmax_long(c
     running.merge_block();
 
     const W maximum = running.maximum, scale = W(1) / running.sum;
-    if (threadIdx.x < extras) to[extra] = narrow<T>(Exponential<W>::below(widen<W>(odd[0].at[0]), maximum) * scale);
+    if (threadIdx.x < extras) to[extra] = narrow<T>(exponential_below(widen<W>(odd[0].at[0]), maximum) * scale);
     for (p = threadIdx.x; p < packs; p += blockDim.x) {
         Pack<T, N> pack = KEEP ? kept[p] : load_pack<T, N>(body + p * N);
 #pragma unroll
-        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(Exponential<W>::below(widen<W>(pack.at[i]), maximum) * scale);
+        for (int i = 0; i < N; ++i) pack.at[i] = narrow<T>(exponential_below(widen<W>(pack.at[i]), maximum) * scale);
         store_pack<T, N>(to + head + p * N, pack);
     }
 }
@@ -238,16 +233,16 @@ softmax_cluster(const T* a, T* out, int64 columns) {
             kept[p + f * stride] = pack;
         }
     }
-    maximum = Exponential<float>::scaled(block_max(maximum, scratch[0]));
+    maximum = block_max(maximum, scratch[0]);
 
     const float shift = shift_of(maximum);
     float sum = 0;
-    if (has_extra) sum = odd = Exponential<float>::below(odd, shift);
+    if (has_extra) sum = odd = exponential_below(odd, shift);
     for (int p = threadIdx.x; p < count; p += stride) {
         Pack<K, N> pack = kept[p];
 #pragma unroll
         for (int i = 0; i < N; ++i) {
-            const float exponential = Exponential<float>::below(widen<float>(pack.at[i]), shift);
+            const float exponential = exponential_below(widen<float>(pack.at[i]), shift);
             sum += exponential;
             if (Kept<T>::exponentials) pack.at[i] = static_cast<K>(exponential);
         }
@@ -264,9 +259,9 @@ softmax_cluster(const T* a, T* out, int64 columns) {
     const float top_shift = shift_of(top);
 #pragma unroll
     for (int other = 0; other < CLUSTER; ++other)
-        total += *in_block(other, &block_total) * Exponential<float>::ratio(*in_block(other, &block_maximum), top_shift);
+        total += *in_block(other, &block_total) * exponential_below(*in_block(other, &block_maximum), top_shift);
     cluster_arrive();  // from here nobody reads this block's variables; it may end once all others have come here too
-    const float scale = Exponential<float>::ratio(maximum, top_shift) / total;  // a row of -inf: 0 / 0
+    const float scale = exponential_below(maximum, top_shift) / total;  // a row of -inf: 0 / 0
 
     if (has_extra) to[extra] = narrow<T>(odd * scale);
     for (int p = threadIdx.x; p < count; p += stride) {
@@ -275,7 +270,7 @@ softmax_cluster(const T* a, T* out, int64 columns) {
 #pragma unroll
         for (int i = 0; i < N; ++i) {
             const float value = widen<float>(own.at[i]);
-            pack.at[i] = narrow<T>((Kept<T>::exponentials ? value : Exponential<float>::below(value, shift)) * scale);
+            pack.at[i] = narrow<T>((Kept<T>::exponentials ? value : exponential_below(value, shift)) * scale);
         }
         store_pack<T, N>(to + head + begin * N + int64(p) * N, pack);
     }
