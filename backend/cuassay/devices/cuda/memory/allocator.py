@@ -152,7 +152,7 @@ def allocator(index: int) -> DeviceAllocator:
     if found is None:
         runtime.init()
         with _lock:
-            found = _current.get(index) or _current.setdefault(index, _made(index))
+            found = _current.get(index) or _current.setdefault(index, _make(index))
     return found
 
 
@@ -181,7 +181,7 @@ def server(index: int, stream: int) -> Callable[[int], Block]:
         return serve
 
 
-def _made(index: int) -> DeviceAllocator:
+def _make(index: int) -> DeviceAllocator:
     made = config(index)
     source = make_source(made.backend, index) if _State.source is None else _State.source(index)
     return DeviceAllocator(index, source, made)

@@ -118,7 +118,7 @@ def allocate(nbytes: int) -> Any:
 _stored: dict[Any, tuple[Any, int]] = {}
 
 
-def _admitted(dtype: Any, index: int) -> tuple[Any, int]:
+def _admit(dtype: Any, index: int) -> tuple[Any, int]:
     wanted = as_dtype(dtype)
     if wanted.itemsize == 1 and wanted.kind not in "biu":
         raise CapabilityError(f"cuda:{index}: no {dtype}: CuPy has no fp8 dtype; keep it as uint8")
@@ -141,7 +141,7 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     try:
         dtype, itemsize = _stored[dtype]
     except (KeyError, TypeError):
-        dtype, itemsize = _admitted(dtype, index)
+        dtype, itemsize = _admit(dtype, index)
     try:
         address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
     except DeviceError:

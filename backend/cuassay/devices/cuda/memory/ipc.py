@@ -83,7 +83,7 @@ def share(array: Any) -> IpcHandle:
                 f"the array lies in pages ({status.name}), which no handle stands for; make it inside "
                 "use_mem_pool(MemPool(one_handle=True))"
             )
-        event = _recorded()
+        event = _record_event()
         exported = check(cudart.cudaIpcGetEventHandle(event.event), "exporting an event")
         lock = _lock_file()
     with _lock:
@@ -118,7 +118,7 @@ class _Event:
         cudart.cudaEventDestroy(self.event)
 
 
-def _recorded() -> _Event:
+def _record_event() -> _Event:
     from cuda.bindings import runtime as cudart
 
     made = _Event()
@@ -182,10 +182,10 @@ class _Opened:
 
     def __init__(self, handle: IpcHandle, index: int) -> None:
         self._index = index
-        self._descriptor = _held(handle.lock)
+        self._descriptor = _hold_lock(handle.lock)
         try:
             with at(index):
-                self.base = _mapped(handle)
+                self.base = _map_memory(handle)
         except BaseException:
             os.close(self._descriptor)
             raise
@@ -201,7 +201,7 @@ class _Opened:
         os.close(self._descriptor)  # and with it the lock
 
 
-def _held(path: str) -> int:
+def _hold_lock(path: str) -> int:
     try:
         descriptor = os.open(path, os.O_RDWR)
     except FileNotFoundError:
@@ -216,7 +216,7 @@ def _held(path: str) -> int:
     return descriptor
 
 
-def _mapped(handle: IpcHandle) -> int:
+def _map_memory(handle: IpcHandle) -> int:
     from cuda.bindings import runtime as cudart
 
     memory = cudart.cudaIpcMemHandle_t()
@@ -242,7 +242,7 @@ def open_handle(handle: IpcHandle) -> Any:
     """
     index = _index(handle.device_uuid)
     opened = _Opened(handle, index)
-    with at(index), _imported(handle.event) as event:
+    with at(index), _open_event(handle.event) as event:
         cupy.cuda.runtime.streamWaitEvent(cupy.cuda.get_current_stream().ptr, event)
     dtype = as_dtype(handle.dtype)
     nbytes = _extent(handle, dtype.itemsize)
@@ -264,7 +264,7 @@ def _index(uuid: str) -> int:
 
 
 @contextmanager
-def _imported(handle: bytes) -> Iterator[int]:
+def _open_event(handle: bytes) -> Iterator[int]:
     from cuda.bindings import runtime as cudart
 
     shared = cudart.cudaIpcEventHandle_t()

@@ -95,10 +95,10 @@ class Order:
             marker = Marker(self._event(), self._idle)
             (status,) = cudart.cudaEventRecord(marker.event, stream)
             if status:
-                return self._recorded_elsewhere(stream, status)
+                return self._record_elsewhere(stream, status)
         return marker
 
-    def _recorded_elsewhere(self, stream: int, status: Any) -> Marker | None:
+    def _record_elsewhere(self, stream: int, status: Any) -> Marker | None:
         """A marker by an event of the device whose stream it is; where it is this one's, `status` is raised.
 
         The driver takes an event of the stream's own device only; to wait for it and ask for it, any device will do.
