@@ -35,11 +35,11 @@ def test_the_level_falls_when_what_was_given_last_goes(allocator: CachingAllocat
     first, second = given(allocator, tide, 4, 6)
 
     allocator.free(second)
-    assert not tide.is_low()
+    assert not tide.drop_gone()
     assert tide.level == 4 * MIB
 
     allocator.free(first)
-    assert tide.is_low()
+    assert tide.drop_gone()
     assert tide.level == 0
 
 
@@ -47,11 +47,11 @@ def test_a_block_below_one_that_is_live_counts_until_both_are_gone(allocator: Ca
     first, second = given(allocator, tide, 4, 6)
 
     allocator.free(first)
-    assert not tide.is_low()
+    assert not tide.drop_gone()
     assert tide.level == 10 * MIB
 
     allocator.free(second)
-    assert tide.is_low()
+    assert tide.drop_gone()
 
 
 def test_a_block_that_was_given_out_again_is_another(allocator: CachingAllocator, tide: Tide) -> None:
@@ -61,9 +61,9 @@ def test_a_block_that_was_given_out_again_is_another(allocator: CachingAllocator
     assert allocator.malloc(4 * MIB) is block
     tide.add(block)
 
-    assert not tide.is_low()
+    assert not tide.drop_gone()
     allocator.free(block)
-    assert tide.is_low()
+    assert tide.drop_gone()
     assert tide.level == 0
 
 
@@ -71,9 +71,9 @@ def test_a_block_that_other_streams_use_is_live_until_it_is_freed(allocator: Cac
     (block,) = given(allocator, tide, 4)
     allocator.record_stream(block, 7)
 
-    assert not tide.is_low()
+    assert not tide.drop_gone()
     allocator.free(block)
-    assert tide.is_low()
+    assert tide.drop_gone()
 
 
 @pytest.mark.parametrize(("nbytes", "noted"), [(4 * MIB, 4 * MIB), (4096, 0)], ids=["large", "small"])
@@ -90,7 +90,7 @@ def test_a_hit_is_noted_if_it_is_large(allocator: CachingAllocator, tide: Tide, 
     assert tide.get(nbytes) == []
     assert tide.level == noted
     allocator.free(block)
-    assert not tide.is_low()
+    assert not tide.drop_gone()
     assert tide.level == 0
 
 
@@ -101,7 +101,7 @@ def test_a_level_that_hardly_fell_is_no_low(allocator: CachingAllocator, tide: T
     allocator.free(last)
 
     assert tide.level == 66 * MIB
-    assert not tide.is_low()
+    assert not tide.drop_gone()
 
 
 def test_what_stays_for_ever_is_learned(
@@ -115,7 +115,7 @@ def test_what_stays_for_ever_is_learned(
     for _ in range(6):
         (block,) = given(allocator, tide, 20)
         allocator.free(block)
-        lows.append(tide.is_low())
+        lows.append(tide.drop_gone())
 
     assert lows == [False, False, False, True, True, True]
     assert tide.low == 10 * MIB
@@ -130,7 +130,7 @@ def test_what_stays_later_is_learned_after_twice_as_many_falls(
     def fall() -> int:
         (block,) = given(allocator, tide, 5)
         allocator.free(block)
-        tide.is_low()
+        tide.drop_gone()
         return tide.low // MIB
 
     given(allocator, tide, 10)
@@ -144,16 +144,16 @@ def test_what_stays_later_is_learned_after_twice_as_many_falls(
 def test_a_watch_begins_anew(allocator: CachingAllocator, tide: Tide) -> None:
     _, second, gone = given(allocator, tide, 64, 16, 2)
     allocator.free(gone)
-    tide.is_low()
+    tide.drop_gone()
     tide.low = 16 * MIB
 
     tide.watch([second])
     (last,) = given(allocator, tide, 2)
     allocator.free(last)
 
-    assert (tide.is_low(), tide.level) == (False, 16 * MIB)  # 18 MiB was the highest since
+    assert (tide.drop_gone(), tide.level) == (False, 16 * MIB)  # 18 MiB was the highest since
     allocator.free(second)
-    assert (tide.is_low(), tide.level) == (True, 0)
+    assert (tide.drop_gone(), tide.level) == (True, 0)
 
 
 def test_the_watch_does_not_last_for_ever(

@@ -85,9 +85,9 @@ class Tide:
         given = self._given
         if given:
             block, uses, _ = given[-1]
-            is_over = self._asked > _ENOUGH if block.uses == uses and block.home is block.idle else self.is_low()
+            is_over = self._asked > _ENOUGH if block.uses == uses and block.home is block.idle else self.drop_gone()
         else:
-            is_over = self.is_low()
+            is_over = self.drop_gone()
         if is_over:
             self.is_over = True
             return None
@@ -99,8 +99,8 @@ class Tide:
             self.level += size
         return idle
 
-    def is_low(self) -> bool:
-        """Whether the level has fallen to its low; asked when what was given out last is gone."""
+    def drop_gone(self) -> bool:
+        """Take what is gone off the level, once what was given out last is; True when that has fallen to its low."""
         given, level, high = self._given, self.level, self._high
         if level > high:
             self._high = high = level
