@@ -208,7 +208,7 @@ class Books:
             or both.requested < 0
         )
 
-    def refitted(self, block: Block, nbytes: int, requested: int) -> bool:
+    def refit(self, block: Block, nbytes: int, requested: int) -> bool:
         """A parked block of `nbytes` is cut out for `requested` instead, as it is now; True as `cut` tells."""
         account, both = self._small if block.segment.is_small else self._large, self.both
         own, folded, uses, former = account.room, account.folded, block.uses, block.requested
@@ -226,7 +226,7 @@ class Books:
         """Whether more is cut than a peak."""
         return self.small.is_exceeded() or self.large.is_exceeded() or self.both.is_exceeded()
 
-    def merged(self, blocks: Sequence[Block]) -> None:
+    def uncut(self, blocks: Sequence[Block]) -> None:
         """Blocks are no longer cut out for their requests."""
         small = [block for block in blocks if block.segment.is_small]
         large = [block for block in blocks if not block.segment.is_small] if len(small) < len(blocks) else []

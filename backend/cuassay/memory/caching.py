@@ -157,31 +157,31 @@ class CachingAllocator(Relief):
                 self._go_home(lane)
             self._clock += 1
             size = self.config.round_size(nbytes)
-            block = self._taken(lane, size, nbytes)
+            block = self._take_free(lane, size, nbytes)
             if block is not None and lane.tide is not None and size > SMALL_REQUEST:
                 lane.tide.add(block)
         if block is None:
-            block = self._searched(lane, size, nbytes)
-            self._seen(lane, block)
+            block = self._search(lane, size, nbytes)
+            self._note_in_tide(lane, block)
         if self.history is not None:
-            self.history.allocated(block)
+            self.history.note_malloc(block)
         return block
 
-    def _searched(self, lane: Lane, size: int, nbytes: int) -> Block:
+    def _search(self, lane: Lane, size: int, nbytes: int) -> Block:
         """A block when no free one fits as it is."""
         block = None
         if nbytes < _ABSURD:
             block = (
                 self._find(lane, size, nbytes)
-                or self._settled(lane, size, nbytes)
-                or self._grown(lane, size, nbytes)
-                or self._relieved(lane, size, nbytes)
+                or self._reclaim_deferred(lane, size, nbytes)
+                or self._grow(lane, size, nbytes)
+                or self._make_room_and_retry(lane, size, nbytes)
             )
         return block or self._give_up(lane, nbytes)
 
     # ------------------------------------------------------------------------------------ blocks other streams use
 
-    def _settled(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _reclaim_deferred(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used: one they are done with, or else one its stream will wait for."""
         if not lane.deferred.queue or self._captures:
             return None
@@ -195,13 +195,13 @@ class CachingAllocator(Relief):
         """Let the stream wait, on the device, for the users of all its freed blocks."""
         if self._captures or not lane.deferred.queue:
             return False
-        while (block := self._popped(lane)) is not None:
+        while (block := self._pop_deferred(lane)) is not None:
             self._wait(block)
         return True
 
     def _poll(self, lane: Lane) -> None:
         """Return the blocks whose users are done, up to the first that is not."""
-        while (block := self._popped(lane)) is not None:
+        while (block := self._pop_deferred(lane)) is not None:
             if not all(map(lane.pool.source.query, block.events)):
                 lane.deferred.queue.appendleft(block)
                 return
@@ -209,7 +209,7 @@ class CachingAllocator(Relief):
                 self._return(block)
 
     @staticmethod
-    def _popped(lane: Lane) -> Block | None:
+    def _pop_deferred(lane: Lane) -> Block | None:
         try:
             return lane.deferred.queue.popleft()
         except IndexError:
@@ -247,14 +247,14 @@ class CachingAllocator(Relief):
 
     # ---------------------------------------------------------------------------------------------- more and less
 
-    def _grown(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _grow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """A block of a new segment, or None when there is no room for one."""
         whole, territory = self.config.segment_size(size), self._territory(lane)
         if self.config.garbage_collection_threshold:
             self._collect_old(whole)
         if territory is not None:
-            return self._paged(lane, territory, size, nbytes)
-        return self._grown_by(lane, whole, size, nbytes)
+            return self._cut_from_pages(lane, territory, size, nbytes)
+        return self._grow_by(lane, whole, size, nbytes)
 
     def _collect_old(self, coming: int) -> None:
         """Release free segments of at least average age until `coming` stays below the threshold."""

@@ -130,13 +130,13 @@ class History:
 
     # ------------------------------------------------------------------------------------------------ what is told
 
-    def allocated(self, block: Block) -> None:
+    def note_malloc(self, block: Block) -> None:
         """`block` was given out."""
         frames = self._stack() if self._of_requests else ()
         self._live[block.address] = frames
         self._add("alloc", block.address, block.nbytes, block.lane, frames if self._of_trace else ())
 
-    def freed(self, block: Block, *, is_done: bool) -> None:
+    def note_free(self, block: Block, *, is_done: bool) -> None:
         """`block` was freed; `is_done` where no other stream uses it."""
         self._live.pop(block.address, None)
         frames = self._stack() if self._of_all else ()
@@ -148,26 +148,26 @@ class History:
         """`block` was freed after the end: whoever has it next is not the one whose stack is kept."""
         self._live.pop(block.address, None)
 
-    def returned(self, block: Block) -> None:
+    def note_return(self, block: Block) -> None:
         """`block` is about to be merged: other streams are done with it, or it was freed unseen."""
         if block.users:
             self._add("free_completed", block.address, block.nbytes, block.lane, ())
         elif not isinstance(block.idle, _Told) or block.idle.history is not self:
-            self.freed(block, is_done=True)
+            self.note_free(block, is_done=True)
 
-    def moved(self, segment: Segment, sign: int) -> None:
+    def note_segment(self, segment: Segment, sign: int) -> None:
         """A segment came (`sign` 1) or went (-1)."""
-        self.mapped("segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.lane)
+        self.note_range("segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.lane)
 
-    def mapped(self, action: str, address: int, nbytes: int, lane: Lane) -> None:
+    def note_range(self, action: str, address: int, nbytes: int, lane: Lane) -> None:
         """A range came, or went."""
         self._add(action, address, nbytes, lane, self._stack() if self._of_all else ())
 
-    def ran_out(self, nbytes: int, free: int, lane: Lane) -> None:
+    def note_oom(self, nbytes: int, free: int, lane: Lane) -> None:
         """There was no room for `nbytes`; `free` bytes were left."""
         self._add("oom", free, nbytes, lane, self._stack() if self._of_trace else ())
 
-    def looked_at(self, lane: Lane) -> None:
+    def note_snapshot(self, lane: Lane) -> None:
         """A snapshot was taken."""
         self._add("snapshot", 0, 0, lane, ())
 
@@ -225,7 +225,7 @@ class _Told(Idle):
 
     def append(self, block: Block) -> None:
         if self.history.is_on:
-            self.history.freed(block, is_done=True)
+            self.history.note_free(block, is_done=True)
         else:
             self.history.forget(block)
         super().append(block)

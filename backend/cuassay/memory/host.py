@@ -180,22 +180,22 @@ class HostAllocator(CachingAllocator):
     def block_at(self, address: int) -> Block | None:
         """The live block that `address` lies in, at its beginning or inside."""
         with self._lock:
-            starts, segments = self._indexed()
+            starts, segments = self._segment_index()
             position = bisect_right(starts, address) - 1
             for block in segments[position] if position >= 0 else ():
                 if block.address <= address < block.address + block.nbytes:
                     return block if block.is_live else None
         return None
 
-    def _indexed(self) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
+    def _segment_index(self) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
         if self._index is None:
             ordered = sorted(self._segments.items())
             self._index = tuple(start for start, _ in ordered), tuple(segment for _, segment in ordered)
         return self._index
 
-    def _moved(self, segment: Segment, sign: int) -> None:
+    def _note_segment(self, segment: Segment, sign: int) -> None:
         self._index = None
-        super()._moved(segment, sign)
+        super()._note_segment(segment, sign)
 
     # ------------------------------------------------------------------------------------------------------- misses
 
@@ -207,9 +207,9 @@ class HostAllocator(CachingAllocator):
         self._trim()
         return super()._miss(lane, nbytes)
 
-    def _grown_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+    def _grow_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
         self._is_growing = True
-        block = super()._grown_by(lane, whole, size, nbytes)
+        block = super()._grow_by(lane, whole, size, nbytes)
         if self.on_growth is not None:
             self.on_growth()
         return block
@@ -222,15 +222,15 @@ class HostAllocator(CachingAllocator):
         if not self._captures:
             self._poll(self.lane(HOST))
 
-    def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _make_room_and_retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """As for device memory; in the end the host does wait for copies."""
-        return super()._relieved(lane, size, nbytes) or self._after_waiting(lane, size, nbytes)
+        return super()._make_room_and_retry(lane, size, nbytes) or self._retry_after_waiting(lane, size, nbytes)
 
-    def _after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         if self._captures or not lane.deferred.queue:
             return None
         super()._await_all()
-        return self._after_all(lane, size, nbytes)
+        return self._retry_after_all(lane, size, nbytes)
 
     # ------------------------------------------------------------------------------------------ ahead of the demand
 
@@ -245,7 +245,7 @@ class HostAllocator(CachingAllocator):
         address = lane.pool.source.reserve(whole, HOST)
         with self._lock:
             segment = self._segments[address] = Segment(address, whole, lane, is_small=False)
-            self._moved(segment, 1)
+            self._note_segment(segment, 1)
             lane.large.add(segment.first)
 
     def tend(self) -> None:

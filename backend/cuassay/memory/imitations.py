@@ -90,7 +90,7 @@ class Imitation:
         size = max(_rounded(nbytes, 512), 512)
         where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
         lane, free_blocks = self._lanes.setdefault(where, (self._lane(stream), FreeBlocks()))
-        block = free_blocks.take_best(size, lambda *_: True) or self._grown(where, lane, free_blocks, size)
+        block = free_blocks.take_best(size, lambda *_: True) or self._grow(where, lane, free_blocks, size)
         if block.nbytes - size >= self._peer.least_rest(where[1]):
             rest = split(block, size)
             free_blocks.add(rest)
@@ -104,7 +104,7 @@ class Imitation:
     def _lane(self, stream: int) -> Lane:
         return Lane(self._pool, stream, lambda lane, _: Block(0, 0, lane, Segment(0, 0, lane, is_small=False)), bool)
 
-    def _grown(self, where: tuple[int, bool], lane: Lane, free_blocks: FreeBlocks, size: int) -> Block:
+    def _grow(self, where: tuple[int, bool], lane: Lane, free_blocks: FreeBlocks, size: int) -> Block:
         end = self._ends.get(where) if self._peer.grows else None
         free_end = 0 if end is None or end.idle is not None else end.nbytes
         whole = self._peer.segment_size(size - free_end)

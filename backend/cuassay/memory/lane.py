@@ -95,7 +95,7 @@ class Deferred:
     def append(self, block: Block) -> None:
         """Take a freed block, and mark how far its users are."""
         if self.history is not None:
-            self.history.freed(block, is_done=False)
+            self.history.note_free(block, is_done=False)
         if self._is_capturing():
             self.held.append(block)
             return

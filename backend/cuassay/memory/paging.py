@@ -46,17 +46,17 @@ class PagedStore(Store):
             lane.territory = Territory(granularity, lane.large)
         return lane.territory
 
-    def _paged(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+    def _cut_from_pages(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block out of pages, or None when there is no room."""
         if size > SMALL_REQUEST:
-            return self._stitched(lane, territory, size, nbytes)
+            return self._stitch(lane, territory, size, nbytes)
         with self._lock:
             self._unpark(lane)
-            block = self._taken(lane, size, nbytes)
+            block = self._take_free(lane, size, nbytes)
             if block is not None:
                 return block
             ground = territory.lend_ground(max(size, _LEAST_GROUND))
-        ground = ground or self._find(lane, SMALL_SEGMENT, None) or self._stitched(lane, territory, SMALL_SEGMENT, None)
+        ground = ground or self._find(lane, SMALL_SEGMENT, None) or self._stitch(lane, territory, SMALL_SEGMENT, None)
         if ground is None:
             return None
         with self._lock:
@@ -65,23 +65,23 @@ class PagedStore(Store):
             self._books.move_to_small(segment.nbytes)
             return self._cut_out(segment.first, size, nbytes)
 
-    def _stitched(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+    def _stitch(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block of at least `size` out of what is free and, where that is not enough, new pages."""
         with self._lock:
-            block = self._repacked(lane, territory, size, nbytes)
+            block = self._repack(lane, territory, size, nbytes)
             is_short = block is None and bool(lane.deferred.queue) and territory.shortage(size) > 0
         if is_short and self._await_lane(lane):
             with self._lock:
-                block = self._repacked(lane, territory, size, nbytes)
+                block = self._repack(lane, territory, size, nbytes)
         if block is not None:
             return block
         if size > self.allowed:
             self._books.count("num_oom_rejections")
             return None
-        plan = self._planned(lane, territory, size)
-        return None if plan is None else self._carried_out(plan, lane, territory, size, nbytes)
+        plan = self._make_plan(lane, territory, size)
+        return None if plan is None else self._carry_out(plan, lane, territory, size, nbytes)
 
-    def _planned(self, lane: Lane, territory: Territory, size: int) -> Plan | None:
+    def _make_plan(self, lane: Lane, territory: Territory, size: int) -> Plan | None:
         """What a block is made of, or None when the source has not so many addresses."""
         while self._make_room(lane, territory, size):
             with self._lock:
@@ -90,14 +90,14 @@ class PagedStore(Store):
                     return territory.plan(size, spare)
         return None
 
-    def _repacked(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+    def _repack(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block when everything free has merged at home, or a view that was made before."""
         if territory.views:
             self._watch(lane, territory)
         self._go_home(lane)
-        block = self._taken(lane, size, nbytes)
+        block = self._take_free(lane, size, nbytes)
         if block is None and (part := territory.recall(size)) is not None:
-            block = self._viewed(part, size, nbytes)
+            block = self._cut_from_view(part, size, nbytes)
         return block
 
     def _watch(self, lane: Lane, territory: Territory) -> None:
@@ -109,15 +109,15 @@ class PagedStore(Store):
         tide.watch(block for block in blocks if block.is_live)
         lane.watch(tide)
 
-    def _seen(self, lane: Lane, block: Block) -> None:
+    def _note_in_tide(self, lane: Lane, block: Block) -> None:
         """`block` was given out; it is noted while requests are watched, if it is large."""
         if lane.tide is not None and block.nbytes > SMALL_REQUEST:
             with self._lock:
                 if lane.tide is not None:
                     lane.tide.add(block)
 
-    def _viewed(self, part: Block, size: int, nbytes: int | None) -> Block:
-        """A part of a view is cut out."""
+    def _cut_from_view(self, part: Block, size: int, nbytes: int | None) -> Block:
+        """Cut out a part of a view."""
         view = part.segment
         if isinstance(view, View):
             view.stamp = self._clock
@@ -164,12 +164,12 @@ class PagedStore(Store):
             return _SPAN
         return territory.whole(int(self.total * (_SPAN_SHARE if wanted is None else wanted)))
 
-    def _carried_out(self, plan: Plan, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
+    def _carry_out(self, plan: Plan, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """The block of a plan, or None, and everything as before, where there is no room."""
         try:
             self._fill(plan, lane)
             pages = [] if plan.is_contiguous else plan.pages()
-            address = 0 if plan.is_contiguous else self._shown(pages, lane)
+            address = 0 if plan.is_contiguous else self._map_view(pages, lane)
         except BaseException as error:
             with self._lock:
                 self._undo(plan, territory)
@@ -181,7 +181,7 @@ class PagedStore(Store):
                 view = View(address, pages, plan.pieces)
                 territory.add_view(view)
                 self._watch(lane, territory)
-                return self._viewed(view.first, size, nbytes)
+                return self._cut_from_view(view.first, size, nbytes)
             block, *others = plan.pieces
             for other in others:
                 merge(block, other)
@@ -206,12 +206,12 @@ class PagedStore(Store):
         with self._lock:
             self._books.move_pages(missing)
             if self.history is not None:
-                self.history.mapped("segment_map", plan.growth.address, missing, lane)
+                self.history.note_range("segment_map", plan.growth.address, missing, lane)
             rest = plan.settle()
             if rest is not None:
                 self._set_free(rest)
 
-    def _shown(self, pages: Sequence[int], lane: Lane) -> int:
+    def _map_view(self, pages: Sequence[int], lane: Lane) -> int:
         """The address of a view of the pages. Raises `OutOfMemoryError`."""
         self._forget_views(lane, room_for=len(pages))
         self.driver_calls += 1
@@ -260,13 +260,11 @@ class PagedStore(Store):
                 self._go_home(lane)
                 lent = territory.lend_free_pages(before=before)
                 views = territory.take_asleep() if lent else []
-            released = self._unmapped(lane, territory, lent, views) if lent else 0
+            released = self._unmap(lane, territory, lent, views) if lent else 0
             self._drop_arenas(lane, territory)  # those of requests that failed have never had a page
             return released
 
-    def _unmapped(
-        self, lane: Lane, territory: Territory, lent: list[tuple[Block, list[int]]], views: list[View]
-    ) -> int:
+    def _unmap(self, lane: Lane, territory: Territory, lent: list[tuple[Block, list[int]]], views: list[View]) -> int:
         try:
             self._release_views(lane, views)
             self.driver_calls += 1
@@ -280,7 +278,7 @@ class PagedStore(Store):
             released = sum(territory.empty(block) for block, _ in lent)
             self._books.move_pages(-released)
             if self.history is not None:
-                self.history.mapped("segment_unmap", lent[0][0].address, released, lane)
+                self.history.note_range("segment_unmap", lent[0][0].address, released, lane)
         return released
 
     def _drop_arenas(self, lane: Lane, territory: Territory) -> None:

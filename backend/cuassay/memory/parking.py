@@ -35,11 +35,11 @@ class Parking:
         self._lanes = self._default.lanes
         self._pools = {self._default.id: self._default}
 
-    def _taken(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _take_free(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         is_small, territory, books = size <= SMALL_REQUEST, lane.territory, self._books
         own, both = books.small if is_small else books.large, books.both
         is_full = own.count <= 0 or both.count <= 0 or own.nbytes < size or both.nbytes < size
-        if is_full and nbytes is not None and self._is_refitted(lane, size, nbytes):
+        if is_full and nbytes is not None and self._refit_last(lane, size, nbytes):
             return lane.last
         if lane.pool.no_split or (territory is None and not is_small):
             block = lane.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
@@ -53,7 +53,7 @@ class Parking:
             return None
         if nbytes is None or block.nbytes != size or self.config.max_split_size is not None:
             return self._cut_out(block, size, nbytes)
-        return self._issued(block, nbytes)
+        return self._issue(block, nbytes)
 
     def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
         """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
@@ -66,9 +66,9 @@ class Parking:
             return block
         if self.config.max_split_size is not None:
             block.is_oversize = self.config.is_oversize(block.nbytes)
-        return self._issued(block, nbytes)
+        return self._issue(block, nbytes)
 
-    def _issued(self, block: Block, nbytes: int) -> Block:
+    def _issue(self, block: Block, nbytes: int) -> Block:
         """Count and enlist a block that is live from here."""
         block.lane.enlist(block, nbytes)
         self._cut[block.address] = block
@@ -82,8 +82,8 @@ class Parking:
         if block.is_oversize or self._books.is_above():
             self._books.mark(self._pending())
 
-    def _is_refitted(self, lane: Lane, size: int, nbytes: int) -> bool:
-        """Whether what was cut out last, and is parked, serves now, made longer or shorter: else it would be merged."""
+    def _refit_last(self, lane: Lane, size: int, nbytes: int) -> bool:
+        """Make what was cut out last, and is parked, longer or shorter to serve now, not merged; True where it does."""
         last, is_small = lane.last, size <= SMALL_REQUEST
         if last is None or last.home is not FREED or last.segment.is_small != is_small or self.history is not None:
             return False
@@ -99,7 +99,7 @@ class Parking:
         if block is not last or not lane.free_blocks(is_small=is_small).refit(last, size):
             idle.append(block)
             return False
-        is_above = self._books.refitted(last, former, nbytes)
+        is_above = self._books.refit(last, former, nbytes)
         lane.delist(last)
         lane.enlist(last, nbytes)
         if is_above:
@@ -121,8 +121,8 @@ class Parking:
             return False
         if self.history is not None and self.history.is_on:
             for block in blocks:
-                self.history.returned(block)
-        self._books.merged(blocks)
+                self.history.note_return(block)
+        self._books.uncut(blocks)
         cut, lists = self._cut, lane.lists
         for block in blocks:
             del cut[block.address]
@@ -135,7 +135,7 @@ class Parking:
         for block in blocks:
             if block.stamp == _FRESH:  # else a neighbour has taken it in
                 free_blocks = small if block.segment.is_small else large
-                free_blocks.add(_joined(block, free_blocks)).stamp = clock
+                free_blocks.add(_join_neighbours(block, free_blocks)).stamp = clock
         return True
 
     def _unpark_all(self) -> None:
@@ -146,8 +146,8 @@ class Parking:
     def _return(self, block: Block) -> None:
         """Make a block that is not live free for any request."""
         if self.history is not None and self.history.is_on:
-            self.history.returned(block)
-        self._books.merged((block,))
+            self.history.note_return(block)
+        self._books.uncut((block,))
         del self._cut[block.address]
         block.lane.delist(block)
         block.users, block.events = (), ()
@@ -174,7 +174,7 @@ class Parking:
                 yield from lane.deferred
 
 
-def _joined(block: Block, free_blocks: FreeBlocks) -> Block:
+def _join_neighbours(block: Block, free_blocks: FreeBlocks) -> Block:
     """A free block that is in no list, one with its free neighbours, whether they are in one or not."""
     low, high, nbytes = block, block.after, block.nbytes
     block.stamp = 0

@@ -18,40 +18,46 @@ __all__ = ["Relief"]
 class Relief(PagedStore):
     """A store that makes room before it gives up."""
 
-    def _relieved(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _make_room_and_retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Make room, by one means after the other, and try again after each."""
-        steps = (self._after_callbacks, self._borrowed, self._after_oversize, self._after_all, self._after_garbage)
+        steps = (
+            self._retry_after_callbacks,
+            self._borrow,
+            self._retry_after_oversize,
+            self._retry_after_all,
+            self._retry_after_garbage,
+        )
         for step in steps:
             block = step(lane, size, nbytes)
             if block is not None:
                 return block
         return None
 
-    def _after_callbacks(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_callbacks(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Owners of memory elsewhere were asked to let some go."""
         freed = [callback(nbytes) for callback in tuple(self.free_memory_callbacks)]
-        return self._again(lane, size, nbytes) if any(freed) else None
+        return self._retry(lane, size, nbytes) if any(freed) else None
 
-    def _after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Blocks in cycles of dead objects were freed; last, because it takes longer than all the rest."""
-        return self._after_all(lane, size, nbytes) if gc.collect() else None
+        return self._retry_after_all(lane, size, nbytes) if gc.collect() else None
 
-    def _again(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        return self._find(lane, size, nbytes) or self._settled(lane, size, nbytes)
+    def _retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+        return self._find(lane, size, nbytes) or self._reclaim_deferred(lane, size, nbytes)
 
-    def _borrowed(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _borrow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """A free block of a pool that lends them."""
         with self._lock:
             for pool in self._pools.values():
                 owner = pool.lanes.get(lane.stream)
                 if pool.use_on_oom and owner is not None and owner is not lane:
                     self._unpark(owner)
-                    block = self._taken(owner, size, nbytes)
+                    block = self._take_free(owner, size, nbytes)
                     if block is not None:
                         return block
         return None
 
-    def _after_oversize(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_oversize(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Free segments above `max_split_size` went back, the largest first, until there is enough."""
         if self.config.max_split_size is None:
             return None
@@ -61,14 +67,14 @@ class Relief(PagedStore):
         for block in sorted(blocks, key=lambda b: -b.nbytes):
             if released < whole:
                 released += self._release(block)
-        return self._grown_by(lane, whole, size, nbytes) if released else None
+        return self._grow_by(lane, whole, size, nbytes) if released else None
 
-    def _after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Everything free went back; the new segment may be just large enough."""
         self.empty_cache()
         self._books.count("num_alloc_retries")
-        found = self._find(lane, size, nbytes) or self._grown(lane, size, nbytes)
-        return found or self._grown_by(lane, least_segment(size), size, nbytes)
+        found = self._find(lane, size, nbytes) or self._grow(lane, size, nbytes)
+        return found or self._grow_by(lane, least_segment(size), size, nbytes)
 
     def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
         with self._lock:
@@ -91,7 +97,7 @@ class Relief(PagedStore):
             )
             error = out_of_memory(shortage, self._every_segment())
         if self.history is not None:
-            self.history.ran_out(nbytes, self.allowed - shortage.reserved, lane)
+            self.history.note_oom(nbytes, self.allowed - shortage.reserved, lane)
         for observer in tuple(self.oom_observers):
             observer(error)
         raise error
@@ -101,9 +107,9 @@ class Relief(PagedStore):
         """Give everything free back to the source."""
 
     @abstractmethod
-    def _settled(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _reclaim_deferred(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used."""
 
     @abstractmethod
-    def _grown(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _grow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """A block of new memory, or None when there is no room."""

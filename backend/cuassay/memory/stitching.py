@@ -124,27 +124,27 @@ class Territory:
         low_block, hole = self._edge(nbytes)
         grown = self.whole(nbytes - (low_block.nbytes if low_block is not None else 0))
         if hole is not None and 0 < grown <= spare:
-            return self._growing(low_block, hole, grown, nbytes)
+            return self._plan_growth(low_block, hole, grown, nbytes)
         chosen = self._chosen(nbytes)
         rest = nbytes - sum(map(length, chosen))
         missing = self.whole(rest)
         if missing and (block := self.take(nbytes, anywhere=True)) is not None:
             return Plan([block], is_contiguous=True)
         if hole is not None and 0 < grown <= missing:
-            return self._growing(low_block, hole, grown, nbytes)
+            return self._plan_growth(low_block, hole, grown, nbytes)
         pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
         if not missing:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes if hole.nbytes >= missing)
         # a last piece that begins a page and does not fill it stays the last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
-        return Plan(pieces, self._opened(hole, missing), position, rest, is_contiguous=not pieces)
+        return Plan(pieces, self._open_hole(hole, missing), position, rest, is_contiguous=not pieces)
 
-    def _growing(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
+    def _plan_growth(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
         """A free block, or none, with pages for `grown` bytes behind it."""
         pieces = [] if low is None else [self._lend(low, low.address, low.address + low.nbytes)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
-        return Plan(pieces, self._opened(hole, grown), len(pieces), needed, is_contiguous=True)
+        return Plan(pieces, self._open_hole(hole, grown), len(pieces), needed, is_contiguous=True)
 
     def _chosen(self, nbytes: int) -> list[Part]:
         """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
@@ -216,7 +216,7 @@ class Territory:
                 best = (low, hole)
         return best
 
-    def _opened(self, hole: Block, nbytes: int) -> Block:
+    def _open_hole(self, hole: Block, nbytes: int) -> Block:
         """The first `nbytes` of a hole, lent."""
         self._holes.remove(hole)
         if hole.nbytes > nbytes:

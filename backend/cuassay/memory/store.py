@@ -79,9 +79,13 @@ class Store(Parking, ABC):
     def _find(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         """Best fit among free blocks; when none fits, the quick lists are emptied, so that neighbours merge."""
         with self._lock:
-            return self._taken(lane, size, nbytes) or (self._unpark(lane) and self._taken(lane, size, nbytes)) or None
+            return (
+                self._take_free(lane, size, nbytes)
+                or (self._unpark(lane) and self._take_free(lane, size, nbytes))
+                or None
+            )
 
-    def _grown_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+    def _grow_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
         with self._lock:
             if self._books.reserved + self._coming + whole > self.allowed:
                 self._books.count("num_oom_rejections")
@@ -98,12 +102,12 @@ class Store(Parking, ABC):
         with self._lock:
             segment = Segment(address, whole, lane, is_small=size <= SMALL_REQUEST)
             self._segments[address] = segment
-            self._moved(segment, 1)
+            self._note_segment(segment, 1)
             return self._cut_out(segment.first, size, nbytes)
 
-    def _moved(self, segment: Segment, sign: int) -> None:
+    def _note_segment(self, segment: Segment, sign: int) -> None:
         if self.history is not None:
-            self.history.moved(segment, sign)
+            self.history.note_segment(segment, sign)
         if sign > 0:
             segment.is_oversize = self.config.is_oversize(segment.nbytes)
         self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=segment.is_oversize)
@@ -130,7 +134,7 @@ class Store(Parking, ABC):
                 if self._segments.pop(segment.address, None) is None:
                     return 0
                 segment.lane.free_blocks(is_small=segment.is_small).remove(block)
-                self._moved(segment, -1)
+                self._note_segment(segment, -1)
                 self._forget(segment.lane.pool)
                 self.driver_calls += 1
             segment.lane.pool.source.release(segment.address)
