@@ -16,7 +16,7 @@ from cuassay.errors import ArgumentError
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["FREED", "HOLE", "LENT", "Block", "FreeBlocks", "Home", "Segment", "merge", "split", "withhold"]
+__all__ = ["FREED", "HOLE", "LENT", "Block", "FreeBlocks", "Home", "Idle", "Segment", "merge", "split", "withhold"]
 
 #: Orders free blocks by size, then by address, as one integer: C compares it, and `bisect` stays in C.
 _ADDRESS_BITS = 64
@@ -58,9 +58,6 @@ LENT = _Withheld("lent to another segment")
 #: Addresses without memory.
 HOLE = _Withheld("without memory")
 
-#: What `Block.idle` is for ranges that are not free, and cut out for no request either.
-_NOWHERE: list[Block] = []
-
 
 class Block:
     """A range of one segment; what `malloc` gives and `free` takes.
@@ -73,7 +70,7 @@ class Block:
         Bytes that were asked for, at most `nbytes`.
     home : Home
         Where `free` puts it; `FREED` while it is not live.
-    idle : list of Block or None
+    idle : Idle or None
         The quick list of its requested size; None while the block is not cut out for any request.
     uses : int
         How often it was given out since it was cut.
@@ -113,7 +110,7 @@ class Block:
         self.segment = segment
         self.requested = 0
         self.home: Home = FREED
-        self.idle: list[Block] | None = None
+        self.idle: Idle | None = None
         self.uses = 0
         self.is_oversize = False
         self.users: tuple[int, ...] = ()
@@ -153,6 +150,25 @@ class Block:
     def __repr__(self) -> str:
         state = {"active_allocated": "live", "inactive": "free"}.get(self.state, "waiting for other streams")
         return f"Block({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream}, {state})"
+
+
+class Idle(list[Block]):
+    """A quick list: free blocks that were cut out for requests of one size.
+
+    Attributes
+    ----------
+    cut : int
+        Blocks that are cut out for the size, here or live: 0 when no block can come back.
+    """
+
+    __slots__ = ("cut",)
+
+    def __init__(self) -> None:
+        self.cut = 0  # list's own constructor is left out: it adds nothing to an empty one, and a miss would pay for it
+
+
+#: What `Block.idle` is for ranges that are not free, and cut out for no request either.
+_NOWHERE = Idle()
 
 
 class Segment:

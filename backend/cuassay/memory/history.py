@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuassay.core.callers import is_ours
 from cuassay.errors import ArgumentError
-from cuassay.memory.lane import Idle
+from cuassay.memory.blocks import Idle
 
 if TYPE_CHECKING:
     from cuassay.memory.blocks import Block, Segment
@@ -220,7 +220,6 @@ class _Told(Idle):
 
     def __init__(self, history: History) -> None:
         super().__init__()
-        self.cut = 0
         self.history = history
 
     def append(self, block: Block) -> None:

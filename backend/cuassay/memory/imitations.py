@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cuassay.memory.blocks import Block, FreeBlocks, Segment, merge, split
+from cuassay.memory.blocks import Block, FreeBlocks, Idle, Segment, merge, split
 from cuassay.memory.config import MIB, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
 from cuassay.memory.lane import Lane, Pool
 from cuassay.memory.source import IntegerSource
@@ -96,7 +96,7 @@ class Imitation:
             free_blocks.add(rest)
             if self._ends.get(where) is block:
                 self._ends[where] = rest
-        block.requested, block.idle = nbytes, []
+        block.requested, block.idle = nbytes, Idle()
         self._live += nbytes
         self.live_peak = max(self.live_peak, self._live)
         return block

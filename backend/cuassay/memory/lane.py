@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from cuassay.memory.blocks import FREED, Block, FreeBlocks
+from cuassay.memory.blocks import FREED, Block, FreeBlocks, Idle
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from cuassay.memory.stitching import Territory
     from cuassay.memory.tide import Tide
 
-__all__ = ["Deferred", "Idle", "Lane", "Pool", "free"]
+__all__ = ["Deferred", "Lane", "Pool", "free"]
 
 
 class Pool:
@@ -119,20 +119,6 @@ class Deferred:
         yield from tuple(self.held)
 
 
-class Idle(list[Block]):
-    """A quick list: free blocks that were cut out for requests of one size.
-
-    Attributes
-    ----------
-    cut : int
-        Blocks that are cut out for the size, here or live: 0 when no block can come back.
-    """
-
-    __slots__ = ("cut",)
-
-    cut: int
-
-
 class Quick(Protocol):
     """Where a request looks for its quick list."""
 
@@ -198,9 +184,7 @@ class Lane:
         """Cut `block` out for requests of `requested` bytes; it is live."""
         idle = self.lists.get(requested)
         if idle is None:
-            idle = Idle()
-            idle.cut = 0
-            idle = self.lists.setdefault(requested, idle)
+            idle = self.lists.setdefault(requested, Idle())
         idle.cut += 1
         block.requested = requested
         block.uses = 1
@@ -210,7 +194,7 @@ class Lane:
     def delist(self, block: Block) -> None:
         """`block` serves no size any more; a size that none serves is forgotten."""
         idle = block.idle
-        if isinstance(idle, Idle):
+        if idle is not None:
             idle.cut -= 1
             if not idle.cut and self.lists.get(block.requested) is idle:
                 del self.lists[block.requested]

@@ -7,7 +7,6 @@ neighbours: live, or *parked* in the quick list of that size, where the same req
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from cuassay.core.protocols import MemorySource
 from cuassay.memory.blocks import FREED, LENT, Block, FreeBlocks, merge, split, withhold
@@ -126,11 +125,12 @@ class Parking:
         cut, lists = self._cut, lane.lists
         for block in blocks:
             del cut[block.address]
-            idle: Any = block.idle
+            idle = block.idle
+            if idle is not None:  # Lane.delist, written out: a call less on every block
+                idle.cut -= 1
+                if not idle.cut and lists.get(block.requested) is idle:
+                    del lists[block.requested]
             block.idle, block.stamp = None, _FRESH
-            idle.cut -= 1  # Lane.delist, written out: a call less on every block
-            if not idle.cut and lists.get(block.requested) is idle:
-                del lists[block.requested]
         clock, small, large = self._clock, lane.small, lane.large
         for block in blocks:
             if block.stamp == _FRESH:  # else a neighbour has taken it in

@@ -19,8 +19,7 @@ from typing import TYPE_CHECKING
 from cuassay.memory.config import SMALL_REQUEST
 
 if TYPE_CHECKING:
-    from cuassay.memory.blocks import Block
-    from cuassay.memory.lane import Idle
+    from cuassay.memory.blocks import Block, Idle
 
 __all__ = ["Tide"]
 
