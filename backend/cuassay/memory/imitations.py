@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from cuassay.memory.blocks import Block, FreeBlocks, Idle, Segment, merge, split
-from cuassay.memory.config import MIB, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
+from cuassay.memory.config import MIB, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
 from cuassay.memory.lane import Lane, Pool
 from cuassay.memory.source import IntegerSource
 
@@ -54,14 +54,15 @@ def _rounded(nbytes: int, step: int) -> int:
 #: The peers, by the names of ``cuassay memory replay --policy``.
 PEERS: Mapping[str, Peer] = {
     "segments": Peer(
-        segment_size=_TORCH.segment_size, least_rest=lambda is_small: 512 if is_small else SMALL_REQUEST + 512
+        segment_size=_TORCH.segment_size,
+        least_rest=lambda is_small: MIN_BLOCK if is_small else SMALL_REQUEST + MIN_BLOCK,
     ),
     "expandable": Peer(
         segment_size=lambda nbytes: _rounded(nbytes, SMALL_SEGMENT if nbytes <= SMALL_REQUEST else _LARGE_STEP),
-        least_rest=lambda _: 512,
+        least_rest=lambda _: MIN_BLOCK,
         grows=True,
     ),
-    "cupy": Peer(segment_size=lambda nbytes: nbytes, least_rest=lambda _: 512, has_pools=False),
+    "cupy": Peer(segment_size=lambda nbytes: nbytes, least_rest=lambda _: MIN_BLOCK, has_pools=False),
 }
 
 
@@ -87,9 +88,11 @@ class Imitation:
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
         """A block of at least `nbytes`."""
-        size = max(_rounded(nbytes, 512), 512)
+        size = max(_rounded(nbytes, MIN_BLOCK), MIN_BLOCK)
         where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
-        lane, free_blocks = self._lanes.setdefault(where, (self._lane(stream), FreeBlocks()))
+        if where not in self._lanes:
+            self._lanes[where] = self._lane(stream), FreeBlocks()
+        lane, free_blocks = self._lanes[where]
         block = free_blocks.take_best(size, lambda *_: True) or self._grow(where, lane, free_blocks, size)
         if block.nbytes - size >= self._peer.least_rest(where[1]):
             rest = split(block, size)
@@ -102,7 +105,12 @@ class Imitation:
         return block
 
     def _lane(self, stream: int) -> Lane:
-        return Lane(self._pool, stream, lambda lane, _: Block(0, 0, lane, Segment(0, 0, lane, is_small=False)), bool)
+        return Lane(
+            self._pool,
+            stream,
+            lambda lane, _: Block(0, 0, lane, Segment(0, 0, lane, is_small=False)),
+            lambda: False,
+        )
 
     def _grow(self, where: tuple[int, bool], lane: Lane, free_blocks: FreeBlocks, size: int) -> Block:
         end = self._ends.get(where) if self._peer.grows else None

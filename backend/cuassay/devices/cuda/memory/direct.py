@@ -39,7 +39,7 @@ class Direct:
         nbytes = checked_nbytes(nbytes)
         self.settle()
         address = self._source.reserve(nbytes, stream)
-        lane = Lane(self._pool, stream, _no_miss, bool)
+        lane = Lane(self._pool, stream, _no_miss, lambda: False)
         block = Block(address, nbytes, lane, Segment(address, nbytes, lane, is_small=False))
         block.requested, block.home = nbytes, self
         self.live += nbytes
