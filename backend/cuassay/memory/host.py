@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from time import perf_counter_ns
 from typing import Any
 
@@ -37,7 +37,7 @@ HOST = -1
 _SLAB = 256 * MIB
 
 #: Fields of the configuration that host memory follows; those of device memory are left at their defaults.
-_FIELDS = tuple(name for name in AllocatorConfig.__slots__ if name.startswith("pinned_"))
+_FIELDS = tuple(f.name for f in fields(AllocatorConfig) if f.name.startswith("pinned_"))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-from cuassay.memory.statistics import Stat
+from cuassay.memory.statistics import Stat, flatten
 
 __all__ = ["Duration", "HostStatistics"]
 
@@ -65,24 +64,16 @@ class HostStatistics:
 
     def nested(self) -> dict[str, Any]:
         """As nested dictionaries, like ``torch.cuda.host_memory_stats_as_nested_dict``."""
-        return {name: _plain(getattr(self, name)) for name in self.__slots__}
+        return {f.name: _plain(getattr(self, f.name)) for f in fields(self)}
 
     def flat(self) -> dict[str, Any]:
         """With keys such as ``allocated_bytes.peak``, sorted, like ``torch.cuda.host_memory_stats``."""
-        return dict(sorted(_flat(self.nested())))
+        return dict(sorted(flatten(self.nested())))
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, Duration):
         return value.plain()
     if isinstance(value, Stat):
-        return {name: getattr(value, name) for name in value.__slots__}
+        return asdict(value)
     return list(value) if isinstance(value, tuple) else value
-
-
-def _flat(nested: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    for name, value in nested.items():
-        if isinstance(value, dict):
-            yield from ((f"{name}.{key}", number) for key, number in value.items())
-        else:
-            yield name, value

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, fields, is_dataclass
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
-__all__ = ["MemoryStatistics", "PoolStat", "Stat"]
+__all__ = ["MemoryStatistics", "PoolStat", "Stat", "flatten"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,20 +72,21 @@ class MemoryStatistics:
 
     def flat(self) -> dict[str, int]:
         """With keys such as ``allocated_bytes.all.peak``, sorted, like ``torch.cuda.memory_stats``."""
-        return dict(sorted(_flat("", self.nested())))
+        return dict(sorted(flatten(self.nested())))
 
 
 def _plain(value: Any) -> Any:
-    if is_dataclass(value):
-        return {f.name: _plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, (PoolStat, Stat)):
+        return asdict(value)
     if isinstance(value, Mapping):
         return {"_".join(map(str, key)): number for key, number in value.items()}
     return value
 
 
-def _flat(prefix: str, nested: Mapping[str, Any]) -> Iterable[tuple[str, int]]:
+def flatten(nested: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    """Each value in nested mappings, with its keys joined by dots."""
     for name, value in nested.items():
         if isinstance(value, Mapping):
-            yield from _flat(f"{prefix}{name}.", value)
+            yield from flatten(value, f"{prefix}{name}.")
         else:
             yield f"{prefix}{name}", value
