@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
 from cuassay.memory import Block, IntegerSource, parse_config
-from cuassay.memory.host import HOST, HostAllocator, Kept
+from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
 from cuassay.memory.host_statistics import Duration
 from cuassay.memory.trace import ShadowModel
 
@@ -387,7 +387,7 @@ def test_what_captured_copies_use_is_kept_by_every_open_capture_until_its_graph_
     class Used:
         pass
 
-    kept, captures, used = Kept(), (object(), object()), Used()
+    kept, captures, used = CaptureKeepAlive(), (object(), object()), Used()
     alive = weakref.ref(used)
     for capture in captures:
         kept.capture_begin(capture, device)

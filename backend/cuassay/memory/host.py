@@ -27,7 +27,7 @@ from cuassay.memory.host_statistics import Duration, HostStatistics
 from cuassay.memory.lane import Lane
 from cuassay.memory.source import Pageless
 
-__all__ = ["HOST", "HostAllocator", "HostSource", "Kept"]
+__all__ = ["HOST", "CaptureKeepAlive", "HostAllocator", "HostSource"]
 
 #: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
 HOST = -1
@@ -64,7 +64,7 @@ class HostSource(Pageless):
         """Nothing is given to the host's stream."""
 
 
-class Kept:
+class CaptureKeepAlive:
     """Takes part in captures: what captured copies use stays while a graph may replay them.
 
     As torch has it: memory of a copy that is in a graph is not used again before the graph is gone. It is a

@@ -29,7 +29,7 @@ from cuassay.devices.cuda.pages import DEVICE_SHIFT, PinnedSource, is_registered
 from cuassay.devices.cuda.pins import Pin
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block
-from cuassay.memory.host import HOST, HostAllocator, Kept
+from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
 from cuassay.memory.lane import free
 
 __all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
@@ -124,7 +124,7 @@ class _Pool:
             free(tether.block)
 
 
-class _Captured(Kept):
+class _Captured(CaptureKeepAlive):
     """And while work is captured, no event is asked for, and none recorded."""
 
     def __init__(self, of: HostAllocator) -> None:

@@ -28,7 +28,7 @@ from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_ca
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import RaceError
 from cuassay.memory.blocks import Block
-from cuassay.memory.host import HOST, HostAllocator, HostSource, Kept
+from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator, HostSource
 
 __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 
@@ -40,7 +40,7 @@ _FACTS = frozenset("shape dtype ndim size itemsize nbytes strides flags".split()
 _HIDDEN = frozenset("base ctypes data tofile dump setflags resize".split())
 
 
-_captured = Kept()
+_captured = CaptureKeepAlive()
 join("sim", _captured)
 
 
