@@ -36,6 +36,10 @@ HOST = -1
 #: be spread over threads.
 _SLAB = 256 * MIB
 
+#: The least that is pinned at a time ahead of the demand, bytes: a shorter rest is not worth a call of its own, and of
+#: what is below 10 MiB `segment_size` would make 2 or 20, the steps of device memory.
+_LEAST_SLAB = _SLAB // 16
+
 #: Fields of the configuration that host memory follows; those of device memory are left at their defaults.
 _FIELDS = tuple(f.name for f in fields(AllocatorConfig) if f.name.startswith("pinned_"))
 
@@ -241,7 +245,7 @@ class HostAllocator(CachingAllocator):
             pass
 
     def _add(self, nbytes: int) -> None:
-        whole, lane = self.config.segment_size(max(nbytes, _SLAB // 16)), self.lane(HOST)
+        whole, lane = self.config.segment_size(max(nbytes, _LEAST_SLAB)), self.lane(HOST)
         address = lane.pool.source.reserve(whole, HOST)
         with self._lock:
             segment = self._segments[address] = Segment(address, whole, lane, is_small=False)
