@@ -12,7 +12,7 @@ import pytest
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.pages import View, pair
+from cuassay.memory.pages import View, best_pair
 from cuassay.memory.trace import ShadowModel, replay
 from cuassay.memory.workloads import WORKLOADS
 
@@ -697,7 +697,7 @@ def test_a_view_shows_a_page_once(allocator: CachingAllocator) -> None:
     page, block = 2 * MIB, allocator.malloc(2 * MIB)
     ends, begins = [(block, page // 2, page)], [(block, 0, page // 2), (block, 4 * page, 5 * page - 1)]
 
-    found = pair(ends, begins, page, page)
+    found = best_pair(ends, begins, page, page)
 
     assert found == (ends[0], (block, 4 * page, 4 * page + page // 2))
 

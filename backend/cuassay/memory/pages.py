@@ -15,7 +15,19 @@ from cuassay.memory.blocks import HOLE, LENT, Block, Segment, split, withhold
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["Arena", "Nested", "Part", "Run", "View", "at", "length", "lent", "pair", "run", "single"]
+__all__ = [
+    "Arena",
+    "Nested",
+    "Part",
+    "Run",
+    "View",
+    "best_pair",
+    "best_single",
+    "block_at",
+    "lend_out",
+    "part_nbytes",
+    "run_of",
+]
 
 #: Part of an arena: the arena, where it begins, and the address behind its end.
 Run = tuple["Arena", int, int]
@@ -98,7 +110,7 @@ class View(Segment):
         super().__init__(begin, sum(block.nbytes for block in blocks), blocks[0].lane, is_small=False)
         self.alias = alias
         self.pages = tuple(pages)
-        self.runs = tuple(map(run, blocks))
+        self.runs = tuple(map(run_of, blocks))
         self.starts = tuple(accumulate((block.nbytes for block in blocks[:-1]), initial=begin))
         self.pieces = list(zip(self.starts, blocks, strict=True))
         self.stamp = 0
@@ -123,22 +135,22 @@ class View(Segment):
                 continue
             middle = piece
             if begin > at:
-                middle = lent(split(piece, begin - at))
+                middle = lend_out(split(piece, begin - at))
                 kept.append((at, piece))
             if end < behind:
-                kept.append((end, lent(split(middle, end - begin))))
+                kept.append((end, lend_out(split(middle, end - begin))))
             given.append(middle)
         self.pieces = kept
         return given
 
 
-def lent(block: Block) -> Block:
-    """`block`, which is in no list, withheld because its memory is shown elsewhere."""
+def lend_out(block: Block) -> Block:
+    """Withhold `block`, which is in no list, because its memory is shown elsewhere; gives it."""
     withhold(block, LENT)
     return block
 
 
-def at(block: Block, low: int) -> Block:
+def block_at(block: Block, low: int) -> Block:
     """The block at `low` now: parts of the free one that begins below may have been lent meanwhile."""
     while block.address + block.nbytes <= low:
         if block.after is None:
@@ -147,7 +159,7 @@ def at(block: Block, low: int) -> Block:
     return block
 
 
-def run(block: Block) -> Run:
+def run_of(block: Block) -> Run:
     """Where a lent block is."""
     arena = block.segment
     if not isinstance(arena, Arena):
@@ -155,26 +167,26 @@ def run(block: Block) -> Run:
     return arena, block.address, block.address + block.nbytes
 
 
-def length(part: Part) -> int:
+def part_nbytes(part: Part) -> int:
     """Its bytes."""
     return part[2] - part[1]
 
 
-def single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | None, Part | None] | None:
+def best_single(ends: list[Part], begins: list[Part], nbytes: int) -> tuple[Part | None, Part | None] | None:
     """The smallest that has so many bytes, of either, cut to them; both are sorted."""
-    end = next((part for part in ends if length(part) >= nbytes), None)
-    begin = next((part for part in begins if length(part) >= nbytes), None)
-    if end is not None and (begin is None or length(end) <= length(begin)):
+    end = next((part for part in ends if part_nbytes(part) >= nbytes), None)
+    begin = next((part for part in begins if part_nbytes(part) >= nbytes), None)
+    if end is not None and (begin is None or part_nbytes(end) <= part_nbytes(begin)):
         return (end[0], end[2] - nbytes, end[2]), None
     return None if begin is None else (None, (begin[0], begin[1], begin[1] + nbytes))
 
 
-def pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[Part, Part] | None:
+def best_pair(ends: list[Part], begins: list[Part], nbytes: int, page: int) -> tuple[Part, Part] | None:
     """Of each one, that have so many bytes together and leave the least, cut to them; both are sorted."""
-    lengths = list(map(length, begins))
+    lengths = list(map(part_nbytes, begins))
     best: tuple[int, Part, Part] | None = None
     for end in ends:
-        left = nbytes - length(end)
+        left = nbytes - part_nbytes(end)
         position = bisect_left(lengths, left)
         if position < len(begins) and begins[position][1] + page == end[2]:  # a view shows a page once
             position += 1

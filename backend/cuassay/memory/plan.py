@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from cuassay.memory.blocks import Block, split
-from cuassay.memory.pages import run
+from cuassay.memory.pages import run_of
 
 __all__ = ["Plan"]
 
@@ -41,13 +41,13 @@ class Plan:
 
     def pages(self) -> list[int]:
         """The pages that the pieces touch, in order."""
-        return [page for arena, low, high in map(run, self.pieces) for page in arena.touched_pages(low, high)]
+        return [page for arena, low, high in map(run_of, self.pieces) for page in arena.touched_pages(low, high)]
 
     def settle(self) -> Block | None:
         """The growth has its pages now, and is a piece like the others; gives what is not needed, to be set free."""
         growth, rest = self.growth, None
         if growth is not None:
-            run(growth)[0].mapped += self.missing
+            run_of(growth)[0].mapped += self.missing
             if self.needed < growth.nbytes:
                 rest = split(growth, self.needed)
             self.pieces.insert(self.position, growth)

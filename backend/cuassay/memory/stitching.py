@@ -20,7 +20,18 @@ from collections.abc import Iterator
 from itertools import groupby
 
 from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
-from cuassay.memory.pages import Arena, Nested, Part, View, at, length, lent, pair, run, single
+from cuassay.memory.pages import (
+    Arena,
+    Nested,
+    Part,
+    View,
+    best_pair,
+    best_single,
+    block_at,
+    lend_out,
+    part_nbytes,
+    run_of,
+)
 from cuassay.memory.plan import Plan
 from cuassay.memory.tide import Tide
 
@@ -126,13 +137,13 @@ class Territory:
         if hole is not None and 0 < grown <= spare:
             return self._plan_growth(low_block, hole, grown, nbytes)
         chosen = self._chosen(nbytes)
-        rest = nbytes - sum(map(length, chosen))
+        rest = nbytes - sum(map(part_nbytes, chosen))
         missing = self.whole(rest)
         if missing and (block := self.take(nbytes, anywhere=True)) is not None:
             return Plan([block], is_contiguous=True)
         if hole is not None and 0 < grown <= missing:
             return self._plan_growth(low_block, hole, grown, nbytes)
-        pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
+        pieces = [self._lend(block_at(block, low), low, high) for block, low, high in chosen]
         if not missing:
             return Plan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes if hole.nbytes >= missing)
@@ -149,7 +160,7 @@ class Territory:
     def _chosen(self, nbytes: int) -> list[Part]:
         """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
         first, last = self._ends(nbytes)
-        chosen, left = [], nbytes - sum(length(part) for part in (first, last) if part is not None)
+        chosen, left = [], nbytes - sum(part_nbytes(part) for part in (first, last) if part is not None)
         for block in reversed(self._free):
             if left <= 0 or block.nbytes < self.granularity:
                 break
@@ -175,13 +186,13 @@ class Territory:
                 ends.append(part)
             elif part[1] % self.granularity == 0:
                 begins.append(part)
-        ends.sort(key=length)
-        begins.sort(key=length)
+        ends.sort(key=part_nbytes)
+        begins.sort(key=part_nbytes)
         odd = nbytes % self.granularity
         page = self.granularity
-        more = pair(ends, begins, odd + page, page) if odd + page <= nbytes else None
+        more = best_pair(ends, begins, odd + page, page) if odd + page <= nbytes else None
         if more is None and odd:
-            return single(ends, begins, odd) or pair(ends, begins, odd, page) or (None, None)
+            return best_single(ends, begins, odd) or best_pair(ends, begins, odd, page) or (None, None)
         return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
@@ -202,7 +213,7 @@ class Territory:
 
     def lend_ground(self, nbytes: int) -> Block | None:
         """The largest part of a page that is not free as a whole, lent, if it has so many bytes."""
-        part = max(self._parts(nbytes), key=length, default=None)
+        part = max(self._parts(nbytes), key=part_nbytes, default=None)
         return None if part is None else self._lend(*part)
 
     def _edge(self, nbytes: int) -> tuple[Block | None, Block | None]:
@@ -221,7 +232,7 @@ class Territory:
         self._holes.remove(hole)
         if hole.nbytes > nbytes:
             self._add_hole(split(hole, nbytes))
-        return lent(hole)
+        return lend_out(hole)
 
     def _lend(self, block: Block, low: int, high: int) -> Block:
         """``[low, high)`` of a free block, lent; the rests stay free."""
@@ -234,7 +245,7 @@ class Territory:
             rest = split(block, high - block.address)
             rest.stamp = block.stamp
             self._free.add(rest)
-        return lent(block)
+        return lend_out(block)
 
     # ------------------------------------------------------------------------------------------------------- views
 
@@ -269,10 +280,10 @@ class Territory:
         view = next((view for view in asleep if view.runs == runs), None)
         if view is None:
             return None
-        pieces = [self._lend(at(block, low), low, high) for block, low, high in chosen]
+        pieces = [self._lend(block_at(block, low), low, high) for block, low, high in chosen]
         view.pieces = list(zip(view.starts, pieces, strict=True))
         self._awake.append(view)
-        return lent(view.first)
+        return lend_out(view.first)
 
     def add_view(self, view: View) -> None:
         """It is one more."""
@@ -319,7 +330,7 @@ class Territory:
                 for _, group in groupby(pages, key=shown.__contains__):
                     run = list(group)
                     if run[0] not in shown:
-                        part = at(block, run[0])
+                        part = block_at(block, run[0])
                         found.append((self._lend(part, run[0], run[-1] + arena.page), run))
         return found
 
@@ -333,7 +344,7 @@ class Territory:
     def empty(self, block: Block) -> int:
         """The pages that are a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
         gone = block.nbytes
-        run(block)[0].mapped -= gone
+        run_of(block)[0].mapped -= gone
         self.close(block)
         return gone
 
