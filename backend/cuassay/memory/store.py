@@ -199,11 +199,11 @@ class Store(Parking, ABC):
             history = self.history
             every = self._every_segment()
             segments = [entry for segment in every for entry in describe_segment(segment, history)]
-            settings = {"CUASSAY_ALLOC_CONF": str(self.config)}
+            config = str(self.config)
         return {
             "segments": segments,
             "device_traces": [] if history is None else [describe_traces(history)],
-            "allocator_settings": settings,
+            "allocator_settings": {"CUASSAY_ALLOC_CONF": config},
             "external_annotations": [],
         }
 
