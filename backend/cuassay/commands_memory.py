@@ -33,7 +33,7 @@ __all__ = ["add_memory_commands"]
 #: What the names of traces end with.
 _SUFFIX = ".csv.gz"
 
-#: Tags of a real device cost a kernel or a copy each: figures are taken without them, in a second run.
+#: Times a trace is replayed: the first fills the caches, the last is timed.
 _PASSES = 3
 
 
@@ -149,7 +149,10 @@ def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
 
 
 def _tagged(events: tuple[Event, ...], source: MemorySource, tagger: Tagger) -> Replay:
-    """Figures of plain passes; then one more in which every block is tagged and checked."""
+    """Figures of plain passes; then one more in which every block is tagged and checked.
+
+    Not in the same: a tag costs a kernel or a copy, which would be timed.
+    """
     allocator = CachingAllocator(source)
     figures = replay(events, allocator, passes=_PASSES)
     replay(events, allocator, passes=1, tagger=tagger)
