@@ -42,7 +42,6 @@ ACTIONS = (
 
 #: For which events a stack is kept: those of live blocks only, requests in the trace too, everything.
 _CONTEXTS = (None, "state", "alloc", "all")
-_ENABLED = (None, "state", "all")
 
 #: A stack, innermost first: code and line.
 Frames = tuple[tuple[CodeType, int], ...]
@@ -93,7 +92,7 @@ class History:
         max_entries: int = sys.maxsize,
         skip_actions: Collection[str] = (),
     ) -> None:
-        _demand("enabled", enabled, _ENABLED[1:])
+        _demand("enabled", enabled, ("state", "all"))
         _demand("context", context, _CONTEXTS)
         _demand("stacks", stacks, ("python", "all"))
         for action in skip_actions:
