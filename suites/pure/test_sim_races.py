@@ -407,9 +407,20 @@ class TestSeveralDevices:
         with pytest.raises(DeviceError, match="cannot be recorded"):
             event.record(other)
 
-    def test_a_device_that_is_not_there_is_named(self) -> None:
+    @pytest.mark.parametrize(
+        "make",
+        [
+            lambda: BACKEND.empty((1,), "float32", 2),
+            lambda: BACKEND.empty_pinned((1,), "float32", 2),
+            lambda: BACKEND.new_stream(2),
+            lambda: BACKEND.new_event(2),
+            lambda: BACKEND.new_capture(2),
+        ],
+        ids=["empty", "empty_pinned", "new_stream", "new_event", "new_capture"],
+    )
+    def test_a_device_that_is_not_there_is_named(self, make: Callable[[], object]) -> None:
         with pytest.raises(DeviceError, match="sim:2 does not exist; 2 simulated devices"):
-            BACKEND.empty((1,), "float32", 2)
+            make()
 
 
 class TestVirtualTime:

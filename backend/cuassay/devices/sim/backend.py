@@ -27,7 +27,7 @@ from cuassay.devices.sim.namespace import Namespace, from_host
 from cuassay.devices.sim.profiles import profile
 from cuassay.devices.sim.stream import SimEvent, SimStream, as_stream
 from cuassay.devices.sim.tags import SimTagger
-from cuassay.errors import CapabilityError, CaptureError, DeviceError
+from cuassay.errors import CaptureError, DeviceError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
 
@@ -83,11 +83,6 @@ class SimBackend:
             )
         return devices[index]
 
-    def _require(self, index: int, name: str, instead: str) -> None:
-        answer = self.probe(index, name)
-        if not answer:
-            raise CapabilityError(f"sim:{index}: no {name}: {answer.reason}; {instead}")
-
     # ---------------------------------------------------------------------------------------------- what is here
 
     def why_absent(self) -> str | None:
@@ -103,7 +98,7 @@ class SimBackend:
         machine = self.machine
         if not 0 <= index < len(machine.devices):
             return absent(f"there is no sim:{index}")
-        return machine.profile.answer(name, memory=machine.memory, devices=len(machine.devices))
+        return machine.answer(name)
 
     def identity(self, index: int) -> Mapping[str, str]:
         """A name that says the profile; a uuid and driver like those of a real device."""
@@ -180,8 +175,9 @@ class SimBackend:
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> pinned.SimPinned:
         """A poisoned array in pinned memory, which the machine's devices share."""
-        self._require(index, "pinned_memory", "use numpy.empty")
-        return pinned.empty(shape, dtype, self.machine)
+        device = self._device(index)
+        device.require("pinned_memory", "use numpy.empty")
+        return pinned.empty(shape, dtype, device.machine)
 
     def is_pinned(self, array: Any) -> bool:
         """True for what `empty_pinned` gave, and its views."""
@@ -230,8 +226,8 @@ class SimBackend:
 
     def new_stream(self, index: int, priority: int = 0, *, blocking: bool = False) -> SimStream:
         """A stream of the pool; a `blocking` one is of its own, ordered with the default stream, as in CUDA."""
-        self._require(index, "streams", "use the default stream")
         device = self._device(index)
+        device.require("streams", "use the default stream")
         queue = device.new_queue(blocking=True) if blocking else device.pooled_queue(priority)
         return SimStream(device, queue, priority)
 
@@ -257,8 +253,9 @@ class SimBackend:
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> SimCapture:
         """A graph. Raises `CapabilityError` where the profile has none."""
-        self._require(index, "graphs", "call the work each time")
-        return SimCapture(self._device(index), keep_graph=keep_graph)
+        device = self._device(index)
+        device.require("graphs", "call the work each time")
+        return SimCapture(device, keep_graph=keep_graph)
 
     def flush_cache(self, index: int) -> None:
         """There is no cache; a launch of no work, so that it has its place in the order."""

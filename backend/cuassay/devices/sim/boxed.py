@@ -53,9 +53,8 @@ def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[Si
 
 
 def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
-    machine = home.machine
     name = f"{op.schema.op_class}:{dtype_name(dtype)}"
-    answer = machine.profile.answer(name, memory=machine.memory, devices=len(machine.devices))
+    answer = home.machine.answer(name)
     if not answer:
         raise CapabilityError(f"{home.device}: {op.name} has no {name}: {answer.reason}; cast, or use another device")
 

@@ -27,7 +27,7 @@ from cuassay.devices.sim.clock import Clock, Queue, Span, join
 from cuassay.devices.sim.machine import OPEN, SimDevice, call_site
 from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
-from cuassay.errors import CapabilityError, CaptureError
+from cuassay.errors import CaptureError
 
 __all__ = ["SimCapture"]
 
@@ -262,10 +262,8 @@ class SimCapture(Graph):
 
     @contextmanager
     def _body(self, kind: str, predicate: Any) -> Iterator[None]:
+        self.sim_device.require("conditional_graphs", "call both branches")
         machine = self.sim_device.machine
-        answer = machine.profile.answer("conditional_graphs", memory=machine.memory, devices=len(machine.devices))
-        if not answer:
-            raise CapabilityError(f"{self.device}: no conditional_graphs: {answer.reason}; call both branches")
         queue = machine.current_queue(self.sim_device)
         with machine.working():
             test = self._launch_node(queue, f"{kind}_node", [(predicate, False)], lambda: None)

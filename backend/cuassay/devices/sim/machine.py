@@ -22,6 +22,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.callers import is_ours
+from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 from cuassay.core.rotation import Rotation
 from cuassay.devices.sim.clock import Access, AccessLog, Clock, Host, Queue, Span
@@ -93,6 +94,12 @@ class SimDevice:
     def forget_queue(self, queue: Queue) -> None:
         """Its stream is gone; the queue goes when the host waits for the device."""
         queue.dropped = True
+
+    def require(self, name: str, instead: str) -> None:
+        """Raise `CapabilityError` unless the device has capability `name`; `instead` is what to do without it."""
+        found = self.machine.answer(name)
+        if not found:
+            raise CapabilityError(f"{self.device}: no {name}: {found.reason}; {instead}")
 
     # ---------------------------------------------------------------------------------------------- allocation
 
@@ -287,6 +294,10 @@ class Machine:
         for device in self.devices:
             device.wait_all()
 
+    def answer(self, name: str) -> Answer:
+        """Whether these devices have capability `name`."""
+        return self.profile.answer(name, memory=self.memory, devices=len(self.devices))
+
     def require_storage(self, device: Device, dtype: np.dtype[Any]) -> None:
         """Raise `CapabilityError` when arrays of `dtype` cannot be on these devices."""
         if dtype not in self._refused:
@@ -298,8 +309,7 @@ class Machine:
     def _why_refused(self, dtype: np.dtype[Any]) -> str | None:
         if dtype.kind in "OSUVMm" and not _is_ml_dtype(dtype):
             return "device memory holds numbers only"
-        name = f"storage:{dtype_name(dtype)}"
-        return self.profile.answer(name, memory=self.memory, devices=len(self.devices)).reason or None
+        return self.answer(f"storage:{dtype_name(dtype)}").reason or None
 
     # ---------------------------------------------------------------------------------------------- per thread
 

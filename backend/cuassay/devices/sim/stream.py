@@ -15,7 +15,7 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
-from cuassay.errors import ArgumentError, CapabilityError, CaptureError, DeviceError
+from cuassay.errors import ArgumentError, CaptureError, DeviceError
 
 __all__ = ["SimEvent", "SimStream"]
 
@@ -133,7 +133,7 @@ class SimEvent(Handle):
 
     def __init__(self, sim_device: SimDevice, *, timing: bool = False) -> None:
         if timing:
-            _require_timing(sim_device)
+            sim_device.require("timing", "make the event with timing=False")
         self.sim_device = sim_device
         self.timing = timing
         self._clock: Clock | None = None
@@ -223,10 +223,3 @@ class SimEvent(Handle):
     def _refuse_captured(self, what: str) -> None:
         if self._node is not None:
             raise CaptureError(f"{what} is illegal on an event recorded inside a capture; record it again outside")
-
-
-def _require_timing(sim_device: SimDevice) -> None:
-    machine = sim_device.machine
-    answer = machine.profile.answer("timing", memory=machine.memory, devices=len(machine.devices))
-    if not answer:
-        raise CapabilityError(f"{sim_device.device}: no timing: {answer.reason}; make the event with timing=False")
