@@ -227,15 +227,6 @@ class SimDevice:
         elif queue.blocking:
             queue.waits(self.default.clock, self.default.finished)
 
-    def is_reached(self, clock: Clock, reached: float) -> bool:
-        """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
-        host = self.machine.host
-        host.now += HOST_CALL
-        if host.now < reached:
-            return False
-        host.joins(clock, reached)
-        return True
-
     def wait_all(self) -> None:
         """The host waits for all queues of this device."""
         for queue in self.queues:
@@ -310,6 +301,14 @@ class Machine:
         if dtype.kind in "OSUVMm" and not _is_ml_dtype(dtype):
             return "device memory holds numbers only"
         return self.answer(f"storage:{dtype_name(dtype)}").reason or None
+
+    def is_reached(self, clock: Clock, reached: float) -> bool:
+        """Whether virtual time has passed `reached`; asking takes time, and a yes orders what was asked for."""
+        self.host.now += HOST_CALL
+        if self.host.now < reached:
+            return False
+        self.host.joins(clock, reached)
+        return True
 
     # ---------------------------------------------------------------------------------------------- per thread
 

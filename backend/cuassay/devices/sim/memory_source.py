@@ -187,7 +187,7 @@ class SimSource:
     def query(self, event: Marker) -> bool:
         """True when virtual time has passed `event`; asking takes time."""
         with self.device.machine.working():
-            return self.device.is_reached(*event)
+            return self.device.machine.is_reached(*event)
 
     def _queue(self, number: int) -> Queue:
         """The queue of that number; one that is gone has nothing left to wait for."""

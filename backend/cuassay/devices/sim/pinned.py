@@ -66,7 +66,7 @@ class _Source(HostSource):
     """Host arrays by their address; events are points of virtual time."""
 
     def __init__(self, machine: Machine) -> None:
-        self._machine = weakref.proxy(machine)
+        self._machine: Machine = weakref.proxy(machine)
         self._arrays: dict[int, np.ndarray[Any, Any]] = {}
         self._queues: dict[int, Queue] = {}
 
@@ -98,12 +98,7 @@ class _Source(HostSource):
         return dict(queue.clock), queue.finished
 
     def query(self, event: tuple[Clock, float]) -> bool:
-        host = self._machine.host
-        host.now += HOST_CALL
-        if host.now < event[1]:
-            return False
-        host.joins(*event)
-        return True
+        return self._machine.is_reached(*event)
 
     def wait(self, stream: int, event: tuple[Clock, float]) -> None:
         self._machine.host.joins(*event)

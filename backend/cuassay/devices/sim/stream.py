@@ -73,7 +73,7 @@ class SimStream(Handle):
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
-            return self.sim_device.is_reached(self.queue.clock, self.queue.finished)
+            return self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
 
     def synchronize(self) -> None:
         """The host waits for everything given to the stream.
@@ -187,7 +187,7 @@ class SimEvent(Handle):
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
             refuse_wait("Event.query")
-            return self._clock is None or self.sim_device.is_reached(self._clock, self._reached)
+            return self._clock is None or self.sim_device.machine.is_reached(self._clock, self._reached)
 
     def synchronize(self) -> None:
         """The host waits until the recorded work is done."""
