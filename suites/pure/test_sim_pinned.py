@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -40,11 +40,17 @@ def on_device(value: float = 0.0) -> Any:
     return array
 
 
+class Pair(NamedTuple):
+    first: Any
+    second: Any
+
+
 READS: dict[str, Callable[[Any], object]] = {
     "item": lambda a: a[3],
     "sum": lambda a: a.sum(),
     "ufunc": lambda a: a + 1,
     "function": lambda a: np.concatenate([a, a]),
+    "named tuple": lambda a: np.concatenate(Pair(a, a)),
     "asarray": np.asarray,
     "tolist": lambda a: a.tolist(),
     "float": lambda a: float(a[:1].reshape(())),

@@ -61,7 +61,7 @@ def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
 
 def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
     """The computation, with the precision mode of now, whenever it runs."""
-    unwrapped = {name: _raw(value) for name, value in bound.items()}
+    unwrapped = calls.unwrapped(bound, SimArray)
     target, mode = None if out is None else out.raw, current_precision()
 
     def work() -> None:
@@ -69,14 +69,6 @@ def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any
             dispatch.redispatch(op, "cpu", unwrapped, dtype, target)
 
     return work
-
-
-def _raw(value: Any) -> Any:
-    if isinstance(value, SimArray):
-        return value.raw
-    if isinstance(value, (list, tuple)):
-        return type(value)(_raw(one) for one in value)
-    return value
 
 
 def _flops(op: dispatch.Op, accesses: list[tuple[SimArray, bool]]) -> float:

@@ -8,6 +8,7 @@ an array nor a plain value is refused.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,9 @@ __all__ = ["call", "has_arrays", "new_array", "submit", "to_host", "unwrapped"]
 
 #: Results that are values, not arrays: the host has waited for them.
 _PLAIN = (bool, int, float, complex, str, bytes)
+
+#: An array's memory, as it is.
+_RAW = attrgetter("raw")
 
 
 def call(
@@ -123,14 +127,14 @@ class _Work:
         placed = self.place(result, outputs, {id(stands[id(array)]): array for array in self.writes})
         if self.plain:
             return self.record(waits=True)
-        args, kwargs = unwrapped(self.args, self._raw), unwrapped(self.kwargs, self._raw)
+        args, kwargs = self._given(self.args), self._given(self.kwargs)
         function, targets = self.function, [None if array is None else array.raw for array in outputs]
         accesses = [*self._accesses(), *((array, True) for array in outputs if array is not None)]
         self.queue.capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
         return placed
 
     def _swapped(self, value: Any, stands: Mapping[int, Any]) -> Any:
-        return unwrapped(value, lambda array: stands[id(array)])
+        return unwrapped(value, arrays.SimArray, lambda array: stands[id(array)])
 
     def _accesses(self) -> list[tuple[arrays.SimArray, bool]]:
         written = {id(array) for array in self.writes}
@@ -140,7 +144,10 @@ class _Work:
 
     def compute(self) -> Any:
         """NumPy's result, on the arrays themselves; what is only read is a read-only view."""
-        return self.function(*unwrapped(self.args, self._raw), **unwrapped(self.kwargs, self._raw))
+        return self.function(*self._given(self.args), **self._given(self.kwargs))
+
+    def _given(self, value: Any) -> Any:
+        return unwrapped(value, arrays.SimArray, self._raw)
 
     def _raw(self, array: arrays.SimArray) -> np.ndarray[Any, Any]:
         for one in self.writes:
@@ -293,16 +300,16 @@ def _home(name: str, found: Sequence[arrays.SimArray], sim_device: SimDevice | N
     return home
 
 
-def unwrapped(value: Any, raw: Callable[[arrays.SimArray], Any]) -> Any:
-    """`value`, a nest of lists, tuples and dicts, with ``raw(array)`` in place of each array of ours."""
-    if isinstance(value, arrays.SimArray):
+def unwrapped(value: Any, kind: type, raw: Callable[[Any], Any] = _RAW) -> Any:
+    """`value`, a nest of lists, tuples and dicts, with ``raw(array)`` in place of each array of type `kind`."""
+    if isinstance(value, kind):
         return raw(value)
     if isinstance(value, tuple):
-        return tuple(unwrapped(one, raw) for one in value)
+        return tuple(unwrapped(one, kind, raw) for one in value)
     if isinstance(value, list):
-        return [unwrapped(one, raw) for one in value]
+        return [unwrapped(one, kind, raw) for one in value]
     if isinstance(value, Mapping):
-        return {key: unwrapped(one, raw) for key, one in value.items()}
+        return {key: unwrapped(one, kind, raw) for key, one in value.items()}
     return value
 
 

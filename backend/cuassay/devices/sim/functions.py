@@ -67,7 +67,7 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
     """A NumPy function that dispatches by ``__array_function__``."""
     name = function.__name__
     if name in _FACTS:
-        return function(*calls.unwrapped(args, _raw), **calls.unwrapped(kwargs, _raw))
+        return function(*calls.unwrapped(args, arrays.SimArray), **calls.unwrapped(kwargs, arrays.SimArray))
     if name in _ESCAPES:
         raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
     return calls.call(
@@ -144,7 +144,3 @@ def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
 def _has_mask(index: Any) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
     return any(isinstance(part, arrays.SimArray) and part.dtype == np.bool_ for part in parts)
-
-
-def _raw(array: arrays.SimArray) -> np.ndarray[Any, Any]:
-    return array.raw

@@ -195,8 +195,7 @@ class SimPinned(NDArrayOperatorsMixin):
         marked = [one for one in writes if isinstance(one, SimPinned)]
         for array in marked:
             array.touch(name, write=True)
-        ways = [_raw(one) for one in (args, kwargs)]
-        result = self._wrapped(function(*ways[0], **ways[1]))
+        result = self._wrapped(function(*calls.unwrapped(args, SimPinned), **calls.unwrapped(kwargs, SimPinned)))
         if marked or not _shows(result):  # a view has read nothing
             for array in _arrays((args, kwargs)):
                 array.touch(name)
@@ -283,14 +282,6 @@ def _shows(result: Any) -> bool:
 
 def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
     array[index] = value
-
-
-def _raw(value: Any) -> Any:
-    if isinstance(value, SimPinned):
-        return value.raw
-    if isinstance(value, (tuple, list)):
-        return type(value)(map(_raw, value))
-    return {key: _raw(one) for key, one in value.items()} if isinstance(value, dict) else value
 
 
 def _arrays(value: Any) -> Iterator[SimPinned]:
