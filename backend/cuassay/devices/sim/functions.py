@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from operator import setitem
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy as np
 from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
 
-__all__ = ["attribute", "call_function", "call_ufunc", "get_item", "set_item", "written"]
+__all__ = ["WRITING_METHODS", "attribute", "call_function", "call_ufunc", "get_item", "set_item", "written"]
 
 #: Functions that look at shapes and dtypes only; they run on the array itself and give plain values.
 _FACTS = frozenset(
@@ -51,7 +52,8 @@ _READING_METHODS = frozenset(
     "diagonal dot flatten max mean min nonzero prod ravel repeat reshape round searchsorted squeeze std sum swapaxes "
     "take trace transpose var view".split()
 )
-_WRITING_METHODS = frozenset("fill sort put partition".split())
+#: The methods that write the array itself; pinned arrays have them too.
+WRITING_METHODS = frozenset("fill sort put partition".split())
 _ATTRIBUTES = frozenset("T mT real imag".split())
 
 
@@ -94,7 +96,7 @@ def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[A
 
 def attribute(array: arrays.SimArray, name: str) -> Any:
     """What ``array.name`` is: one of NumPy's methods, tracked; anything else is refused."""
-    if name in _READING_METHODS or name in _WRITING_METHODS:
+    if name in _READING_METHODS or name in WRITING_METHODS:
         return partial(_method, array, name)
     if name in _ATTRIBUTES:
         return calls.call(name, partial(_get, name), (array,), {}, views=True)
@@ -106,7 +108,7 @@ def attribute(array: arrays.SimArray, name: str) -> Any:
 
 def _method(array: arrays.SimArray, name: str, *args: Any, **kwargs: Any) -> Any:
     writes = written(name, args, kwargs)
-    if name in _WRITING_METHODS:
+    if name in WRITING_METHODS:
         writes = [array]
     work = partial(_run_method, name)
     return calls.call(name, work, (array, *args), kwargs, writes=writes, views=name in _VIEWS, waits=name in _WAITS)
@@ -127,7 +129,7 @@ def get_item(array: arrays.SimArray, index: Any) -> Any:
 
 def set_item(array: arrays.SimArray, index: Any, value: Any) -> None:
     """``array[index] = value``."""
-    calls.call("setitem", _set_item, (array, index, value), {}, writes=[array])
+    calls.call("setitem", setitem, (array, index, value), {}, writes=[array])
 
 
 def _item(array: np.ndarray[Any, Any], index: Any) -> Any:
@@ -135,10 +137,6 @@ def _item(array: np.ndarray[Any, Any], index: Any) -> Any:
     # NumPy gives a scalar for a full index; the array is kept, as a view.
     full = (*index, ...) if isinstance(index, tuple) else (index, ...)
     return found if isinstance(found, np.ndarray) else array[full]
-
-
-def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
-    array[index] = value
 
 
 def _has_mask(index: Any) -> bool:

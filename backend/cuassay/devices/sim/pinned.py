@@ -11,6 +11,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
+from operator import setitem
 from typing import Any, SupportsIndex
 
 import numpy as np
@@ -23,7 +24,7 @@ from cuassay.core.participants import join
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
-from cuassay.devices.sim.functions import written
+from cuassay.devices.sim.functions import WRITING_METHODS, written
 from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import RaceError
@@ -34,6 +35,9 @@ __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 
 #: Virtual bytes per second between host and device: what was measured on an H200, pinned, both ways.
 _LINK = 55e9
+
+#: Bytes that a reserved piece begins at a multiple of: memory is pinned by whole pages.
+_PAGE = 4096
 
 _FACTS = frozenset("shape dtype ndim size itemsize nbytes strides flags".split())
 #: Attributes that would show the memory to code that looks at no log.
@@ -75,8 +79,8 @@ class _Source(HostSource):
 
     def reserve(self, nbytes: int, stream: int) -> int:
         del stream
-        array = np.empty(nbytes + 4096, np.uint8)
-        address = -(-_address(array) // 4096) * 4096
+        array = np.empty(nbytes + _PAGE, np.uint8)
+        address = -(-_address(array) // _PAGE) * _PAGE
         self._arrays[address] = array[address - _address(array) :][:nbytes]
         return address
 
@@ -228,9 +232,9 @@ class SimPinned(NDArrayOperatorsMixin):
     def __setitem__(self, index: Any, value: Any) -> None:
         part = self._part(index)
         if part is None:
-            self._run("setitem", _set_item, (self, index, value), {}, [self])
+            self._run("setitem", setitem, (self, index, value), {}, [self])
         else:
-            part._run("setitem", _set_item, (part, ..., value), {}, [part])  # noqa: SLF001  one of ours
+            part._run("setitem", setitem, (part, ..., value), {}, [part])  # noqa: SLF001  one of ours
 
     def _part(self, index: Any) -> SimPinned | None:
         """The elements at `index` where NumPy shows them without a copy, so that only they are looked at."""
@@ -255,7 +259,7 @@ class SimPinned(NDArrayOperatorsMixin):
             return self._run(name, getattr, (self, name), {}, [])
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            writes = [self] if name in ("fill", "sort", "put", "partition", "itemset") else written(name, args, kwargs)
+            writes = [self] if name in WRITING_METHODS else written(name, args, kwargs)
             return self._run(name, getattr(np.ndarray, name), (self, *args), kwargs, writes)
 
         return method
@@ -278,10 +282,6 @@ class SimPinned(NDArrayOperatorsMixin):
 
 def _shows(result: Any) -> bool:
     return all(map(_shows, result)) if isinstance(result, (tuple, list)) else isinstance(result, SimPinned)
-
-
-def _set_item(array: np.ndarray[Any, Any], index: Any, value: Any) -> None:
-    array[index] = value
 
 
 def _arrays(value: Any) -> Iterator[SimPinned]:
