@@ -57,18 +57,18 @@ class SimArray(NDArrayOperatorsMixin):
     Made by a device's namespace, `cuassay.devices.from_host` or an operation, never directly.
     """
 
-    __slots__ = ("__weakref__", "block", "raw", "sim_device", "span")
+    __slots__ = ("__weakref__", "block", "owner", "raw", "span")
 
     # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
 
     def __init__(
-        self, raw: np.ndarray[Any, Any], sim_device: SimDevice, block: Block | None, span: Span | None = None
+        self, raw: np.ndarray[Any, Any], owner: SimDevice, block: Block | None, span: Span | None = None
     ) -> None:
         self.raw: np.ndarray[tuple[int, ...], np.dtype[Any]] = raw
-        self.sim_device = sim_device
+        self.owner = owner
         self.block = block
-        self.span = _span(raw, sim_device.arena.base) if span is None else span
+        self.span = _span(raw, owner.arena.base) if span is None else span
 
     # ---------------------------------------------------------------------------------------------- facts, no access
 
@@ -116,7 +116,7 @@ class SimArray(NDArrayOperatorsMixin):
     @property
     def device(self) -> Device:
         """Where it lives."""
-        return self.sim_device.device
+        return self.owner.device
 
     def __len__(self) -> int:
         return len(self.raw)

@@ -189,7 +189,7 @@ class SimBackend:
 
     def overlap(self, a: SimArray, b: SimArray) -> str:
         """By device and address, then element by element within bounds."""
-        if a.sim_device is not b.sim_device or a.block is not b.block or a.block is None:
+        if a.owner is not b.owner or a.block is not b.block or a.block is None:
             return "none"
         if not layout.overlap(a.raw, b.raw):
             return "none"

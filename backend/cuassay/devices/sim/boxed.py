@@ -30,12 +30,12 @@ def run(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) 
         If the device lacks the dtype in this class of operation; the reason is given.
     """
     accesses = _accesses(op, bound, out)
-    home = accesses[0][0].sim_device
+    home = accesses[0][0].owner
     _require(op, dtype, home)
     work = _work(op, bound, dtype, out)
     with home.machine.working():
         queue = home.machine.current_queue(home)
-        others = [home.machine.current_queue(device) for device in {a.sim_device for a, _ in accesses} - {home}]
+        others = [home.machine.current_queue(device) for device in {a.owner for a, _ in accesses} - {home}]
         for other in others:
             queue.waits(other.clock, other.finished)
         calls.submit(queue, home, op.name, accesses, work, flops=_flops(op, accesses))

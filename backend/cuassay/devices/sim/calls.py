@@ -237,7 +237,7 @@ def submit(
 def to_host(array: arrays.SimArray, what: str) -> np.ndarray[Any, Any]:
     """The host's look at `array`, read in order of the current stream and waited for; copy before giving away."""
     syncdebug.waits(f"a read of an array by the host ({what})")
-    home = array.sim_device
+    home = array.owner
     with home.machine.working():
         queue = home.machine.current_queue(home)
         refuse_capture(queue, f"reading an array on the host ({what})", "read it after the replay")
@@ -290,9 +290,9 @@ def _mixed(name: str, value: Any) -> TypeError:
 
 
 def _home(name: str, found: Sequence[arrays.SimArray], sim_device: SimDevice | None) -> SimDevice:
-    home = sim_device if sim_device is not None else found[0].sim_device
+    home = sim_device if sim_device is not None else found[0].owner
     for array in found:
-        if array.sim_device is not home:
+        if array.owner is not home:
             raise DeviceError(
                 f"{name} needs all arrays on one device; got {home.device} and {array.device}; "
                 f"move one with cuassay.ops.copy(array, device=...)"

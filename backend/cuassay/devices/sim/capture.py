@@ -24,7 +24,7 @@ import numpy as np
 from cuassay.core.graphs import Graph, GraphStatistics, PoolId, graph_pool_handle
 from cuassay.devices.sim import private
 from cuassay.devices.sim.clock import Clock, Queue, Span, join
-from cuassay.devices.sim.machine import OPEN, SimDevice, call_site
+from cuassay.devices.sim.machine import OPEN, Owner, SimDevice, call_site
 from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CaptureError
@@ -47,18 +47,8 @@ class _Touched:
 
     raw: np.ndarray[Any, Any]
     span: Span
-    sim_device: SimDevice
+    owner: Owner
     block: weakref.ref[Block] | None
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.raw.size
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.raw.nbytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -233,7 +223,7 @@ class SimCapture(Graph):
 
     def _touched(self, array: Any) -> _Touched:
         own = array.block is None or (self._pool is not None and self._pool.owns(array.block))
-        return _Touched(array.raw, array.span, array.sim_device, None if own else weakref.ref(array.block))
+        return _Touched(array.raw, array.span, array.owner, None if own else weakref.ref(array.block))
 
     def record(self, queue: Queue) -> _Marker:
         """An event is recorded on `queue`; gives what waiting for it needs."""

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -32,7 +32,17 @@ from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, RaceError
 from cuassay.memory import CachingAllocator
 
-__all__ = ["HOST_CALL", "OPEN", "Machine", "SimDevice", "call_site", "refuse_capture", "refuse_wait"]
+__all__ = [
+    "HOST_CALL",
+    "OPEN",
+    "Accessed",
+    "Machine",
+    "Owner",
+    "SimDevice",
+    "call_site",
+    "refuse_capture",
+    "refuse_wait",
+]
 
 #: Every capture that is open in this process: what one forbids, it may forbid to all streams.
 OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
@@ -60,6 +70,33 @@ def call_site() -> Site:
             break
         frame = frame.f_back
     return frame.f_code.co_filename, frame.f_lineno
+
+
+def _library(filename: str) -> bool:
+    inside = filename.startswith(_LIBRARIES) and not filename.startswith(_CALLERS)
+    return inside or filename.startswith("<__array_function__")
+
+
+class Owner(Protocol):
+    """Whose memory an array lies in: a device, or the machine's pinned host memory."""
+
+    log: AccessLog
+
+
+class Accessed(Protocol):
+    """An array that a launch reads or writes: of a device, in pinned memory, or as a graph recorded it."""
+
+    @property
+    def raw(self) -> np.ndarray[Any, Any]:
+        """The memory, as NumPy shows it."""
+
+    @property
+    def span(self) -> Span:
+        """The bytes it occupies, as its owner's log counts them."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose log its accesses are entered in."""
 
 
 class SimDevice:
@@ -182,12 +219,12 @@ class SimDevice:
         self,
         queue: Queue,
         name: str,
-        accesses: Iterable[tuple[Any, bool]],
+        accesses: Iterable[tuple[Accessed, bool]],
         *,
         flops: float = 0.0,
         site: Site | None = None,
     ) -> Site:
-        """Enter one launch: its order, its time, and its accesses (an array of ours, and whether it is written).
+        """Enter one launch: its order, its time, and its accesses (an array, and whether it is written).
 
         Gives the call site, for `also`.
 
@@ -200,22 +237,22 @@ class SimDevice:
         self.raise_late()
         self._legacy_order(queue)
         touched = list(accesses)
-        nbytes = sum(array.nbytes for array, _ in touched)
+        nbytes = sum(array.raw.nbytes for array, _ in touched)
         machine.host.now += HOST_CALL
         epoch = queue.launch(machine.host.now, LAUNCH + machine.profile.seconds(nbytes, flops))
         try:
             for array, write in touched:
-                if array.size:
+                if array.raw.size:
                     new = Access(queue, epoch, write, array.span, array.raw, name, site)
-                    array.sim_device.log.add(new)
+                    array.owner.log.add(new)
         except RaceError:
             machine.wait_all()  # reported once: what follows is judged as if the wait had been there
             raise
         return site
 
-    def also(self, queue: Queue, name: str, array: Any, site: Site) -> None:
+    def also(self, queue: Queue, name: str, array: Accessed, site: Site) -> None:
         """The launch just entered also made `array`, in memory that nobody else has."""
-        if array.size:
+        if array.raw.size:
             self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
 
     def _legacy_order(self, queue: Queue) -> None:

@@ -64,7 +64,7 @@ class Namespace(Handle):
     def array(self, obj: Any, dtype: Any = None, *, copy: bool = True) -> SimArray:
         """A copy of `obj` (host data, or an array of this device) on the device; ``copy=False`` is `asarray`."""
         wanted = None if dtype is None else as_dtype(dtype)
-        if isinstance(obj, SimArray) and obj.sim_device is not self._sim_device:
+        if isinstance(obj, SimArray) and obj.owner is not self._sim_device:
             raise DeviceError(
                 f"{obj!r} is not on {self.device}; move it with cuassay.ops.copy(array, device='{self.device}')"
             )

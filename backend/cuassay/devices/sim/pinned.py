@@ -132,16 +132,16 @@ class _Memory:
 class SimPinned(NDArrayOperatorsMixin):
     """An array in pinned host memory of the simulated machine; made by `empty`, never directly."""
 
-    __slots__ = ("__weakref__", "block", "raw", "sim_device")
+    __slots__ = ("__weakref__", "block", "owner", "raw")
 
     __hash__ = None  # type: ignore[assignment]
 
     #: Refused beside arrays of a device.
     is_host_memory = True
 
-    def __init__(self, raw: np.ndarray[Any, Any], home: HostMemory, memory: _Memory) -> None:
+    def __init__(self, raw: np.ndarray[Any, Any], owner: HostMemory, memory: _Memory) -> None:
         self.raw: np.ndarray[tuple[int, ...], np.dtype[Any]] = raw
-        self.sim_device = home
+        self.owner = owner
         self.block = memory
 
     @property
@@ -168,11 +168,11 @@ class SimPinned(NDArrayOperatorsMixin):
         RaceError
             If a copy that the host did not wait for writes it, or, where it is to be written, reads it.
         """
-        machine = self.sim_device.machine
+        machine = self.owner.machine
         with machine.working():
             machine.host.now += HOST_CALL
             span = self.span
-            for old in self.sim_device.log.users(span) if self.raw.size else ():
+            for old in self.owner.log.users(span) if self.raw.size else ():
                 if (write or old.write) and layout.overlap(self.raw, old.array):
                     site, verb = call_site(), "write" if write else "read"
                     machine.wait_all()  # reported once, as other races are
@@ -186,7 +186,7 @@ class SimPinned(NDArrayOperatorsMixin):
     def _wrapped(self, result: Any) -> Any:
         """`result`, as one of these where it shows this memory."""
         if isinstance(result, np.ndarray) and result.size and np.may_share_memory(result, self.raw):
-            return self if result is self.raw else SimPinned(result, self.sim_device, self.block)
+            return self if result is self.raw else SimPinned(result, self.owner, self.block)
         if isinstance(result, (tuple, list)):
             return type(result)(map(self._wrapped, result))
         return result
@@ -245,7 +245,7 @@ class SimPinned(NDArrayOperatorsMixin):
 
     @property
     def _place(self) -> tuple[HostMemory, _Memory]:
-        return self.sim_device, self.block
+        return self.owner, self.block
 
     def __iter__(self) -> Iterator[Any]:
         return (self[position] for position in range(len(self)))
@@ -325,7 +325,7 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
         If the host would have to wait while the stream is being captured.
     """
     host, array = (dst, src) if isinstance(src, SimArray) else (src, dst)
-    device = array.sim_device
+    device = array.owner
     machine, is_left = device.machine, non_blocking and isinstance(host, SimPinned)
     if not is_left:
         syncdebug.waits("a copy between host and device")
