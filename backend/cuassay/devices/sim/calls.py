@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from operator import attrgetter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -19,6 +19,9 @@ from cuassay.devices.sim.clock import Queue, Span
 from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import Block
 from cuassay.errors import CaptureError, DeviceError
+
+if TYPE_CHECKING:
+    from cuassay.devices.sim.capture import SimCapture
 
 __all__ = ["call", "has_arrays", "new_array", "submit", "to_host", "unwrapped"]
 
@@ -79,7 +82,9 @@ def call(
         result = work.compute() if views else None
         if views and work.is_view(result):
             return work.place(result)
-        return work.run(result, waits=waits) if queue.capture is None else work.record(waits=waits)
+        if queue.capture is None:
+            return work.run(result, waits=waits)
+        return work.record(queue.capture, waits=waits)
 
 
 class _Work:
@@ -114,8 +119,8 @@ class _Work:
             self.home.machine.host.joins(self.queue.clock, self.queue.finished)
         return placed
 
-    def record(self, *, waits: bool) -> Any:
-        """Into the queue's capture: shapes are found on stand-ins, outputs are poisoned until replay."""
+    def record(self, capture: SimCapture, *, waits: bool) -> Any:
+        """Into `capture`, which is the queue's: shapes are found on stand-ins, outputs are poisoned until replay."""
         if waits:
             raise CaptureError(
                 f"{self.name} is illegal while {self.queue.label} is being captured: the host would wait for its "
@@ -126,11 +131,11 @@ class _Work:
         outputs: list[arrays.SimArray | None] = []
         placed = self.place(result, outputs, {id(stands[id(array)]): array for array in self.writes})
         if self.plain:
-            return self.record(waits=True)
+            return self.record(capture, waits=True)
         args, kwargs = self._given(self.args), self._given(self.kwargs)
         function, targets = self.function, [None if array is None else array.raw for array in outputs]
         accesses = [*self._accesses(), *((array, True) for array in outputs if array is not None)]
-        self.queue.capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
+        capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
         return placed
 
     def _swapped(self, value: Any, stands: Mapping[int, Any]) -> Any:

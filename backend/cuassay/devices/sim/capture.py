@@ -29,11 +29,11 @@ from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CaptureError
 
-__all__ = ["SimCapture"]
+__all__ = ["Marker", "SimCapture"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Marker:
+class Marker:
     """An event recorded inside a capture: what it waits for, by lane."""
 
     capture: SimCapture
@@ -63,13 +63,13 @@ class _Launch:
 @dataclass(frozen=True, slots=True)
 class _Record:
     lane: int
-    marker: _Marker
+    marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
 class _Wait:
     lane: int
-    marker: _Marker
+    marker: Marker
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +101,7 @@ class SimCapture(Graph):
         self._clocks: list[Clock] = []  # lane number to what it waits for, by lane
         self._lanes: list[Queue] = []  # lane number (less one) to the queue of replays
         self._pool: private.Pool | None = None
-        self._former: tuple[Any] | None = None
+        self._former: tuple[SimStream | None] | None = None
         self._last: tuple[Clock, float] = {}, 0.0
 
     def __repr__(self) -> str:
@@ -225,14 +225,14 @@ class SimCapture(Graph):
         own = array.block is None or (self._pool is not None and self._pool.owns(array.block))
         return _Touched(array.raw, array.span, array.owner, None if own else weakref.ref(array.block))
 
-    def record(self, queue: Queue) -> _Marker:
+    def record(self, queue: Queue) -> Marker:
         """An event is recorded on `queue`; gives what waiting for it needs."""
         lane = self._captured.index(queue)
-        marker = _Marker(self, lane, dict(self._clocks[lane]))
+        marker = Marker(self, lane, dict(self._clocks[lane]))
         self._recording.append(_Record(lane, marker))
         return marker
 
-    def fork(self, queue: Queue, marker: _Marker) -> None:
+    def fork(self, queue: Queue, marker: Marker) -> None:
         """`queue` waits for `marker`; it joins the capture if it was outside.
 
         Raises

@@ -18,13 +18,16 @@ from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.core.units import format_bytes
 from cuassay.errors import RaceError
+
+if TYPE_CHECKING:
+    from cuassay.devices.sim.capture import SimCapture
 
 __all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]
 
@@ -71,7 +74,7 @@ class Queue:
         Virtual time at which everything launched so far is done, seconds.
     blocking : bool
         Ordered with the legacy default queue, as `cudaStreamCreate` makes them; ours are not.
-    capture : object, optional
+    capture : SimCapture, optional
         The capture that records this queue's launches now.
     dropped : bool
         Its stream is gone, so that nothing follows what it was given.
@@ -83,7 +86,7 @@ class Queue:
     blocking: bool = False
     clock: Clock = field(default_factory=dict)
     finished: float = 0.0
-    capture: Any = None
+    capture: SimCapture | None = None
     dropped: bool = False
 
     @property

@@ -16,7 +16,7 @@ from collections import deque
 from collections.abc import Iterable
 from pathlib import Path
 from types import CodeType
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
@@ -32,6 +32,13 @@ from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, RaceError
 from cuassay.memory import CachingAllocator
 
+if TYPE_CHECKING:
+    from cuassay.core.graphs import PoolId
+    from cuassay.devices.sim.capture import SimCapture
+    from cuassay.devices.sim.pinned import HostMemory
+    from cuassay.devices.sim.private import Pool
+    from cuassay.devices.sim.stream import SimStream
+
 __all__ = [
     "HOST_CALL",
     "OPEN",
@@ -45,7 +52,7 @@ __all__ = [
 ]
 
 #: Every capture that is open in this process: what one forbids, it may forbid to all streams.
-OPEN: weakref.WeakSet[Any] = weakref.WeakSet()
+OPEN: weakref.WeakSet[SimCapture] = weakref.WeakSet()
 
 #: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
 HOST_CALL = 2e-6
@@ -112,7 +119,7 @@ class SimDevice:
         self.default = self.new_queue("stream 0")
         self._pools: dict[int, Rotation[Queue]] = {}
         self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
-        self.graph_pools: weakref.WeakValueDictionary[tuple[int, int], Any] = weakref.WeakValueDictionary()
+        self.graph_pools: weakref.WeakValueDictionary[PoolId, Pool] = weakref.WeakValueDictionary()
         self._freed: deque[Block] = deque()
         self._late: RaceError | None = None
 
@@ -298,7 +305,7 @@ class Machine:
         self._refused: dict[np.dtype[Any], str | None] = {}
         self._current = _Current()
         self.memory = memory
-        self.pinned: Any = None  # its pinned host memory: see `pinned`
+        self.pinned: HostMemory | None = None  # made at the first use: see `pinned.host_memory`
         self.devices = [SimDevice(self, index, memory) for index in range(devices)]
 
     def next_number(self) -> int:
@@ -354,17 +361,17 @@ class Machine:
         stream = self.current_stream(device.index)
         return device.default if stream is None else stream.queue
 
-    def current_stream(self, index: int) -> Any:
+    def current_stream(self, index: int) -> SimStream | None:
         """The stream this thread made current on device `index`, or None."""
         return self._current.streams.get(index)
 
-    def set_current(self, index: int, stream: Any) -> Any:
+    def set_current(self, index: int, stream: SimStream | None) -> SimStream | None:
         """Make `stream` (None: the default) this thread's current one on device `index`; gives the former."""
         former = self._current.streams.get(index)
         self._current.streams[index] = stream
         return former
 
-    def enter(self, index: int, stream: Any) -> None:
+    def enter(self, index: int, stream: SimStream | None) -> None:
         """Make `stream` this thread's current one on device `index` until `leave`; may be nested."""
         self._current.entered.append((index, self.set_current(index, stream)))
 
@@ -377,8 +384,8 @@ class _Current(threading.local):
     """Of each thread: device index to stream, and what each block that is entered restores."""
 
     def __init__(self) -> None:
-        self.streams: dict[int, Any] = {}
-        self.entered: list[tuple[int, Any]] = []
+        self.streams: dict[int, SimStream | None] = {}
+        self.entered: list[tuple[int, SimStream | None]] = []
 
 
 def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:

@@ -62,8 +62,7 @@ def host_memory(machine: Machine) -> HostMemory:
     """The pinned memory of `machine`, made at the first use."""
     with machine.working():
         machine.pinned = machine.pinned or HostMemory(machine)
-        found: HostMemory = machine.pinned
-        return found
+        return machine.pinned
 
 
 class _Source(HostSource):

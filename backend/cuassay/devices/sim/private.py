@@ -133,7 +133,7 @@ class Pool:
 
 def pool(sim_device: SimDevice, identity: PoolId) -> Pool:
     """The device's pool of that token, made now if nobody holds it."""
-    found: Pool | None = sim_device.graph_pools.get(identity)
+    found = sim_device.graph_pools.get(identity)
     if found is None:
         found = sim_device.graph_pools[identity] = Pool(identity, sim_device.reserve)
     return found

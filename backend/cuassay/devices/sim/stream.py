@@ -8,7 +8,7 @@ ordered with the first, here as there.
 from __future__ import annotations
 
 import weakref
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 from cuassay.core import syncdebug
 from cuassay.core.device import Device
@@ -16,6 +16,9 @@ from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
+
+if TYPE_CHECKING:
+    from cuassay.devices.sim.capture import Marker
 
 __all__ = ["SimEvent", "SimStream"]
 
@@ -138,7 +141,7 @@ class SimEvent(Handle):
         self.timing = timing
         self._clock: Clock | None = None
         self._reached = 0.0
-        self._node: Any = None
+        self._node: Marker | None = None
 
     def __repr__(self) -> str:
         state = "captured" if self._node is not None else "recorded" if self._clock is not None else "not recorded"
