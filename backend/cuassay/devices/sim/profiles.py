@@ -17,7 +17,7 @@ __all__ = ["PROFILES", "Profile", "profile"]
 
 #: What no profile has, because this simulation has no such thing.
 _NEVER: dict[str, str] = {
-    "vmm": "the simulated arena is one flat range; pages are not mapped",
+    "vmm": "arrays lie in one flat arena; only the allocator's blocks are mapped page by page",
     "ipc": "the simulated memory belongs to one process",
     "complex_half": "NumPy has no complex dtype of two float16",
     "l2": "caches are not simulated",
