@@ -33,6 +33,9 @@ from cuassay.memory.trace import Tagger
 
 __all__ = ["SimBackend"]
 
+#: Cycles a second of virtual time: as many as the harness reckons with, so that a hold is as long as it asks for.
+_SPIN_HZ = 2e9
+
 
 class SimBackend:
     """The kind `sim`; see `cuassay.core.protocols.Backend`."""
@@ -245,7 +248,7 @@ class SimBackend:
         device = self._device(index)
         with device.machine.working():
             queue = device.machine.current_queue(device)
-            calls.submit(queue, device, "spin", (), lambda: queue.takes(cycles / 2e9))
+            calls.submit(queue, device, "spin", (), lambda: queue.takes(cycles / _SPIN_HZ))
 
     def new_event(self, index: int, *, timing: bool = False) -> SimEvent:
         """An event; with `timing` on virtual time."""

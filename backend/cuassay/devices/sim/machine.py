@@ -14,6 +14,7 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Iterable
+from itertools import count
 from pathlib import Path
 from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -301,7 +302,7 @@ class Machine:
         self.busy = 0
         self.host = Host()
         self.profile = profile
-        self._numbers = iter(range(sys.maxsize))
+        self._numbers = count()
         self._refused: dict[np.dtype[Any], str | None] = {}
         self._current = _Current()
         self.memory = memory
