@@ -80,11 +80,6 @@ def call_site() -> Site:
     return frame.f_code.co_filename, frame.f_lineno
 
 
-def _library(filename: str) -> bool:
-    inside = filename.startswith(_LIBRARIES) and not filename.startswith(_CALLERS)
-    return inside or filename.startswith("<__array_function__")
-
-
 class Owner(Protocol):
     """Whose memory an array lies in: a device, or the machine's pinned host memory."""
 
