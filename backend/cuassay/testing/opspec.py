@@ -356,7 +356,7 @@ def _magnitude(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int) -
         return np.asarray(np.maximum(size, largest))
     for one in found:
         size = np.maximum(size, one)
-    return np.asarray(np.maximum(size, min(1.0, largest)))
+    return np.asarray(np.maximum(size, min(1.0, 2**8 * largest)))  # but for tiny numbers, of which a 1 would hide all
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:

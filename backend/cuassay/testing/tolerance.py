@@ -13,12 +13,14 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, dtype_name, epsilon, is_complex, is_float, smallest_subnormal
 from cuassay.core.precision import current_precision
 from cuassay.errors import SpecError
+from cuassay.testing.own_error import OwnError
 
-__all__ = ["BY_CLASS", "FUNCTION", "GENERAL", "GROWTH", "MODE_EPS", "Growth", "Tolerance", "allowed"]
+__all__ = ["BY_CLASS", "FUNCTION", "GENERAL", "GROWTH", "MODE_EPS", "Growth", "Tolerance", "allowed", "by_own_error"]
 
 Growth = Literal["none", "sqrt", "linear"]
 
@@ -85,6 +87,12 @@ GENERAL = Tolerance(ulps=16, computed_in="self")
 #: cumsum of 8,256 in float16). What is wrong by a quarter is no rounding, even where bfloat16 might explain it.
 FUNCTION = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
 
+#: A device may round otherwise than NumPy, and meets other numbers: so many times the error found on the host.
+_OWN_ERRORS = 3.0
+
+#: Roundings of the largest number on the way, beside those of sums.
+_STEPS = 4
+
 #: What float32 products round their operands to, as epsilon; it does not grow, since the rounding errors are of
 #: the operands. Modes that are not here are as good as float32.
 MODE_EPS: dict[str, float] = {
@@ -119,6 +127,34 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
     relative = min(relative, tolerance.most)
     with np.errstate(over="ignore", invalid="ignore"):
         return relative * np.abs(magnitude) + (tiny if relative else 0.0)
+
+
+def by_own_error(own: OwnError, dtype: Any, expected: Any, terms: int, magnitude: Any, passed: Any) -> Any:
+    """The absolute tolerance of a user's function in a dtype of 16 bits or fewer, by what rounding does to it.
+
+    Parameters
+    ----------
+    own : OwnError
+        What rounding did to it on the host.
+    dtype : dtype
+        The coarsest on the way.
+    expected, magnitude : numpy.ndarray
+        The reference's answer, and what errors are relative to.
+    terms : int
+        Accumulated terms an element; sums are held to float32, in which devices keep them.
+    passed : numpy.ndarray
+        Numbers as large as those that are rounded on the way.
+    """
+    size, largest = _finite_size(expected), float(np.max(_finite_size(passed), initial=0.0))
+    unit = epsilon(dtype)
+    # What is far beyond the rounding of the inputs, or of the largest number on the way, is no rounding.
+    believed = (_STEPS + GROWTH["sqrt"](terms)) * max(own.inputs, unit * largest)
+    sums = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude)
+    return FUNCTION.ulps * unit * size + sums + min(_OWN_ERRORS * own.rounding, believed)
+
+
+def _finite_size(array: Any) -> NDArray[Any]:
+    return np.asarray(np.abs(np.nan_to_num(np.asarray(array), nan=0.0, posinf=0.0, neginf=0.0)))
 
 
 def _unit_of(tolerance: Tolerance, dtype: np.dtype[Any]) -> tuple[float, float]:

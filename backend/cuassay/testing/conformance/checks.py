@@ -109,15 +109,21 @@ def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _few(spec: OpSpec, dtype: Any) -> list[Sample]:
-    """Some ordinary samples: small ones, an odd one, and the last, which is usually the strangest."""
+    """Some ordinary samples: small ones, an odd one, the last, which is usually the strangest, and the largest."""
     drawn = list(samples_of(spec, dtype, "values"))
-    return [drawn[i] for i in sorted({0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1})]
+    places = {0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1, _largest(drawn)}
+    return [drawn[place] for place in sorted(places)]
 
 
 def _one(spec: OpSpec, dtype: Any) -> Sample:
-    """The ordinary sample in the middle."""
+    """The largest ordinary sample: a kernel of several blocks runs several."""
     drawn = list(samples_of(spec, dtype, "values"))
-    return drawn[len(drawn) // 2]
+    return drawn[_largest(drawn)]
+
+
+def _largest(drawn: Sequence[Sample]) -> int:
+    sizes = [sum(np.size(one) for one in each(*sample.host()) if isinstance(one, np.ndarray)) for sample in drawn]
+    return max(range(len(drawn)), key=sizes.__getitem__)
 
 
 def _empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:

@@ -19,10 +19,12 @@ from cuassay.core.device import Device
 from cuassay.errors import CuassayError
 from cuassay.testing import rerun
 from cuassay.testing.compare import assert_close, describe_case
+from cuassay.testing.fanin import arrays_of, is_elementwise
 from cuassay.testing.guards import guarded
 from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_error import is_coarse, own_error
 from cuassay.testing.samples import Kind, Sample
-from cuassay.testing.tolerance import allowed
+from cuassay.testing.tolerance import FUNCTION, allowed, by_own_error
 
 __all__ = [
     "CHECKS",
@@ -158,8 +160,27 @@ def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: An
     precise = _coarsest(sample, dtype if wanted is None else wanted) if spec.op is None else wanted
     matmul = spec.op_class == "matmul"
     limit = allowed(spec.rule, precise, terms=terms, magnitude=magnitude, matmul=matmul)
+    if spec.rule is FUNCTION:
+        limit = _as_rounded(limit, spec, sample, wanted, precise, expected, terms, magnitude)
     place = None if isinstance(actual, (bool, int, float, complex)) else device
     assert_close(actual, expected, tolerance=limit, dtype=wanted, device=place, check_dtype=wanted is not None)
+
+
+def _as_rounded(
+    limit: Any, spec: OpSpec, sample: Sample, wanted: Any, precise: Any, expected: Any, terms: int, magnitude: Any
+) -> Any:
+    """What is known of a user's function beyond a bound for all: whole numbers are exact; what rounding does to it."""
+    if wanted is not None and not (is_float(wanted) or is_complex(wanted)):
+        return 0.0
+    if not is_coarse(precise):
+        return limit
+    args, kwargs = sample.on("cpu")
+    own = own_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
+    if own is None:
+        return limit
+    # Element by element, numbers as large as the inputs, or as 1, may be rounded on the way to a small result.
+    passed = magnitude if is_elementwise(terms, arrays_of(args, kwargs), expected) else expected
+    return by_own_error(own, precise, expected, terms, magnitude, passed)
 
 
 def _coarsest(sample: Sample, dtype: Any) -> Any:
