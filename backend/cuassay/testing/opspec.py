@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.dtypes import reference_dtype
+from cuassay.arrays.dtypes import COMPLEX, INTEGERS, reference_dtype
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
@@ -24,7 +24,7 @@ from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.fanin import arrays_of, fan_in, is_elementwise
-from cuassay.testing.samples import Kind, Sample, Samples, binary, normalized, over_lists, unary
+from cuassay.testing.samples import HostArray, Kind, Sample, Samples, binary, normalized, over_lists, unary
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
@@ -279,7 +279,14 @@ class OpSpec:
         if count > 2:
             raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
         drawn = unary if count == 1 else binary
-        return lambda make: drawn(make, largest=self.op is not None)
+
+        def samples(make: Samples) -> Iterator[Sample]:
+            yield from drawn(make, largest=self.op is not None)
+            if self.op is None and self.reference is not None and make.dtype not in (*INTEGERS, *COMPLEX, "bool"):
+                far = make.far()
+                yield Sample((far, HostArray(far.values[::-1].copy()))[:count], kind="extremal", label="beyond exp")
+
+        return samples
 
 
 def written(

@@ -7,6 +7,7 @@ versions (NEP 19); its distributions it may change.
 
 from __future__ import annotations
 
+import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
@@ -246,6 +247,14 @@ class Samples:
         not. Complex numbers get finite edges only: C and NumPy differ on infinity times a complex number.
         """
         return HostArray(_extremal(as_dtype(dtype or self.dtype), largest=largest))
+
+    def far(self) -> HostArray:
+        """Finite numbers whose exponentials are not: a function that shifts its argument first takes them.
+
+        For functions with a reference only: one that overflows on the way would be its own excuse.
+        """
+        most = 2 * math.log(dtypes.largest(as_dtype(self.dtype)))
+        return self.of([-most, -1, 0, 1, most])
 
     def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
         if dtype == np.bool_:

@@ -1,0 +1,77 @@
+"""What rounding does to a function: measured by running it in its dtype and in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from cuassay.testing.own_error import is_coarse, own_error
+
+ROWS = np.random.default_rng(3).uniform(-3, 3, (64, 129)).astype(np.float16)
+UNIT = 2.0**-10
+
+
+def measured(function: Any, *args: Any, **kwargs: Any) -> Any:
+    return own_error(lambda args, kwargs: np.asarray(function(*args, **kwargs)), args, kwargs)
+
+
+@pytest.mark.parametrize(("dtype", "expected"), [("float16", True), (ml_dtypes.bfloat16, True), ("float32", False)])
+def test_sixteen_bits_are_coarse(dtype: Any, expected: bool) -> None:
+    assert is_coarse(np.dtype(dtype)) is expected
+
+
+def test_what_is_only_moved_is_exact() -> None:
+    assert measured(np.sort, ROWS).rounding == 0
+
+
+def test_one_rounding_is_half_a_unit_of_the_largest_result() -> None:
+    found = measured(lambda a: a + a.dtype.type(0.1), ROWS)
+
+    assert 0.25 * UNIT <= found.rounding <= 2 * UNIT  # numbers up to 4
+
+
+def test_what_moving_the_inputs_does_is_measured_exactly() -> None:
+    found = measured(lambda a: 100 * a.astype(np.float64), np.full(1000, 2.0, np.float16))
+
+    assert 100 * UNIT <= found.inputs <= 100 * 2 * UNIT  # the units below 2 and from 2 on
+
+
+def test_the_layout_decides_in_which_order_numpy_adds() -> None:
+    def total(a: Any) -> Any:
+        return np.add.reduce(a, axis=-1)
+
+    rows = np.random.default_rng(4).uniform(0, 3, (3, 2049)).astype(np.float16)
+
+    assert measured(total, np.asfortranarray(rows)).rounding > 10 * measured(total, rows).rounding
+
+
+def test_the_inputs_are_left_as_they_are() -> None:
+    before = ROWS.copy()
+
+    measured(lambda a: a.fill(0) or a, ROWS)
+
+    np.testing.assert_array_equal(ROWS, before)
+
+
+def test_lists_and_names_are_arguments_too() -> None:
+    found = measured(lambda arrays, *, weight: arrays[0] * weight + arrays[1], [ROWS, ROWS], weight=ROWS)
+
+    assert 0 < found.rounding < 16 * UNIT
+
+
+@pytest.mark.parametrize("refusal", [TypeError("no float64"), RuntimeError("not on the host")])
+def test_a_function_that_refuses_tells_nothing(refusal: Exception) -> None:
+    def function(a: Any) -> Any:
+        if a.dtype != np.float16:
+            raise refusal
+        return a
+
+    assert measured(function, ROWS) is None
+
+
+def test_infinities_and_nothing_at_all_have_no_error() -> None:
+    assert measured(lambda a: a / a.dtype.type(0), ROWS) == (0, 0)
+    assert measured(np.exp, np.zeros(0, np.float16)) == (0, 0)
