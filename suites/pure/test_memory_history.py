@@ -25,7 +25,9 @@ def allocator() -> CachingAllocator:
 
 
 def told(allocator: CachingAllocator) -> list[tuple[str, int]]:
-    return [(entry["action"], entry["size"]) for entry in allocator.snapshot()["device_traces"][0]]
+    """Of all but the looks taken at it here."""
+    events = allocator.snapshot()["device_traces"][0]
+    return [(event["action"], event["size"]) for event in events if event["action"] != "snapshot"]
 
 
 def ask(allocator: CachingAllocator, nbytes: int) -> Any:
@@ -57,7 +59,7 @@ def test_requests_and_frees_are_told_in_order(allocator: CachingAllocator) -> No
 
 def test_pages_that_come_and_go_are_told() -> None:
     allocator = CachingAllocator(IntegerSource(), config="")
-    allocator.record_history(skip_actions=["alloc", "free_requested", "free_completed"])
+    allocator.record_history(skip_actions=["alloc", "free_requested", "free_completed", "snapshot"])
     block = ask(allocator, 5 * MIB)
     address = block.address
 
@@ -195,6 +197,17 @@ def test_off_a_block_that_is_used_again_has_not_the_stack_of_its_former_owner(al
 
     assert again is former
     assert allocator.snapshot()["segments"][0]["blocks"][0]["frames"] == []
+
+
+def test_a_snapshot_is_an_event_that_the_next_one_tells(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    ask(allocator, 3 * MIB)
+
+    first, second = (allocator.snapshot()["device_traces"][0] for _ in range(2))
+
+    assert [event["action"] for event in first] == ["segment_alloc", "alloc"]
+    assert second[:-1] == first
+    assert (second[-1]["action"], second[-1]["size"], second[-1]["stream"]) == ("snapshot", 3 * MIB, 0)
 
 
 def test_off_nothing_more_is_kept_and_what_was_stays_until_it_is_cleared(allocator: CachingAllocator) -> None:

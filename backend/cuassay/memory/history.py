@@ -166,9 +166,10 @@ class History:
         """There was no room for `nbytes`; `free` bytes were left."""
         self._add("oom", free, nbytes, lane, self._stack() if self._of_trace else ())
 
-    def note_snapshot(self, lane: Lane) -> None:
-        """A snapshot was taken."""
-        self._add("snapshot", 0, 0, lane, ())
+    def note_snapshot(self, active: int) -> None:
+        """A snapshot was taken; `active` bytes were live, or waited for other streams."""
+        if self.is_on and "snapshot" not in self._skipped:
+            self._entries.append(Entry("snapshot", 0, active, 0, (0, 0), time_ns(), ()))
 
     def _add(self, action: str, address: int, nbytes: int, lane: Lane, frames: Frames) -> None:
         if self.is_on and action not in self._skipped:

@@ -200,9 +200,12 @@ class Store(Parking, ABC):
             every = self._every_segment()
             segments = [entry for segment in every for entry in describe_segment(segment, history)]
             config = str(self.config)
+            traces = [] if history is None else [describe_traces(history)]
+            if history is not None:  # for the next one to tell
+                history.note_snapshot(sum(entry["active_size"] for entry in segments))
         return {
             "segments": segments,
-            "device_traces": [] if history is None else [describe_traces(history)],
+            "device_traces": traces,
             "allocator_settings": {"CUASSAY_ALLOC_CONF": config},
             "external_annotations": [],
         }

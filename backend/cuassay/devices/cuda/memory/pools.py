@@ -53,7 +53,9 @@ class MemPool(Handle):
         source = allocator.source(self._index) if isinstance(allocator, CUDAPluggableAllocator) else allocator
         if source is None and one_handle:
             source = DeviceSource(self._index)  # it has no pages that segments could be made out of
-        self._pool = self._owner.create_pool(source=source, use_on_oom=use_on_oom, no_split=no_split)
+        self._pool = self._owner.create_pool(
+            source=source, use_on_oom=use_on_oom, no_split=no_split, one_handle=one_handle
+        )
         _known[self._index, self._pool.id] = self
         weakref.finalize(self, self._owner.release_pool, self._pool).atexit = False
 
