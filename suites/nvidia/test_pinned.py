@@ -236,6 +236,21 @@ def test_reading_too_early_shows_old_numbers(gpu: str) -> None:
 
 
 @exclusive
+def test_a_copy_made_from_pinned_memory_is_done_when_the_host_writes_next(gpu: str) -> None:
+    side, host = devices.backend("cuda").new_stream(0), pinned.empty_pinned(1000)
+    host[:] = 1
+    cuda.synchronize()
+
+    with cuda.stream(side):
+        spin(100_000_000)
+        there = from_host(host, gpu)
+        host[:] = 2
+    side.synchronize()
+
+    assert (to_host(there) == 1).all()
+
+
+@exclusive
 def test_copies_overlap_with_compute(gpu: str) -> None:
     """A kernel that keeps the device busy and a copy, on two streams: both take hardly longer than the longer one."""
     backend = devices.backend("cuda")

@@ -153,7 +153,10 @@ class CudaBackend:
         empty = self.empty(array.shape, array.dtype, index)
         with self.activate(index):
             if array.flags.c_contiguous or array.ndim == 0:
-                empty.set(np.ascontiguousarray(array).reshape(array.shape))
+                if self.is_pinned(array):  # CuPy would not wait for the copy, and the caller may write next
+                    self.transfer(array, empty)
+                else:
+                    empty.set(np.ascontiguousarray(array).reshape(array.shape))
                 return empty
             order = tuple(int(axis) for axis in np.argsort([-abs(stride) for stride in array.strides], kind="stable"))
             return _cupy().asarray(np.ascontiguousarray(array.transpose(order))).transpose(np.argsort(order).tolist())
