@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, cuda, from_host, ops, to_host
-from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from cuassay.testing import requires
 
 pytestmark = [requires("graphs"), pytest.mark.usefixtures("warm_kernels")]
@@ -52,6 +52,31 @@ def test_a_replay_on_other_inputs_reads_these_and_leaves_the_static_ones(full: A
     assert values(graphed.replay((full(3), b))) == [10.0] * 8 or graphed.repointable == (False, False)
     assert values(graphed.replay()) is not None
     assert values(graphed(full(1), full(1))) == [2.0] * 8
+
+
+def test_after_a_reset_other_inputs_are_refused_in_words(full: Any) -> None:
+    graphed = cuda.make_graphed_callables(lambda a: ops.mul(a, 2.0), (full(1),))
+    graphed.replay((full(3),))
+
+    graphed.reset()
+
+    with pytest.raises(CaptureError, match="nothing to replay"):
+        graphed.replay((full(4),))
+
+
+def test_inputs_are_those_given_also_after_the_graph_was_updated(made: Any, full: Any) -> None:
+    static, mine, other = full(1), full(5), made(keep_graph=True)
+    graphed = cuda.make_graphed_callables(lambda a: ops.mul(a, 2.0), (static,))
+    first = values(graphed.replay((mine,)))
+    with cuda.graph(other):
+        ops.mul(static, 3.0, out=graphed.outputs)
+
+    graphed.graph.update(other)
+
+    assert first == [10.0] * 8
+    assert values(graphed.replay((mine,))) == [15.0] * 8
+    assert values(graphed.replay((full(6),))) == [18.0] * 8
+    assert values(graphed(full(7))) == [21.0] * 8
 
 
 def test_replays_follow_an_input_that_changes_in_place(full: Any) -> None:

@@ -369,6 +369,36 @@ def test_a_view_of_an_input_is_pointed_at_with_it() -> None:
     assert values(graphed.replay((halves,))) == {7.0}
 
 
+def test_after_an_update_that_rebuilds_a_graph_its_new_calls_are_known(made: Any) -> None:
+    """Which arrays a library's kernel was given is what was seen of the capture that the nodes are of."""
+    graph, other, a, b = made(), made(keep_graph=True), full(1), full(2)
+    c = from_host(np.ones((64, 64), np.float16), DEVICE)
+    ops.matmul(c, c)
+    with cuda.graph(graph):
+        ops.add(a, 1.0)
+    with cuda.graph(other), other.observed():
+        ops.matmul(c, c)
+        ops.add(b, 1.0)
+
+    assert graph.update(other) is False
+    assert graph.input_pointer(b) is not None
+    assert graph.input_pointer(c) is None
+
+
+def test_a_graph_updated_in_place_points_at_nothing(made: Any) -> None:
+    graph, other, a, b = made(), made(keep_graph=True), full(1), full(2)
+    with cuda.graph(graph):
+        ops.add(a, 1.0)
+    pointer = graph.input_pointer(a)
+    with cuda.graph(other):
+        ops.add(b, 1.0)
+
+    assert pointer is not None
+    assert graph.update(other) is True
+    assert pointer(full(3)) is False
+    assert graph.input_pointer(b) is None
+
+
 def test_replays_under_way_keep_the_inputs_they_were_given() -> None:
     total = full(0)
     graphed = cuda.make_graphed_callables(lambda a: ops.add(total, a, out=total), (full(0),), num_warmup_iters=1)

@@ -59,7 +59,7 @@ class _Input:
 
     def copy(self, given: Any) -> None:
         """The graph reads the static array, which now holds what `given` does."""
-        if given is self.current:
+        if given is self.current and (given is self.array or self._is_pointed_at(given)):
             return
         self.check(given)
         self._return()
@@ -67,15 +67,19 @@ class _Input:
 
     def use(self, given: Any) -> None:
         """The graph reads `given` itself, where it can."""
-        if given is self.current:
+        if given is self.current and (given is self.array or self._is_pointed_at(given)):
             return
         if type(given) is not self._type or _signature(given) != self.signature:
             self.check(given)  # where it raises nothing, only the strides are others
-        elif self.point is not None and self.point(given):
+        elif self._is_pointed_at(given):
             self.current = given
             return
         self._return()
         self._fill(given)
+
+    def _is_pointed_at(self, given: Any) -> bool:
+        """Point the graph at `given`, also where it was before: a graph updated since reads the static array again."""
+        return self.point is not None and self.point(given)
 
     def _fill(self, given: Any) -> None:
         """The static array holds what `given` does: it, or another view of the same memory, does already."""

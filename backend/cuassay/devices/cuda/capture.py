@@ -10,6 +10,7 @@ import ctypes
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -263,9 +264,12 @@ class CUDAGraph(Graph):
         if status:
             self._drop_executable()
             self._executable = self._instantiated(other._graph)
+        else:
+            self._source = 0  # that graph is gone, and another may come to lie at its address
         former_pool, self._inputs = self._pool, None
         self._graph, self._pool, self._nodes = other._graph, other._pool, other._nodes
-        other._graph, other._pool, other._nodes = 0, None, 0
+        self._witness = other._witness  # of the nodes that there are now
+        other._graph, other._pool, other._nodes, other._witness = 0, None, 0, None
         if former_pool is not None:
             graph_pool.release(former_pool)
         return not status
@@ -276,14 +280,20 @@ class CUDAGraph(Graph):
         Returns
         -------
         callable or None
-            Given an array of the same shape, strides and dtype it returns True, or False where the address is not
-            aligned alike. None where anything but kernels of ours uses `array`, or the graph was updated in place.
+            Given an array of the same shape, strides and dtype it returns True; False where the address is not aligned
+            alike, or the graph was reset, updated or instantiated again since. None where anything but kernels of ours
+            uses `array`, or the graph was updated in place.
         """
         if not self._executable or self._source != self._graph:
             return None
         if self._inputs is None:
             self._inputs = Inputs(self._graph, self._executable, self._witness)
-        return self._inputs.pointer(array)
+        found = self._inputs.pointer(array)
+        return None if found is None else partial(self._point, self._inputs, found)
+
+    def _point(self, inputs: Inputs, pointer: Callable[[Any], bool], array: Any) -> bool:
+        """Call `pointer`, unless the executable graph that `inputs` were read from is gone: its nodes cannot be set."""
+        return self._inputs is inputs and pointer(array)
 
     # -------------------------------------------------------------------------------------------- life and looks
 
@@ -347,6 +357,7 @@ class CUDAGraph(Graph):
     def _drop_executable(self) -> None:
         """Without waiting: the driver keeps a graph that runs until it is done. The last one's memory is trimmed."""
         executable, self._executable, index = self._executable, 0, self._device.index
+        self._inputs = None
         if not executable:
             return
         self.disarm()
