@@ -353,6 +353,36 @@ def test_what_cupys_kernels_and_copies_read_is_copied() -> None:
     assert values(graphed.replay((full(9), full(2)))) == {5.0}
 
 
+def test_what_is_reached_through_a_table_is_copied_and_the_rest_is_pointed_at() -> None:
+    """The kernels of lists find their arrays in device memory, where another address would not be seen."""
+
+    def work(a: Any, b: Any) -> Any:
+        total = ops.copy(b)
+        ops.foreach_add_([total], [a])
+        return total
+
+    graphed = cuda.make_graphed_callables(work, (full(1), full(2)))
+
+    assert graphed.repointable[0] is False
+    assert [values(graphed.replay((full(a), full(b)))) for a, b in ((3, 4), (5, 6))] == [{7.0}, {11.0}]
+
+
+def test_what_a_list_made_ready_before_reads_is_copied() -> None:
+    a, total = full(1), full(0)
+    ready = ops.foreach_add_.prepare([total], [a])
+
+    def work(a: Any) -> Any:
+        ready.run()
+        return ops.add(a, 1.0)
+
+    graphed = cuda.make_graphed_callables(work, (a,))
+    before = to_host(total)[0]
+
+    assert graphed.repointable == (False,)
+    assert values(graphed.replay((full(7),))) == {8.0}
+    assert values(total) == {before + 7}
+
+
 def test_an_input_aligned_otherwise_is_copied() -> None:
     graphed = cuda.make_graphed_callables(lambda a: ops.mul(a, 2.0), (full(1),))
     shifted = full(7, 1025)[1:]

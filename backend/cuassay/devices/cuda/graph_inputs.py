@@ -1,9 +1,10 @@
 """Where an input's address stands in an executable graph, and how to put another there.
 
-A kernel of ours takes addresses as arguments of 8 bytes, which can be found by their value and replaced. What a
-library's kernel was given cannot be known from outside: cuBLAS's for sm_90 take one buffer of 1,720 bytes with TMA
-descriptors in it, which show an address today, though nothing promises it. So an input is re-pointed only if nothing
-else can have seen it; see `Inputs.pointer`.
+A kernel of ours takes addresses as arguments of 8 bytes, which can be found by their value and replaced; unless it
+finds its arrays through a table in device memory, which still has the old address then. What a library's kernel was
+given cannot be known from outside: cuBLAS's for sm_90 take one buffer of 1,720 bytes with TMA descriptors in it, which
+show an address today, though nothing promises it. So an input is re-pointed only if nothing else can have seen it; see
+`Inputs.pointer`.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from typing import Any
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.context import at
 from cuassay.devices.cuda.graph_driver import KernelParams, call, capturing_graph, node_count, status
-from cuassay.devices.cuda.launch import OWN
+from cuassay.devices.cuda.launch import OWN, TABLED
 from cuassay.ops.dispatch import Call
 
 __all__ = ["Inputs", "Witness"]
@@ -274,7 +275,8 @@ def _read(number: int, handle: int) -> _Node:
     params, values = _kernel_arguments(handle)
     if params.kernel in OWN:
         single = {position: _word(value) for position, value in enumerate(values) if len(value) == 8}
-        return _Node(number, handle, True, False, single, tuple(w for v in values if len(v) != 8 for w in _words(v)))
+        others = tuple(word for value in values if len(value) != 8 for word in _words(value))
+        return _Node(number, handle, True, params.kernel in TABLED, single, others)
     is_opaque = not values or any(len(value) >= _DESCRIPTOR_NBYTES for value in values)
     return _Node(number, handle, False, is_opaque, dict(enumerate(w for value in values for w in _words(value))))
 

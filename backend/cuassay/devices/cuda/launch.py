@@ -22,10 +22,16 @@ from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["OWN", "Kernel", "Launch", "Launched", "Loaded", "kernel", "stream_address", "watched"]
+__all__ = ["OWN", "TABLED", "Kernel", "Launch", "Launched", "Loaded", "kernel", "stream_address", "watched"]
 
 #: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
 OWN: set[int] = set()
+
+#: Those of them that find arrays through tables in device memory: their arguments do not show which.
+TABLED: set[int] = set()
+
+#: Files whose kernels do.
+_TABLED_FILES = frozenset({"multi_tensor.cu", "adam.cu"})
 
 #: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
 _SHARED_BY_DEFAULT = 48 * 1024
@@ -103,7 +109,7 @@ def watched() -> Iterator[list[Launched]]:
 class Loaded:
     """A kernel in the driver, for one architecture: the handle, its parameters' sizes, idle argument blocks."""
 
-    def __init__(self, compiled: Compiled, name: str) -> None:
+    def __init__(self, compiled: Compiled, name: str, *, is_tabled: bool = False) -> None:
         from cuda.bindings import driver
 
         doing = f"loading kernel {name!r}"
@@ -116,6 +122,8 @@ class Loaded:
             self.sizes = _parameter_sizes(self.kernel)
         self.handle = int(self.kernel)  # a CUkernel launches in whichever context is current
         OWN.add(self.handle)
+        if is_tabled:
+            TABLED.add(self.handle)
         self.idle: dict[tuple[type, ...], list[Launch]] = {}
         self.shared: dict[int, int] = {}
 
@@ -158,11 +166,16 @@ class Kernel(Handle):
         The kernel's name expression.
     shared_memory : int
         Dynamic shared memory a block, bytes, where a launch asks for none.
+    is_tabled : bool
+        Whether it finds arrays through tables in device memory.
     """
 
-    def __init__(self, build: Callable[[str], Compiled], name: str, shared_memory: int = 0) -> None:
+    def __init__(
+        self, build: Callable[[str], Compiled], name: str, shared_memory: int = 0, *, is_tabled: bool = False
+    ) -> None:
         self.name = name
         self._build = build
+        self._is_tabled = is_tabled
         self._shared_memory = shared_memory
         self._by_arch: dict[str, Loaded] = {}
         self._by_device: dict[int, Loaded] = {}
@@ -256,7 +269,7 @@ class Kernel(Handle):
         arch = architecture(properties.major, properties.minor)
         with self._lock:
             if arch not in self._by_arch:
-                self._by_arch[arch] = Loaded(self._build(arch), self.name)
+                self._by_arch[arch] = Loaded(self._build(arch), self.name, is_tabled=self._is_tabled)
             self._by_device[device] = self._by_arch[arch]
         return self._by_device[device]
 
@@ -328,4 +341,4 @@ def kernel(file: str, name: str, *, own_features: bool = False) -> Kernel:
         arch += "a" if own_features else ""
         return compile_source(kernel_source(file), name_expressions=[name], arch=arch, file=file)
 
-    return Kernel(build, name)
+    return Kernel(build, name, is_tabled=file in _TABLED_FILES)
