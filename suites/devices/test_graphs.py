@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cuassay import Device, cuda, devices, ops, random, to_host
+from cuassay.core.rotation import STREAMS_PER_PRIORITY
 from cuassay.errors import ArgumentError, CaptureError, OutOfMemoryError
 from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires
@@ -54,6 +55,38 @@ def test_a_graph_may_be_replayed_on_any_stream_also_the_default_one(
     graph.replay()
 
     assert values(total) == [3.0] * 8
+
+
+def test_two_threads_capture_at_once(made: Any, full: Any) -> None:
+    a, meeting, captured = full(1), threading.Barrier(2, timeout=60), {}
+
+    def capture(value: float) -> None:
+        graph = made()
+        with cuda.graph(graph, capture_error_mode="thread_local"):
+            meeting.wait()
+            captured[value] = graph, ops.add(a, value)
+            meeting.wait()
+
+    threads = [threading.Thread(target=capture, args=(value,)) for value in (1.0, 2.0)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for graph, _ in captured.values():
+        graph.replay()
+
+    assert {value: values(result)[0] for value, (_, result) in captured.items()} == {1.0: 2.0, 2.0: 3.0}
+
+
+def test_a_stream_that_is_captured_is_not_handed_out_again(device: Device, backend: Any, made: Any, full: Any) -> None:
+    a = full(1)
+    stream, *_ = (backend.new_stream(device.index) for _ in range(STREAMS_PER_PRIORITY))
+
+    with cuda.graph(made(), stream=stream):
+        ops.add(a, a)
+        others = [backend.new_stream(device.index) for _ in range(2 * STREAMS_PER_PRIORITY)]
+
+    assert stream not in others
 
 
 def test_arrays_of_a_capture_are_used_again_within_it(made: Any, full: Any) -> None:

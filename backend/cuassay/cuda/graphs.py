@@ -80,7 +80,7 @@ class graph:  # noqa: N801  torch's name
     pool : tuple of int, optional
         See `cuassay.core.graphs.Graph.begin`.
     stream : Stream, optional
-        The stream to capture on; None is one that all such blocks of the device share.
+        The stream to capture on; None is one that all such blocks of this thread and the device share.
     capture_error_mode : str
         ``global``, ``thread_local`` or ``relaxed``.
 
@@ -161,16 +161,25 @@ def _call_of(error: BaseException) -> str:
 #: Where code that is no caller's own lies.
 _LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_paths()[name] for name in ("purelib", "stdlib")))
 
-_side_streams: dict[Device, Any] = {}
+
+class _Side(threading.local):
+    def __init__(self) -> None:
+        self.streams: dict[Device, Any] = {}
+
+
+_side = _Side()
 
 
 def side_stream(device: Device) -> Any:
-    """The stream that captures of `device` use: one, because freed memory is used again on the stream it was for."""
+    """The stream that this thread's captures of `device` use: one, as freed memory is used again where it was for.
+
+    Two threads may capture at once, which one stream cannot.
+    """
     if device.kind == "sim":  # a test may have put another machine there
         return devices.backend("sim").new_stream(device.index)
-    if device not in _side_streams:
-        _side_streams[device] = devices.backend(device.kind).new_stream(device.index)
-    return _side_streams[device]
+    if device not in _side.streams:
+        _side.streams[device] = devices.backend(device.kind).new_stream(device.index)
+    return _side.streams[device]
 
 
 # ------------------------------------------------------------------------------------------------ hooks

@@ -1,9 +1,9 @@
 """Streams: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
 
 Ours are subclasses of CuPy's, so that CuPy's current stream follows and ``with stream`` costs what CuPy's does.
-They come from a pool of 32 for each device and priority, in turn, and live as long as the process: the driver keeps
-half a MiB of device memory for each, also after its end. They are non-blocking, as torch's are: nothing is implicitly
-ordered with the legacy default stream.
+They come from a pool of 32 for each device and priority, in turn but for those being captured, and live as long as the
+process: the driver keeps half a MiB of device memory for each, also after its end. They are non-blocking, as torch's
+are: nothing is implicitly ordered with the legacy default stream.
 """
 
 from __future__ import annotations
@@ -292,7 +292,14 @@ def _pool(index: int, priority: int) -> Rotation[int]:
         with at(index), explained(f"making a stream on cuda:{index}"):
             return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
 
-    return Rotation(make)
+    def is_free(address: int) -> bool:
+        try:
+            with at(index):
+                return not cupy.cuda.runtime.streamIsCapturing(address)
+        except RuntimeError:  # CuPy's, of a capture that a call has broken
+            return False
+
+    return Rotation(make, usable=is_free)
 
 
 @cache
