@@ -9,6 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,57 @@ def test_graphs_dropped_in_another_thread_do_not_break_a_capture(made: Any) -> N
     graph.replay()
 
     assert values(second) == {3.0}
+
+
+def meanwhile(work: Callable[[], object]) -> None:
+    """In a thread of its own, to its end."""
+    with ThreadPoolExecutor(1) as threads:
+        threads.submit(work).result()
+
+
+def test_the_allocators_calls_in_another_thread_do_not_break_a_capture(made: Any) -> None:
+    from cuassay.devices.cuda.memory.sources import AsyncSource, DeviceSource
+
+    sources, stream, a, graph = (DeviceSource(0), AsyncSource(0)), cuda.Stream(), full(1), made()
+    segments = [source.reserve(1 << 20, 0) for source in sources]
+    marker = sources[0].record(stream.ptr)
+    stream.synchronize()
+
+    def ask_and_free() -> None:
+        assert sources[0].query(marker) is True
+        sources[0].release(segments[0])
+
+    with cuda.graph(graph):
+        ops.add(a, a)
+        meanwhile(ask_and_free)
+        result = ops.mul(a, 3.0)
+    graph.replay()
+    sources[1].release(segments[1])
+
+    assert values(result) == {3.0}
+
+
+def test_handles_of_cublas_are_made_in_another_thread_without_breaking_a_capture(
+    made: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from cuassay.devices.cuda.blas import cublas, cublaslt
+
+    cublas.version(), cublaslt.version()
+    for module in (cublas, cublaslt):
+        monkeypatch.setattr(module, "_idle", {})
+    a, graph = full(1), made()
+
+    def make() -> None:
+        assert cublas._handle(0)
+        assert cublaslt.handle(0)
+
+    with cuda.graph(graph):
+        ops.add(a, a)
+        meanwhile(make)
+        result = ops.mul(a, 3.0)
+    graph.replay()
+
+    assert values(result) == {3.0}
 
 
 def test_in_debug_mode_the_ops_around_the_call_that_broke_a_capture_are_named(made: Any) -> None:

@@ -1,9 +1,14 @@
-"""What a finaliser may do while the collector runs within a call of the allocator: free, release a pool, empty it."""
+"""What a finaliser may do while the collector runs within a call of the allocator: free, release a pool, empty it.
+
+And what is left where a call that a capture forbids is refused.
+"""
 
 from __future__ import annotations
 
 import gc
+import os
 import threading
+from contextlib import nullcontext
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +16,8 @@ import pytest
 
 from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.memory import allocator as allocators
-from cuassay.memory import AllocatorConfig, IntegerSource
+from cuassay.errors import DriverError
+from cuassay.memory import AllocatorConfig, CachingAllocator, IntegerSource
 
 MIB = 2**20
 
@@ -77,3 +83,68 @@ def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator):
     allocator.empty_cache()
 
     assert pool.use_count == 0
+
+
+def test_a_block_whose_event_cannot_be_asked_for_is_not_lost(monkeypatch):
+    source = IntegerSource(is_lazy=True, granularity=0)
+    allocator = CachingAllocator(source)
+    block = allocator.malloc(20 * MIB)
+    allocator.record_stream(block, 1)
+    allocator.free(block)
+
+    with monkeypatch.context() as broken:
+        broken.setattr(source, "query", refused)
+        with pytest.raises(DriverError):
+            allocator.malloc(20 * MIB)
+    for event in source.pending():
+        source.complete(event)
+
+    assert allocator.malloc(20 * MIB).address == block.address
+
+
+def refused(event: int) -> bool:
+    raise DriverError("the query is refused; this is a test")
+
+
+def test_the_thread_that_pins_ahead_survives_a_refusal():
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from cuassay.devices.cuda import pinned
+
+    calls: list[int] = []
+
+    def tend() -> None:
+        calls.append(1)
+        refused(0)
+
+    pinned._Keeper(SimpleNamespace(tend=tend), 0)._tend()  # type: ignore[arg-type]
+
+    assert calls == [1]
+
+
+@pytest.mark.parametrize(
+    ("status", "is_open"),
+    [("cudaSuccess", False), ("cudaErrorLaunchFailure", False), ("cudaErrorStreamCaptureUnsupported", True)],
+)
+def test_the_lock_of_another_processes_memory_is_kept_only_while_it_may_be_used(status, is_open, monkeypatch):
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    import cuda.bindings
+
+    from cuassay.devices.cuda.memory import ipc
+
+    closed: list[int] = []
+    cudart = SimpleNamespace(
+        cudaDeviceSynchronize=lambda: (SimpleNamespace(name=status),), cudaIpcCloseMemHandle=closed.append
+    )
+    monkeypatch.setattr(cuda.bindings, "runtime", cudart, raising=False)
+    monkeypatch.setattr(ipc, "at", nullcontext)
+    monkeypatch.setattr(ipc, "relaxed", nullcontext)
+    read, write = os.pipe()
+    opened = object.__new__(ipc._Opened)
+    opened.base, opened._index, opened._descriptor = 4096, 0, write
+
+    del opened
+
+    assert closed == [] if is_open else [4096]
+    with pytest.raises(OSError, match="Bad file descriptor") if not is_open else nullcontext():
+        os.close(write)
+    os.close(read)

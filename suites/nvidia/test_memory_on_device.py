@@ -344,6 +344,31 @@ class TestPluggable:
         memory.empty_cache()
         assert sum(nbytes if call == "take" else -nbytes for call, nbytes in calls) == 0
 
+    def test_the_wait_before_a_segment_goes_back_is_not_one_of_the_callers(self):
+        """Stopped by the sync debug mode, it would leave the segment neither here nor there."""
+        given: list[int] = []
+
+        def take(nbytes: int, device: int, stream: int) -> int:
+            return int(cupy.cuda.runtime.malloc(nbytes))
+
+        def give(address: int, nbytes: int, device: int, stream: int) -> None:
+            given.append(nbytes)
+            cupy.cuda.runtime.free(address)
+
+        pool = memory.MemPool(memory.CUDAPluggableAllocator(take, give))
+        with memory.use_mem_pool(pool):
+            array = filled(3 * MIB)
+
+        cuassay.cuda.set_sync_debug_mode("error")
+        try:
+            del array, pool
+            gc.collect()
+            memory.empty_cache()
+        finally:
+            cuassay.cuda.set_sync_debug_mode("default")
+
+        assert sum(given) >= 3 * MIB
+
     @pytest.mark.parametrize(
         ("arguments", "error", "message"),
         [

@@ -22,6 +22,7 @@ from cuassay import cuda, ops, to_host
 from cuassay.benchmarking.cases import cases
 from cuassay.cuda import memory, tunable
 from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.sources import DeviceSource
 from cuassay.errors import CaptureError, DeviceError
 from cuassay.testing import OpSpec
 from cuassay.testing.samples import Sample
@@ -217,6 +218,22 @@ def test_cupys_arrays_are_ours_on_the_device_they_are_on() -> None:
     assert [hook.block_of(array) is not None for array in (here, there)] == [True, True]
     assert [array.data.device_id for array in (here, there)] == [0, 1]
     assert to_host(there)[-1] == N - 1
+
+
+def test_the_other_device_is_waited_for_and_gives_memory_back_beside_a_capture() -> None:
+    source, graph, array = DeviceSource(1), cuda.CUDAGraph(), filled(0)
+    segment = source.reserve(1 << 20, 0)
+    ops.add(array, 1.0)
+    cuda.synchronize(0)
+
+    with cuda.graph(graph):
+        result = ops.add(array, 1.0)
+        source.synchronize(())
+        source.release(segment)
+    graph.replay()
+
+    assert to_host(result)[0] == 8
+    graph.reset()
 
 
 # ------------------------------------------------------------------------------------------------ copies

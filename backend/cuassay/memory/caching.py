@@ -202,8 +202,13 @@ class CachingAllocator(Relief):
     def _poll(self, lane: Lane) -> None:
         """Return the blocks whose users are done, up to the first that is not."""
         while (block := self._pop_deferred(lane)) is not None:
-            if not all(map(lane.pool.source.query, block.events)):
-                lane.deferred.queue.appendleft(block)
+            is_done = False
+            try:
+                is_done = all(map(lane.pool.source.query, block.events))
+            finally:
+                if not is_done:
+                    lane.deferred.queue.appendleft(block)
+            if not is_done:
                 return
             with self._lock:
                 self._return(block)

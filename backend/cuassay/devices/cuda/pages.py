@@ -136,7 +136,8 @@ class PinnedSource(HostSource):
 
         _, marker = event
         if marker is not None:
-            check(runtime.cudaEventSynchronize(marker.event), "waiting for copies of pinned memory")
+            with relaxed():
+                check(runtime.cudaEventSynchronize(marker.event), "waiting for copies of pinned memory")
 
 
 def _require_memory(nbytes: int) -> None:

@@ -27,7 +27,7 @@ from cuassay.devices.cuda import forks, pins, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.pages import DEVICE_SHIFT, PinnedSource, is_registered, stream_key
 from cuassay.devices.cuda.pins import Pin
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, CuassayError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
 from cuassay.memory.lane import free
@@ -72,7 +72,7 @@ class _Keeper:
     def _tend(self) -> None:
         try:
             self._allocator.tend()
-        except MemoryError:  # nothing can be pinned ahead: whoever needs memory will be told
+        except (MemoryError, CuassayError):  # whoever needs memory will be told; this thread has nobody to tell
             self._woken.clear()
 
     def stop(self) -> None:

@@ -20,6 +20,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Problem
 from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -105,8 +106,9 @@ def _handle(device: int) -> ctypes.c_void_p:
 
 def _new_handle() -> ctypes.c_void_p:
     found = ctypes.c_void_p()
-    cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
-    _check(_library().cublasCreate_v2(ctypes.byref(found)), "making a cuBLAS handle")
+    with relaxed():  # it takes memory, which would break a capture
+        cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
+        _check(_library().cublasCreate_v2(ctypes.byref(found)), "making a cuBLAS handle")
     return found
 
 

@@ -21,6 +21,7 @@ from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
 from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -152,8 +153,8 @@ def handle(device: int) -> int:
         try:
             found = _idle.setdefault(device, []).pop()
         except IndexError:
-            cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
-            with _translated("making a cuBLASLt handle"):
+            with relaxed(), _translated("making a cuBLASLt handle"):  # it takes memory, which would break a capture
+                cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
                 found = int(_lt().create())
         _handles.lease.by_device[device] = found
     return found

@@ -25,7 +25,7 @@ from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.check import check
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
-from cuassay.devices.cuda.memory.order import at
+from cuassay.devices.cuda.memory.order import at, relaxed
 from cuassay.errors import ArgumentError, DeviceError
 
 __all__ = ["IpcHandle", "collect", "open_handle", "share"]
@@ -195,10 +195,17 @@ class _Opened:
             return
         from cuda.bindings import runtime as cudart
 
-        with at(self._index):
-            runtime.synchronize(self._index)  # what this process does on it comes before the exporter's reuse
-            cudart.cudaIpcCloseMemHandle(self.base)
-        os.close(self._descriptor)  # and with it the lock
+        is_idle = True
+        try:
+            with at(self._index), relaxed():
+                # What this process does on it comes before the exporter's reuse. Not a wait that can be stopped.
+                (status,) = cudart.cudaDeviceSynchronize()
+                is_idle = "StreamCapture" not in status.name  # while the device captures it cannot be waited for
+                if is_idle:
+                    cudart.cudaIpcCloseMemHandle(self.base)
+        finally:
+            if is_idle:  # else the exporter keeps the memory until this process ends
+                os.close(self._descriptor)  # and with it the lock
 
 
 def _hold_lock(path: str) -> int:

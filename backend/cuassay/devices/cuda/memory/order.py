@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from cuassay.devices.cuda import forks, runtime
+from cuassay.devices.cuda import forks
 from cuassay.devices.cuda.check import check, error_of
 
 __all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept", "relaxed"]
@@ -50,7 +50,7 @@ def at(index: int) -> AbstractContextManager[Any]:
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Let this thread take memory while streams are captured: that the call is ours, and no mistake, is known."""
+    """Let this thread take memory and wait while streams are captured: that the call is ours, no mistake, is known."""
     from cuda.bindings import runtime as cudart
 
     modes = cudart.cudaStreamCaptureMode
@@ -136,7 +136,8 @@ class Order:
             return True
         from cuda.bindings import runtime as cudart
 
-        (status,) = cudart.cudaEventQuery(event.event)
+        with relaxed():  # else it breaks what another thread captures
+            (status,) = cudart.cudaEventQuery(event.event)
         if status == cudart.cudaError_t.cudaErrorNotReady:
             cudart.cudaGetLastError()  # else the next to ask for it, after a launch, takes this for a failure
             return False
@@ -145,6 +146,12 @@ class Order:
         return True
 
     def synchronize(self, streams: object) -> None:
-        """Block the host until the device is idle: of `streams`, some may have been destroyed since."""
+        """Block the host until the device is idle: of `streams`, some may have been destroyed since.
+
+        The sync debug mode is not told: a wait it stopped would leave an allocator in the middle of a change.
+        """
         del streams
-        runtime.synchronize(self.index)
+        from cuda.bindings import runtime as cudart
+
+        with at(self.index), relaxed():
+            check(cudart.cudaDeviceSynchronize(), f"waiting for cuda:{self.index}")

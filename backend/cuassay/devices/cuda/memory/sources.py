@@ -41,7 +41,7 @@ class DeviceSource(Pageless, Order):
         """Give a segment back; waits for the device."""
         from cuda.bindings import runtime as cudart
 
-        with at(self.index):
+        with at(self.index), relaxed():
             check(cudart.cudaFree(address), f"giving back the segment at {address:#x}")
 
     def __repr__(self) -> str:
@@ -72,7 +72,7 @@ class AsyncSource(DeviceSource):
         from cuda.bindings import runtime as cudart
 
         self.synchronize(())
-        with at(self.index):
+        with at(self.index), relaxed():
             check(cudart.cudaFreeAsync(address, self._stream), f"giving back the segment at {address:#x}")
             check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
 
