@@ -18,10 +18,11 @@ from cuassay import cuda, devices, ops
 from cuassay.arrays.dtypes import as_dtype, reference_dtype
 from cuassay.core.precision import set_matmul_options
 from cuassay.devices.cuda import gemm
-from cuassay.devices.cuda.blas import controls, cublas, cublaslt, plans
+from cuassay.devices.cuda.blas import controls, cublas, cublaslt, offline, plans
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive
+from cuassay.tune.shapes import GemmShape
 
 BACKEND = devices.backend("cuda")
 DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128")
@@ -127,6 +128,19 @@ def test_two_threads_on_their_own_streams_have_their_own_handles() -> None:
 
     assert wrong == []
     assert len(set(seen.values())) == 3
+
+
+def test_a_handle_is_not_given_to_another_thread_while_a_plan_uses_it() -> None:
+    made: list[cublas.Plan] = []
+    given: list[Any] = []
+    problem = offline.problem_of(GemmShape(m=32, n=16, k=64))
+
+    for work in (lambda: made.append(cublas.Plan(problem, 0)), lambda: given.append(cublas._handle(0).value)):
+        thread = threading.Thread(target=work)
+        thread.start()
+        thread.join()
+
+    assert given != [made[0]._handle.value]
 
 
 def test_a_handle_is_used_again_after_its_thread() -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 
 import cuassay.cuda
-from cuassay import from_host, ops, random, to_host
+from cuassay import Device, from_host, ops, random, to_host
 from cuassay.core import drawing
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.cuda import random as face
@@ -113,6 +115,53 @@ def test_the_default_generators_cells_return_when_graphs_are_gone(cupy):
 
     free = on_cuda._CELLS._free[generator.device]
     assert len({id(cell.memory) for cell in free}) <= 2
+
+
+def test_a_cell_is_dropped_while_another_is_taken():
+    """As a finaliser does that the collector runs within a capture."""
+    pytest.importorskip("cupy", reason="CuPy is not installed")
+    from cuassay.devices.cuda.random import _Cell, _Cells
+
+    cells, device = _Cells(), Device("cuda", 0)
+    cell = _Cell(None, 0, device)
+    with cells._lock:
+        thread = threading.Thread(target=cells.drop, args=(cell,), daemon=True)
+        thread.start()
+        thread.join(10)
+
+    assert not thread.is_alive(), "the finaliser waits for the capture"
+    assert cells._free[device] == [cell]
+
+
+def test_a_graph_is_dropped_while_the_stream_of_its_replays_is_captured(cupy):
+    from cuassay import devices
+
+    backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
+    out, stream = cupy.zeros(8, cupy.float32), backend.new_stream(0)
+    backend.synchronize(0)
+    graphs = [backend.new_capture(0) for _ in range(2)]
+    with backend.use_stream(stream):
+        random.uniform(out=out, generator=generator)
+        graphs[0].begin()
+        random.uniform(out=out, generator=generator)
+        graphs[0].end()
+        graphs[0].replay()
+        graphs[1].begin()
+        graphs[0].reset()
+        random.uniform(out=out, generator=generator)
+        graphs[1].end()
+        state = generator.get_state()
+        graphs[1].replay()
+
+    expected = random.uniform(out=cupy.zeros(8, cupy.float32), generator=resumed(state))
+    assert bool((out == expected).all())
+    graphs[1].reset()
+
+
+def resumed(state):
+    generator = random.Generator("cuda")
+    generator.set_state(state)
+    return generator
 
 
 def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy):

@@ -26,6 +26,7 @@ from cuassay.core.drawing import DrawState, Place, Recordings, ReplayState
 from cuassay.devices.cuda.check import check
 from cuassay.devices.cuda.context import at
 from cuassay.devices.cuda.elementwise import c_name, pack_length
+from cuassay.devices.cuda.graph_driver import status
 from cuassay.devices.cuda.launch import kernel
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
@@ -203,11 +204,14 @@ class _Cells:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._free: dict[Device, list[_Cell]] = {}
+        self._dropped: deque[_Cell] = deque()
         self._leaving: deque[tuple[Any, _Cell]] = deque()
 
     def take(self, device: Device) -> _Cell:
         """A cell of `device`; called while a capture runs."""
         with self._lock, _allowed(device):
+            for _ in range(len(self._dropped)):
+                self._mark(self._dropped.popleft())
             self._return()
             free = self._free.setdefault(device, [])
             if not free:
@@ -216,23 +220,34 @@ class _Cells:
             return free.pop()
 
     def drop(self, cell: object) -> None:
-        """The graph of `cell` is gone; its last replay may still run."""
-        if not isinstance(cell, _Cell):
+        """The graph of `cell` is gone; its last replay may still run. Without the lock: finalisers call it."""
+        if isinstance(cell, _Cell):
+            self._mark(cell)
+
+    def _mark(self, cell: _Cell) -> None:
+        """Mark how far the stream of its last replay is; while that is being captured, it is left to a later `take`."""
+        if cell.stream is None:
+            self._free.setdefault(cell.device, []).append(cell)
             return
-        with self._lock:
-            if cell.stream is None:
-                self._free.setdefault(cell.device, []).append(cell)
+        with _allowed(cell.device):
+            if _is_captured(cell.stream):
+                self._dropped.append(cell)
                 return
-            with _allowed(cell.device):
-                event = cupy.cuda.Event(disable_timing=True)
-                event.record(cell.stream)
-                cell.stream = None
-                self._leaving.append((event, cell))
+            event = cupy.cuda.Event(disable_timing=True)
+            event.record(cell.stream)
+        cell.stream = None
+        self._leaving.append((event, cell))
 
     def _return(self) -> None:
         while self._leaving and self._leaving[0][0].done:
             _, cell = self._leaving.popleft()
             self._free.setdefault(cell.device, []).append(cell)
+
+
+def _is_captured(stream: Any) -> bool:
+    """Whether work given to `stream` is recorded; also where the driver does not say, as of a default stream then."""
+    found = ctypes.c_int()
+    return bool(status("cuStreamIsCapturing", stream.ptr, ctypes.byref(found)) or found.value)
 
 
 @contextmanager
