@@ -59,6 +59,15 @@ def test_asking_for_properties_makes_no_context():
     assert run(code) == "0"
 
 
+def test_once_the_driver_is_initialised_its_count_is_the_one():
+    code = (
+        "import os, cuassay.cuda as c; c.init(); before = c.device_count(); os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
+        "print(before == c.device_count() > 0)"
+    )
+
+    assert run(code) == "True"
+
+
 def test_a_forked_child_is_told_what_to_do():
     code = (
         "import os, cuassay.cuda as c; c.init(); pid = os.fork()\n"

@@ -66,8 +66,18 @@ def is_available() -> bool:
 
 
 def device_count() -> int:
-    """Visible CUDA devices; touches no driver in this process, so it is safe before a fork."""
-    return len(visible.probe().devices)
+    """Visible CUDA devices; touches no driver in this process, so it is safe before a fork.
+
+    Once the driver is initialised here it has counted, and a changed environment changes nothing.
+    """
+    return _counted() if is_initialized() else len(visible.probe().devices)
+
+
+@cache
+def _counted() -> int:
+    from cuda.bindings import driver
+
+    return int(check(driver.cuDeviceGetCount(), "counting CUDA devices"))
 
 
 def init() -> None:
@@ -214,7 +224,7 @@ def _handle(index: int) -> Any:
     init()
     from cuda.bindings import driver
 
-    count = int(check(driver.cuDeviceGetCount(), "counting CUDA devices"))
+    count = _counted()
     if not 0 <= index < count:
         mask = os.environ.get("CUDA_VISIBLE_DEVICES")
         shown = "unset" if mask is None else repr(mask)
