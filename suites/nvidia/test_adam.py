@@ -15,7 +15,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
 
-from cuassay import cuda, from_host, ops, to_host
+from cuassay import Device, cuda, from_host, ops, to_host
 from cuassay.arrays.dtypes import as_dtype, epsilon
 from cuassay.devices.cuda import multi_tensor
 from cuassay.optim import Adam, AdamW
@@ -249,6 +249,23 @@ def test_a_call_without_a_plan_can_be_captured() -> None:
     graph.reset()
 
 
+def test_captures_that_overlap_keep_each_what_was_launched_in_it() -> None:
+    keeper, (outer, inner) = multi_tensor._Keeper(), (object(), object())
+    device = Device("cuda", 0)
+    keeper.capture_begin(outer, device)
+    keeper.hold("first")
+    keeper.capture_begin(inner, device)
+    keeper.hold("both")
+    keeper.capture_end(outer, device)
+    keeper.hold("second")
+
+    assert keeper._held[id(outer)] == ["first", "both"]
+    assert keeper._held[id(inner)] == ["both", "second"]
+    keeper.capture_forget(inner, device)
+    assert keeper.open == {}
+    assert list(keeper._held) == [id(outer)]
+
+
 def test_nothing_is_kept_for_a_graph_that_is_reset() -> None:
     a = draw(0)
     plan = ops.foreach_mul_.prepare(a, 2.0)
@@ -261,6 +278,88 @@ def test_nothing_is_kept_for_a_graph_that_is_reset() -> None:
     assert len(multi_tensor._KEEPER._held) == before + 1
     graph.reset()
     assert len(multi_tensor._KEEPER._held) == before
+
+
+def test_a_graph_of_a_strided_norm_keeps_what_its_plan_computed_into() -> None:
+    a, graph = draw(0), cuda.CUDAGraph()
+    out = cupy.zeros((len(a), 2), np.float32)[:, 0]
+    plan = ops.foreach_norm.prepare(a, out=out)
+    plan.run()
+    expected = out.get()
+    with cuda.graph(graph):
+        plan.run()
+    del plan
+    gc.collect()
+    others = [from_host(np.full(len(a), POISON, np.float32), DEVICE) for _ in range(64)]
+    out[:] = 0
+
+    graph.replay()
+
+    np.testing.assert_array_equal(out.get(), expected)
+    assert {float(value) for other in others for value in to_host(other)} == {POISON}
+    graph.reset()
+
+
+@pytest.mark.parametrize("is_captured", [False, True], ids=["run", "captured"])
+def test_a_plan_is_run_on_another_stream_than_its_tables_are_uploaded_on(is_captured: bool) -> None:
+    a, expected = draw(0), [2 * to_host(array) for array in draw(0)]
+    ops.foreach_mul_(draw(0), 2.0)
+    cuda.synchronize()
+    busy, other, graph = cuda.Stream(), cuda.Stream(), cuda.CUDAGraph()
+    with busy:
+        cuda.spin(100_000_000)
+        plan = ops.foreach_mul_.prepare(a, 2.0)
+
+    with other:
+        if is_captured:
+            with cuda.graph(graph):
+                plan.run()
+            graph.replay()
+        else:
+            plan.run()
+    other.synchronize()
+
+    for array, wanted in zip(a, expected, strict=True):
+        assert_same_bits(array, wanted)
+    graph.reset()
+
+
+def test_gradients_bound_anew_on_another_stream_are_read_there() -> None:
+    first, second, norm = draw(0), draw(1), from_host(np.zeros((), np.float32), DEVICE)
+    expected = np.sqrt(sum(np.sum(to_host(array).astype(np.float64) ** 2) for array in second))
+    ops.global_norm_.prepare(second, norm, None, None).run()
+    cuda.synchronize()
+    busy, other = cuda.Stream(), cuda.Stream()
+    with busy:
+        cuda.spin(100_000_000)
+        plan = ops.global_norm_.prepare(first, norm, None, None)
+
+    with other:
+        plan.rebind(grads=second).run()
+    other.synchronize()
+
+    assert float(to_host(norm)) == pytest.approx(expected, rel=1e-6)
+
+
+def test_a_list_in_a_capture_begun_by_cupy_is_replayed_when_the_call_is_long_over() -> None:
+    a, stream = draw(0), cupy.cuda.Stream(non_blocking=True)
+    expected = [4 * to_host(array) for array in a]
+    ops.foreach_mul_(draw(0), 2.0)
+    cuda.synchronize()
+    with stream:
+        stream.begin_capture(cupy.cuda.runtime.streamCaptureModeRelaxed)
+        ops.foreach_mul_(a, 2.0)
+        graph = stream.end_capture()
+    gc.collect()
+    trash = [np.full(size, -1, np.int64) for size in range(1, 64) for _ in range(32)]
+
+    graph.launch(stream)
+    graph.launch(stream)
+    stream.synchronize()
+
+    for array, wanted in zip(a, expected, strict=True):
+        assert_same_bits(array, wanted)
+    assert len(trash) == 63 * 32
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])

@@ -18,7 +18,10 @@ import numpy as np
 from cuassay.arrays.dtypes import FLOATS, as_dtype, compute_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.participants import join
+from cuassay.devices.cuda.event import Event
+from cuassay.devices.cuda.graph_driver import relaxed
 from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op, registry
 
 __all__ = ["BLOCK", "Tables", "elements_of", "hold", "register", "upload"]
@@ -35,6 +38,10 @@ _PACK_NBYTES = 16
 
 #: Packs a thread, elementwise and for norms; a norm's block leaves one number, so it takes more.
 _PACKS, _NORM_PACKS = 1, 64
+
+_current_stream = cupy.cuda.get_current_stream
+_record = cupy.cuda.runtime.eventRecord
+_wait = cupy.cuda.runtime.streamWaitEvent
 
 #: What `Tensor` of multi_tensor.cuh has beside the addresses: elements, origin, chunks, first chunk.
 _COUNTS = 4
@@ -99,6 +106,7 @@ class Tables:
         zeros = np.zeros(-(-sizes.size // 2), np.int64)
         self._cut = upload(np.concatenate([tensor | index << 32, zeros]))
         self._parts = cupy.empty(self.blocks if parts else 0, np.float64)
+        self._uploaded: Event | None = None
         self.chunks, self.parts = self._cut.data.ptr, self._parts.data.ptr
         self.arrivals = self.chunks + 8 * self.blocks
         self._fill()
@@ -123,12 +131,54 @@ class Tables:
         """The table of tensors gets new memory: a launch given to another stream may still read the old one."""
         self._table = upload(np.concatenate([self._addresses, self._counts], axis=1))
         self.tensors = self._table.data.ptr
+        stream = _current_stream()
+        self._stream, self._streams = stream.ptr, {stream.ptr}
+        if stream.is_capturing():  # each replay uploads, in order of what else was captured
+            self._await()
+        else:
+            self._uploaded = Event()
+            self._uploaded.admit(self._table.data.device_id)
+            _record(self._uploaded.handle, stream.ptr)
+
+    def use(self, kept: Any) -> None:
+        """Before a launch: its stream comes after the upload, and what captures replay is kept, as `kept` is."""
+        stream = _current_stream()
+        if stream.ptr != self._stream:
+            self._use_on(stream)
+        if _KEEPER.open:
+            hold(kept)
+            if stream.is_capturing():
+                self._await()
+
+    def _use_on(self, stream: Any) -> None:
+        """Another stream than the last: it waits for the upload once, and the memory is not used again before it."""
+        if stream.is_capturing():
+            self._await()
+            return
+        if stream.ptr not in self._streams:
+            if self._uploaded is not None:
+                _wait(stream.ptr, self._uploaded.handle)
+            for memory in (self._table, self._cut, self._parts):
+                if hook.block_of(memory) is not None:
+                    hook.record_stream(memory, stream)
+            self._streams.add(stream.ptr)
+        self._stream = stream.ptr
+
+    def _await(self) -> None:
+        """The host waits for the upload: a captured stream cannot, and no one knows which will replay the launch."""
+        uploaded, self._uploaded = self._uploaded, None
+        if uploaded is not None:
+            with relaxed():
+                cupy.cuda.runtime.eventSynchronize(uploaded.handle)
 
     def replaced(self, place: int, arrays: Arrays) -> Tables | None:
         """These tables with another list at `place`; None where its arrays are no match, or begin elsewhere."""
         former = self._lists[place]
         if former is None or len(arrays) != len(former) or not _alike(arrays, former):
             return None
+        stream = _current_stream()
+        if stream.ptr != self._stream:  # what the new tables share with these is there for it, too
+            self._use_on(stream)
         new = object.__new__(Tables)
         vars(new).update(vars(self))
         new._lists = (*self._lists[:place], arrays, *self._lists[place + 1 :])
@@ -154,12 +204,19 @@ def _alike(arrays: Arrays, former: Arrays) -> bool:
     )
 
 
+#: What the graphs of captures that others began read: nobody tells when these are gone.
+_OF_OTHERS: list[tuple[Ints, Array]] = []
+
+
 def upload(host: Ints) -> Array:
     """A copy on the device. In a capture the graph copies at each replay, so what it copies from is kept for it."""
     made = cupy.empty(host.shape, host.dtype)
     stream = cupy.cuda.get_current_stream()
     if stream.is_capturing():
-        hold(host, made)
+        if _KEEPER.open:
+            hold(host, made)
+        else:
+            _OF_OTHERS.append((host, made))
         cupy.cuda.runtime.memcpyAsync(
             made.data.ptr, host.ctypes.data, host.nbytes, cupy.cuda.runtime.memcpyHostToDevice, stream.ptr
         )
@@ -169,34 +226,34 @@ def upload(host: Ints) -> Array:
 
 
 class _Keeper:
-    """Keeps what captured launches read, as long as the capture is not reset; see `cuassay.core.participants`."""
+    """Keeps what captured launches read, as long as the capture is not reset; see `cuassay.core.participants`.
+
+    Attributes
+    ----------
+    open : dict of int to list
+        What is kept for each capture that has not ended.
+    """
 
     def __init__(self) -> None:
         self._held: dict[int, list[Any]] = {}
-        self._open: list[list[Any]] = []
+        self.open: dict[int, list[Any]] = {}
 
     def capture_begin(self, capture: object, device: Device) -> None:
         """From here what is held is held for `capture`."""
-        held: list[Any] = []
-        self._held[id(capture)] = held
-        self._open.append(held)
+        self._held[id(capture)] = self.open[id(capture)] = []
 
     def capture_end(self, capture: object, device: Device) -> None:
         """Nothing more is added."""
-        self._close(capture)
+        self.open.pop(id(capture), None)
 
     def capture_forget(self, capture: object, device: Device) -> None:
         """The graph is gone."""
-        self._close(capture)
+        self.open.pop(id(capture), None)
         self._held.pop(id(capture), None)
-
-    def _close(self, capture: object) -> None:
-        held = self._held.get(id(capture))
-        self._open[:] = [one for one in self._open if one is not held]
 
     def hold(self, *things: Any) -> None:
         """Keep `things` for every capture that is open; most of the time there is none."""
-        for held in self._open:
+        for held in tuple(self.open.values()):
             held.extend(things)
 
 
@@ -255,7 +312,7 @@ def _held(name: str, tables: Tables, arguments: tuple[Any, ...], kept: Any) -> R
     fire = kernel("multi_tensor.cu", name).bind(tables.blocks, BLOCK, arguments)
 
     def run(kept: Any = (tables, kept)) -> None:
-        hold(kept)
+        tables.use(kept)
         fire()
 
     return run
@@ -306,7 +363,7 @@ def _norm(a: Arrays, *, ord: float, out: Array) -> Run:  # noqa: A002  NumPy's n
 def _through(name: str, tables: Tables, out: Array, kept: Any) -> Run:
     """Into an array of its own, from which a strided `out` is filled."""
     dense = cupy.empty(out.shape, out.dtype)
-    fire = _held(name, tables, (tables.tensors, tables.chunks, tables.parts, tables.arrivals, dense), kept)
+    fire = _held(name, tables, (tables.tensors, tables.chunks, tables.parts, tables.arrivals, dense), (kept, dense))
 
     def run() -> None:
         fire()
@@ -335,7 +392,7 @@ class _GlobalNorm:
 
     def __call__(self) -> None:
         """Launch."""
-        hold(self._tables)
+        self._tables.use(self._tables)
         self._fire()
 
     def rebind(self, changed: Bound) -> Run | None:

@@ -15,7 +15,7 @@ from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, dtype_name
 from cuassay.devices.cuda.launch import kernel
-from cuassay.devices.cuda.multi_tensor import BLOCK, Tables, elements_of, hold, word
+from cuassay.devices.cuda.multi_tensor import BLOCK, Tables, elements_of, word
 from cuassay.ops import Op, lists, registry
 
 __all__ = ["register"]
@@ -67,7 +67,7 @@ class _Step:
 
     def __call__(self) -> None:
         """Launch."""
-        hold(self._tables)
+        self._tables.use(self._tables)
         self._fire()
 
     def rebind(self, changed: Bound) -> _Step | None:
