@@ -243,8 +243,9 @@ class Samples:
     def extremal(self, *, largest: bool = True, dtype: str | None = None) -> HostArray:
         """What a dtype's edge is made of: zeros of both signs, subnormals, the largest numbers, infinities, NaN.
 
-        Without `largest` it is for a function of unknown steps, which may overflow where the wider reference does
-        not. Complex numbers get finite edges only: C and NumPy differ on infinity times a complex number.
+        Without `largest` it is for a function of unknown steps, which may overflow where the wider reference does not,
+        and take subnormals for 0, as CuPy's float32 does, of which infinity makes NaN. Complex numbers get finite edges
+        only: C and NumPy differ on infinity times a complex number.
         """
         return HostArray(_extremal(as_dtype(dtype or self.dtype), largest=largest))
 
@@ -283,9 +284,9 @@ def _extremal(dtype: np.dtype[Any], *, largest: bool) -> NDArray[Any]:
         limits = np.iinfo(dtype)
         return np.array([limits.min, limits.max, 0, 1, limits.max - 1, limits.min + 1], dtype)
     tiny, eps = smallest_subnormal(dtype), epsilon(dtype)
-    edges = [0.0, tiny, tiny / eps, 1.0, eps]  # a normal number starts where a unit of 1 is the smallest subnormal
+    edges = [0.0, tiny / eps, 1.0, eps]  # a normal number starts where a unit of 1 is the smallest subnormal
     if largest:
-        edges.append(dtypes.largest(dtype))
+        edges += [tiny, dtypes.largest(dtype)]
     if name not in COMPLEX:
         edges += [np.inf, np.nan]  # float8_e4m3fn has no infinity: the cast makes it NaN
     with np.errstate(over="ignore", invalid="ignore"):
