@@ -130,6 +130,67 @@ def test_a_bench_that_measures_nothing_is_an_error_of_collection(
     result.stdout.fnmatch_lines([f"*SpecError: one cannot be measured: {message}*"])
 
 
+BENCH_CALLS = {
+    "scalars by position": ("(make(8), 0), (make(8), 1)", ["8, 0", "8, 1"]),
+    "one with a scalar": ("make(8), (make(8), 1)", ["8", "8, 1"]),
+    "a layout": ("make((4, 8)), make((4, 8), layout='transposed')", ["4x8", "4x8, transposed"]),
+    "a label": ("Sample((make(8),), label='first'), make(8)", ["8, first", "8"]),
+    "told apart by shapes": ("(make(8), 0), Sample((make(9),), label='first')", ["8", "9"]),
+}
+
+
+@pytest.mark.parametrize(("drawn", "labels"), BENCH_CALLS.values(), ids=BENCH_CALLS)
+def test_cases_of_one_shape_are_told_apart(pytester: pytest.Pytester, drawn: str, labels: list[str]) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.benchmarking.cases import case_labels, cases
+        from cuassay.testing import OpSpec, Sample
+
+        def test_labels():
+            spec = OpSpec(fn=lambda xp, a, n=0: a, samples=lambda make: [make(3)], bench=lambda make, sizes: [{drawn}])
+            assert list(case_labels(spec, "cpu", "float32")) == {labels}
+            assert [case.label for case in cases(spec, "cpu", "float32")] == {labels}
+    """)
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+
+def test_two_cases_of_one_label_are_an_error_of_collection(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        bench = lambda make, sizes: [make((4, 8)), make((8, 4)), make((4, 8))]
+        test_one = conformance(OpSpec(fn=lambda xp, a: a, name="one", bench=bench))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    told = "samples 0 and 2 of bench= are both the case '4x8' of a report; *label='...')"
+    result.stdout.fnmatch_lines([f"*SpecError: one: {told}"])
+
+
+SAME_SERIES = """
+    from cuassay.testing import OpSpec, conformance
+    bench = lambda make, sizes: [make((4, 8))]
+    test_one = conformance(OpSpec(fn=lambda xp, a: a + 1, name="same", dtypes=("float32",), bench=bench))
+    test_two = conformance(OpSpec(fn=lambda xp, a: a + 2, name={name!r}, dtypes=("float32",), bench=bench))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "outcomes"), [("same", {"passed": 1, "failed": 1}), ("other", {"passed": 2})], ids=["same", "other"]
+)
+def test_two_tests_that_record_one_series_are_told(
+    project: pytest.Pytester, name: str, outcomes: dict[str, int]
+) -> None:
+    path = project.makepyfile(test_same=SAME_SERIES.format(name=name))
+
+    result = project.runpytest_subprocess(path, "--device", "sim", "-k", "test_speed", "--cuassay-record", "r.jsonl")
+
+    result.assert_outcomes(**outcomes, deselected=result.parseoutcomes()["deselected"])
+    if "failed" in outcomes:
+        told = "* has recorded the figures of same, 4x8, float32, cuassay on sim:0 in this run, *; give this a name *"
+        result.stdout.fnmatch_lines([f"*ArgumentError: test_same.py::test_one::test_speed{told}"])
+
+
 def test_the_measuring_child_says_how_much_and_writes_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -67,7 +67,7 @@ def series(
     Raises
     ------
     SpecError
-        If two of them have one name, by which a series is known.
+        If two of them have one name, by which a series is known, or two cases of one have one label.
     """
     found = Presence(settings.get("CUASSAY_DEVICES")).devices[0] if device is None else Device(device)
     chosen = [(spec, DTYPES) for spec in own_specs()] if specs is None else [(spec, spec.dtypes) for spec in specs]

@@ -18,10 +18,11 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.timing import Timing
 from cuassay.core import settings
 from cuassay.core.device import Device
+from cuassay.errors import SpecError
 from cuassay.ops import Plan
 from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
 from cuassay.testing.presence import HOST_KINDS
-from cuassay.testing.samples import Sample, Samples, Shape, normalized
+from cuassay.testing.samples import HostArray, Sample, Samples, Shape, each, normalized
 
 __all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for", "timing_row"]
 
@@ -65,13 +66,14 @@ def sizes_for(device: str | Device) -> ModelSizes:
 def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
     """The spec's benchmark samples, each on `device` when its turn comes."""
     found, name = devices.find(device), dtype_name(dtype)
-    for sample in spec.draw_bench(int(settings.get("CUASSAY_SEED")), name, sizes_for(found)):
-        yield _case(spec, found, name, sample)
+    drawn = spec.draw_bench(int(settings.get("CUASSAY_SEED")), name, sizes_for(found))
+    for sample, label in zip(drawn, case_labels(spec, found, name), strict=True):
+        yield _case(spec, found, name, sample, label)
 
 
-def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> Case:
+def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample, label: str) -> Case:
     args, kwargs = sample.on(device)
-    work, label = spec.least_work(sample), case_label(sample)
+    work = spec.least_work(sample)
     if spec.fn is not None:  # without `spec.run`: what that does beside would be in every sample
         with devices.backend(device.kind).activate(device.index):  # as it is when measured: the library itself
             xp = devices.namespace(device)
@@ -102,11 +104,47 @@ def case_label(sample: Sample) -> str:
 
 
 def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ...]:
-    """The labels of `cases`, without the cost of their numbers."""
+    """The labels of `cases`, without the cost of their numbers.
+
+    Where shapes and named scalars do not tell a case from another of the spec, what a sample's ``label=`` says, layouts
+    and scalars without a name follow. Elsewhere they do not: a label is what a case's history is known by.
+
+    Raises
+    ------
+    SpecError
+        If two cases have one label.
+    """
     if spec.bench is None:
         return ()
-    drawn = normalized(spec.bench(_Extents(0, dtype_name(dtype), spec.name), sizes_for(device)))
-    return tuple(map(case_label, drawn))
+    drawn = list(spec.bench(_Extents(0, dtype_name(dtype), spec.name), sizes_for(device)))
+    given = [one.label if isinstance(one, Sample) else "" for one in drawn]
+    samples = list(normalized(drawn))
+    plain = list(map(case_label, samples))
+    labels = tuple(
+        ", ".join([label, *_details(sample, said)]) if plain.count(label) > 1 else label
+        for label, sample, said in zip(plain, samples, given, strict=True)
+    )
+    _refuse_equal(spec, labels)
+    return labels
+
+
+def _details(sample: Sample, said: str) -> list[str]:
+    """What tells one call from others of its shapes."""
+    parts = list(each(sample.args))
+    layouts = [part.layout for part in parts if isinstance(part, HostArray) and part.layout != "contiguous"]
+    scalars = [str(part) for part in parts if not hasattr(part, "shape")]
+    return [*([said] if said else []), *layouts, *scalars]
+
+
+def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:
+    """Of two cases of one label a report would keep the last, and a slow-down of the other would be lost."""
+    for second, label in enumerate(labels):
+        first = labels.index(label)
+        if first != second:
+            raise SpecError(
+                f"{spec.name}: samples {first} and {second} of bench= are both the case {label!r} of a report; "
+                "give each a name: Sample((...,), label='...')"
+            )
 
 
 class _Extents(Samples):

@@ -18,6 +18,7 @@ from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fi
 from cuassay.benchmarking.record import Recorder, begin
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
 from cuassay.testing import rerun
 from cuassay.testing.summary import first_line
 
@@ -28,6 +29,9 @@ __all__ = ["Recording", "device_columns", "fingerprint_of"]
 
 #: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
 _FACTS = {"blas_threads": "threads"}
+
+#: The columns by which a report knows a series in a run; see `cuassay_reports.compare.SERIES`.
+_SERIES = ("benchmark", "case", "dtype", "device", "implementation", "clock", "cache", "mode", "unit", "launches")
 
 #: What a report carries that is a column of its row.
 _CARRIED = ("device", "dtype", "op", "check", "headroom")
@@ -60,6 +64,8 @@ class Recording:
         self._presence = presence
         self._root = root
         self._open: dict[str, list[pytest.TestReport]] = {}
+        self._test = ""
+        self._timed: dict[tuple[object, ...], str] = {}
 
     def __repr__(self) -> str:
         return f"Recording({self._recorder!r})"
@@ -93,8 +99,26 @@ class Recording:
             del self._open[report.nodeid]
             self._recorder.write_test(**_row(phases))
 
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Know whose figures come next."""
+        self._test = nodeid
+
     def write_time(self, **columns: object) -> None:
-        """Append one measured series of this run."""
+        """Append one measured series of this run.
+
+        Raises
+        ------
+        ArgumentError
+            If another test has recorded the same series: a report would keep the last.
+        """
+        first = self._timed.setdefault(tuple(map(columns.get, _SERIES)), self._test)
+        if first != self._test:
+            told = [columns.get(name) for name in ("benchmark", "case", "dtype", "implementation")]
+            raise ArgumentError(
+                f"{first} has recorded the figures of {', '.join(map(str, filter(None, told)))} on {columns['device']} "
+                "in this run, and a report keeps one of them; give this a name of its own: name= of an OpSpec, op= or "
+                "case= of device_benchmark"
+            )
         self._recorder.write_time(**columns)
 
     def pytest_sessionfinish(self, exitstatus: int) -> None:

@@ -87,7 +87,7 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     Raises
     ------
     SpecError
-        If its samples to measure cannot be drawn, or there are none.
+        If its samples to measure cannot be drawn, there are none, or two are one case.
     """
     from cuassay.benchmarking.cases import case_labels, cases
 
@@ -98,6 +98,8 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
 
     try:
         count = len(case_labels(spec, "cpu", spec.dtypes[0]))
+    except SpecError:
+        raise
     except Exception as error:
         raise SpecError(
             f"{spec.name} cannot be measured: its bench= raises {type(error).__name__}: {error}; it gets what makes "
