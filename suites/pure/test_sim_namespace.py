@@ -26,6 +26,12 @@ def xp() -> Any:
     return BACKEND.namespace(0)
 
 
+def test_a_device_has_one_namespace_as_a_module_is_one() -> None:
+    kept = {BACKEND.namespace(index): index for index in (0, 1, 0, 1)}
+
+    assert kept == {BACKEND.namespace(0): 0, BACKEND.namespace(1): 1}
+
+
 SAME_AS_NUMPY: dict[str, Callable[[Any], Any]] = {
     "array": lambda xp: xp.array([[1, 2], [3, 4]], dtype="float32"),
     "asarray": lambda xp: xp.asarray([1.0, 2.0]),

@@ -153,8 +153,13 @@ class SimBackend:
         return array.device
 
     def namespace(self, index: int) -> Namespace:
-        """NumPy's names over arrays of device `index`."""
-        return Namespace(self._device(index))
+        """NumPy's names over arrays of device `index`; the same object each time."""
+        device = self._device(index)
+        with self._lock:
+            if device.namespace is None:
+                device.namespace = Namespace(device)
+            found: Namespace = device.namespace
+            return found
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
         """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""

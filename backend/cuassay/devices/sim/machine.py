@@ -113,6 +113,7 @@ class SimDevice:
         self.log = AccessLog(str(self.device), machine.host)
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
+        self.namespace: Any = None  # the kind's, once it was asked for: one object, as a module is, and so a dict's key
         self._pools: dict[int, Rotation[Queue]] = {}
         self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
         self.graph_pools: weakref.WeakValueDictionary[PoolId, Pool] = weakref.WeakValueDictionary()
