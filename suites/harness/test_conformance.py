@@ -274,3 +274,47 @@ def test_bad_inputs_are_written_as_samples_are(pytester: pytest.Pytester) -> Non
     result = pytester.runpytest_inprocess("--device", "sim", "--device", "cpu", "-k", "test_errors")
 
     result.assert_outcomes(passed=2, deselected=result.parseoutcomes()["deselected"])
+
+
+@pytest.mark.parametrize(
+    ("kept", "outcomes"),
+    [
+        pytest.param("WEIGHTS.setdefault(xp, xp.ones(1))", {"passed": 2}, id="made-once"),
+        pytest.param("WEIGHTS.setdefault(len(WEIGHTS), xp.ones(1))", {"failed": 2}, id="at-each-call"),
+    ],
+)
+def test_what_is_made_at_the_first_call_and_kept_is_no_leak(
+    pytester: pytest.Pytester, kept: str, outcomes: dict[str, int]
+) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+        WEIGHTS = {{}}
+        test_it = conformance(OpSpec(fn=lambda xp, a: a * {kept}.astype(a.dtype), dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-k", "values or unchanged")
+
+    result.assert_outcomes(**outcomes, deselected=result.parseoutcomes()["deselected"])
+    if "failed" in outcomes:
+        result.stdout.fnmatch_lines(["*bytes) of device memory are still in use after the test; *; run a second time*"])
+
+
+def test_what_fails_is_not_run_a_second_time(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        KEPT = []
+
+        def leaks(xp, a):
+            KEPT.append(a * 2)
+            return a
+
+        one = lambda make: [make(3)]
+        test_it = conformance(OpSpec(fn=leaks, reference=lambda a: a + 1, samples=one, dtypes=("float32",)))
+
+        def test_calls():
+            assert len(KEPT) == 2  # by the check, and on NumPy's arrays for the dtype
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "sim", "-k", "values or calls")
+
+    result.assert_outcomes(failed=1, passed=1, deselected=result.parseoutcomes()["deselected"])

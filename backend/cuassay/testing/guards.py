@@ -25,6 +25,7 @@ from cuassay.ops.dispatch import Call, interpose
 from cuassay.testing.tolerance import MODE_EPS
 
 __all__ = [
+    "LeakError",
     "computed_precision",
     "guarded",
     "memory_returned",
@@ -32,6 +33,10 @@ __all__ = [
     "products_as_asked",
     "stream_kept",
 ]
+
+
+class LeakError(AssertionError):
+    """Device memory is in use after a block that was not before."""
 
 
 @contextmanager
@@ -47,7 +52,7 @@ def guarded(device: str | Device) -> Iterator[None]:
 
 @contextmanager
 def memory_returned(device: str | Device) -> Iterator[None]:
-    """Fail when more device memory is in use after the block than before.
+    """Fail, by `LeakError`, when more device memory is in use after the block than before.
 
     Asked of kinds whose backend has ``memory_in_use(index)``: live bytes of this process. Free memory as the driver
     tells it is no measure: pools keep it, other processes take it. Arrays that an earlier test left in reference cycles
@@ -62,7 +67,7 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     gc.collect()  # arrays in reference cycles are no leak
     left = in_use(found.index) - before
     if left > 0:
-        raise AssertionError(
+        raise LeakError(
             f"{found}: {format_bytes(left)} ({left:,} bytes) of device memory are still in use after the test; "
             "a cache, a list or an attribute holds an array of it: drop it"
         )

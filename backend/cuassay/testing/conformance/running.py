@@ -20,7 +20,7 @@ from cuassay.errors import CuassayError
 from cuassay.testing import rerun
 from cuassay.testing.compare import assert_close, describe_case
 from cuassay.testing.fanin import arrays_of, is_elementwise
-from cuassay.testing.guards import guarded
+from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_error import is_coarse, own_error
 from cuassay.testing.samples import Kind, Sample
@@ -67,10 +67,27 @@ class Check:
     per_dtype: bool
 
     def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
-        """Run the check inside the guards; whatever it raises names the case."""
+        """Run the check inside the guards; whatever it raises names the case.
+
+        Twice where it leaves memory in use: a weight that is made at the first call and kept is no leak, which grows.
+        """
         __tracebackhide__ = True
-        with _described(spec, device, *dtype), guarded(device):
+        with _described(spec, device, *dtype):
+            try:
+                self._guarded(spec, device, *dtype)
+            except LeakError:
+                self._again(spec, device, *dtype)
+
+    def _guarded(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+        __tracebackhide__ = True
+        with guarded(device):
             self.function(spec, Device(device), *dtype)
+
+    def _again(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
+        try:
+            self._guarded(spec, device, *dtype)
+        except LeakError as leak:
+            raise AssertionError(f"{leak}; run a second time it kept more again: it is nothing made once") from None
 
 
 #: Name to check, in the order they run.
