@@ -120,6 +120,73 @@ def test_a_projects_own_device_fixture_and_our_dtypes_meet(pytester: pytest.Pyte
     pytester.runpytest().assert_outcomes(passed=2)
 
 
+GENERATED = """
+    from cuassay.testing import OpSpec, conformance
+    SEEN = []
+
+    def double(xp, a):
+        SEEN.append(type(a).__name__)
+        return a + a
+
+    bench = lambda make, sizes: [make(8)]
+    test_double = conformance(OpSpec(fn=double, reference=lambda a: a + a, dtypes=("float32",), bench=bench))
+
+    def test_where(): assert "SimArray" in SEEN
+"""
+
+
+@pytest.mark.parametrize("name", ["device", "dtype", "op"])
+def test_generated_tests_run_where_their_ids_say_whatever_fixtures_there_are(
+    pytester: pytest.Pytester, name: str
+) -> None:
+    pytester.makeconftest(f"import pytest\n@pytest.fixture\ndef {name}(): return 'theirs'")
+    pytester.makepyfile(test_it=GENERATED)
+
+    result = pytester.runpytest("--device", "sim", "-v", "-k", "values or speed or where")
+
+    result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["*::test_double::test_values[[]sim:0-float32] PASSED*"])
+
+
+@pytest.mark.parametrize(
+    ("source", "provider"),
+    [
+        pytest.param(
+            "import pytest\n@pytest.fixture(params=['theirs'])\ndef device(request): return request.param",
+            "a fixture of conftest.py:2",
+            id="fixture",
+        ),
+        pytest.param(
+            "def pytest_generate_tests(metafunc): metafunc.parametrize('device', ['theirs'])\n",
+            "another plugin or conftest",
+            id="hook",
+        ),
+    ],
+)
+def test_who_gives_generated_tests_other_devices_is_told(pytester: pytest.Pytester, source: str, provider: str) -> None:
+    pytester.makeconftest(source)
+    pytester.makepyfile(GENERATED.partition("def test_where")[0])
+
+    result = pytester.runpytest("--device", "sim", "-k", "values")
+
+    assert result.ret != 0
+    result.stdout.fnmatch_lines([f"*`device` of generated tests is parametrized by {provider}; *--cuassay-device*"])
+
+
+def test_what_is_required_of_a_projects_own_device_is_told(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(OWN_FIXTURE)
+    pytester.makepyfile("""
+        from cuassay.testing import requires
+        @requires("graphs")
+        def test_one(device): pass
+    """)
+
+    result = pytester.runpytest()
+
+    told = "asks a device of ours; this test's `device` is a fixture of conftest.py:*; give that another name"
+    result.stdout.fnmatch_lines([f"*::test_one: requires(...) {told}*"])
+
+
 def test_the_plugin_loads_without_numpy_pandas_or_a_driver() -> None:
     heavy = "{'numpy', 'pandas', 'cupy', 'cuda', 'ml_dtypes', 'xdist', 'jinja2'}"
     code = f"import sys, cuassay.testing.plugin; print(sorted({heavy} & set(sys.modules)))"

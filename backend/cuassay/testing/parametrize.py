@@ -1,13 +1,16 @@
 """From a test's arguments to its cases: `device`, `dtype` and `op`, in this order in the id.
 
-A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone. The list
-of cases is made once for each combination and shared: fifty thousand cases are a few lists.
+A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone, except in
+generated tests: these run on the device that their id says. The list of cases is made once for each combination and
+shared: fifty thousand cases are a few lists.
 """
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from cuassay.testing.marks import SpecLike
     from cuassay.testing.presence import Presence
 
-__all__ = ["DEFAULT_DTYPES", "NAMES", "ConformanceClass", "Parametrizer"]
+__all__ = ["DEFAULT_DTYPES", "NAMES", "ConformanceClass", "Parametrizer", "provider"]
 
 #: The arguments that are ours, in the order of the id.
 NAMES = ("device", "dtype", "op")
@@ -100,11 +103,34 @@ def _refuse_idle_marks(names: Sequence[str], metafunc: pytest.Metafunc) -> None:
 
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
-    """True when the project provides `name` itself."""
+    """True when the project provides `name` itself. Of a generated test it must not."""
     # Both are private: pytest has no public way to ask. Tested on 8.4, 9.1 and 9.2.
-    if metafunc._arg2fixturedefs.get(name) or any(name in call.params for call in metafunc._calls):  # noqa: SLF001
-        return True
-    return any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
+    fixtures = metafunc._arg2fixturedefs.get(name)  # noqa: SLF001
+    called = any(name in call.params for call in metafunc._calls)  # noqa: SLF001
+    marked = any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
+    if not _is_generated(metafunc):
+        return bool(fixtures) or called or marked
+    # A plain fixture gives way to our cases, as to any parametrization of a test; a second parametrization does not.
+    if called or marked or (fixtures and fixtures[-1].params is not None):
+        raise pytest.UsageError(
+            f"{_where(metafunc)}: `{name}` of generated tests is parametrized by {provider(fixtures)}; give that "
+            "another name, and choose devices by --cuassay-device"
+        )
+    return False
+
+
+def _is_generated(metafunc: pytest.Metafunc) -> bool:
+    """Whether it is a generated test, of a project's spec or of our own ops."""
+    return str(metafunc.function.__module__).startswith("cuassay.testing.conformance")
+
+
+def provider(fixtures: Sequence[Any] | None) -> str:
+    """Who provides an argument that is not ours, by pytest's definitions of the fixture, if it is one."""
+    function = None if not fixtures else inspect.unwrap(fixtures[-1].func)
+    code = getattr(function, "__code__", None)
+    if code is None or "_pytest" in Path(code.co_filename).parts:  # there is one such for each parametrized argument
+        return "another plugin or conftest"
+    return f"a fixture of {os.path.relpath(code.co_filename)}:{code.co_firstlineno}"
 
 
 def _argument_names(mark: pytest.Mark) -> list[str]:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cuassay.core.device import Device
+from cuassay.testing.parametrize import provider
 
 __all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "why_skipped"]
 
@@ -48,13 +49,23 @@ def why_skipped(item: pytest.Item, case: dict[str, Any]) -> str | None:
     Raises
     ------
     pytest.UsageError
-        If the test declares requirements but takes no device of ours.
+        If the test declares requirements but takes no device of ours; whose it takes.
     """
     if "device" not in case:
         if item.get_closest_marker("cuassay_requires") is not None and not _is_skipped(item):
-            raise pytest.UsageError(f"{item.nodeid}: requires(...) asks a device; let the test take `device`")
+            raise pytest.UsageError(f"{item.nodeid}: requires(...) {_no_device(item)}")
         return None
     return "; ".join(dict.fromkeys(_reasons(item, **case))) or None
+
+
+def _no_device(item: pytest.Item) -> str:
+    if "device" not in getattr(item, "fixturenames", ()):
+        return "asks a device; let the test take `device`"
+    fixtures = item._fixtureinfo.name2fixturedefs.get("device")  # type: ignore[attr-defined] # noqa: SLF001  none public
+    return (
+        f"asks a device of ours; this test's `device` is {provider(fixtures)}; give that another name, or leave "
+        "requires(...) out"
+    )
 
 
 def _is_skipped(item: pytest.Item) -> bool:
