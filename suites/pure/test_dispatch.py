@@ -35,10 +35,12 @@ def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
     [
         (lambda: ops.add(1, 2), ArgumentError, "at least one array"),
         (lambda: ops.add([1.0], ONES), ArgumentError, "a is no array of a known device kind; got builtins.list"),
+        (lambda: ops.exp([1, 2]), ArgumentError, r"make one of it: numpy.asarray\(.*cuassay.from_host\("),
         (lambda: ops.matmul(ONES, 2.0), ArgumentError, "b is no array"),
         (lambda: ops.add(ONES, from_host(ONES, "sim")), DeviceError, "a is on cpu:0, b on sim:0"),
         (lambda: ops.add(from_host(ONES, "sim"), from_host(ONES, "sim:1")), DeviceError, "sim:0, b on sim:1"),
         (lambda: ops.add(ONES, ONES, out=from_host(ONES, "sim")), DeviceError, "out must be on cpu:0"),
+        (lambda: from_host(ONES, "simm"), DeviceError, "no device kind 'simm'; did you mean 'sim'"),
         (lambda: ops.add(ONES, ONES, out=[1]), DeviceError, "out must be on cpu:0"),
         (lambda: ops.add(ONES, ONES, out=np.ones(5, np.float32)), ShapeError, r"shape \(4,\); got \(5,\)"),
         (lambda: ops.add(ONES, ONES, out=np.ones(4)), DTypeError, "out must be float32; got float64"),

@@ -19,6 +19,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.arrays.layout import as_shape
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
+from cuassay.core.nearest import did_you_mean
 from cuassay.core.protocols import Backend, PinnedMemory
 from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, ShapeError
 from cuassay.ops import registry
@@ -79,8 +80,8 @@ def backend(kind: str) -> Backend:
     """
     if kind not in _modules():
         raise DeviceError(
-            f"there is no device kind {kind!r}; known: {', '.join(kinds())}; "
-            f"others register by the entry point group {ENTRY_POINT_GROUP!r}"
+            f"there is no device kind {kind!r}{did_you_mean(kind, kinds())}; "
+            f"known: {', '.join(kinds())}; others register by the entry point group {ENTRY_POINT_GROUP!r}"
         )
     return _load(kind)
 

@@ -65,6 +65,6 @@ def _backend(op: Op, name: str, value: Any) -> Backend:
         raise ArgumentError(
             f"{op.name}'s {name} is no array of a known device kind; "
             f"got {type(value).__module__}.{type(value).__qualname__}; "
-            f"loaded kinds: {', '.join(b.kind for b in registry.backends())}"
+            "make one of it: numpy.asarray(...) on the host, cuassay.from_host(..., device) on another device"
         )
     return backend

@@ -12,6 +12,7 @@ from functools import cached_property
 from typing import Any
 
 from cuassay.core.device import Device
+from cuassay.core.nearest import did_you_mean
 from cuassay.errors import CuassayError, DeviceError
 
 __all__ = ["HOST_KINDS", "Presence", "Selector", "parse_selector"]
@@ -51,7 +52,8 @@ def parse_selector(text: str) -> Selector:
     kind, _, rest = text.partition(":")
     device = Device(kind if rest == "*" else text)
     if device.kind not in kinds():
-        raise DeviceError(f"there is no device kind {device.kind!r}; known: {', '.join(kinds())}; or give 'all'")
+        meant = did_you_mean(device.kind, kinds())
+        raise DeviceError(f"there is no device kind {device.kind!r}{meant}; known: {', '.join(kinds())}; or give 'all'")
     return Selector(text, device.kind, None if rest == "*" else device.index)
 
 
