@@ -100,11 +100,34 @@ def test_a_function_alone_is_a_spec() -> None:
             "write check='values'",
             id="check-as-test",
         ),
+        pytest.param(
+            {"fn": double, "known_failures": (KnownFailure(reason="x", check="vaules"),)},
+            "known failure of check='vaules'; did you mean 'values'",
+            id="misspelt-check",
+        ),
+        pytest.param(
+            {"fn": double, "unclaimed": {"cdua": "float32"}},
+            "unclaimed= speaks of 'cdua', which is no kind of device; write 'cuda'",
+            id="misspelt-kind-unclaimed",
+        ),
+        pytest.param(
+            {"fn": double, "unclaimed": {"cuda:0": "float32"}},
+            "unclaimed= speaks of 'cuda:0', which is no kind of device; write 'cuda'",
+            id="unclaimed-with-index",
+        ),
     ],
 )
 def test_a_spec_that_says_nothing_testable_is_refused(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):
         OpSpec(**arguments)
+
+
+def test_names_that_are_near_none_are_let_stand() -> None:
+    known = KnownFailure(reason="x", kind="elsewhere", check="my_own_property")
+
+    spec = OpSpec(fn=double, known_failures=(known,), unclaimed={"elsewhere": "float32"})
+
+    assert spec.known_failures == (known,)
 
 
 def test_dtypes_are_named_by_objects_and_scalar_types_too() -> None:

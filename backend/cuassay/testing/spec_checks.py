@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 __all__ = ["check", "check_fields"]
 
 
+#: How like a check's name a test of the user's must not be.
+_MISSPELT = 0.8
+
 #: As many times its arrays a call may say that it must move.
 _MOST_READS = 8
 
@@ -58,6 +61,9 @@ def check(spec: OpSpec) -> None:
     for name in (*spec.dtypes, *result, *chain.from_iterable(spec.unclaimed.values())):
         if name not in DTYPE_NAMES:
             raise SpecError(f"{spec.name}: {unknown_dtype(name)}")
+    for kind in spec.unclaimed:
+        if advice := _unknown_kind(kind):
+            raise SpecError(f"{spec.name}: unclaimed= speaks of {kind!r}, {advice}")
     if spec.op is not None:
         _check_op(spec, spec.op)
     _check_known_failures(spec)
@@ -86,19 +92,35 @@ def _check_known_failures(spec: OpSpec) -> None:
             raise SpecError(f"{spec.name} has a known failure without a reason; say why, best with an issue")
         if entry.dtype is not None and entry.dtype not in spec.dtypes:
             raise SpecError(f"{spec.name} expects {entry.dtype} to fail but does not claim it; remove one of the two")
-        if entry.kind is not None:
-            _check_kind(spec, entry.kind)
-        if entry.check is not None and entry.check.startswith("test_"):
-            name = entry.check.removeprefix("test_")
-            raise SpecError(f"{spec.name} has a known failure of check={entry.check!r}; write check={name!r}")
+        if entry.kind is not None and (advice := _unknown_kind(entry.kind, "kind=")):
+            raise SpecError(f"{spec.name} has a known failure on kind={entry.kind!r}, {advice}")
+        if entry.check is not None:
+            _check_name(spec, entry.check)
 
 
-def _check_kind(spec: OpSpec, kind: str) -> None:
+def _check_name(spec: OpSpec, name: str) -> None:
+    """A name that is no check of ours may be a test of the user's; one that is nearly a check's is misspelt."""
+    from cuassay.testing.conformance.checks import CHECKS  # it needs specs
+
+    known = (*CHECKS, "speed")
+    if name.startswith("test_"):
+        right = name.removeprefix("test_")
+        raise SpecError(f"{spec.name} has a known failure of check={name!r}; write check={right!r}")
+    meant = nearest(name, known, likeness=_MISSPELT)
+    if name not in known and meant is not None:
+        raise SpecError(
+            f"{spec.name} has a known failure of check={name!r}; did you mean {meant!r}? A test of yours needs a name "
+            "less like it"
+        )
+
+
+def _unknown_kind(kind: str, form: str = "") -> str | None:
     """A kind that is not installed here may be elsewhere; one that is nearly a known one is misspelt."""
     meant = nearest(kind.partition(":")[0], devices.kinds())
-    if kind != meant and (meant is not None or not kind.isidentifier()):
-        advice = "give the name of a kind, such as 'cuda'" if meant is None else f"write kind={meant!r}"
-        raise SpecError(f"{spec.name} has a known failure on kind={kind!r}, which is no kind of device; {advice}")
+    if kind == meant or (meant is None and kind.isidentifier()):
+        return None
+    advice = "give the name of a kind, such as 'cuda'" if meant is None else f"write {form}{meant!r}"
+    return f"which is no kind of device; {advice}"
 
 
 def _check_drawn(spec: OpSpec) -> None:
