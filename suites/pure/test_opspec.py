@@ -48,6 +48,16 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is no dtype", id="unknown-result"),
         pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
+        pytest.param(
+            {"fn": double, "result_dtype": lambda a, b: a},
+            "its result_dtype= raises TypeError.*; it gets the names of its arrays' dtypes: write result_dtype=lambda a",
+            id="result-raises",
+        ),
+        pytest.param(
+            {"fn": double, "result_dtype": lambda a: "flaot32"},
+            "result_dtype= gives 'flaot32' for float32: 'flaot32' is no dtype.*did you mean 'float32'",
+            id="unknown-result-of-function",
+        ),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
         pytest.param({"fn": lambda: 1}, "takes no array by position", id="no-parameter"),

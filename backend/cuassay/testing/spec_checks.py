@@ -6,7 +6,7 @@ Everything here is known without a device. What the fields mean stands in `opspe
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,7 @@ import numpy as np
 
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, reference_dtype
-from cuassay.core.capability import DTYPE_NAMES, parse_requirement, unknown_dtype
+from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
 from cuassay.core.nearest import nearest
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.dispatch import Op
@@ -137,6 +137,8 @@ def _check_drawn(spec: OpSpec) -> None:
         blamed = _blamed(spec, "fn", f"it is its own reference, and gets xp=numpy and {given}; else give reference=")
     with blamed:
         spec.expected(first)
+    if callable(spec.result_dtype):
+        _check_result_dtype(spec, spec.result_dtype, first)
     with _blamed(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
         for one in spec.draw_errors(seed, dtype):
             re.compile(one.match)
@@ -146,6 +148,15 @@ def _check_drawn(spec: OpSpec) -> None:
     if spec.op is None:
         for claimed in spec.dtypes:
             _check_sample_dtype(spec, claimed)
+
+
+def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
+    """It names a dtype for those of a sample's arrays."""
+    names = [dtype_name(one.dtype) for one in sample.host()[0] if isinstance(one, np.ndarray)]
+    with _blamed(spec, "result_dtype=", "it gets the names of its arrays' dtypes: write result_dtype=lambda a: a"):
+        word = dtype_word(given(*names))
+    if word not in DTYPE_NAMES:
+        raise SpecError(f"{spec.name}: result_dtype= gives {word!r} for {', '.join(names)}: {unknown_dtype(word)}")
 
 
 def _check_work(spec: OpSpec, sample: Sample) -> None:
