@@ -58,6 +58,8 @@ def test_a_function_alone_is_a_spec() -> None:
             "result_dtype= gives 'flaot32' for float32: 'flaot32' is no dtype.*did you mean 'float32'",
             id="unknown-result-of-function",
         ),
+        pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* give samples=", id="stars"),
+        pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
         pytest.param({"fn": lambda: 1}, "takes no array by position", id="no-parameter"),

@@ -270,12 +270,7 @@ class OpSpec:
         return np.asarray(self.run("cpu", args, kwargs)).nbytes
 
     def _default_samples(self) -> SampleFunction:
-        count = _array_count(self.fn, self.op)
-        if count < 1:
-            raise SpecError(
-                f"{self.name} takes no array by position; its first parameter is xp, the array namespace, and arrays "
-                f"follow: write {FORMS['fn']}, or give samples="
-            )
+        count = len(self.op.schema.arrays) if self.op is not None else _array_count(self.name, self.fn)
         if count > 2:
             raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
         drawn = unary if count == 1 else binary
@@ -390,14 +385,28 @@ def _default_dtypes(op: Op | None) -> tuple[str, ...]:
     return ("float32", "float64") if op is None else op.schema.dtypes
 
 
-def _array_count(fn: Callable[..., Any] | None, op: Op | None) -> int:
-    if op is not None:
-        return len(op.schema.arrays)
+def _array_count(name: str, fn: Callable[..., Any] | None) -> int:
+    """The arrays that a function must be given by position. Raises `SpecError` where it takes none, or any number."""
     if fn is None:
         return 0
-    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    required = [p for p in inspect.signature(fn).parameters.values() if p.kind in positional and p.default is p.empty]
-    return len(required) - 1
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except ValueError as error:  # of a builtin, or a ufunc of an older NumPy
+        raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
+    required = [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    if len(required) > 1:
+        return len(required) - 1
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        raise SpecError(f"{name} takes any number of arrays; samples have a default for one or two; give samples=")
+    here = f" (here {parameters[0].name!r})" if parameters and parameters[0].name != "xp" else ""
+    raise SpecError(
+        f"{name} takes no array by position; its first parameter is xp, the array namespace{here}, and arrays follow: "
+        f"write fn={FORMS['fn']}, or give samples="
+    )
+
+
+#: Kinds of parameters that an array is given to by position.
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 
 
 def own_specs() -> tuple[OpSpec, ...]:
