@@ -11,6 +11,7 @@ import pytest
 from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
+from cuassay.testing import conformance
 from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work, own_specs
 from cuassay.testing.samples import Sample
 
@@ -50,7 +51,7 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
         pytest.param(
             {"fn": double, "result_dtype": lambda a, b: a},
-            "its result_dtype= raises TypeError.*; it gets the names of its arrays' dtypes: write result_dtype=lambda a",
+            "its result_dtype= raises TypeError.*; it gets the names of its arrays' dtypes: write result_dtype=lambda",
             id="result-raises",
         ),
         pytest.param(
@@ -60,6 +61,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* give samples=", id="stars"),
         pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
+        pytest.param({"dtype": "float32"}, "OpSpec has no field 'dtype'; did you mean 'dtypes'", id="misspelt-field"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
         pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
         pytest.param({"fn": lambda: 1}, "takes no array by position", id="no-parameter"),
@@ -140,6 +142,33 @@ def test_names_that_are_near_none_are_let_stand() -> None:
     spec = OpSpec(fn=double, known_failures=(known,), unclaimed={"elsewhere": "float32"})
 
     assert spec.known_failures == (known,)
+
+
+@pytest.mark.parametrize(
+    ("declare", "message"),
+    [
+        (
+            lambda: make(OpSpec, double),
+            r"OpSpec takes its fields by name; got \(<function double .*; write OpSpec\(fn=\.\.\.",
+        ),
+        (
+            lambda: make(KnownFailure, reason="x", checks="values"),
+            r"no field 'checks'; did you mean 'check'\?; fields: ",
+        ),
+        (lambda: make(Work, byte=3), "Work has no field 'byte'; did you mean 'bytes'"),
+        (lambda: make(conformance, fn=double), r"write conformance\(OpSpec\(fn=.*\)\)"),
+        (lambda: make(conformance), "conformance takes an OpSpec; got nothing"),
+    ],
+    ids=["by-position", "failure", "work", "conformance", "nothing"],
+)
+def test_fields_that_there_are_not_are_told(declare: Callable[[], Any], message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        declare()
+
+
+def make(declared: Any, *given: Any, **fields: Any) -> Any:
+    """What a type checker would refuse."""
+    return declared(*given, **fields)
 
 
 def test_dtypes_are_named_by_objects_and_scalar_types_too() -> None:

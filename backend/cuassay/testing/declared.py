@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, fields
+from typing import Any, Self
 
 from cuassay.core.capability import dtype_word
+from cuassay.core.nearest import did_you_mean
+from cuassay.errors import SpecError
 
-__all__ = ["FORMS", "GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
+__all__ = ["FORMS", "GPT2", "REDUCED", "Declared", "ErrorInput", "KnownFailure", "ModelSizes", "Work"]
 
 #: Fields of a spec that are functions, with how each is written.
 FORMS = {
@@ -24,6 +26,26 @@ FORMS = {
     "work": "lambda a: Work(bytes=...)",
     "bench": "lambda make, sizes: [make(sizes.width)]",
 }
+
+
+class Declared:
+    """A dataclass that users write: a field that there is not is told with those that there are."""
+
+    __slots__ = ()
+
+    def __new__(cls, *given: Any, **named: Any) -> Self:
+        """Refuse what ``__init__`` would with the names of its fields."""
+        declared: Any = cls
+        known = [field.name for field in fields(declared)]
+        unknown = next((name for name in named if name not in known), None)
+        if unknown is not None:
+            meant = did_you_mean(unknown, known)
+            raise SpecError(f"{cls.__name__} has no field {unknown!r}{meant}; fields: {', '.join(known)}")
+        if len(given) > sum(not field.kw_only for field in fields(declared)):
+            raise SpecError(
+                f"{cls.__name__} takes its fields by name; got {given!r:.200}; write {cls.__name__}({known[0]}=...)"
+            )
+        return super().__new__(cls)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -45,7 +67,7 @@ REDUCED = ModelSizes(batch=1, length=128, width=768, heads=12, vocabulary=50_257
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Work:
+class Work(Declared):
     """What a call must at least move and compute: bytes read and written once, operations of the definition."""
 
     bytes: int
@@ -57,7 +79,7 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class ErrorInput:
+class ErrorInput(Declared):
     """A call that must raise `error` with a message that `match` (a regular expression) is found in.
 
     The call is written as `OpSpec.samples` yields one: a `Sample`, a tuple of arguments, or the only array.
@@ -69,7 +91,7 @@ class ErrorInput:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class KnownFailure:
+class KnownFailure(Declared):
     """A check that is expected to fail, and why. None stands for all.
 
     Attributes

@@ -22,7 +22,7 @@ from cuassay.core.device import Device
 from cuassay.errors import SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
-from cuassay.testing.declared import FORMS, GPT2, REDUCED, ErrorInput, KnownFailure, ModelSizes, Work
+from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.fanin import arrays_of, fan_in, is_elementwise
 from cuassay.testing.samples import HostArray, Kind, Sample, Samples, binary, normalized, over_lists, unary
 from cuassay.testing.spec_checks import check, check_fields
@@ -34,7 +34,7 @@ SampleFunction = Callable[..., Iterable[Any]]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class OpSpec:
+class OpSpec(Declared):
     """One operation under test.
 
     Parameters

@@ -55,8 +55,11 @@ def conformance(spec: OpSpec) -> Conformance:
         If it is given anything but an `OpSpec`.
     """
     if not isinstance(spec, OpSpec):
-        raise SpecError(f"conformance takes an OpSpec; got {spec!r}; write conformance(OpSpec(fn=lambda xp, a: ...))")
+        raise SpecError(f"conformance takes an OpSpec; got {spec!r}; write {_FORM}")
     return Conformance(spec)
+
+
+_FORM = "conformance(OpSpec(fn=lambda xp, a: ...))"
 
 
 def method(check: Check) -> Callable[..., None]:
@@ -117,8 +120,11 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
 class _Callable(ModuleType):
     """`cuassay.testing.conformance` names this package and the function: calling the package calls the function."""
 
-    def __call__(self, spec: OpSpec) -> Conformance:
-        return conformance(spec)
+    def __call__(self, *given: Any, **named: Any) -> Conformance:
+        if len(given) + len(named) != 1 or (named and "spec" not in named):
+            got = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
+            raise SpecError(f"conformance takes an OpSpec; got {got or 'nothing'}; write {_FORM}")
+        return conformance(*given, **named)
 
 
 sys.modules[__name__].__class__ = _Callable
