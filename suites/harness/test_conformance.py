@@ -318,3 +318,31 @@ def test_what_fails_is_not_run_a_second_time(pytester: pytest.Pytester) -> None:
     result = pytester.runpytest_inprocess("--device", "sim", "-k", "values or calls")
 
     result.assert_outcomes(failed=1, passed=1, deselected=result.parseoutcomes()["deselected"])
+
+
+@pytest.mark.parametrize(
+    ("raised", "message"),
+    [
+        pytest.param(
+            'TypeError("eps is -1")', "ValueError was declared, TypeError was raised: eps is -1", id="another"
+        ),
+        pytest.param('ValueError("bad")', "ValueError does not say 'eps is': bad", id="says-another"),
+    ],
+)
+def test_an_error_of_another_type_than_declared_is_told(pytester: pytest.Pytester, raised: str, message: str) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import ErrorInput, OpSpec, conformance
+
+        def norm(xp, a):
+            if a.size == 4:
+                raise {raised}
+            return a
+
+        bad = lambda make: [ErrorInput(make(4), ValueError, "eps is")]
+        test_it = conformance(OpSpec(fn=norm, samples=lambda make: [make(3)], error_inputs=bad, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-k", "test_errors")
+
+    result.assert_outcomes(failed=1, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines([f"*AssertionError: {message}*"])

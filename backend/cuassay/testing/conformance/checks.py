@@ -196,6 +196,10 @@ def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> 
     except error as raised:
         if re.search(match, str(raised)) is None:
             raise AssertionError(f"{type(raised).__name__} does not say {match!r}: {raised}") from raised
+    except Exception as raised:
+        raise AssertionError(
+            f"{error.__name__} was declared, {type(raised).__name__} was raised: {raised}; correct one of the two"
+        ) from raised
     else:
         raise AssertionError(f"{error.__name__} ({match!r}) was not raised; got {got!r:.200}")
 
