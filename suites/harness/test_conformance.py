@@ -346,3 +346,37 @@ def test_an_error_of_another_type_than_declared_is_told(pytester: pytest.Pyteste
 
     result.assert_outcomes(failed=1, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines([f"*AssertionError: {message}*"])
+
+
+PRODUCT = """
+    from cuassay.testing import OpSpec, Sample, conformance
+
+    def samples(make):
+        return [make((4, 3)), make((3, 4)), make((5, 4)), make((2, 3)), make((7, 3))]
+
+    def three_rows(xp, a):
+        if xp.__name__ == "numpy" and a.shape[1] == 4:
+            raise ValueError("not for four")
+        return a * 2
+
+    test_some = conformance(OpSpec(fn=three_rows, samples=samples, dtypes=("float32",)))
+"""
+
+
+def test_what_the_reference_refuses_every_check_leaves_out(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(PRODUCT)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    assert result.ret == 0
+
+
+def test_a_function_that_refuses_all_ordinary_samples_is_told_to_bring_its_own(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        test_product = conformance(OpSpec(fn=lambda xp, a, b: a @ xp.concatenate([b, b]), name="product"))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    result.stdout.fnmatch_lines(["*SpecError: product *give samples=*"])

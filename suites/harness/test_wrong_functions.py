@@ -200,4 +200,6 @@ def test_why_the_reference_refuses_is_told(pytester: pytest.Pytester) -> None:
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-k", "zero_size")
 
-    result.stdout.fnmatch_lines(["*refuses these inputs (ValueError: of nothing there is none); cpu:0 gives *"])
+    result.stdout.fnmatch_lines(
+        ["*refuses these inputs (ValueError: of nothing there is none); cpu:0 gives *give samples= *"]
+    )

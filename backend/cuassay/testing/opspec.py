@@ -19,7 +19,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import COMPLEX, INTEGERS, reference_dtype
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
-from cuassay.errors import SpecError
+from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
@@ -31,6 +31,9 @@ from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
 
 SampleFunction = Callable[..., Iterable[Any]]
+
+#: What NumPy refuses inputs by, and we.
+_REFUSALS = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedError, CuassayError)
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -228,6 +231,20 @@ class OpSpec(Declared):
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's answer, computed wide from exactly the numbers of the sample."""
         return self._answer(*widened(sample))
+
+    def refusal(self, sample: Sample) -> Exception | None:
+        """Why a function's reference does not take `sample`, or None; an op's takes all.
+
+        A user's function may be undefined for a generated input, such as the maximum of nothing. It says so as NumPy
+        does; any other exception is a mistake in it.
+        """
+        if self.op is not None:
+            return None
+        try:
+            self.expected(sample)
+        except _REFUSALS as error:
+            return error
+        return None
 
     def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NDArray[Any]:
         with np.errstate(all="ignore"):

@@ -130,13 +130,7 @@ def _check_drawn(spec: OpSpec) -> None:
         first = next(spec.draw(seed, dtype, "values"), None)
     if first is None:
         raise SpecError(f"{spec.name} draws no sample of kind 'values'; yield at least one")
-    given = f"a sample's arguments, as NumPy arrays in {reference_dtype(dtype)}"
-    if spec.reference is not None:
-        blamed = _blamed(spec, "reference=", f"it gets exactly {given}")
-    else:
-        blamed = _blamed(spec, "fn", f"it is its own reference, and gets xp=numpy and {given}; else give reference=")
-    with blamed:
-        spec.expected(first)
+    first = _taken(spec, first)
     if callable(spec.result_dtype):
         _check_result_dtype(spec, spec.result_dtype, first)
     with _blamed(spec, "error_inputs=", f"write error_inputs={FORMS['error_inputs']}"):
@@ -148,6 +142,22 @@ def _check_drawn(spec: OpSpec) -> None:
     if spec.op is None:
         for claimed in spec.dtypes:
             _check_sample_dtype(spec, claimed)
+
+
+def _taken(spec: OpSpec, first: Sample) -> Sample:
+    """The first ordinary sample that the reference takes; where it takes none, what it says of the `first` is told."""
+    taken = (one for one in spec.draw(0, spec.dtypes[0], "values") if spec.refusal(one) is None)
+    given = f"a sample's arguments, as NumPy arrays in {reference_dtype(spec.dtypes[0])}"
+    if spec.reference is not None:
+        part, advice = "reference=", f"it gets exactly {given}; or give samples= that it takes"
+    else:
+        part = "fn"
+        own = f"it is its own reference, and gets xp=numpy and {given}"
+        advice = f"{own}; else give reference=, or give samples= that it takes"
+    with _blamed(spec, part, advice):
+        sample = next(taken, first)
+        spec.expected(sample)
+    return sample
 
 
 def _check_result_dtype(spec: OpSpec, given: Callable[..., Any], sample: Sample) -> None:
