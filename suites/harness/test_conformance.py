@@ -380,3 +380,43 @@ def test_a_function_that_refuses_all_ordinary_samples_is_told_to_bring_its_own(p
     result = pytester.runpytest_inprocess("--device", "cpu")
 
     result.stdout.fnmatch_lines(["*SpecError: product *give samples=*"])
+
+
+@pytest.mark.parametrize(
+    ("held", "message"),
+    [
+        pytest.param("OpSpec(fn=twice)", "test_it is an OpSpec, *; write test_it = conformance(OpSpec(*", id="spec"),
+        pytest.param(
+            "[conformance(OpSpec(fn=twice))]", "test_it is a list of generated tests, *a name each*", id="list"
+        ),
+        pytest.param(
+            "(conformance(OpSpec(fn=twice)), 1)", "test_it is a tuple of generated tests, *a name each*", id="tuple"
+        ),
+        pytest.param("{'a': conformance(OpSpec(fn=twice))}", "test_it is a dict of generated tests, *", id="dict"),
+    ],
+)
+def test_what_looks_like_generated_tests_and_is_none_is_told(
+    pytester: pytest.Pytester, held: str, message: str
+) -> None:
+    pytester.makepyfile(f"""
+        from cuassay.testing import OpSpec, conformance
+        def twice(xp, a): return a * 2
+        test_it = {held}
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu")
+
+    result.assert_outcomes(errors=1)
+    result.stdout.fnmatch_lines([f"*{message}"])
+
+
+def test_data_under_a_test_s_name_is_left_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, ops
+        test_cases, test_names, test_text = [1, 2], {}, "x"
+        test_specs = [OpSpec(fn=lambda xp, a: a, dtypes="float32")]
+        @ops(*test_specs)
+        def test_one(op): pass
+    """)
+
+    pytester.runpytest_inprocess().assert_outcomes(passed=1)

@@ -166,6 +166,8 @@ def pytest_pycollect_makeitem(
     """Collect ``test_x = conformance(...)`` as a class of tests."""
     generated = getattr(obj, "__cuassay_test_class__", None)
     if not isinstance(generated, type):
+        if name.startswith("test"):
+            _refuse_near_miss(name, obj)
         return None
     if not name.lower().startswith("test"):
         _warn_of_name(collector, name, obj)
@@ -173,6 +175,29 @@ def pytest_pycollect_makeitem(
     vars(generated)["spec"].name_after(name)
     collected: ConformanceClass = ConformanceClass.from_parent(collector, name=name)
     return collected
+
+
+def _refuse_near_miss(name: str, obj: object) -> None:
+    """What was meant for generated tests, and is none, would be collected as nothing."""
+    if _is_spec(obj):
+        told = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
+    elif isinstance(obj, list | tuple | dict) and any(map(_generates, obj.values() if isinstance(obj, dict) else obj)):
+        told = (
+            f"a {type(obj).__name__} of generated tests, of which pytest collects nothing; give them a name each, "
+            f'as by globals()["{name}_" + name] = conformance(spec) in a loop'
+        )
+    else:
+        return
+    raise pytest.Collector.CollectError(f"{name} is {told}")
+
+
+def _is_spec(obj: object) -> bool:
+    specs = sys.modules.get("cuassay.testing.opspec")  # where it is not loaded there are none
+    return specs is not None and isinstance(obj, specs.OpSpec)
+
+
+def _generates(obj: object) -> bool:
+    return isinstance(getattr(obj, "__cuassay_test_class__", None), type)
 
 
 def _warn_of_name(collector: pytest.Module | pytest.Class, name: str, tests: object) -> None:
