@@ -121,6 +121,7 @@ _TIME = (
     _DEVICE,
     Column("case", "str", "the problem, such as 8192x768", required=True),
     Column("implementation", "str", "whose code ran: cuassay, or a peer such as cupy", required=True),
+    Column("ours", "bool", "its case's other implementations are peers of it; left out: whether it is cuassay"),
     Column("clock", "str", "whose clock: the device's or the host's", required=True,
            choices=("device", "host")),
     Column("median", "float", "median of the samples", unit="unit", required=True),

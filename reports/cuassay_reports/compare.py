@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pandas as pd
 
 from cuassay_reports.columns import difference
-from cuassay_reports.load import Results, Row, grouped_by, records
+from cuassay_reports.load import OURS, Results, Row, grouped_by, records
 
 __all__ = [
     "CASE",
@@ -38,10 +38,6 @@ CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"
 
 SERIES = [*CASE, "implementation", "launches"]
 """Columns that make two measurements points of one series."""
-
-OURS = "cuassay"
-"""The implementation that peers are compared with."""
-
 
 COMPUTE_INTENSITY = 8.0
 """FLOP per byte from which work is taken for compute-bound where no compute limit was measured.
@@ -222,17 +218,19 @@ def peers(times: pd.DataFrame) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        One row a pair: `run`, `subject`, the columns of ``CASE``, our `launches`, `peer`, `ratio` (the peer's
-        median over ours: above 1 ours is faster), `low` and `high` (the same of opposite quartiles), `verdict` on
-        ours, and `why`.
+        One row a pair: `run`, `subject`, the columns of ``CASE``, our `implementation` and `launches`, `peer`,
+        `ratio` (the peer's median over ours: above 1 ours is faster), `low` and `high` (the same of opposite
+        quartiles), `verdict` on ours, and `why`.
     """
     keys = ["run", "subject", *CASE]
     last = times.drop_duplicates([*keys, "implementation"], keep="last")
-    ours = last[last["implementation"] == OURS]
-    others = last[last["implementation"] != OURS].rename(columns={"implementation": "peer"})
-    pairs = others.merge(ours[[*keys, "launches", *_JUDGED]], on=keys, suffixes=("_peer", ""))
+    ours = last[last["ours"]]
+    others = last[~last["ours"]].rename(columns={"implementation": "peer"})
+    pairs = others.merge(ours[[*keys, "implementation", "launches", *_JUDGED]], on=keys, suffixes=("_peer", ""))
     found = [_ratio(row) for row in records(pairs)]
-    return pairs[[*keys, "launches", "peer"]].assign(**{name: [each[name] for each in found] for name in _RATIO})
+    return pairs[[*keys, "implementation", "launches", "peer"]].assign(
+        **{name: [each[name] for each in found] for name in _RATIO}
+    )
 
 
 _JUDGED = ["median", "q25", "q75", "n", "better"]

@@ -19,7 +19,7 @@ import pandas as pd
 from cuassay_reports.columns import TABLES, Column
 from cuassay_reports.lines import Row, read_rows
 
-__all__ = ["Results", "Row", "grouped_by", "load", "records"]
+__all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]
 
 
 @dataclass(frozen=True)
@@ -70,6 +70,10 @@ class Results:
             ),
             limits=_of_runs(self.limits, _newest_runs(self.times)),
         )
+
+
+OURS = "cuassay"
+"""The implementation that peers are compared with, where a row names no other."""
 
 
 def load(*paths: str | os.PathLike[str]) -> Results:
@@ -138,7 +142,7 @@ def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) 
         runs=runs,
         devices=devices,
         tests=_dated(_with_subject(frames["test"], known), runs).drop_duplicates(["run", "nodeid"], keep="last"),
-        times=_dated(_with_subject(frames["time"], known), runs),
+        times=_dated(_with_subject(_with_ours(frames["time"]), known), runs),
         limits=_dated(_with_subject(frames["limit"], known), runs),
         files=files,
         torn=torn,
@@ -184,6 +188,11 @@ def _dated(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Add the run's start and its place in time, and put the rows in that order."""
     order = runs[["run", "started"]].assign(order=range(len(runs)))
     return frame.merge(order, on="run").sort_values("order", kind="stable", ignore_index=True)
+
+
+def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
+    """Say of every row whether it is what peers are compared with."""
+    return times.assign(ours=times["ours"].fillna(times["implementation"] == OURS).astype(bool))
 
 
 def _with_subject(frame: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:

@@ -128,7 +128,7 @@ def _runs(results: Results) -> dict[str, str]:
 def _peers(table: pd.DataFrame) -> dict[tuple[Any, ...], list[Peer]]:
     found: dict[tuple[Any, ...], list[Peer]] = {}
     for row in records(peers(table)):
-        key = tuple(row.get(name, OURS) for name in ("subject", *SERIES))
+        key = tuple(row[name] for name in ("subject", *SERIES))
         found.setdefault(key, []).append(
             Peer(name=row["peer"], ratio=units.ratio(row["ratio"]), verdict=row["verdict"], why=_peer_why(row))
         )
@@ -142,7 +142,7 @@ def _peer_why(row: Mapping[str, Any]) -> str:
 
 
 def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
-    verdicts = rows.loc[rows["implementation"] == OURS, "verdict"]
+    verdicts = rows.loc[rows["ours"], "verdict"]
     cases = list(_cases(rows))
     common = _common([_tags(case[0]) for case in cases])
     return TimingSection(
@@ -159,13 +159,10 @@ def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
 
 def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
     """Return the rows of each case, the device's clock first; peers beside ours have no row of their own."""
-    measured = {
-        tuple(row[name] for name in _CASE if name != "implementation")
-        for row in records(rows[rows["implementation"] == OURS])
-    }
+    measured = {tuple(row[name] for name in _CASE if name != "implementation") for row in records(rows[rows["ours"]])}
     for case in grouped_by(records(rows.sort_values("clock", kind="stable")), _CASE).values():
         key = tuple(case[0][name] for name in _CASE if name != "implementation")
-        if case[0]["implementation"] == OURS or key not in measured:
+        if case[0]["ours"] or key not in measured:
             yield case
 
 

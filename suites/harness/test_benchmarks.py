@@ -98,9 +98,10 @@ def test_a_users_benchmarks_are_rows_of_a_report(project: pytest.Pytester) -> No
     assert {tuple(row.get(name) for name in columns) for row in rows if row["record"] == "time"} == {
         ("square", "128x4", "float32", "cuassay", 4096),
         ("square", "128x8", "float32", "cuassay", 8192),
-        (f"{path.name}::test_twice", "16", "float32", "cuassay", None),
+        (f"{path.name}::test_twice", "16", "float32", "mine", None),
         (f"{path.name}::test_twice", "16", "float32", "peer", None),
     }
+    assert {row["implementation"] for row in rows if row.get("ours")} == {"cuassay", "mine"}
     assert {row["outcome"] for row in rows if row["record"] == "test"} == {"passed"}  # nothing that was left out
     result.assert_outcomes(passed=3, deselected=result.parseoutcomes()["deselected"])
     result.stdout.fnmatch_lines(["*benchmark 'square': 2 tests*"])

@@ -177,6 +177,16 @@ def test_a_peer_that_takes_twice_as_long_has_ratio_two_and_its_spread(write_rows
     assert row["high"] == pytest.approx(2.1 / 0.95)
 
 
+def test_the_implementation_that_peers_are_compared_with_may_have_a_name_of_its_own(
+    write_rows: Make, time_row: Make
+) -> None:
+    rows = time_row(1.0, implementation="mine", ours=True), time_row(2.0, implementation="dot")
+
+    row = peers(load(write_rows("r1", *rows)).times).iloc[0]
+
+    assert (row["implementation"], row["peer"], row["ratio"]) == ("mine", "dot", 2.0)
+
+
 def test_a_peer_of_another_case_clock_or_run_is_no_peer(write_rows: Make, time_row: Make) -> None:
     write_rows("r1", time_row(1.0, implementation="cupy"))
     other = [time_row(1.0, implementation="torch", case="9x9"), time_row(1.0, implementation="torch", clock="host")]

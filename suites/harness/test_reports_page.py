@@ -147,6 +147,18 @@ def test_a_page_of_a_run_without_anything_in_it_says_so(write_rows: Make) -> Non
     assert "No device was recorded" in page
 
 
+def test_what_the_user_named_has_its_peers_beside_it_and_its_verdict_counts(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    for name, median in (("r1", 1.0), ("r2", 2.0)):
+        mine = time_row(median, implementation="mine", ours=True)
+        folder = write_rows(name, device_row(), mine, time_row(1.0, implementation="dot"))
+
+    (section,) = build(load(folder)).timings
+    (row,) = section.rows
+    assert ([peer.name for peer in row.peers], section.slower) == (["dot"], 1)
+
+
 def test_a_clean_run_is_called_passed_and_a_slower_one_is_not(
     write_rows: Make, device_row: Make, test_row: Make, time_row: Make
 ) -> None:

@@ -151,13 +151,17 @@ def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
     """Our own timings by run and device: by the device's clock, one launch a call, caches cold."""
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        ours = row["record"] == "time" and row["implementation"] == "cuassay" and row["clock"] == "device"
+        ours = row["record"] == "time" and _is_ours(row) and row["clock"] == "device"
         plain = (
             row.get("mode", "stream") == "stream" and row.get("cache", "cold") == "cold" and row.get("unit", "s") == "s"
         )
         if ours and plain:
             found[row["run"], row["device"]].append(row)
     return found
+
+
+def _is_ours(row: Row) -> bool:
+    return bool(row.get("ours", row["implementation"] == "cuassay"))
 
 
 def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row]) -> None:

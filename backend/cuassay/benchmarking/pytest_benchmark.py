@@ -24,7 +24,7 @@ from cuassay.testing.opspec import Work
 
 __all__ = ["DeviceBenchmark", "device_benchmark", "is_measuring"]
 
-#: What a report calls the implementation that peers are compared with.
+#: What a report calls a call that was given no name.
 _OURS = "cuassay"
 
 #: Options that ask for figures; see `pytest_benchmark.plugin.pytest_addoption`.
@@ -93,7 +93,7 @@ class DeviceBenchmark:
         Parameters
         ----------
         calls : callable or mapping
-            What is measured; by name where there are peers.
+            What is measured; by name where there are peers, which a report compares with the first.
         device : Device
             Where.
         cache : str
@@ -169,8 +169,8 @@ class DeviceBenchmark:
         told = {name: str(named[name]) for name in ("case", "dtype") if name in named}
         work_columns = {} if work is None else work.columns()
         for place, (name, timing) in enumerate(timings.items()):
-            whose = name if place else _OURS
-            write(**timing_row(str(named["op"]), device, whose, timing, **told, **work_columns))
+            first = {"ours": True} if place == 0 else {}
+            write(**timing_row(str(named["op"]), device, name, timing, **first, **told, **work_columns))
 
     def note(self, **extra: object) -> None:
         """Add to ``extra_info``."""
