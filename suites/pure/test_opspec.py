@@ -14,6 +14,7 @@ from cuassay.ops import Call, interpose
 from cuassay.testing import conformance
 from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work, own_specs
 from cuassay.testing.samples import Sample
+from cuassay.testing.tolerance import Tolerance
 
 
 def double(xp: Any, a: Any) -> Any:
@@ -156,10 +157,12 @@ def test_names_that_are_near_none_are_let_stand() -> None:
             r"no field 'checks'; did you mean 'check'\?; fields: ",
         ),
         (lambda: make(Work, byte=3), "Work has no field 'byte'; did you mean 'bytes'"),
+        (lambda: make(Tolerance, rtol=1e-3), "Tolerance has no field 'rtol'; fields: ulps, growth"),
+        (lambda: make(Sample, (), kwarg={}), "Sample has no field 'kwarg'; did you mean 'kwargs'"),
         (lambda: make(conformance, fn=double), r"write conformance\(OpSpec\(fn=.*\)\)"),
         (lambda: make(conformance), "conformance takes an OpSpec; got nothing"),
     ],
-    ids=["by-position", "failure", "work", "conformance", "nothing"],
+    ids=["by-position", "failure", "work", "tolerance", "sample", "conformance", "nothing"],
 )
 def test_fields_that_there_are_not_are_told(declare: Callable[[], Any], message: str) -> None:
     with pytest.raises(SpecError, match=message):

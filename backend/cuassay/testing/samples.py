@@ -22,6 +22,7 @@ from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsil
 from cuassay.arrays.layout import as_shape
 from cuassay.devices import from_host
 from cuassay.errors import DTypeError, SpecError
+from cuassay.testing.declared import Declared
 
 __all__ = [
     "AWKWARD",
@@ -132,7 +133,7 @@ def _poison(dtype: np.dtype[Any]) -> Any:
 
 
 @dataclass(frozen=True, slots=True)
-class Sample:
+class Sample(Declared):
     """One call: positional and named arguments, and a label that failures print.
 
     `HostArray` and `numpy.ndarray` arguments, alone or in a list, are moved to the device under test.

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, dtype_name, epsilon, is_complex, is_float, smallest_subnormal
 from cuassay.core.precision import current_precision
 from cuassay.errors import SpecError
+from cuassay.testing.declared import Declared
 from cuassay.testing.own_error import OwnError
 
 __all__ = ["BY_CLASS", "FUNCTION", "GENERAL", "GROWTH", "MODE_EPS", "Growth", "Tolerance", "allowed", "by_own_error"]
@@ -35,7 +36,7 @@ GROWTH: dict[str, Callable[[int], float]] = {
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Tolerance:
+class Tolerance(Declared):
     """``ulps`` units of the computing dtype, times the growth over the terms, times the result's magnitude.
 
     Attributes
