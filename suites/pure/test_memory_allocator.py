@@ -200,6 +200,23 @@ class TestOtherStreams:
 
         assert block.is_live
 
+    @pytest.mark.parametrize("call", ["query", "wait"])
+    def test_a_source_that_fails_at_an_event_loses_no_block(
+        self, allocator: CachingAllocator, source: IntegerSource, call: str
+    ) -> None:
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        allocator.free(block)
+
+        with pytest.MonkeyPatch.context() as failing:
+            failing.setattr(source, call, lambda *given: {}[given])
+            with pytest.raises(KeyError):
+                allocator.malloc(30 * MIB)
+        assert block.is_pending
+        source.complete(*source.pending())
+
+        assert allocator.malloc(30 * MIB).address == block.address
+
     @pytest.mark.parametrize("reached", [0, 1])
     def test_every_stream_that_used_it_is_waited_for(
         self, allocator: CachingAllocator, source: IntegerSource, reached: int

@@ -236,8 +236,12 @@ class CachingAllocator(Relief):
 
     def _wait(self, block: Block) -> None:
         source, stream = block.lane.pool.source, block.stream
-        for event in block.events:
-            source.wait(stream, event)
+        try:
+            for event in block.events:
+                source.wait(stream, event)
+        except BaseException:
+            block.lane.deferred.queue.append(block)
+            raise
         with self._lock:
             self._return(block)
 
