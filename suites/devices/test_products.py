@@ -14,6 +14,7 @@ from cuassay import Device, ops, to_host
 from cuassay.benchmarking import product_peers, products
 from cuassay.benchmarking.operands import Arena, Operands, elements_of
 from cuassay.benchmarking.products import cases, main
+from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.core.precision import matmul_options, set_matmul_options
 from cuassay.cuda import tunable
@@ -147,6 +148,18 @@ def test_what_another_device_measured_is_measured_here_too(shapes: str, tmp_path
     ours = [row["device"] for row in rows_of(record) if row["implementation"] == "cuassay"]
     assert sorted(ours) == ["cpu:0"] * 2 + ["sim:0"] * 2
     assert [row["device"] for row in rows_of(record, "device")] == ["cpu:0", "sim:0"]
+
+
+def test_what_was_measured_in_one_dtype_is_measured_in_the_other(shapes: str, tmp_path: Path) -> None:
+    record = tmp_path / "rows.jsonl"
+    done = {"case": "32x24x16 NT", "dtype": "bfloat16", "device": "cpu:0", "implementation": products.OURS}
+    with Recorder(record) as recorder:
+        recorder.write_time(benchmark="mm", median=1.0, n=1, clock="host", **done)
+
+    assert main([shapes, "--record", str(record), "--device", "cpu", "--list", "gpt2_124m_nanogpt"]) == 0
+
+    ours = [row["dtype"] for row in rows_of(record) if row["implementation"] == products.OURS]
+    assert ours == ["bfloat16", "float16"]
 
 
 def test_a_wider_result_is_measured_once_too(tmp_path: Path) -> None:

@@ -118,6 +118,14 @@ def test_texts_of_failures_name_no_folder_of_the_machine(record: Any, tmp_path: 
     assert (row["message"], row["reason"]) == ("E  in a/b.py", "c.py")
 
 
+def test_a_run_that_ended_early_says_so_in_the_ledger(record: Any, tmp_path: Path) -> None:
+    path = record(passed("values"))
+    with Recorder(path, run="r1") as recorder:
+        recorder.write_end("interrupted")
+
+    assert load(write([path], tmp_path / "ledger")).runs["ended_early"].tolist() == ["interrupted"]
+
+
 def test_each_device_is_told_once(record: Any, tmp_path: Path) -> None:
     devices = rows_of(write([record()], tmp_path / "ledger"), "device")
 

@@ -62,6 +62,18 @@ def test_dtypes_are_dtype_objects_and_may_be_given_as_such(pytester: pytest.Pyte
     pytester.runpytest("--device", "cpu").assert_outcomes(passed=3)
 
 
+def test_tests_that_differ_in_nothing_but_their_dtypes_get_their_own(pytester: pytest.Pytester) -> None:
+    source = """
+        from cuassay.testing import dtypes
+        @dtypes("float32")
+        def test_single(device, dtype): pass
+        @dtypes("float64")
+        def test_double(device, dtype): pass
+    """
+
+    assert collected(pytester, source) == ["test_single[cpu:0-float32]", "test_double[cpu:0-float64]"]
+
+
 def test_a_module_scoped_fixture_may_ask_for_the_device(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import pytest

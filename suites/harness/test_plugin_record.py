@@ -17,6 +17,8 @@ SUITE = """
     def test_skipped(device): pass
     @pytest.mark.xfail(reason="issue 7")
     def test_known(device): raise ValueError
+    @pytest.mark.xfail(reason="issue 8")
+    def test_mended(device): pass
     @pytest.fixture
     def broken(): raise ValueError("no set-up")
     def test_broken(device, broken): pass
@@ -43,6 +45,7 @@ def recorded(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
         ("test_bad", "failed", "AssertionError: one is not two"),
         ("test_skipped", "skipped", "cpu:0: no graphs: work runs when it is called; there is nothing to capture"),
         ("test_known", "xfailed", "issue 7"),
+        ("test_mended", "passed", None),
         ("test_broken", "error", "ValueError: no set-up"),
         ("test_plain", "passed", None),
     ],
@@ -56,11 +59,13 @@ def test_a_row_names_its_case(recorded: dict[str, dict[str, Any]]) -> None:
     assert "device" not in recorded["test_plain"]
 
 
-def test_a_failure_can_be_run_again_from_its_row(recorded: dict[str, dict[str, Any]]) -> None:
-    line = recorded["test_bad"]["reproduce"]
+@pytest.mark.parametrize(("test", "why"), [("test_bad", "one is not two"), ("test_broken", "no set-up")])
+def test_a_failure_can_be_run_again_from_its_row(recorded: dict[str, dict[str, Any]], test: str, why: str) -> None:
+    line = recorded[test]["reproduce"]
 
     assert line.startswith("CUASSAY_SEED=2026 pytest --cuassay-device cpu:0 '")
-    assert line.endswith("::test_bad[cpu:0]'")
+    assert line.endswith(f"::{test}[cpu:0]'")
+    assert why in recorded[test]["message"]
 
 
 def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded: object) -> None:
@@ -71,6 +76,18 @@ def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded:
     assert (device["device"], device["present"]) == ("cpu:0", True)
     assert device["missing"]["graphs"] == "work runs when it is called; there is nothing to capture"
     assert device["capabilities"]["matmul:float32"] is True
+
+
+def test_a_device_that_was_asked_for_and_is_absent_has_a_row(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("cuassay.devices.cuda.runtime.device_count", lambda: 0)
+    pytester.makepyfile("def test_one(device): pass")
+
+    pytester.runpytest("--device", "cpu,cuda:*", "--cuassay-record", "rows.jsonl")
+
+    (row,) = (row for row in rows(pytester, "device") if row["device"] == "cuda:0")
+    assert (row["present"], bool(row["reason"])) == (False, True)
 
 
 def test_the_head_room_of_comparisons_is_kept(pytester: pytest.Pytester) -> None:
@@ -128,7 +145,7 @@ def test_workers_rows_are_written_once(pytester: pytest.Pytester) -> None:
     pytester.runpytest_subprocess("-n2", "--device", "cpu", "--cuassay-record", "rows.jsonl")
 
     outcomes = sorted(row["outcome"] for row in rows(pytester, "test"))
-    assert outcomes == ["error", "failed", "passed", "passed", "skipped", "xfailed"]
+    assert outcomes == ["error", "failed", "passed", "passed", "passed", "skipped", "xfailed"]
     assert len(rows(pytester, "run")) == len(rows(pytester, "device")) == 1
 
 
@@ -142,8 +159,8 @@ def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester)
     result = pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    rows = [json.loads(line) for line in (pytester.path / "rows.jsonl").read_text().splitlines()]
-    assert [row["reason"] for row in rows if row["record"] == "end"] == ["interrupted"]
+    assert [row["reason"] for row in rows(pytester, "end")] == ["interrupted"]
+    assert [row["nodeid"].partition("::")[2] for row in rows(pytester, "test")] == ["test_one[cpu:0]", "test_two[cpu:0]"]
 
 
 @pytest.mark.parametrize("body", ["pass", "assert False"], ids=["passed", "failed"])

@@ -12,6 +12,19 @@ NEEDS_GRAPHS = """
     def test_graph(device): pass
 """
 
+KNOWN = """
+    import pytest
+    @pytest.mark.xfail
+    def test_known(device): raise ValueError
+"""
+
+BROKEN = """
+    import pytest
+    @pytest.fixture
+    def broken(): raise ValueError
+    def test_broken(device, broken): pass
+"""
+
 
 def test_a_skip_names_everything_missing_in_one_reason(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(NEEDS_GRAPHS)
@@ -131,8 +144,10 @@ def test_requirements_without_a_device_are_an_error(pytester: pytest.Pytester) -
         ("def test_plain(): pass", "*required device cpu:0: no test passed or failed on it; no collected test takes*"),
         (NEEDS_GRAPHS, "*required device cpu:0: no test passed or failed on it; 1 were skipped there*"),
         ("x = 1", "*required device cpu:0: no test passed or failed on it*"),
+        (KNOWN, "*required device cpu:0: no test passed or failed on it*"),
+        (BROKEN, "*required device cpu:0: no test passed or failed on it*"),
     ],
-    ids=["none takes it", "all skipped", "nothing collected"],
+    ids=["none takes it", "all skipped", "nothing collected", "known failure", "no set-up"],
 )
 def test_a_required_device_that_ran_nothing_fails_the_session(
     pytester: pytest.Pytester, source: str, message: str

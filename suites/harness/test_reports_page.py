@@ -97,6 +97,13 @@ def test_the_page_shows(page: str, text: str) -> None:
     assert text in page
 
 
+def test_an_error_of_set_up_is_a_failure(write_rows: Make, test_row: Make) -> None:
+    page = build(load(write_rows("r1", test_row("error", reason="no set-up"), test_row(device="cpu:0"))))
+
+    assert (page.tone, page.headline) == ("bad", "1 test failed on cuda:0")
+    assert [failure.reason for failure in page.failures] == ["no set-up"]
+
+
 HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}|`"
 
 

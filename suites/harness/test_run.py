@@ -19,6 +19,7 @@ from cuassay_reports.load import load
 
 GOOD = "def test_it(device): pass\n"
 BAD = "def test_it(device): raise ValueError\n"
+BAD_ALONE = f"from cuassay.testing import exclusive\n{GOOD}@exclusive\ndef test_alone(device): raise ValueError\n"
 MIXED = """
 import pytest
 from cuassay.testing import exclusive
@@ -110,6 +111,14 @@ def test_the_status_says_whether_all_tests_held(generated: Path, text: str, stat
 
     assert run.run(["cpu"], out, times=False) == status
     assert outcomes(out) == [outcome]
+
+
+def test_the_status_is_also_of_what_runs_alone(generated: Path) -> None:
+    generated.write_text(BAD_ALONE)
+    out = generated.parents[1] / "out"
+
+    assert run.run(["cpu"], out, jobs=2, times=False) == 1
+    assert outcomes(out) == ["passed", "failed"]
 
 
 @pytest.mark.parametrize("name", ["conftest.py", "pytest.ini"])
