@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import numpy as np
 import pytest
+
+from cuassay import to_host
+from cuassay.testing import ErrorInput, OpSpec
+from cuassay.testing.conformance.checks import CHECKS
 
 TEN_LINES = """
     from cuassay.testing import OpSpec, conformance
@@ -251,6 +258,29 @@ def test_a_result_of_another_dtype_than_said_fails(
     found = result.parseoutcomes()
     assert {word: number for word, number in found.items() if word in ("passed", "failed")} == outcomes
     assert ("dtype is float64; expected float32" in result.stdout.str()) == ("failed" in outcomes)
+
+
+def test_an_error_that_does_not_say_what_it_should_fails() -> None:
+    def first(xp: Any, a: Any) -> Any:
+        if a.ndim == 0:
+            raise ValueError("something is wrong")
+        return xp.sum(a, axis=0)
+
+    spec = OpSpec(
+        fn=first,
+        samples=lambda make: [make((2, 3))],
+        error_inputs=lambda make: [ErrorInput(make(()), ValueError, "no first element")],
+    )
+
+    with pytest.raises(AssertionError, match="ValueError does not say 'no first element': something is wrong"):
+        CHECKS["errors"](spec, "cpu", np.dtype("float32"))
+
+
+def test_a_result_on_another_device_fails() -> None:
+    spec = OpSpec(fn=lambda xp, a: to_host(a), reference=lambda a: a)
+
+    with pytest.raises(AssertionError, match="is on cpu:0, not on sim:0"):
+        CHECKS["values"](spec, "sim", np.dtype("float32"))
 
 
 def test_bad_inputs_are_written_as_samples_are(pytester: pytest.Pytester) -> None:

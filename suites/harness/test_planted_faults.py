@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay import devices, set_default_precision
+from cuassay import devices, precision, set_default_precision
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.generator import GeneratorState
-from cuassay.errors import RaceError
-from cuassay.ops import registry
+from cuassay.devices.sim.capture import SimCapture
+from cuassay.errors import ArgumentError, DeviceError, RaceError
+from cuassay.ops import Op, outputs, registry
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.guards import guarded
 from cuassay.testing.opspec import OpSpec, own_specs
@@ -78,6 +79,52 @@ def out_strides_ignored(kernel: Kernel) -> Kernel:
             out[...] = whole
 
     return run
+
+
+def beside_out_written(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        if out.ndim == 1 and out.strides[0] == 2 * out.itemsize:
+            np.lib.stride_tricks.as_strided(out, (2 * out.size - 1,), (out.itemsize,))[...] = 0
+        kernel(*arrays, out=out, **scalars)
+
+    return run
+
+
+def number_in_sixteen_bits(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        narrow = [a if getattr(a, "ndim", 0) else out.dtype.type(np.float16(a)) for a in arrays]
+        kernel(*narrow, out=out, **scalars)
+
+    return run
+
+
+def long_rows_cut(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        kernel(*arrays, out=out, **scalars)
+        out[..., 4096:] = 0
+
+    return run
+
+
+def positive_above_half_of_the_largest(kernel: Kernel) -> Kernel:
+    def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+        kernel(*arrays, out=out, **scalars)
+        np.abs(out, out=out, where=np.abs(out) > np.finfo(out.dtype).max / 2)
+
+    return run
+
+
+def off_by(relative: float) -> Callable[[Kernel], Kernel]:
+    """Each result wrong by so much of itself."""
+
+    def plant(kernel: Kernel) -> Kernel:
+        def run(*arrays: Any, out: Any, **scalars: Any) -> None:
+            kernel(*arrays, out=out, **scalars)
+            out[...] = out * (1 + relative)
+
+        return run
+
+    return plant
 
 
 def out_not_written(kernel: Kernel) -> Kernel:
@@ -406,10 +453,12 @@ FAULTS = (
     Fault("add", "strides", "layouts", "bfloat16", strides_ignored),
     Fault("add", "strides of out", "out", "float32", out_strides_ignored),
     Fault("add", "out not written", "out", "float32", out_not_written),
+    Fault("add", "beside out written", "out", "float32", beside_out_written),
     Fault("add", "input overwritten", "inputs_unchanged", "float64", input_overwritten),
     Fault("add", "not deterministic", "deterministic", "float32", unlike_each_time),
     Fault("add", "second operand cast", "promotion", "int32", second_cast_to_first),
     Fault("add", "scalar cast", "python_scalars", "int8", instead(lambda a, b: np.asarray(a) + 0 * np.asarray(b))),
+    Fault("add", "number in 16 bits", "python_scalars", "float32", number_in_sixteen_bits),
     Fault("add", "broadcast", "broadcast", "float32", first_element_for_all),
     Fault("add", "empty", "zero_size", "float32", fails_on_empty),
     Fault("add", "0-d", "zero_dim", "float32", fails_on_zero_dim),
@@ -419,6 +468,8 @@ FAULTS = (
     Fault("mul", "no complex part", "values", "complex64", instead(lambda a, b: np.real(a) * np.real(b))),
     Fault("mul", "infinity clipped", "extremal", "float16", instead(lambda a, b: np.clip(a * b, -65504, 65504))),
     Fault("exp", "base two", "values", "float32", instead(lambda a: np.exp2(a))),
+    Fault("exp", "rows longer than 4096", "values", "float32", long_rows_cut),
+    Fault("exp", "by 20 ulps", "values", "float32", off_by(20 * 2**-23)),
     Fault("exp", "in 16 bits", "values", "float32", computed_in("float16")),
     Fault("exp", "out not written", "out", "complex64", out_not_written),
     Fault("relu", "NaN swallowed", "extremal", "float32", instead(lambda a: np.fmax(a, 0))),
@@ -465,6 +516,7 @@ FAULTS = (
     Fault("scaled_mm", "bias left out", "values", "uint8", lambda k: lambda *arrays, **s: k(*arrays[:4], None, **s)),
     Fault("copy", "tail of a warp", "values", "bool", tail_of_warp_missing),
     Fault("copy", "strides", "layouts", "complex128", strides_ignored),
+    Fault("copy", "sign of large numbers", "extremal", "float32", positive_above_half_of_the_largest),
     Fault("copy", "NaN swallowed", "extremal", "float16", instead(lambda a, device: np.nan_to_num(a))),
     Fault("uniform", "state ignored", "values", "float64", scalars_changed(state=GeneratorState(1))),
     Fault("uniform", "upper bound ignored", "values", "float32", scalars_changed(high=7.0)),
@@ -675,6 +727,71 @@ def test_a_missing_wait_between_streams_is_a_race_on_sim(name: str, monkeypatch:
         CHECKS["side_stream"](SPECS[name], "sim", as_dtype(dtype_of(name)))
 
     assert f"op: {name} on sim" in told(caught.value)
+
+
+def test_a_replay_that_does_nothing_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(SimCapture, "replay", lambda self: None)
+
+    with pytest.raises(AssertionError, match="op: add on sim"):
+        CHECKS["graph_replay"](SPECS["add"], "sim", as_dtype("float32"))
+
+
+def test_a_plan_that_computes_once_fails() -> None:
+    def stale(kernel: Kernel) -> Kernel:
+        def prepare(op: Op, bound: dict[str, Any], out: Any) -> Callable[[], None]:
+            kernel(*op.schema.pick_arrays(bound), out=out)
+            return lambda: None
+
+        def run(*arrays: Any, out: Any) -> None:
+            kernel(*arrays, out=out)
+
+        run.prepare = prepare  # type: ignore[attr-defined]
+        return run
+
+    with registry.substituted("add", kind="cpu", wrap=stale), pytest.raises(AssertionError, match="op: add on cpu"):
+        CHECKS["plan"](SPECS["add"], "cpu", as_dtype("float32"))
+
+
+@pytest.mark.parametrize(
+    ("name", "dtype", "error", "said"),
+    [("exp", "float32", DeviceError, "sim:0"), ("permutation", "int64", ArgumentError, "shares memory")],
+    ids=["device", "overlap"],
+)
+def test_a_refusal_of_out_that_does_not_say_why_fails(
+    name: str, dtype: str, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def mute(*args: Any, **named: Any) -> None:
+        try:
+            outputs.check_out(*args, **named)
+        except error as raised:
+            raise error("no") if type(raised) is error else raised from None
+
+    monkeypatch.setattr("cuassay.ops.dispatch.check_out", mute)
+
+    with pytest.raises(AssertionError, match=f"{error.__name__} does not say '{said}': no"):
+        CHECKS["out_refused"](SPECS[name], "sim", as_dtype(dtype))
+
+
+def test_a_meta_that_tells_arrays_from_their_descriptions_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+    right = Op.meta
+
+    def meta(self: Op, *args: Any, **scalars: Any) -> Any:
+        found = right(self, *args, **scalars)
+        return replace(found, shape=()) if hasattr(args[0], "shape") else found
+
+    monkeypatch.setattr(Op, "meta", meta)
+
+    with pytest.raises(AssertionError, match="meta says"):
+        CHECKS["meta"](SPECS["exp"], "cpu", as_dtype("float32"))
+
+
+def test_a_product_in_two_parts_that_is_worse_than_they_are_fails() -> None:
+    with (
+        precision("bf16x3"),
+        registry.substituted("mm", kind="cpu", wrap=off_by(2**-13)),
+        pytest.raises(AssertionError, match="op: mm on cpu"),
+    ):
+        CHECKS["values"](SPECS["mm"], "cpu", as_dtype("float32"))
 
 
 def test_a_dtype_that_is_claimed_but_not_supported_fails(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -91,6 +91,13 @@ WRONG: dict[str, tuple[str, tuple[str, ...]]] = {
         "fn=lambda xp, a, eps=1e-6: a * 0, samples=rows, reference=exact_rms_norm, dtypes=('bfloat16',)",
         ("values", "layouts"),
     ),
+    "nothing, of tiny numbers": (
+        (
+            "fn=lambda xp, a: a * 0, samples=lambda make: [make((3, 257), low=0, high=1e-9)], reference=lambda a: a, "
+            "dtypes=('float32',)"
+        ),
+        ("values",),
+    ),
     "a tail, in float16": ("fn=without_tail, reference=np.tanh, dtypes=('float16',)", ("values", "layouts")),
     "by a fiftieth, in float16": (
         "fn=lambda xp, a: xp.tanh(a) * a.dtype.type(1.02), reference=np.tanh, dtypes=('float16',)",
