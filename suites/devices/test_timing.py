@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.benchmarking import roofline
 from cuassay.benchmarking import timing as module
-from cuassay.benchmarking.cases import cases, row
+from cuassay.benchmarking.cases import cases, row, timing_row
 from cuassay.benchmarking.roofline import fraction, limits
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError
@@ -97,6 +98,15 @@ def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.M
     assert len(found["a"].samples_s) == len(found["b"].samples_s) == 21
 
 
+def test_the_hosts_time_is_that_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = iter([0.0, 8.0])
+    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=clock.__next__))
+    one = module._Series(devices.backend("cpu"), 0, lambda: None, "warm", queued=False)
+    one.repeats = 4
+
+    assert one._once()[1] == 2.0
+
+
 def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module._Series, "is_settled", lambda self, precision: len(self.device_s) >= self.call())
 
@@ -135,6 +145,21 @@ def test_a_graph_is_replayed_for_the_call(device: Device) -> None:
 
     assert timing.mode == "graph"
     assert to_host(out)[0] == 2
+
+
+@requires("graphs")
+def test_the_graph_of_a_series_is_reset_after_it(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph_type = type(devices.backend(device.kind).new_capture(device.index))
+    begin, reset = graph_type.begin, graph_type.reset
+    begun: list[Any] = []  # held here: a graph that is dropped is reset, too
+    ended: list[Any] = []
+    monkeypatch.setattr(graph_type, "begin", lambda self: (begun.append(self), begin(self)))
+    monkeypatch.setattr(graph_type, "reset", lambda self: (ended.append(self), reset(self)))
+
+    measure(adding(device), device, mode="graph", samples=2)
+
+    assert len(begun) == 1
+    assert ended == begun
 
 
 @requires("graphs")
@@ -214,6 +239,24 @@ def test_a_ratio_below_one_is_faster() -> None:
 def test_a_ratio_to_no_time_is_refused() -> None:
     with pytest.raises(ArgumentError, match="longer than no time"):
         ratio(series(1.0), series(0.0))
+
+
+def test_a_row_has_the_least_sample_and_the_quartiles_in_order() -> None:
+    columns = timing_row("add", "cpu", "cuassay", series(3.0, 1.0, 2.0, 5.0, 4.0))
+
+    assert [columns[name] for name in ("minimum", "q25", "median", "q75")] == [1.0, 2.0, 3.0, 4.0]
+
+
+def test_a_row_tells_bytes_from_operations() -> None:
+    assert Work(bytes=8, flops=3).columns() == {"bytes": 8, "flops": 3}
+
+
+def test_a_ceiling_counts_bytes_read_and_written_and_two_operations_a_term(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(roofline, "measure", lambda *call, **how: series(1.0))
+
+    bandwidth, compute, _ = limits("cpu", ("float32",))
+
+    assert (bandwidth.value, compute.value) == (2 * 32 * 2**20, 2 * 1024**3)
 
 
 @pytest.mark.parametrize(("work", "expected"), [(Work(bytes=50), 0.5), (Work(bytes=10, flops=900), 0.9)])

@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import re
 import shutil
 import subprocess
 import sys
+from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name
+from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name, write
 from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
 from cuassay.benchmarking.record import Recorder
 from cuassay.errors import SpecError
@@ -151,6 +154,55 @@ def _time(dtype: str, seconds: float) -> dict[str, object]:
     samples = [seconds * factor for factor in (0.99, 1.0, 1.01)]
     told = {"benchmark": "add", "device": "cuda:0", "case": "8x8", "implementation": "cuassay", "clock": "device"}
     return {**told, "dtype": dtype, "median": seconds, "n": 3, "samples": samples}
+
+
+def stored(folder: Path, *times: dict[str, object], **about: object) -> Any:
+    """asv's results of a run of these timings."""
+    results = pytest.importorskip("asv.results", reason="asv is an extra")
+    with Recorder(folder / "rows.jsonl", run="r1") as recorder:
+        recorder.write_run(started="2026-01-02T00:00:00Z", commit="9f3c2100aa" * 4, **about)
+        recorder.write_device(device="cuda:0", present=True, digest="0123456789ab", fingerprint=FACTS)
+        for time in times:
+            recorder.write_time(**time)
+    write([recorder.path], folder / "results")
+    (path,) = (folder / "results").rglob("9f3c*.json")
+    return results.Results.load(str(path))
+
+
+def values(found: Any) -> dict[tuple[str, ...], float]:
+    (name,) = found.get_all_result_keys()
+    params = found.get_result_params(name)
+    return dict(zip(product(*params), found.get_result_value(name, params), strict=True))
+
+
+def test_each_time_is_stored_under_its_own_dtype_and_case(tmp_path: Path) -> None:
+    wide = {**_time("float32", 3e-5), "case": "9x9"}
+
+    found = values(stored(tmp_path, _time("float32", 1e-5), _time("bfloat16", 2e-5), wide))
+
+    assert {key: value for key, value in found.items() if not math.isnan(value)} == {
+        ("'float32'", "'8x8'"): 1e-5,
+        ("'bfloat16'", "'8x8'"): 2e-5,
+        ("'float32'", "'9x9'"): 3e-5,
+    }
+
+
+@pytest.mark.parametrize(
+    "other", [{"clock": "host"}, {"cache": "warm"}, {"mode": "graph"}, {"unit": "B"}], ids=lambda other: next(iter(other))
+)
+def test_what_was_measured_another_way_is_no_point_of_the_series(tmp_path: Path, other: dict[str, object]) -> None:
+    found = stored(tmp_path, _time("float32", 1e-5), {**_time("float32", 1.0), **other})
+
+    assert list(values(found).values()) == [1e-5]
+
+
+@pytest.mark.parametrize(
+    ("about", "day"), [({}, 2), ({"committed": "2026-01-01T00:00:00Z"}, 1)], ids=["started", "committed"]
+)
+def test_a_point_has_the_date_of_its_commit(tmp_path: Path, about: dict[str, object], day: int) -> None:
+    date = stored(tmp_path, _time("float32", 1e-5), **about).date
+
+    assert datetime.fromtimestamp(date / 1000, UTC) == datetime(2026, 1, day, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ BENCHMARK = """
     def test_add(device, device_benchmark):
         a = from_host(np.ones(1000, np.float32), device)
         found = device_benchmark(
-            {"cuassay": lambda: ops.add(a, a), "peer": lambda: ops.mul(a, a)}, device, work=Work(bytes=12000), op="add"
+            {"cuassay": lambda: ops.add(a, a), "peer": lambda: ops.mul(a, a)}, device, work=Work(bytes=12000, flops=1000), op="add"
         )
         print("series:", *found)
 """
@@ -57,7 +57,26 @@ def test_the_json_holds_device_samples_and_rates(project: pytest.Pytester) -> No
     told = benchmark["extra_info"]
     assert (told["device"], told["clock"], told["cache"], told["op"]) == ("sim:0", "device", "cold", "add")
     assert told["bytes_per_s"] == pytest.approx(12000 / benchmark["stats"]["median"])
+    assert told["flop_per_s"] == pytest.approx(1000 / benchmark["stats"]["median"])
     assert told["peer_median_s"] > 0
+
+
+def test_the_longest_time_of_a_call_is_the_options(project: pytest.Pytester) -> None:
+    path = project.makepyfile(
+        test_most="""
+        from cuassay.benchmarking import pytest_benchmark
+        def test_it(device, device_benchmark, monkeypatch):
+            right, given = pytest_benchmark.interleave, []
+            spy = lambda *calls, max_seconds, **how: given.append(max_seconds) or right(*calls, samples=2, **how)
+            monkeypatch.setattr(pytest_benchmark, "interleave", spy)
+            device_benchmark(lambda: 1, device, max_seconds=3.0)
+            assert given == [2.0]
+    """
+    )
+
+    result = project.runpytest_inprocess(path, "--device", "sim", "--benchmark-only", "--benchmark-max-time=2")
+
+    result.assert_outcomes(passed=1)
 
 
 def test_two_runs_can_be_compared(project: pytest.Pytester) -> None:

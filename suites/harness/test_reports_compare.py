@@ -11,6 +11,7 @@ import pytest
 from cuassay_reports.compare import changes, judge, peers, throughput
 from cuassay_reports.history import history, lines
 from cuassay_reports.load import load
+from cuassay_reports.timings import sections
 
 Make = Callable[..., Any]
 
@@ -234,3 +235,26 @@ def test_history_carries_the_revision_of_each_point(write_rows: Make, time_row: 
     results = load(write_rows("r1", time_row(1.0), commit="a" * 40, dirty=False))
 
     assert history(results)["commit"].item() == "a" * 40
+
+
+def test_a_peer_measured_twice_is_compared_by_the_last(write_rows: Make, time_row: Make) -> None:
+    results = load(write_rows("r1", time_row(1.0), *(time_row(m, implementation="torch") for m in (3.0, 2.0))))
+
+    assert peers(results.times)["ratio"].tolist() == [2.0]
+
+
+def test_half_the_distance_of_the_quartiles_is_shown(write_rows: Make, time_row: Make) -> None:
+    (section,) = sections(load(write_rows("r1", time_row(1.0, spread=0.08))))
+
+    assert [row.spread for row in section.rows] == ["± 4 %"]
+
+
+def test_a_peer_that_got_slower_is_none_of_ours_that_did(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    for run, median in (("r1", 2.0), ("r2", 3.0)):
+        folder = write_rows(run, device_row(), time_row(1.0), time_row(median, implementation="torch"))
+
+    (section,) = sections(load(folder))
+
+    assert (section.slower, section.count) == (0, 2)

@@ -177,6 +177,15 @@ def test_a_run_of_times_alone_hides_no_tests(write_rows: Make, test_row: Make, t
     assert (latest.tests["run"].item(), latest.times["run"].item()) == ("r1", "r2")
 
 
+def test_limits_are_those_of_the_run_that_has_the_times(write_rows: Make, test_row: Make, time_row: Make) -> None:
+    limit = {"device": "cuda:0", "limit": "bandwidth", "unit": "B/s", "how": "copy"}
+    write_rows("r1", time_row(1.0), ("limit", {**limit, "value": 4.0}))
+
+    latest = load(write_rows("r2", test_row(), ("limit", {**limit, "value": 9.0}))).latest()
+
+    assert latest.limits["value"].tolist() == [4.0]
+
+
 def test_two_machines_with_devices_of_one_name_are_two_subjects(
     write_rows: Make, test_row: Make, device_row: Make
 ) -> None:

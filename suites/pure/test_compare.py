@@ -57,6 +57,25 @@ def test_what_differs_fails_and_says_how(actual: Any, expected: Any, message: st
         assert_close(actual, expected)
 
 
+def test_a_result_that_should_be_on_the_host_and_is_not_fails() -> None:
+    with pytest.raises(AssertionError, match="is on sim:0, not on cpu:0"):
+        assert_close(from_host(f32(1), "sim"), f32(1), device="cpu")
+
+
+@pytest.mark.parametrize("got", [1 + 2.5j, 1.5 + 2j], ids=["imaginary", "real"])
+def test_the_worse_part_of_a_complex_number_is_told(got: complex) -> None:
+    verdict = judge(np.array([got]), np.array([1 + 2j]), 0.25)
+
+    assert (verdict.bad, verdict.ratio, verdict.error) == (1, 2.0, 0.5)
+
+
+@pytest.mark.parametrize("expected", [450.0, -450.0])
+def test_nan_passes_where_either_end_of_the_tolerance_rounds_to_it(expected: float) -> None:
+    nan = np.array([NAN], ml_dtypes.float8_e4m3fn)
+
+    assert judge(nan, np.array([expected]), 30.0).bad == 0
+
+
 @pytest.mark.parametrize("wrong", [4, 6], ids=["below", "above"])
 def test_a_tolerance_below_one_forgives_no_other_integer(wrong: int) -> None:
     assert judge(np.array([wrong]), np.array([5]), 1e-5).bad == 1

@@ -10,6 +10,7 @@ import pytest
 
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
+from cuassay.ops import registry
 from cuassay.testing.guards import computed_precision, guarded, products_as_asked
 
 
@@ -65,3 +66,19 @@ def test_a_product_that_is_better_than_asked_is_none_that_leaks(asked: Any) -> N
     assert computed_precision(a, a, a @ a) == "ieee"  # no mode tells on whole numbers
     with products_as_asked():
         ops.matmul(a, a, precision=asked)
+
+
+def test_a_leak_that_the_first_row_and_column_do_not_show_is_found() -> None:
+    a = np.linspace(-1, 1, 64, dtype=np.float32).reshape(8, 8)
+    b = a.T.copy()
+    a[0] = b[:, 0] = 1
+
+    def leaking(kernel: Any) -> Any:
+        return lambda *arrays, precision, **named: kernel(*arrays, precision="tf32", **named)
+
+    with (
+        registry.substituted("mm", kind="cpu", wrap=leaking),
+        products_as_asked(),
+        pytest.raises(AssertionError, match="asked for in 'ieee', computed in 'tf32'"),
+    ):
+        ops.mm(a, b, precision="ieee")

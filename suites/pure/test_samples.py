@@ -57,6 +57,12 @@ def test_a_layout_is_not_contiguous(layout: str) -> None:
     assert not LAYOUTS[layout].view(array.base(), (3, 5)).flags.c_contiguous
 
 
+def test_an_offset_array_begins_three_elements_into_its_memory() -> None:
+    base = Samples(1, "float32")((3, 5)).laid_out("offset").base()
+
+    assert LAYOUTS["offset"].view(base, (3, 5)).ctypes.data - base.ctypes.data == 3 * base.itemsize
+
+
 @pytest.mark.parametrize("device", ["cpu", "sim"])
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_layout_survives_the_way_to_a_device(layout: str, device: str) -> None:
