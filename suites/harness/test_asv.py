@@ -188,7 +188,9 @@ def test_each_time_is_stored_under_its_own_dtype_and_case(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    "other", [{"clock": "host"}, {"cache": "warm"}, {"mode": "graph"}, {"unit": "B"}], ids=lambda other: next(iter(other))
+    "other",
+    [{"clock": "host"}, {"cache": "warm"}, {"mode": "graph"}, {"unit": "B"}],
+    ids=lambda other: next(iter(other)),
 )
 def test_what_was_measured_another_way_is_no_point_of_the_series(tmp_path: Path, other: dict[str, object]) -> None:
     found = stored(tmp_path, _time("float32", 1e-5), {**_time("float32", 1.0), **other})

@@ -20,7 +20,8 @@ BENCHMARK = """
     def test_add(device, device_benchmark):
         a = from_host(np.ones(1000, np.float32), device)
         found = device_benchmark(
-            {"cuassay": lambda: ops.add(a, a), "peer": lambda: ops.mul(a, a)}, device, work=Work(bytes=12000, flops=1000), op="add"
+            {"cuassay": lambda: ops.add(a, a), "peer": lambda: ops.mul(a, a)}, device,
+            work=Work(bytes=12000, flops=1000), op="add",
         )
         print("series:", *found)
 """

@@ -196,9 +196,13 @@ def test_other_parameters_may_bear_our_names(pytester: pytest.Pytester) -> None:
         @pytest.mark.parametrize("dtype", ["float32", None])
         def test_own(device, dtype, op):
             assert str(device) == "cpu:0"
+
+        @pytest.mark.parametrize("n, dtype", [(1, "float32")])
+        def test_pair(device, n, dtype):
+            assert dtype == "float32"
         """
     )
 
     result = pytester.runpytest("--device", "cpu")
 
-    result.assert_outcomes(passed=4)
+    result.assert_outcomes(passed=5)

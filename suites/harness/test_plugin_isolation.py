@@ -7,7 +7,9 @@ from typing import Any
 
 import pytest
 
-from cuassay.testing.isolation import HangGuard
+from cuassay import Device
+from cuassay.devices import backend
+from cuassay.testing.isolation import HangGuard, LostDevices
 
 POISONING = """
     import cuassay_toy
@@ -78,6 +80,17 @@ def test_a_dead_device_is_one_error_and_the_rest_is_skipped(
         ["device lost: toy:0: an illegal address was read; *", "*toy:0: device lost after *[[]toy:0-1]"]
     )
     assert result.ret == pytest.ExitCode.TESTS_FAILED
+
+
+def test_a_device_is_lost_once_by_the_first_test_that_failed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(type(backend("cpu")), "health", lambda self, index: "ill")
+    lost, device = LostDevices(), Device("cpu")
+
+    for nodeid in ("first", "second"):
+        lost.check(device, nodeid)
+
+    assert lost.why(device) == "cpu:0: device lost after first"
+    assert lost.take_news("second") is None
 
 
 def test_other_devices_go_on_after_one_is_lost(pytester: pytest.Pytester, toy_kind: object) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -64,16 +66,22 @@ def test_a_test_runs_with_its_device_current_and_leaves_the_former_one(
         result.assert_outcomes(passed=2, failed=1, errors=1)
 
 
+@pytest.mark.parametrize(
+    ("module", "why"),
+    [("no_such_module", "No module named 'no_such_module'"), ("raising", "*no attribute 'gone'")],
+    ids=["absent", "raising"],
+)
 def test_a_kind_whose_module_is_broken_stops_no_other(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, module: str, why: str
 ) -> None:
     info = pytester.mkdir("broken-1.0.dist-info")
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
-    (info / "entry_points.txt").write_text("[cuassay.devices]\nbroken = no_such_module\n")
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path))
+    (info / "entry_points.txt").write_text(f"[cuassay.devices]\nbroken = {module}\n")
+    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)
+    (pytester.path / "raising.py").write_text("import json\njson.gone\n")
     pytester.makepyfile("def test_one(device): pass")
 
     result = pytester.runpytest_subprocess("--device", "cpu,broken:*")
 
     result.assert_outcomes(passed=1)
-    result.stdout.fnmatch_lines(["cuassay: no broken: its module cannot be loaded: No module named 'no_such_module'"])
+    result.stdout.fnmatch_lines([f"cuassay: no broken: its module cannot be loaded: {why}"])

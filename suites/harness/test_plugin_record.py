@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -78,6 +79,20 @@ def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded:
     assert device["capabilities"]["matmul:float32"] is True
 
 
+def test_the_command_names_no_folder_of_the_machine(pytester: pytest.Pytester) -> None:
+    path = pytester.mkdir("suites") / "test_one.py"
+    path.write_text("def test_one(device): pass")
+    pytester.makeini("[pytest]")  # says where the root is
+
+    pytester.runpytest(
+        path, "--device", "cpu", "--cuassay-record=rows.jsonl", f"--ignore={sys.prefix}/a/b", "--ignore=/elsewhere/c"
+    )
+
+    (run,) = rows(pytester, "run")
+    told = "pytest suites/test_one.py --device cpu --cuassay-record=rows.jsonl --ignore=a/b --ignore=c"
+    assert run["command"].startswith(told)
+
+
 def test_a_device_that_was_asked_for_and_is_absent_has_a_row(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -101,6 +116,16 @@ def test_the_head_room_of_comparisons_is_kept(pytester: pytest.Pytester) -> None
     (row,) = rows(pytester, "test")
     assert 0 <= row["headroom"] <= 1
     assert row["check"] == "values"
+
+
+def test_comparisons_are_collected_within_a_test_of_a_device_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing.compare import HEADROOM
+        def test_of_a_device(device): assert HEADROOM.get() == []
+        def test_after(): assert HEADROOM.get() is None
+    """)
+
+    pytester.runpytest("--device", "cpu").assert_outcomes(passed=2)
 
 
 def test_a_row_is_of_all_phases_of_its_test(pytester: pytest.Pytester) -> None:
@@ -160,7 +185,10 @@ def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester)
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert [row["reason"] for row in rows(pytester, "end")] == ["interrupted"]
-    assert [row["nodeid"].partition("::")[2] for row in rows(pytester, "test")] == ["test_one[cpu:0]", "test_two[cpu:0]"]
+    assert [row["nodeid"].partition("::")[2] for row in rows(pytester, "test")] == [
+        "test_one[cpu:0]",
+        "test_two[cpu:0]",
+    ]
 
 
 @pytest.mark.parametrize("body", ["pass", "assert False"], ids=["passed", "failed"])

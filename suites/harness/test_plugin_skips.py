@@ -169,6 +169,18 @@ def test_a_required_device_that_ran_a_test_passes(pytester: pytest.Pytester) -> 
     assert result.ret == pytest.ExitCode.OK
 
 
+def test_what_ran_nowhere_is_told_with_its_first_reason(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import pytest
+        @pytest.mark.parametrize("reason", ["one", "two"])
+        def test_skipped(device, reason): pytest.skip(reason)
+    """)
+
+    result = pytester.runpytest("--device", "cpu")
+
+    result.stdout.fnmatch_lines(["ran nowhere (1):", "  *::test_skipped: one"])
+
+
 def test_a_required_device_is_not_judged_by_what_is_only_collected(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("def test_one(device): pass")
 

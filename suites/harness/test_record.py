@@ -86,6 +86,7 @@ def test_a_closed_recorder_refuses_rows_and_closes_twice(tmp_path: Path) -> None
     ("tail", "kept"),
     [
         pytest.param(b'{"record":"test","sch', 1, id="torn"),
+        pytest.param(b'{"record":"test","message":"' + b"x" * 200_000, 1, id="long-and-torn"),
         pytest.param(
             b'{"record":"test","schema":1,"run":"r","nodeid":"a","outcome":"passed"}', 2, id="only-newline-lost"
         ),
@@ -231,6 +232,7 @@ def test_git_names_the_commit_and_a_changed_file_makes_it_dirty(no_revision: Pat
     git("init")
     git("add", "file")
     git("commit", "-m", "first")
+    (no_revision / "untracked").write_text("one")
     clean = revision(no_revision)
     (no_revision / "file").write_text("two")
 

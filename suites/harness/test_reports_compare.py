@@ -249,9 +249,7 @@ def test_half_the_distance_of_the_quartiles_is_shown(write_rows: Make, time_row:
     assert [row.spread for row in section.rows] == ["± 4 %"]
 
 
-def test_a_peer_that_got_slower_is_none_of_ours_that_did(
-    write_rows: Make, device_row: Make, time_row: Make
-) -> None:
+def test_a_peer_that_got_slower_is_none_of_ours_that_did(write_rows: Make, device_row: Make, time_row: Make) -> None:
     for run, median in (("r1", 2.0), ("r2", 3.0)):
         folder = write_rows(run, device_row(), time_row(1.0), time_row(median, implementation="torch"))
 
