@@ -148,7 +148,7 @@ def test_a_device_on_which_nothing_ran_fails_the_job(checkout: Path) -> None:
     found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "2", OUTCOME="skipped")
 
     assert found.status == 1
-    assert "ERROR required device sim:0: no test passed or failed on it; 3 were skipped there" in found.output
+    assert "ERROR required device sim:0: no test passed or failed on it; there were 3 skipped" in found.output
     assert "gpu failed: outcomes (1);" in found.output
 
 

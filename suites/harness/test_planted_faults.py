@@ -754,8 +754,13 @@ def test_a_plan_that_computes_once_fails() -> None:
 
 @pytest.mark.parametrize(
     ("name", "dtype", "error", "said"),
-    [("exp", "float32", DeviceError, "sim:0"), ("permutation", "int64", ArgumentError, "shares memory")],
-    ids=["device", "overlap"],
+    [
+        ("exp", "float32", DeviceError, "sim:0"),
+        ("permutation", "int64", ArgumentError, "shares memory"),
+        ("exp", "float32", ArgumentError, "shares memory"),
+        ("add", "float64", ArgumentError, "shares memory"),
+    ],
+    ids=["device", "overlap", "overlap of two axes", "overlap of two operands"],
 )
 def test_a_refusal_of_out_that_does_not_say_why_fails(
     name: str, dtype: str, error: type[Exception], said: str, monkeypatch: pytest.MonkeyPatch

@@ -185,9 +185,9 @@ def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester)
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
     assert [row["reason"] for row in rows(pytester, "end")] == ["interrupted"]
-    assert [row["nodeid"].partition("::")[2] for row in rows(pytester, "test")] == [
-        "test_one[cpu:0]",
-        "test_two[cpu:0]",
+    assert [(row["nodeid"].partition("::")[2], row["outcome"]) for row in rows(pytester, "test")] == [
+        ("test_one[cpu:0]", "passed"),
+        ("test_two[cpu:0]", "error"),
     ]
 
 

@@ -142,7 +142,7 @@ def test_requirements_without_a_device_are_an_error(pytester: pytest.Pytester) -
     ("source", "message"),
     [
         ("def test_plain(): pass", "*required device cpu:0: no test passed or failed on it; no collected test takes*"),
-        (NEEDS_GRAPHS, "*required device cpu:0: no test passed or failed on it; 1 were skipped there*"),
+        (NEEDS_GRAPHS, "*required device cpu:0: no test passed or failed on it; there were 1 skipped*"),
         ("x = 1", "*required device cpu:0: no test passed or failed on it*"),
         (KNOWN, "*required device cpu:0: no test passed or failed on it*"),
         (BROKEN, "*required device cpu:0: no test passed or failed on it*"),

@@ -129,7 +129,11 @@ class Recording:
     def pytest_unconfigure(self) -> None:
         """Write what never ended, and close the file."""
         for phases in self._open.values():
-            self._recorder.write_test(**_row(phases))
+            row = _row(phases)
+            if row["outcome"] == "passed":  # as far as it came
+                told = "the session ended before this test did"
+                row |= {"outcome": "error", "message": told, "reason": told}
+            self._recorder.write_test(**row)
         self._open.clear()
         self._recorder.close()
 

@@ -64,8 +64,10 @@ class Outcomes:
         return any(counts[outcome] for outcome in ("passed", "failed"))
 
     def _why(self, device: str) -> str:
-        skipped = self._counts.get(device, Counter())["skipped"]
-        return f"{skipped} were skipped there" if skipped else "no collected test takes `device`, or none was selected"
+        counts = self._counts.get(device, Counter())
+        if not counts:
+            return "no collected test takes `device`, or none was selected"
+        return f"there were {', '.join(f'{count} {outcome}' for outcome, count in counts.items())}"
 
     def table(self) -> Iterator[str]:
         """A line a device."""
