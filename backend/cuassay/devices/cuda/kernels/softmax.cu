@@ -191,7 +191,7 @@ template <> struct Kept<bfloat16> { using type = bfloat16; static constexpr bool
 // Each block takes exponentials below the maximum of its own share. The blocks exchange (maximum, sum) once; what a
 // block has is scaled by exp(its maximum - maximum) / sum.
 template <typename T, int N, int CLUSTER>
-__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256, 6)  // 40 registers
+__global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(256)
 softmax_cluster(const T* a, T* out, int64 columns) {
 #if __CUDA_ARCH__ >= 900
     using K = typename Kept<T>::type;
