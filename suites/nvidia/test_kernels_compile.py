@@ -61,7 +61,9 @@ BUDGETS = (
     Budget("softmax.cu", "softmax_long<float32, 4, true>", 64, "1,024 threads a block leave no more"),
     Budget("softmax.cu", "softmax_long<bfloat16, 8, true>", 64, "1,024 threads a block leave no more"),
     Budget("softmax.cu", "softmax_cluster<float32, 4, 8>", 40, "6 blocks of 256 threads side by side"),
-    Budget("softmax.cu", "softmax_cluster<bfloat16, 8, 4>", 48, "5 blocks of 256 threads side by side; 6 before Blackwell"),
+    Budget(
+        "softmax.cu", "softmax_cluster<bfloat16, 8, 4>", 48, "5 blocks of 256 threads side by side; 6 before Blackwell"
+    ),
     Budget("softmax.cu", "softmax_long<float64, 2, true>", 128, "exp in double; 512 threads a block"),
     Budget("softmax.cu", "softmax_long<float16, 8, false>", 64, "1,024 threads a block leave no more"),
     Budget("emulated_gemm.cu", "split_parts<2>", 64, "32 elements a thread in flight"),
