@@ -57,6 +57,8 @@ READS: dict[str, Callable[[Any], object]] = {
     "print": str,
     "a view": lambda a: a[10:20].max(),
     "into another": lambda a: np.copyto(np.empty(N, np.float32), a),
+    "bytes swapped": lambda a: a.byteswap(),
+    "a named tuple of results": lambda a: np.unique_counts(a),
     "file": lambda a: a.tobytes(),
 }
 
@@ -99,6 +101,9 @@ WRITES: dict[str, Callable[[Any], object]] = {
     "in place": lambda a: np.add(a, 1, out=a),
     "copyto": lambda a: np.copyto(a, 1),
     "a view": lambda a: a[5:].sort(),
+    "bytes in place": lambda a: a.byteswap(inplace=True),
+    "bytes in place, by position": lambda a: a.byteswap(True),
+    "part of each": lambda a: a.setfield(1, np.uint8),
 }
 
 
@@ -111,6 +116,13 @@ def test_writing_what_a_copy_is_still_to_take_is_found(stream: SimStream, write:
 
     with pytest.raises(RaceError, match=r"write by the host .* is not ordered after the read by copy"):
         write(host)
+
+
+def test_results_in_a_named_tuple_stay_one() -> None:
+    found = np.linalg.svd(pinned(1)[:6].reshape(2, 3))
+
+    assert type(found).__name__ == "SVDResult"
+    assert found.S.shape == (2,)
 
 
 def test_reading_what_a_copy_reads_is_sound(stream: SimStream) -> None:

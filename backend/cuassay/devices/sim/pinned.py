@@ -187,7 +187,8 @@ class SimPinned(NDArrayOperatorsMixin):
         if isinstance(result, np.ndarray) and result.size and np.may_share_memory(result, self.raw):
             return self if result is self.raw else SimPinned(result, self.owner, self.block)
         if isinstance(result, (tuple, list)):
-            return type(result)(map(self._wrapped, result))
+            wrapped = map(self._wrapped, result)
+            return type(result)(*wrapped) if hasattr(result, "_fields") else type(result)(wrapped)
         return result
 
     def _run(self, name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], writes: list[Any]) -> Any:
@@ -258,7 +259,7 @@ class SimPinned(NDArrayOperatorsMixin):
             return self._run(name, getattr, (self, name), {}, [])
 
         def method(*args: Any, **kwargs: Any) -> Any:
-            writes = [self] if name in WRITING_METHODS else written(name, args, kwargs)
+            writes = [self] if _writes_itself(name, args, kwargs) else written(name, args, kwargs)
             return self._run(name, getattr(np.ndarray, name), (self, *args), kwargs, writes)
 
         return method
@@ -277,6 +278,13 @@ class SimPinned(NDArrayOperatorsMixin):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> Any:
         raise TypeError(f"{self!r} cannot be pickled: copies may be at work on it; pickle a copy of it")
+
+
+def _writes_itself(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+    """Whether an array's method of that `name` writes the array."""
+    if name == "byteswap":
+        return bool(args[0] if args else kwargs.get("inplace", False))
+    return name in WRITING_METHODS or name == "setfield"
 
 
 def _shows(result: Any) -> bool:
