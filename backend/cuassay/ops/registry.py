@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -65,21 +65,26 @@ def _forget_routes() -> None:
     routes = {}
 
 
-def _with_devices(loader: str) -> Callable[[Any], object]:
-    """A loader that first brings in `cuassay.devices`, which sets the real ones.
+class _Loaders(NamedTuple):
+    """How a kind not loaded yet is loaded: by the type of an array of it, or by its name. Both may do nothing."""
+
+    for_type: Callable[[type], object]
+    for_kind: Callable[[str], object]
+
+
+_given_loaders: _Loaders | None = None
+
+
+def _loaders() -> _Loaders:
+    """Those that `cuassay.devices` gave.
 
     The one step upwards, by name: whoever imports only ``cuassay.ops`` has loaded no kind when the first array comes.
     """
-
-    def load(what: Any) -> object:
+    if _given_loaders is None:
         import_module("cuassay.devices")
-        return globals()[loader](what)
-
-    return load
-
-
-_load_for_type: Callable[[type], object] = _with_devices("_load_for_type")
-_load_kind: Callable[[str], object] = _with_devices("_load_kind")
+    if _given_loaders is None:  # while it is being imported, as by a kind's own module
+        return _Loaders(lambda array_type: None, lambda kind: None)
+    return _given_loaders
 
 
 def register_op(declared: Op) -> None:
@@ -198,8 +203,8 @@ def backends() -> tuple[Backend, ...]:
 
 def set_loaders(*, for_type: Callable[[type], object], for_kind: Callable[[str], object]) -> None:
     """How a kind not loaded yet is loaded: by the type of an array of it, or by its name. Both may do nothing."""
-    global _load_for_type, _load_kind
-    _load_for_type, _load_kind = for_type, for_kind
+    global _given_loaders  # noqa: PLW0603  one pair a process
+    _given_loaders = _Loaders(for_type, for_kind)
 
 
 def backend_of(array_type: type) -> Backend | None:
@@ -207,7 +212,7 @@ def backend_of(array_type: type) -> Backend | None:
     found = _kind_of_type.get(array_type)
     if found is None:
         found = _owner(array_type)
-        if found is None and _load_for_type(array_type):
+        if found is None and _loaders().for_type(array_type):
             found = _owner(array_type)
         if found is not None:
             _kind_of_type[array_type] = found
@@ -221,7 +226,7 @@ def _owner(array_type: type) -> Backend | None:
 def backend(kind: str) -> Backend:
     """The backend of `kind`, loading it if need be. Raises `DeviceError` when there is none."""
     if kind not in _backends:
-        _load_kind(kind)
+        _loaders().for_kind(kind)
     try:
         return _backends[kind]
     except KeyError:
