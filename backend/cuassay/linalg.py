@@ -19,8 +19,7 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
-from cuassay.core.device import Device
-from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
+from cuassay.errors import DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.decompositions import LAPACK, preferred_linalg_library, real_dtype
 
@@ -284,14 +283,7 @@ def _extents(name: str, a: Array) -> tuple[Shape, int, int]:
 
 
 def _new(like: Array, shape: Shape, dtype: Any) -> Array:
-    return devices.empty(shape, dtype, _place(like))
-
-
-def _place(array: Array) -> Device:
-    backend = registry.backend_of(type(array))
-    if backend is None:
-        raise ArgumentError(f"{type(array).__qualname__} is no array of a known device kind; allocate it on a device")
-    return backend.device_of(array)
+    return devices.empty(shape, dtype, registry.device_of(like, "the matrix"))
 
 
 def _beside(a: Array, b: Array) -> tuple[Array, Array]:
@@ -304,7 +296,7 @@ def _beside(a: Array, b: Array) -> tuple[Array, Array]:
         raise ShapeError(
             f"stacks of matrices must broadcast; got a {tuple(a.shape)} and b {tuple(b.shape)}; reshape one"
         ) from error
-    xp = devices.namespace(_place(a))
+    xp = devices.namespace(registry.device_of(a, "the matrix"))
     return xp.broadcast_to(a, (*stack, *a.shape[-2:])), xp.broadcast_to(b, (*stack, *b.shape[-2:]))
 
 

@@ -184,12 +184,7 @@ def _target(
 
 def _next(array: Any, generator: Generator | None) -> DrawState:
     """The state to draw for `array` from; of an array without elements nothing is taken."""
-    owner = registry.backend_of(type(array))
-    if owner is None:
-        raise ArgumentError(
-            f"{type(array).__qualname__} is no array of a known device kind; give one of {', '.join(devices.kinds())}"
-        )
-    device = owner.device_of(array)
+    device = registry.device_of(array, "what numbers are drawn for")
     source = default_generator(device) if generator is None else generator
     if source.device != device:
         raise DeviceError(f"{source!r} cannot draw on {device}; give a generator of that device, or none")

@@ -19,7 +19,7 @@ from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 
-__all__ = ["Factors", "LossScale", "Numbers", "place_of"]
+__all__ = ["Factors", "LossScale", "Numbers"]
 
 Array = Any
 
@@ -88,7 +88,7 @@ class LossScale(Handle):
         self._copies.clear()
         if self._numbers is None:
             return
-        place = place_of(self._numbers.scale)
+        place = registry.device_of(self._numbers.scale, "the scale")
         for array, new in zip((self._numbers.scale, self._numbers.inverse), _pair(scale, place), strict=True):
             ops.copy(new, out=array)
         if tracker is not None:
@@ -100,7 +100,7 @@ class LossScale(Handle):
             raise ArgumentError(
                 f"a loss scale is one number; got an array of shape {tuple(scale.shape)}; give a 0-d one"
             )
-        numbers = self.on(self._home or place_of(scale))
+        numbers = self.on(self._home or registry.device_of(scale, "the scale"))
         ops.copy(scale.reshape(()), out=numbers.scale)
         # The inverse is computed where the scale is moved: by a step that moves nothing, its count taken back.
         tracker = ops.copy(numbers.tracker)
@@ -109,7 +109,7 @@ class LossScale(Handle):
 
     def move(self, flags: Sequence[Array], factors: Factors) -> None:
         """After a step: by whether one of `flags`, () float32, is not 0; they are 0 afterwards."""
-        numbers = self.on(self._home or place_of(flags[0]))
+        numbers = self.on(self._home or registry.device_of(flags[0], "found_inf"))
         self._update(numbers, self._combined(flags), factors)
 
     def _update(self, numbers: Numbers, flag: Array, factors: Factors) -> None:
@@ -118,7 +118,7 @@ class LossScale(Handle):
 
     def _combined(self, flags: Sequence[Array]) -> Array:
         """One flag, at home, for all; those it was made of are 0."""
-        if len(flags) == 1 and place_of(flags[0]) == self._home:
+        if len(flags) == 1 and registry.device_of(flags[0], "found_inf") == self._home:
             return flags[0]
         total = self._no_flag()
         for flag in flags:
@@ -128,14 +128,6 @@ class LossScale(Handle):
 
     def _no_flag(self) -> Array:
         return devices.zeros((), "float32", self._home or "")
-
-
-def place_of(array: Any) -> Device:
-    """Where an array lives. Raises `ArgumentError` where it is none."""
-    backend = registry.backend_of(type(array))
-    if backend is None:
-        raise ArgumentError(f"a gradient must be an array of a device; got {type(array).__qualname__}")
-    return backend.device_of(array)
 
 
 def _checked(scale: Any) -> float:

@@ -16,7 +16,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from cuassay import devices, ops
-from cuassay.amp.scale import Factors, LossScale, place_of
+from cuassay.amp.scale import Factors, LossScale
 from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -111,7 +111,7 @@ class GradScaler(Handle):
         return type(outputs)(scaled) if isinstance(outputs, list | tuple) else scaled
 
     def _own(self, array: Array) -> Device:
-        place = place_of(array)
+        place = registry.device_of(array, "what is scaled")
         if place.kind != self.device_type:
             raise DeviceError(
                 f"this scaler is for {self.device_type} arrays; got one on {place}; make one for that kind"
@@ -328,14 +328,14 @@ class GradScaler(Handle):
         """Where an optimizer's gradients are, and its flag with them."""
         if not arrays:
             raise ArgumentError("the optimizer got no gradients; give one for each parameter")
-        places = dict.fromkeys(map(place_of, arrays))
+        places = dict.fromkeys(registry.device_of(array, "a gradient") for array in arrays)
         if len(places) > 1:
             raise DeviceError(
                 f"one optimizer's gradients are on {', '.join(map(str, places))}; make an optimizer for each device: "
                 "the scaler takes several"
             )
         (place,) = places
-        if progress.found_inf is None or place_of(progress.found_inf) != place:
+        if progress.found_inf is None or registry.device_of(progress.found_inf, "found_inf") != place:
             progress.found_inf = devices.zeros((), "float32", place)
         return place
 

@@ -112,14 +112,10 @@ def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
     wanted = None if bound["device"] is None else Device(bound["device"])
     if out is None:
         return wanted or device
-    owner = registry.backend_of(type(out))
-    if owner is None:
-        raise ArgumentError(
-            f"copy's out is no array of a known device kind; got {type(out).__qualname__}; allocate it on a device"
-        )
-    if wanted not in (None, owner.device_of(out)):
-        raise ArgumentError(f"copy got device {wanted} and an out on {owner.device_of(out)}; give one of the two")
-    return owner.device_of(out)
+    place = registry.device_of(out, "copy's out")
+    if wanted not in (None, place):
+        raise ArgumentError(f"copy got device {wanted} and an out on {place}; give one of the two")
+    return place
 
 
 def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision: Any) -> Any:

@@ -40,7 +40,9 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     for name, value in arrays(op.schema, bound):
         if is_number(value) and op.schema.elementwise and not op.schema.is_irregular:
             continue
-        backend = _backend(op, name, value)
+        backend = registry.backend_of(type(value))
+        if backend is None:  # asked first: to put the words together at each call costs as much as the look-up
+            backend = registry.owner_of(value, f"{op.name}'s {name}")
         device = backend.device_of(value)
         if place is None:
             place, first = (backend, device), name
@@ -57,14 +59,3 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     if place is None:
         raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
     return place
-
-
-def _backend(op: Op, name: str, value: Any) -> Backend:
-    backend = registry.backend_of(type(value))
-    if backend is None:
-        raise ArgumentError(
-            f"{op.name}'s {name} is no array of a known device kind; "
-            f"got {type(value).__module__}.{type(value).__qualname__}; "
-            "make one of it: numpy.asarray(...) on the host, cuassay.from_host(..., device) on another device"
-        )
-    return backend

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import DeviceError, KernelNotFoundError, SchemaError
+from cuassay.errors import ArgumentError, DeviceError, KernelNotFoundError, SchemaError
 
 if TYPE_CHECKING:
     from cuassay.ops.dispatch import Op
@@ -27,6 +28,7 @@ __all__ = [
     "backend",
     "backend_of",
     "backends",
+    "device_of",
     "dtypes",
     "fallback",
     "find",
@@ -34,6 +36,7 @@ __all__ = [
     "not_found",
     "op",
     "ops",
+    "owner_of",
     "register_backend",
     "register_fallback",
     "register_op",
@@ -217,6 +220,22 @@ def backend_of(array_type: type) -> Backend | None:
         if found is not None:
             _kind_of_type[array_type] = found
     return found
+
+
+def owner_of(array: Any, what: str) -> Backend:
+    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` where it is no array of any."""
+    found = backend_of(type(array))
+    if found is None:
+        raise ArgumentError(
+            f"{what} is no array of a known device kind; got {type(array).__module__}.{type(array).__qualname__}; "
+            "make one of it: numpy.asarray(...) on the host, cuassay.from_host(..., device) on another device"
+        )
+    return found
+
+
+def device_of(array: Any, what: str) -> Device:
+    """Where `array` lives; otherwise as `owner_of`."""
+    return owner_of(array, what).device_of(array)
 
 
 def _owner(array_type: type) -> Backend | None:

@@ -14,7 +14,8 @@ import numpy as np
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.errors import ArgumentError, DeviceError
-from cuassay.optim.state import FIXED, CachedPlan, State, arguments, device_of, host_number
+from cuassay.ops import registry
+from cuassay.optim.state import FIXED, CachedPlan, State, arguments, host_number
 
 __all__ = ["Adam", "AdamW"]
 
@@ -314,4 +315,4 @@ def _taken(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]
 
 def _on(host: np.ndarray[Any, Any], like: Array) -> Array:
     """A copy of `host` where `like` lives."""
-    return devices.from_host(host, device_of(like))
+    return devices.from_host(host, registry.device_of(like, "a parameter"))

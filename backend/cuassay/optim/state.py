@@ -15,7 +15,7 @@ from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import Plan, registry
 from cuassay.ops.schema import Meta
 
-__all__ = ["FIXED", "CachedPlan", "State", "arguments", "device_of", "host_number"]
+__all__ = ["FIXED", "CachedPlan", "State", "arguments", "host_number"]
 
 Array = Any
 Arrays = Sequence[Any]
@@ -35,16 +35,8 @@ _PASSED = ("lr", "eps", "weight_decay", "maximize", "seed")
 FIXED = ("amsgrad", "master_weights", "state_dtype")
 
 
-def device_of(array: Array) -> Device:
-    """Where a parameter lives. Raises `ArgumentError` where it is no array."""
-    backend = registry.backend_of(type(array))
-    if backend is None:
-        raise ArgumentError(f"a parameter must be an array of a device; got {type(array).__qualname__}")
-    return backend.device_of(array)
-
-
 def _one_device(params: Arrays) -> Device:
-    first, *others = map(device_of, params)
+    first, *others = (registry.device_of(param, "a parameter") for param in params)
     for place, other in enumerate(others, 1):
         if other != first:
             raise DeviceError(
