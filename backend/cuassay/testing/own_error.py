@@ -26,7 +26,7 @@ Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 
 
 def is_coarse(dtype: Any) -> bool:
-    """Whether our own kernels compute in a wider dtype, as one step's rounding shows: 16 bits and fewer."""
+    """Whether it is a float of 16 bits or fewer, in which a few roundings already show."""
     return is_float(dtype) and compute_dtype(dtype) != as_dtype(dtype)
 
 
