@@ -43,9 +43,9 @@ def add_tune_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 def _tune(options: argparse.Namespace) -> int:
     indices = [_usable(Device(name)) for name in options.device or ["cuda:0"]]
-    from cuassay.devices.cuda import runtime
     from cuassay.devices.cuda.blas import offline
     from cuassay.devices.cuda.blas.tuning import tuner
+    from cuassay.devices.cuda.driver import runtime
 
     if options.out is not None:
         tuner().configure(path=options.out)

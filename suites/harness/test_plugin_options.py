@@ -107,7 +107,7 @@ def test_a_test_that_names_its_devices_gets_them_where_no_option_does(
 def test_a_device_that_does_not_exist_is_a_usage_error(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, selector: str, message: str
 ) -> None:
-    monkeypatch.setattr("cuassay.devices.cuda.runtime.device_count", lambda: 0)
+    monkeypatch.setattr("cuassay.devices.cuda.driver.runtime.device_count", lambda: 0)
     pytester.makepyfile(THREE_LINES)
 
     result = pytester.runpytest("--device", selector)

@@ -96,7 +96,7 @@ def test_the_command_names_no_folder_of_the_machine(pytester: pytest.Pytester) -
 def test_a_device_that_was_asked_for_and_is_absent_has_a_row(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cuassay.devices.cuda.runtime.device_count", lambda: 0)
+    monkeypatch.setattr("cuassay.devices.cuda.driver.runtime.device_count", lambda: 0)
     pytester.makepyfile("def test_one(device): pass")
 
     pytester.runpytest("--device", "cpu,cuda:*", "--cuassay-record", "rows.jsonl")

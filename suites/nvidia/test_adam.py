@@ -17,7 +17,7 @@ import cupy
 
 from cuassay import Device, cuda, from_host, ops, to_host
 from cuassay.arrays.dtypes import as_dtype, epsilon
-from cuassay.devices.cuda import multi_tensor
+from cuassay.devices.cuda.ops import multi_tensor
 from cuassay.optim import Adam, AdamW
 from cuassay.testing.compare import assert_same_bits
 

@@ -17,8 +17,7 @@ import cupy
 from cuassay import cuda, devices, ops
 from cuassay.arrays.dtypes import as_dtype, reference_dtype
 from cuassay.core.precision import set_matmul_options
-from cuassay.devices.cuda import gemm
-from cuassay.devices.cuda.blas import controls, cublas, cublaslt, offline, plans
+from cuassay.devices.cuda.blas import controls, cublas, cublaslt, gemm, offline, plans
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive

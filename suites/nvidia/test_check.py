@@ -12,8 +12,8 @@ driver = pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is no
 
 from cuda.bindings import nvrtc, runtime
 
-from cuassay.devices.cuda.check import ADVICE, check, guarded, is_sticky
-from cuassay.devices.cuda.runtime import _ATTRIBUTES, Properties
+from cuassay.devices.cuda.driver.check import ADVICE, check, guarded, is_sticky
+from cuassay.devices.cuda.driver.runtime import _ATTRIBUTES, Properties
 from cuassay.errors import (
     CaptureError,
     CuassayError,

@@ -94,7 +94,7 @@ def test_a_fork_before_first_use_works():
 
 def test_a_dead_context_is_found():
     code = (
-        "import cupy, cuassay.cuda as c; from cuassay.devices.cuda import runtime; c.set_device(0); c.init()\n"
+        "import cupy, cuassay.cuda as c; from cuassay.devices.cuda.driver import runtime; c.set_device(0); c.init()\n"
         "print(runtime.poisoned(0))\n"
         "k = c.compile_kernel('__global__ void f(int* a) { *(volatile int*)0 = 1; }', 'f')\n"
         "k(1, 1, (cupy.empty(1, 'i'),))\n"

@@ -18,7 +18,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installe
 
 from cuassay import cuda, devices, ops
 from cuassay.core.precision import precision
-from cuassay.devices.cuda import launch, source
+from cuassay.devices.cuda.launch import launch, source
 from cuassay.errors import LibraryNotFoundError
 
 MODES: tuple[Any, ...] = ("tf32x3", "bf16x3", "bf16x6", "bf16x9")
@@ -37,8 +37,7 @@ def all_served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         pytest.skip(f"no CUDA device: {reason}")
     if cuda.get_device_capability() != (9, 0):
         pytest.skip("no device of compute capability 9.0")
-    from cuassay.devices.cuda import emulation
-    from cuassay.devices.cuda.blas import controls
+    from cuassay.devices.cuda.blas import controls, emulation
 
     monkeypatch.setattr(emulation, "_NATIVE_S", 1.0)
     controls.renew()
@@ -94,7 +93,7 @@ def test_the_way_says_that_parts_are_multiplied(all_served: None, mode: Any) -> 
 
 
 def test_a_small_product_is_native(all_served: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuassay.devices.cuda import emulation
+    from cuassay.devices.cuda.blas import emulation
 
     monkeypatch.setattr(emulation, "_NATIVE_S", 0.0)
     a = there(numbers(64, 64))
@@ -123,7 +122,7 @@ def test_errors_of_many_terms_of_one_sign(all_served: None, mode: Any) -> None:
 
 
 def test_sums_that_stay_in_the_tensor_cores_are_found(all_served: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuassay.devices.cuda import emulation
+    from cuassay.devices.cuda.blas import emulation
 
     monkeypatch.setitem(emulation.FORMS, "bf16x6", replace(emulation.FORMS["bf16x6"], chain=2**20))
 
@@ -233,7 +232,7 @@ def test_stacks_broadcast(all_served: None, left: tuple[int, ...], right: tuple[
 
 
 def test_a_large_stack_goes_in_groups(all_served: None, monkeypatch: pytest.MonkeyPatch) -> None:
-    from cuassay.devices.cuda import emulation
+    from cuassay.devices.cuda.blas import emulation
 
     monkeypatch.setattr(emulation, "_MOST_WORKSPACE", 2 * 2**20)
     check_errors(numbers(11, 200, 300), numbers(11, 300, 140, seed=1), "bf16x6")

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
 
-from cuassay.devices.cuda import source
+from cuassay.devices.cuda.launch import source
 from cuassay.errors import LibraryNotFoundError
 
 

@@ -16,9 +16,9 @@ from cuassay.errors import ArgumentError, CompileError, DTypeError
 cuda = pytest.importorskip("cuassay.cuda")
 pytest.importorskip("cuda.bindings.driver", reason="cuda-bindings is not installed")
 
-from cuassay.devices.cuda import block
-from cuassay.devices.cuda.launch import Launch, stream_address
-from cuassay.devices.cuda.userkernel import CheckedLaunch, check_arguments, check_shape, parse_signature
+from cuassay.devices.cuda.launch import block
+from cuassay.devices.cuda.launch.launch import Launch, stream_address
+from cuassay.devices.cuda.launch.userkernel import CheckedLaunch, check_arguments, check_shape, parse_signature
 
 
 class Pair(ctypes.Structure):

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.errors import DriverError
 from cuassay.memory import AllocatorConfig, CachingAllocator, IntegerSource
@@ -108,7 +108,7 @@ def refused(event: int) -> bool:
 
 def test_the_thread_that_pins_ahead_survives_a_refusal():
     pytest.importorskip("cupy", reason="CuPy is not installed")
-    from cuassay.devices.cuda import pinned
+    from cuassay.devices.cuda.memory import pinned
 
     calls: list[int] = []
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import sources
 from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 

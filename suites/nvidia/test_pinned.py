@@ -24,7 +24,7 @@ def gpu() -> Any:
     """The device; nothing is pinned ahead meanwhile, so that figures are those of the test."""
     if not cuda.is_available():
         pytest.skip("no CUDA device")
-    import cuassay.devices.cuda.pinned as module
+    import cuassay.devices.cuda.memory.pinned as module
 
     allocator = module.allocator()
     allocator.configure("pinned_ahead_mb:0")
@@ -105,7 +105,7 @@ def test_memory_reserved_serves_without_another_pinning(gpu: str) -> None:
 
 @pytest.mark.parametrize("way", ["True", "False"], ids=["registered", "made by the driver"])
 def test_both_ways_of_pinning_are_known_to_the_driver(gpu: str, way: str) -> None:
-    import cuassay.devices.cuda.pinned as module
+    import cuassay.devices.cuda.memory.pinned as module
 
     allocator = module.allocator()
     allocator.configure(f"pinned_use_cuda_host_register:{way}")
@@ -124,7 +124,7 @@ def test_both_ways_of_pinning_are_known_to_the_driver(gpu: str, way: str) -> Non
 
 
 def test_an_unknown_key_is_refused_at_run_time(gpu: str) -> None:
-    import cuassay.devices.cuda.pinned as module
+    import cuassay.devices.cuda.memory.pinned as module
 
     with pytest.raises(SettingError, match="pinned_num_register_threads must be"):
         module.allocator().configure("pinned_num_register_threads:5")
@@ -313,7 +313,7 @@ def _spin() -> Any:
 def test_memory_is_pinned_beside_a_capture_that_another_thread_would_break(gpu: str) -> None:
     import cupy
 
-    import cuassay.devices.cuda.pinned as module
+    import cuassay.devices.cuda.memory.pinned as module
 
     target = cupy.zeros(16, cupy.uint8)
     cuda.synchronize()

@@ -17,7 +17,7 @@ pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installe
 
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.devices.cuda import launch, source
+from cuassay.devices.cuda.launch import launch, source
 from cuassay.errors import DriverError, LibraryNotFoundError
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.opspec import own_specs
@@ -456,7 +456,8 @@ def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
 
     for name in ("empty", "empty_like"):
         monkeypatch.setattr(cupy, name, poisoned(getattr(cupy, name)))
-    from cuassay.devices.cuda import product_shortcuts, repeated, shortcuts
+    from cuassay.devices.cuda.blas import product_shortcuts
+    from cuassay.devices.cuda.eager import repeated, shortcuts
     from cuassay.devices.cuda.memory import hook
 
     monkeypatch.setattr(devices.backend("cuda"), "empty", poisoned(hook.empty))
@@ -488,7 +489,7 @@ def planted(
 
 def forget_kernels() -> None:
     """What is called next is compiled anew: the launches that shortcuts keep hold a kernel too."""
-    from cuassay.devices.cuda import shortcuts
+    from cuassay.devices.cuda.eager import shortcuts
 
     launch.kernel.cache_clear()
     shortcuts.forget()

@@ -17,7 +17,7 @@ import pytest
 pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
 
 from cuassay import devices
-from cuassay.devices.cuda import launch, source
+from cuassay.devices.cuda.launch import launch, source
 from cuassay.errors import LibraryNotFoundError
 
 NARROW = "skinny_narrow<bfloat16, bfloat16, true, 16, 16, 1, 8, 4>"

@@ -11,7 +11,7 @@ from cuassay import Device, from_host, ops, random, to_host
 from cuassay.core import drawing
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.cuda import random as face
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive
 
@@ -94,7 +94,7 @@ def test_numbers_do_not_depend_on_an_arrays_alignment(cupy, shift):
 
 def test_the_default_generators_cells_return_when_graphs_are_gone(cupy):
     from cuassay import devices
-    from cuassay.devices.cuda import random as on_cuda
+    from cuassay.devices.cuda.ops import random as on_cuda
 
     backend, generator = devices.backend("cuda"), random.Generator("cuda")
     out = cupy.zeros(8, cupy.float32)
@@ -120,7 +120,7 @@ def test_the_default_generators_cells_return_when_graphs_are_gone(cupy):
 def test_a_cell_is_dropped_while_another_is_taken():
     """As a finaliser does that the collector runs within a capture."""
     pytest.importorskip("cupy", reason="CuPy is not installed")
-    from cuassay.devices.cuda.random import _Cell, _Cells
+    from cuassay.devices.cuda.ops.random import _Cell, _Cells
 
     cells, device = _Cells(), Device("cuda", 0)
     cell = _Cell(None, 0, device)

@@ -17,7 +17,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda.blas import controls, skinny
 from cuassay.devices.cuda.blas.problem import Operand, Problem
-from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.errors import CapabilityError
 from cuassay.tune.space import Candidate
 

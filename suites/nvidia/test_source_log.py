@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.devices.cuda import source
+from cuassay.devices.cuda.launch import source
 
 
 class nvrtcResult(IntEnum):  # noqa: N801  by its name the status' text is asked for

@@ -18,9 +18,9 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 import cupy
 
 from cuassay import cuda, devices, ops
-from cuassay.devices.cuda import stream as streams
-from cuassay.devices.cuda.event import idle_events
-from cuassay.devices.cuda.stream import ExternalStream, _Switching, adopt
+from cuassay.devices.cuda.streams import stream as streams
+from cuassay.devices.cuda.streams.event import idle_events
+from cuassay.devices.cuda.streams.stream import ExternalStream, _Switching, adopt
 from cuassay.errors import ArgumentError, CaptureError
 from cuassay.testing import exclusive
 

@@ -20,10 +20,10 @@ from gpu_products import host, problem_of, random, rows
 from cuassay import cuda, ops
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.cuda import tunable
-from cuassay.devices.cuda import gemm, runtime
-from cuassay.devices.cuda.blas import agreement, controls, neighbours, offline, plans, providers, tuning
+from cuassay.devices.cuda.blas import agreement, controls, gemm, neighbours, offline, plans, providers, tuning
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
+from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.shapes import GemmShape
 from cuassay.tune.space import Candidate

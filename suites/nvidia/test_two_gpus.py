@@ -242,7 +242,7 @@ def test_the_other_device_is_waited_for_and_gives_memory_back_beside_a_capture()
 WITHOUT_PEERS = """
 import numpy as np
 from cuassay import from_host, ops, to_host
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 runtime.can_device_access_peer = lambda *_: False
 for source, target in ((0, 1), (1, 0)):
     for size in (5, 2**20):
@@ -312,7 +312,7 @@ def test_a_copy_that_needs_a_kernel_beside_the_capture_is_refused() -> None:
 WITHOUT_PEERS_CAPTURED = """
 import cuassay
 from cuassay import cuda, ops
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import CaptureError
 runtime.can_device_access_peer = lambda *_: False
 source, target = cuassay.full(5, 1, "float32", "cuda:0"), cuassay.zeros(5, "float32", "cuda:1")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from cuassay.devices.cuda import visible
+from cuassay.devices.cuda.driver import visible
 
 UUIDS = ("GPU-aa11", "GPU-ab22", "GPU-cc33", "MIG-dd44")
 
@@ -92,7 +92,7 @@ def test_the_driver_is_asked_once(fresh, monkeypatch):
 def test_asking_initialises_no_driver_in_this_process():
     code = (
         "import cuassay.cuda as c; c.is_available(); c.device_count(); "
-        "from cuassay.devices.cuda import forks; print(forks.driver_is_up())"
+        "from cuassay.devices.cuda.driver import forks; print(forks.driver_is_up())"
     )
     done = subprocess.run(
         [sys.executable, "-c", code],

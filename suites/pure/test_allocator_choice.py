@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory import pools
 from cuassay.errors import ArgumentError

@@ -144,7 +144,7 @@ def calls_in_c(folder: Path, a: Any, b: Any, out: Any) -> Call:
     from cuda import pathfinder
 
     from cuassay import cuda
-    from cuassay.devices.cuda import gemm
+    from cuassay.devices.cuda.blas import gemm
 
     source, library = folder / "call.c", folder / "call.so"
     source.write_text(CALL_IN_C)

@@ -143,8 +143,8 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _tolerances: "atol_rtol",
 }
 
-#: The table: every variable of ours. Of others', beside the aliases here, only those are read that say where things
-#: are: the devices (`devices.cuda.visible`), CUDA's headers (`devices.cuda.source`), the user's cache folder.
+#: The table: every variable of ours. Beside the aliases here, we read others' variables only to find things: devices
+#: (`devices.cuda.driver.visible`), CUDA's headers (`devices.cuda.launch.source`) and the user's cache folder.
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
     for setting in (

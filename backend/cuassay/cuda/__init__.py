@@ -98,8 +98,8 @@ if TYPE_CHECKING:
         spin,
         stream,
     )
-    from cuassay.devices.cuda.runtime import Properties
-    from cuassay.devices.cuda.userkernel import UserKernel
+    from cuassay.devices.cuda.driver.runtime import Properties
+    from cuassay.devices.cuda.launch.userkernel import UserKernel
 
 __all__ = [
     "CUDAGraph",
@@ -225,7 +225,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _runtime() -> Any:
-    from cuassay.devices.cuda import runtime
+    from cuassay.devices.cuda.driver import runtime
 
     return runtime
 
@@ -326,7 +326,7 @@ def is_tf32_supported() -> bool:
 
 def get_arch_list() -> list[str]:
     """The architectures our kernels are tested to compile for; they are compiled on the device they run on."""
-    from cuassay.devices.cuda.source import ARCHITECTURES
+    from cuassay.devices.cuda.launch.source import ARCHITECTURES
 
     return list(ARCHITECTURES)
 
@@ -338,7 +338,7 @@ def cudart() -> Any:
 
 def libraries() -> list[tuple[str, str, str, str]]:
     """Each CUDA library: (name, path, version, why it is absent)."""
-    from cuassay.devices.cuda import libraries as module
+    from cuassay.devices.cuda.driver import libraries as module
 
     return module.libraries()
 
@@ -378,7 +378,7 @@ def compile_kernel(
     CompileError
         If `arch` is given and it does not compile for it, else at the first launch; ``log`` has the compiler's text.
     """
-    from cuassay.devices.cuda import userkernel
+    from cuassay.devices.cuda.launch import userkernel
 
     return userkernel.compile_kernel(
         source, name, signature=signature, arch=arch, options=options, include=include, shared_memory=shared_memory

@@ -26,7 +26,7 @@ from cuassay.errors import ArgumentError, CaptureError, CuassayError
 
 if TYPE_CHECKING:
     from cuassay.core.graphs import PoolId
-    from cuassay.devices.cuda.capture import CUDAGraph
+    from cuassay.devices.cuda.graphs.capture import CUDAGraph
 
 __all__ = [
     "CUDAGraph",
@@ -47,10 +47,10 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name != "CUDAGraph":
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    from cuassay.devices.cuda import runtime
+    from cuassay.devices.cuda.driver import runtime
 
     runtime.init()
-    from cuassay.devices.cuda import capture
+    from cuassay.devices.cuda.graphs import capture
 
     found = globals()[name] = capture.CUDAGraph
     return found
@@ -58,11 +58,11 @@ def __getattr__(name: str) -> Any:
 
 def is_current_stream_capturing() -> bool:
     """Whether work given to the current CUDA stream is recorded; makes no context."""
-    from cuassay.devices.cuda import forks
+    from cuassay.devices.cuda.driver import forks
 
     if not forks.driver_is_up():
         return False
-    from cuassay.devices.cuda import capture
+    from cuassay.devices.cuda.graphs import capture
 
     return capture.is_current_stream_capturing()
 

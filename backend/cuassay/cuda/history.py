@@ -58,8 +58,8 @@ def record_memory_history(
 
 
 def _watched(device: DeviceLike, *, with_host: bool) -> list[Any]:
-    from cuassay.devices.cuda import pinned
     from cuassay.devices.cuda.memory import allocator as allocators
+    from cuassay.devices.cuda.memory import pinned
 
     allocators.allocator(index_of(device))
     found: list[Any] = [one for index in allocators.indices() for one in allocators.every_allocator(index)]
@@ -76,8 +76,8 @@ def snapshot(device: DeviceLike = None) -> dict[str, Any]:
         Accepted as torch accepts it: the snapshot is of all devices.
     """
     del device
-    from cuassay.devices.cuda import pinned
     from cuassay.devices.cuda.memory import allocator as allocators
+    from cuassay.devices.cuda.memory import pinned
     from cuassay.memory.snapshot import combined
 
     found = combined(

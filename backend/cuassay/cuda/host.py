@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 if TYPE_CHECKING:
-    from cuassay.devices.cuda.pins import Pin
+    from cuassay.devices.cuda.memory.pins import Pin
     from cuassay.memory.host import HostAllocator
 
 __all__ = [
@@ -32,15 +32,15 @@ HostArray = np.ndarray[Any, Any]
 
 def _opened() -> HostAllocator | None:
     """The allocator, where there is one: CuPy is not imported to find out."""
-    module = sys.modules.get("cuassay.devices.cuda.pinned")
+    module = sys.modules.get("cuassay.devices.cuda.memory.pinned")
     return module.opened() if module is not None else None
 
 
 def _pinned() -> Any:
-    from cuassay.devices.cuda import runtime
+    from cuassay.devices.cuda.driver import runtime
 
     runtime.init()
-    from cuassay.devices.cuda import pinned
+    from cuassay.devices.cuda.memory import pinned
 
     return pinned
 

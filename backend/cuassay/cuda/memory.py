@@ -91,7 +91,7 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _module(name: str) -> Any:
-    from cuassay.devices.cuda.check import guarded
+    from cuassay.devices.cuda.driver.check import guarded
 
     with guarded("CuPy"):
         return import_module(f"cuassay.devices.cuda.memory.{name}")
@@ -99,7 +99,7 @@ def _module(name: str) -> Any:
 
 def _host() -> CachingAllocator | None:
     """The allocator of pinned memory, where there is one."""
-    from cuassay.devices.cuda import pinned
+    from cuassay.devices.cuda.memory import pinned
 
     return pinned.opened()
 
@@ -431,7 +431,7 @@ def _pinned() -> HostAllocator | None:
 
     if not cuda.is_initialized():
         return None
-    from cuassay.devices.cuda import pinned
+    from cuassay.devices.cuda.memory import pinned
 
     return pinned.opened()
 

@@ -19,7 +19,7 @@ def index_of(device: DeviceLike) -> int:
         If it names a device of another kind, or none.
     """
     if device is None:
-        from cuassay.devices.cuda import runtime
+        from cuassay.devices.cuda.driver import runtime
 
         return runtime.current_device()
     return index_on("cuda", device)

@@ -1,8 +1,8 @@
 """Streams and events by ``torch.cuda.streams``' names; CuPy is imported at the first use of one.
 
-They are CuPy's, extended: see `cuassay.devices.cuda.stream` and `.event`, also for how others' are taken over. Where
-we differ from torch: a stream is entered as it is (``with s:``), `set_stream` holds to the end of the ``with`` block it
-is called in, and errors say why no time can be read from an event.
+They are CuPy's, extended. `cuassay.devices.cuda.streams.stream` and `.event` say how, and how others' streams and
+events are adopted. Three things differ from torch: a stream is entered as it is (``with s:``), `set_stream` holds to
+the end of the ``with`` block it is called in, and errors say why no time can be read from an event.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from cuassay.core.device import Device
-    from cuassay.devices.cuda.event import Event
-    from cuassay.devices.cuda.stream import ExternalStream, Stream
+    from cuassay.devices.cuda.streams.event import Event
+    from cuassay.devices.cuda.streams.stream import ExternalStream, Stream
 
 __all__ = [
     "Event",
@@ -44,10 +44,10 @@ def __getattr__(name: str) -> Any:
 
 @cache
 def _room() -> Any:
-    from cuassay.devices.cuda import runtime
+    from cuassay.devices.cuda.driver import runtime
 
     runtime.init()
-    from cuassay.devices.cuda import stream as room
+    from cuassay.devices.cuda.streams import stream as room
 
     return room
 
@@ -110,7 +110,7 @@ def spin(cycles: int) -> None:
 
     About 2 million are a millisecond on an H200.
     """
-    from cuassay.devices.cuda.launch import kernel
+    from cuassay.devices.cuda.launch.launch import kernel
 
     _room()
     kernel("spin.cu", "spin")(1, 1, (int(cycles),))
@@ -141,7 +141,7 @@ def get_sync_debug_mode() -> int:
 
 def _index(device: int | str | Device | None) -> int:
     _room()  # where there is no CUDA it says so, and how to get it
-    from cuassay.devices.cuda.context import index_of
+    from cuassay.devices.cuda.driver.context import index_of
 
     return index_of(device)
 

@@ -60,7 +60,7 @@ __all__ = [
 
 
 def _tuner() -> Tuner:
-    from cuassay.devices.cuda.check import guarded
+    from cuassay.devices.cuda.driver.check import guarded
 
     with guarded("tuning"):
         from cuassay.devices.cuda.blas.tuning import tuner

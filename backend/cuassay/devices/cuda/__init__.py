@@ -1,6 +1,19 @@
 """The kind `cuda`: CuPy, cuda-python and kernels of our own.
 
 The only room that imports a CUDA library. Without CuPy the kind is known but absent, and says what to install.
+
+Its wings stand one above the other. Each imports only those below it; a contract of import-linter holds them to that::
+
+    backend    the kind as `cuassay.core.protocols.Backend` asks for it
+    blas       matrix products and what builds on them: routing, libraries, plans, tuning, convolution, linear algebra
+    ops        the other operations, one file for each family
+    eager      repeated calls, served without dispatch
+    graphs     capture and replay of CUDA graphs, and their memory
+    memory     device and pinned memory, and copies to and from the host
+    launch     from CUDA C++ to a kernel that runs       streams    streams, events, waits of the host
+    driver     the driver and nothing of ours: status codes, devices, contexts, libraries
+
+`kernels` holds the CUDA C++ of our own kernels.
 """
 
 from __future__ import annotations
@@ -14,26 +27,16 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import (
-        conv,
-        elementwise,
-        emulation,
-        linalg,
-        multi_tensor,
-        optim,
-        random,
-        reduction,
-        scaling,
-        solver,
-    )
+    from cuassay.devices.cuda.blas import conv, emulation, routing, solver
+    from cuassay.devices.cuda.ops import elementwise, loss_scale, multi_tensor, normalization, optim, random
 
     elementwise.register()
-    reduction.register()
-    linalg.register()
+    normalization.register()
+    routing.register()
     emulation.register()
     conv.register()
     solver.register()
     multi_tensor.register()
     optim.register()
     random.register()
-    scaling.register()
+    loss_scale.register()

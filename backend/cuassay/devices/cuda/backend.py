@@ -22,7 +22,7 @@ from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
-from cuassay.devices.cuda import libraries, runtime
+from cuassay.devices.cuda.driver import libraries, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import CaptureError
@@ -176,7 +176,7 @@ class CudaBackend:
 
     def empty_pinned(self, shape: tuple[int, ...], dtype: Any, index: int) -> np.ndarray[Any, Any]:
         """A `numpy.ndarray` in pinned memory, which all devices share."""
-        from cuassay.devices.cuda import pinned
+        from cuassay.devices.cuda.memory import pinned
 
         return pinned.empty(shape, dtype)
 
@@ -184,12 +184,12 @@ class CudaBackend:
         """Whether a `numpy.ndarray` is in pinned memory; brings neither CuPy nor the driver up."""
         if not isinstance(array, np.ndarray) or "cupy" not in sys.modules:
             return False
-        from cuassay.devices.cuda import pinned
+        from cuassay.devices.cuda.memory import pinned
 
         return pinned.is_pinned(array)
 
     def transfer(self, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-        """In order of the device's current stream; see `cuassay.devices.cuda.transfer`."""
+        """In order of the device's current stream; see `cuassay.devices.cuda.memory.transfer`."""
         _transfer()(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: Any, b: Any) -> str:
@@ -242,14 +242,14 @@ class CudaBackend:
 
     def spin(self, index: int, cycles: int) -> None:
         """Keep the current stream of device `index` busy for `cycles` of its clock, without touching memory."""
-        from cuassay.devices.cuda.launch import kernel
+        from cuassay.devices.cuda.launch.launch import kernel
 
         with self.activate(index):
             kernel("spin.cu", "spin")(1, 1, (cycles,))
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
         """A graph of device `index`."""
-        from cuassay.devices.cuda.capture import CUDAGraph
+        from cuassay.devices.cuda.graphs.capture import CUDAGraph
 
         with self.activate(index):
             return CUDAGraph(keep_graph)
@@ -264,7 +264,7 @@ class CudaBackend:
 
         A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200.
         """
-        from cuassay.devices.cuda.launch import kernel
+        from cuassay.devices.cuda.launch.launch import kernel
 
         with self.activate(index):
             buffer, parts = _eviction_buffer(index)
@@ -288,7 +288,7 @@ os.register_at_fork(after_in_child=_cupy.cache_clear)
 @cache
 def _transfer() -> Any:
     """The function: importing it at each copy would take a microsecond."""
-    from cuassay.devices.cuda import transfer
+    from cuassay.devices.cuda.memory import transfer
 
     return transfer.transfer
 
@@ -312,7 +312,7 @@ os.register_at_fork(after_in_child=_is_single.cache_clear)
 def _streams() -> Any:
     """The module of streams, once a device may be used."""
     _cupy()
-    from cuassay.devices.cuda import stream
+    from cuassay.devices.cuda.streams import stream
 
     return stream
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda.blas.problem import Problem
-from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
 
 __all__ = ["Tolerances", "difference", "tolerances"]

@@ -15,9 +15,9 @@ from typing import Any
 
 import cupy
 
-from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas import agreement, operands, providers
 from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import hook
 from cuassay.tune.space import Candidate
 

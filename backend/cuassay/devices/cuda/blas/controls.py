@@ -11,7 +11,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from cuassay.core import settings
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError
 
 __all__ = [

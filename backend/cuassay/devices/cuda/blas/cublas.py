@@ -2,7 +2,7 @@
 
 CuPy's binding refuses to be captured, and its handle cannot keep a workspace. The workspace is taken from our
 allocator for each call, so that it is ordered with the stream, and inside a capture belongs to the graph's own pool.
-No bias, no activation, `c` is `d`: `devices.cuda.gemm` does around it what the library cannot.
+No bias, no activation, `c` is `d`: `devices.cuda.blas.gemm` does around it what the library cannot.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Problem
-from cuassay.devices.cuda.check import guarded
-from cuassay.devices.cuda.graph_driver import relaxed
+from cuassay.devices.cuda.driver.check import guarded
+from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 

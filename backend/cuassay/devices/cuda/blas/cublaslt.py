@@ -20,8 +20,8 @@ import numpy as np
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
-from cuassay.devices.cuda.check import guarded
-from cuassay.devices.cuda.graph_driver import relaxed
+from cuassay.devices.cuda.driver.check import guarded
+from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 

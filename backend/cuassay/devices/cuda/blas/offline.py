@@ -20,11 +20,11 @@ from typing import Any
 
 from cuassay.core.determinism import get_deterministic_debug_mode, set_deterministic_debug_mode
 from cuassay.core.precision import current_precision, matmul_options, set_default_precision, set_matmul_options
-from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.layouts import Stack, place
 from cuassay.devices.cuda.blas.problem import Problem, compute_of, reductions_of, representative
 from cuassay.devices.cuda.blas.tuning import OP, Options, tuner
+from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError, StateError, TuningError
 from cuassay.tune.results import read_untuned
 from cuassay.tune.shapes import GemmShape

@@ -25,7 +25,7 @@ from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.libraries import algorithm_of
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.providers import Candidate, register
-from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError
 

@@ -20,11 +20,12 @@ import numpy as np
 from cuassay.core import settings
 from cuassay.core.graphs import graph_pool_handle
 from cuassay.core.handle import Handle
-from cuassay.devices.cuda import forks, graph_pool
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.devices.cuda.graph_driver import relaxed
+from cuassay.devices.cuda.driver import forks
+from cuassay.devices.cuda.driver.graph_driver import relaxed
+from cuassay.devices.cuda.graphs import pool as graph_pool
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CuassayError
 from cuassay.tune.space import Candidate

@@ -23,14 +23,14 @@ import cupy
 
 from cuassay.core import settings
 from cuassay.core.handle import Handle
-from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.providers import Candidate, register
 from cuassay.devices.cuda.blas.tilings import PANEL, Tiling, cuts, padded, refusal
-from cuassay.devices.cuda.block import STREAM_WORD, first_argument_word
-from cuassay.devices.cuda.check import check, error_of
-from cuassay.devices.cuda.launch import Launch, kernel
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check, error_of
+from cuassay.devices.cuda.launch.block import STREAM_WORD, first_argument_word
+from cuassay.devices.cuda.launch.launch import Launch, kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError, CuassayError
 from cuassay.tune.space import distinct

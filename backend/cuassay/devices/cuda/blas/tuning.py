@@ -17,11 +17,11 @@ from typing import Any
 import cupy
 
 from cuassay.core import settings
-from cuassay.devices.cuda import runtime
 from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plans, providers, ways
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.devices.cuda.graph_driver import capture_status, relaxed
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.graph_driver import capture_status, relaxed
 from cuassay.errors import CuassayError, TuningError
 from cuassay.ops.explain import is_explaining, note
 from cuassay.tune.results import Result, Results, append_untuned

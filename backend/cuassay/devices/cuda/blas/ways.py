@@ -13,7 +13,7 @@ import cupy
 
 from cuassay.core.precision import MatmulOptions, matmul_options
 from cuassay.devices.cuda.blas import controls
-from cuassay.devices.cuda.graph_driver import capture_status
+from cuassay.devices.cuda.driver.graph_driver import capture_status
 
 __all__ = ["Ways", "provisional", "table"]
 

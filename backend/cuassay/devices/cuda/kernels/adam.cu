@@ -9,7 +9,7 @@
 // Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
 // Launch: one block of 256 threads a chunk, one pack of each list a thread. A full grid was measured faster than a
 //         persistent one on H200: 4.2 against 4.0 TB/s.
-// Caller: devices/cuda/optim.py. OpSpecs: cuassay/testing/specs/optim.py.
+// Caller: devices/cuda/ops/optim.py. OpSpecs: cuassay/testing/specs/optim.py.
 
 #include "multi_tensor.cuh"
 #include "philox.cuh"
@@ -19,7 +19,7 @@ enum { kParam, kGrad, kExpAvg, kExpAvgSq, kMaxExpAvgSq, kMaster, kLists };
 
 enum { kLeft, kWritten, kZeroed };  // what becomes of a gradient
 
-// By value, from the host; devices/cuda/optim.py has the same structure.
+// By value, from the host; devices/cuda/ops/optim.py has the same structure.
 struct Hyper {
     double lr, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, weight_decay, max_norm;  // rest: 1 - beta
     uint64 seed;

@@ -4,7 +4,7 @@
 // resolves it when the kernel is loaded.
 // Shapes: value (1,) bool.
 // Launch: one thread, before an if or while node, and at the end of a while node's body.
-// Caller: devices/cuda/capture.py
+// Caller: devices/cuda/graphs/capture.py
 // OpSpecs: cuassay/testing/specs/ has none, this is no op; suites/devices/test_graph_conditions.py tests it.
 
 extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(unsigned long long handle, unsigned int value);

@@ -4,7 +4,7 @@
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
 // Launch: dense: 256 threads, one pack of N elements a thread (a full grid of 16-byte accesses was measured at the
 //         copy rate on H200; a grid-stride loop was 5 % below). strided: 256 threads, one element a thread. packed: one pack.
-// Caller: devices/cuda/elementwise.py. OpSpecs: cuassay/testing/specs/elementwise.py.
+// Caller: devices/cuda/ops/elementwise.py. OpSpecs: cuassay/testing/specs/elementwise.py.
 
 #include "element.cuh"
 

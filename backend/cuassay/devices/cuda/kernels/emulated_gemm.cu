@@ -11,7 +11,7 @@
 //         multiply_parts: 384 threads: two warpgroups that multiply, each 64 rows, and one of which a thread loads; one block a
 //         multiprocessor, which walks over tiles of 128 x 128; dynamic shared memory as `emulation.Form.shared` says.
 //         Both for sm_90a alone: what multiplies and loads here no other architecture has.
-// Caller: devices/cuda/emulation.py. OpSpecs: cuassay/testing/specs/linalg.py.
+// Caller: devices/cuda/blas/emulation.py. OpSpecs: cuassay/testing/specs/linalg.py.
 
 #include "element.cuh"
 

@@ -7,7 +7,7 @@
 // Launch: layer_norm_short: 256 threads, a warp a row, columns <= 32 * N * PACKS.
 //         layer_norm_long: one block of 128 to 1,024 threads a row; KEEP: dynamic shared memory for the whole row; else
 //         the row is read three times, from the level-2 cache where it still is.
-// Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
+// Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "rows.cuh"
 

@@ -10,7 +10,7 @@
 // array, never the number of a thread: numbers depend on nothing of the launch. The offset counts the words that every
 // subsequence has given before; a kernel that makes `n` calls for a subsequence takes offset, offset + 4, ...,
 // and the host moves the offset by 4 * n afterwards (`Generator.take`). The host's arithmetic of the same is
-// cuassay/arrays/philox.py; the host's view of `Drawn` is `drawn` in devices/cuda/random.py.
+// cuassay/arrays/philox.py; the host's view of `Drawn` is `drawn` in devices/cuda/ops/random.py.
 
 #pragma once
 

@@ -8,7 +8,7 @@
 //         stored in accesses of L elements; a thread makes as many groups as take four calls, a block's width apart. On an
 //         H200 float32 uniforms took 0.340 ms a GiB with one call a thread, 0.293 with two, 0.279 with four or eight, a
 //         fill 0.256: with one, a third of the instructions are the key schedule.
-// Caller: devices/cuda/random.py. OpSpecs: cuassay/testing/specs/random.py.
+// Caller: devices/cuda/ops/random.py. OpSpecs: cuassay/testing/specs/random.py.
 
 #include "philox.cuh"
 
@@ -113,7 +113,7 @@ template <typename T> struct Bernoulli {
 
 __host__ __device__ constexpr int at_least(int size, int least) { return size > least ? size : least; }
 
-// What a thread makes. devices/cuda/random.py counts blocks by the same arithmetic.
+// What a thread makes. devices/cuda/ops/random.py counts blocks by the same arithmetic.
 template <typename T, int PER_CALL> struct Share {
     static constexpr int kGroup = at_least(16 / sizeof(T), PER_CALL), kCalls = kGroup / PER_CALL;
     static constexpr int kGroups = at_least(4 / kCalls, 1);

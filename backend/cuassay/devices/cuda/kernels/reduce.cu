@@ -7,7 +7,7 @@
 // Shapes: reduce_rows: a (outer, reduced), inner 1. reduce_columns: a (outer, reduced, inner), inner contiguous.
 // Launch: reduce_rows: grid (parts, outer), one block of 256 threads a part of a row. reduce_short_rows: a warp a row.
 //         reduce_columns: grid (tiles * parts, outer), 256 or 512 threads, N neighbouring columns a thread.
-// Caller: devices/cuda/folding.py. OpSpecs: cuassay/testing/specs/reduction.py.
+// Caller: devices/cuda/ops/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "cluster.cuh"
 #include "element.cuh"

@@ -10,7 +10,7 @@
 //         softmax_cluster (compute capability 9.0): a cluster of CLUSTER blocks of 256 threads a row, each with its share of
 //         the row in shared memory, for rows of which no two would fit on a multiprocessor: one block alone cannot load a
 //         row while it computes. Clusters that walk over rows, the next one arriving meanwhile, were slower.
-// Caller: devices/cuda/reduction.py. OpSpecs: cuassay/testing/specs/reduction.py.
+// Caller: devices/cuda/ops/normalization.py. OpSpecs: cuassay/testing/specs/reduction.py.
 
 #include "cluster.cuh"
 #include "rows.cuh"

@@ -17,7 +17,7 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
 from cuassay.core.units import format_bytes
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import PER_THREAD, keep, kept
 from cuassay.devices.cuda.memory.sources import make_source

@@ -14,9 +14,9 @@ from typing import Any
 import cupy
 
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.context import device_of_stream
-from cuassay.devices.cuda.launch import stream_address
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.context import device_of_stream
+from cuassay.devices.cuda.launch.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import LEGACY, kept

@@ -8,8 +8,8 @@ from __future__ import annotations
 from functools import cache
 from typing import Any
 
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.check import guarded
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.direct import Direct

@@ -21,8 +21,8 @@ from typing import Any
 import cupy
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.order import at, relaxed

@@ -12,8 +12,8 @@ from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from cuassay.devices.cuda import forks
-from cuassay.devices.cuda.check import check, error_of
+from cuassay.devices.cuda.driver import forks
+from cuassay.devices.cuda.driver.check import check, error_of
 
 __all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept", "relaxed"]
 
@@ -43,7 +43,7 @@ def keep(index: int, address: int) -> None:
 
 def at(index: int) -> AbstractContextManager[Any]:
     """Make device `index` the current one of this thread inside the block."""
-    from cuassay.devices.cuda import stream  # imports CuPy
+    from cuassay.devices.cuda.streams import stream  # imports CuPy
 
     return stream.at(index)
 
@@ -105,7 +105,7 @@ class Order:
         """
         from cuda.bindings import runtime as cudart
 
-        from cuassay.devices.cuda.context import device_of_stream
+        from cuassay.devices.cuda.driver.context import device_of_stream
 
         cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
         where = device_of_stream(stream)

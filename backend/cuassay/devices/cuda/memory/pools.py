@@ -13,7 +13,7 @@ from typing import Any
 
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
-from cuassay.devices.cuda import runtime
+from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
 from cuassay.devices.cuda.memory.sources import DeviceSource

@@ -11,8 +11,8 @@ from contextlib import ExitStack
 from itertools import accumulate, groupby
 from typing import Any
 
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.memory.order import Order, at, relaxed
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
 from cuassay.errors import ArgumentError

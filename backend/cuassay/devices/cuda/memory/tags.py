@@ -7,7 +7,7 @@ from typing import Any
 
 import cupy
 
-from cuassay.devices.cuda.launch import kernel
+from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory.order import at
 from cuassay.memory import Block
 

@@ -16,8 +16,8 @@ from contextlib import ExitStack
 from itertools import accumulate
 from typing import Any
 
-from cuassay.devices.cuda import runtime
-from cuassay.devices.cuda.check import check
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check
 
 __all__ = ["AddressSpace", "granularity"]
 

@@ -1,0 +1,403 @@
+"""Products of CuPy arrays: a call finds what is ready for its layouts, and runs it. One dictionary look-up, one call.
+
+What is ready is a *way*: a plan of the library, or what must happen first (an operand copied, an epilogue apart, a
+precision mode emulated). Ways belong to one thread and device, as the library's handles do, and are found anew after a
+change of the controls. How arrays become a problem is `blas.layouts`', how a problem becomes a plan `blas.plans`'.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
+from functools import partial, reduce
+from operator import or_
+from typing import Any
+
+import cupy
+import numpy as np
+
+from cuassay.arrays.dtypes import HALVES, dtype_name, promote
+from cuassay.core.precision import Mode, matmul_options
+from cuassay.devices.cuda.blas import controls, plans
+from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
+from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
+from cuassay.devices.cuda.blas.ways import table
+from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.ops.elementwise import copy
+from cuassay.errors import DriverError
+from cuassay.ops import registry
+from cuassay.ops.explain import is_explaining, note, within
+
+__all__ = [
+    "BIAS_ALIGNMENT",
+    "MOST_ALIGNED",
+    "Multiply",
+    "Product",
+    "aligned",
+    "bind",
+    "compute",
+    "gemm",
+    "register_emulation",
+    "table",
+    "way_of",
+]
+
+Array = Any
+
+#: Alignment of addresses, bytes: more changes no way.
+MOST_ALIGNED = 256
+
+#: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
+BIAS_ALIGNMENT = 16
+
+#: A stack that the library cannot read at once is taken apart into at most so many calls of at least so many
+#: operations: about what it computes while the host gives it the next one, on an H200. Else an operand is copied.
+_MOST_CALLS, _LEAST_FLOPS = 16, 10**9
+
+
+@dataclass(frozen=True, slots=True)
+class Product:
+    """``out = activation(alpha * a @ b + beta * c + bias)``, as an emulation gets it.
+
+    Attributes
+    ----------
+    a, b, out : cupy.ndarray
+        (..., M, K), (..., K, N) and (..., M, N), of one dtype; a and b broadcast over the axes before the last two.
+    c : cupy.ndarray or None
+        Broadcasts to `out`; None where beta is 0.
+    bias : cupy.ndarray or None
+        (N,), added to each row.
+    alpha, beta : number
+        Factors.
+    activation : str or None
+        ``"relu"`` or ``"gelu_tanh"``.
+    mode : str
+        The precision mode of float32 operands.
+    """
+
+    a: Array
+    b: Array
+    out: Array
+    c: Array = None
+    bias: Array = None
+    alpha: complex = 1.0
+    beta: complex = 0.0
+    activation: str | None = None
+    mode: Mode = "ieee"
+
+
+Multiply = Callable[[Product], None]
+Find = Callable[[Product, Stack, Stack, Stack | None, Stack], Multiply | None]
+
+_emulations: dict[str, Find] = {}
+
+
+def register_emulation(mode: Mode, find: Find) -> None:
+    """Float32 products in `mode` are computed by what `find` gives from here.
+
+    It is asked once for a layout, with a product of it and how a, b, c and out lie over the output's stack. What it
+    gives computes any such product, in order of the current stream; None: the library does, in float32.
+    """
+    _emulations[mode] = find
+    controls.renew()
+
+
+# ------------------------------------------------------------------------------------------------ the call
+
+
+def gemm(
+    a: Array,
+    b: Array,
+    out: Array,
+    c: Array = None,
+    bias: Array = None,
+    alpha: complex = 1.0,
+    beta: complex = 0.0,
+    activation: str | None = None,
+    mode: Mode = "ieee",
+) -> None:
+    """Compute a `Product` on the current device, in order of the current stream; operands of other dtypes are cast.
+
+    Raises
+    ------
+    DriverError
+        What the library answered.
+    """
+    at_a, at_b, at_d = a.data.ptr, b.data.ptr, out.data.ptr
+    at_c = at_d if c is None else c.data.ptr
+    at_bias = 0 if bias is None else bias.data.ptr
+    bits = at_a | at_b | at_c | at_d | MOST_ALIGNED
+    key = (
+        a.shape, b.shape, a.dtype, b.dtype, out.dtype,
+        # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
+        a._c_contiguous or a.strides, b._c_contiguous or b.strides, out._c_contiguous or out.strides,  # noqa: SLF001
+        c is not None and (c is out or (c.dtype, c.shape, c.strides)),
+        bias is not None and (bias.dtype, bias._c_contiguous),  # noqa: SLF001
+        at_bias % BIAS_ALIGNMENT,
+        bits & -bits, alpha, beta, activation, mode,
+    )  # fmt: skip
+    ways = table()
+    way = ways.get(key)
+    if way is None:
+        way = ways[key] = way_of(Product(a, b, out, c, bias, alpha, beta, activation, mode), bits & -bits)
+    if way.plan is None:
+        _through(way, Product(a, b, out, c, bias, alpha, beta, activation, mode))
+        return
+    if is_explaining():
+        note(str(way))
+    if bias is not None:
+        way.plan.point("BIAS_POINTER", at_bias)
+    if way.swapped:
+        way.plan.run(at_b, at_a, at_c, at_d)
+    else:
+        way.plan.run(at_a, at_b, at_c, at_d)
+
+
+def aligned(*arrays: Array | None) -> int:
+    """The largest power of two, up to 256, that divides every address, bytes."""
+    bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), MOST_ALIGNED)
+    return bits & -bits
+
+
+def _through(way: _Way, product: Product) -> None:
+    if way.run is None:
+        raise DriverError(f"{way.text} has nothing to run; report this")
+    with within(way.text) if is_explaining() else nullcontext():
+        way.run(product)
+
+
+def bind(product: Product) -> Callable[[], None]:
+    """The same made ready: a call that computes it again on the same arrays, whose addresses it keeps."""
+    arrays = (product.a, product.b, product.out, product.c, product.bias)
+    if not product.out.size:
+        return lambda: None
+    way = way_of(product, aligned(product.a, product.b, product.out, product.c))
+    if way.plan is None:
+        return plans.Bound(partial(_through, way, product), arrays)
+    if product.bias is not None:
+        way.plan.point("BIAS_POINTER", product.bias.data.ptr)
+    at_a, at_b, at_d = product.a.data.ptr, product.b.data.ptr, product.out.data.ptr
+    at_c = at_d if product.c is None else product.c.data.ptr
+    return plans.bind(way.plan, *((at_b, at_a) if way.swapped else (at_a, at_b)), at_c, at_d, arrays)
+
+
+# ------------------------------------------------------------------------------------------------ ways
+
+
+@dataclass(frozen=True, slots=True)
+class _Way:
+    """How a product is computed: by a plan of the library, else by `run`."""
+
+    text: str
+    plan: plans.AnyPlan | None = None
+    swapped: bool = False
+    run: Multiply | None = None
+
+    def __str__(self) -> str:
+        if self.plan is None:
+            return self.text
+        algorithm = "" if self.plan.algorithm is None else f", {self.plan.algorithm}"
+        return f"{self.text}; {self.plan.library}{algorithm}"
+
+
+def compute(product: Product) -> None:
+    """`gemm` of a product."""
+    p = product
+    gemm(p.a, p.b, p.out, p.c, p.bias, p.alpha, p.beta, p.activation, p.mode)
+
+
+def way_of(product: Product, alignment: int) -> _Way:
+    """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
+    return _before(product) or _by_library(product, alignment)
+
+
+def _before(product: Product) -> _Way | None:
+    """What no library is asked for, or what must happen first."""
+    if not product.out.size or not product.a.shape[-1]:
+        return _Way("nothing to multiply", run=_without_terms)
+    if not _is_direct(product):
+        return _Way("operands cast", run=_cast)
+    if product.bias is not None and product.bias.data.ptr % BIAS_ALIGNMENT:
+        return _Way("the bias copied to an aligned address", run=_with_aligned_bias)
+    if product.activation == "gelu_tanh" and product.out.dtype == np.float64:
+        return _Way("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)
+    return None
+
+
+def _by_library(product: Product, alignment: int) -> _Way:
+    stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
+    for name, stack in stacks.items():
+        if stack is None and (name != "c" or product.c is not None):
+            return _Way("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
+    if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
+        multiply = _emulations[product.mode](product, *stacks.values())
+        if multiply is not None:
+            return _Way(f"{product.mode} by emulation", run=multiply)
+    placed = place(stacks["a"], stacks["b"], stacks["c"], stacks["d"], **_fields(product), alignment=alignment)
+    if isinstance(placed, str):
+        return _copying(placed)
+    plan = plans.make(placed.problem)
+    if plan is None:
+        return _otherwise(product, placed)
+    return _Way(str(placed.problem), plan, placed.swapped)
+
+
+def _is_direct(product: Product) -> bool:
+    """Whether the library has these dtypes: one for all, or float32 out of 16 bits; and the bias is contiguous."""
+    dtype, result = product.a.dtype, product.out.dtype
+    if product.b.dtype != dtype or not (dtype == result or (_is_half(dtype) and result == np.float32)):
+        return False
+    if product.bias is not None and not product.bias._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+        return False
+    return all(third is None or third.dtype == result for third in (product.c, product.bias))
+
+
+def _is_half(dtype: np.dtype[Any]) -> bool:
+    return dtype_name(dtype) in HALVES
+
+
+def _cast(product: Product) -> None:
+    """Operands in their common dtype; an output of a dtype that the library lacks, from the nearest it has."""
+    p = product
+    dtype = promote(*(array.dtype for array in (p.a, p.b, p.c, p.bias) if array is not None))
+    result = np.dtype(np.float32) if _is_half(dtype) and p.out.dtype != dtype else dtype
+    into = p.out if result == p.out.dtype else hook.empty(p.out.shape, result, p.out.data.device_id)
+    of = {name: _as(getattr(p, name), dtype) for name in "ab"}
+    third = {name: _as(getattr(p, name), result) for name in ("c", "bias")}
+    if third["bias"] is not None:
+        third["bias"] = cupy.ascontiguousarray(third["bias"])
+    compute(replace(p, **of, **third, out=into))
+    if into is not p.out:
+        cupy.copyto(p.out, into, casting="unsafe")
+
+
+def _as(array: Array, dtype: np.dtype[Any]) -> Array:
+    return array if array is None or array.dtype == dtype else array.astype(dtype)
+
+
+def _with_aligned_bias(product: Product) -> None:
+    compute(replace(product, bias=product.bias.copy()))
+
+
+def _without_terms(product: Product) -> None:
+    """A sum of nothing: what is added, and its activation."""
+    add, out = registry.op("add"), product.out
+    if not out.size:
+        return
+    out.fill(0)
+    if product.c is not None:
+        add(out, registry.op("mul")(_as(product.c, out.dtype), product.beta), out=out)
+    if product.bias is not None:
+        add(out, _as(product.bias, out.dtype), out=out)
+    _activate(out, product.activation)
+
+
+def _activate(out: Array, activation: str | None) -> None:
+    if activation == "relu":
+        registry.op("relu")(out, out=out)
+    elif activation is not None:
+        registry.op("gelu")(out, approximate="tanh", out=out)
+
+
+def _stack(product: Product, name: str) -> Stack | None:
+    array = product.out if name == "d" else getattr(product, name)
+    if array is None:
+        return None
+    stack = product.out.shape[:-2]
+    if name == "c" and array.shape != product.out.shape:
+        array = cupy.broadcast_to(array, product.out.shape)
+    return collapse(array.shape, array.strides, array.dtype.itemsize, dtype_name(array.dtype), stack)
+
+
+def _fields(product: Product) -> Mapping[str, Any]:
+    """What of a problem does not follow from the layouts."""
+    words = {"relu": "relu", "gelu_tanh": "gelu"}
+    parts = [words[product.activation]] if product.activation else []
+    options, dtype = matmul_options(), product.a.dtype
+    return {
+        "alpha": product.alpha,
+        "beta": product.beta,
+        "epilogue": "_".join(parts + ["bias"] * (product.bias is not None)) or "none",
+        "compute": compute_of(dtype, product.mode, options),
+        "reductions": reductions_of(dtype, options),
+    }
+
+
+def _otherwise(product: Product, placed: Placed) -> _Way:
+    """What to do where the library has no algorithm: the epilogue apart, `c` into place, or cuBLAS."""
+    problem = placed.problem
+    if problem.epilogue != "none":
+        return _Way("bias and activation apart: the library does not fuse them here", run=_apart)
+    if problem.c != problem.d or (product.c is not None and product.c is not product.out):
+        return _copying("c")
+    if problem.compute == "16F" and problem.d.dtype != "float16":
+        raise DriverError(f"no library computes {problem}; give the output the dtype of the operands")
+    device = cupy.cuda.runtime.getDevice()
+    return _Way(str(problem), plans.fallback(problem, device), placed.swapped)
+
+
+def _apart(product: Product) -> None:
+    out, bias = product.out, product.bias
+    plain = replace(product, bias=None, activation=None)
+    if bias is not None and not product.beta:
+        plain, bias = replace(plain, c=bias, beta=1.0), None
+    compute(plain)
+    if bias is not None:
+        registry.op("add")(out, bias, out=out)
+    _activate(out, product.activation)
+
+
+def _may_loop(product: Product) -> bool:
+    """Whether a stack at two distances, as heads inside rows are, is better taken apart than copied."""
+    stack = product.out.shape[:-2]
+    if len(stack) < 2 or not 1 < stack[0] <= _MOST_CALLS:
+        return False
+    return bool(2 * product.out.size * product.a.shape[-1] >= stack[0] * _LEAST_FLOPS)
+
+
+def _one_by_one(product: Product) -> None:
+    """Each index of the first axis by itself; what has no such axis is the same for all."""
+    axes = product.out.ndim
+
+    def at(array: Array | None, index: int) -> Array | None:
+        if array is None or array.ndim < axes:
+            return array
+        return array[index if array.shape[0] > 1 else 0]
+
+    for index in range(product.out.shape[0]):
+        of: dict[str, Any] = {name: at(getattr(product, name), index) for name in ("a", "b", "c", "out")}
+        compute(replace(product, **of))
+
+
+def _copying(name: str) -> _Way:
+    """The library cannot read operand `name` as it lies, or cannot write the output there."""
+
+    def run(product: Product) -> None:
+        if name == "d":
+            into = hook.empty(product.out.shape, product.out.dtype, product.out.data.device_id)
+            compute(replace(product, out=into))
+            copy(into, device=None, out=product.out)
+        elif name == "c":
+            copy(cupy.broadcast_to(product.c, product.out.shape), device=None, out=product.out)
+            compute(replace(product, c=product.out))
+        else:
+            compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
+
+    return _Way(
+        {"c": "c copied to the output", "d": "the output copied from a contiguous one"}.get(name, f"{name} copied"),
+        run=run,
+    )
+
+
+def _contiguous(array: Array, stack: tuple[int, ...]) -> Array:
+    """A copy; of a stack that broadcasts in part, every matrix."""
+    if array.ndim > 2 and array.shape[:-2] != stack and _has_extents(array.shape[:-2]):
+        array = cupy.broadcast_to(array, (*stack, *array.shape[-2:]))
+    copied = hook.empty(array.shape, array.dtype, array.data.device_id)
+    copy(array, device=None, out=copied)
+    return copied
+
+
+def _has_extents(stack: tuple[int, ...]) -> bool:
+    return any(extent != 1 for extent in stack)

@@ -1,0 +1,254 @@
+"""The plainest calls of matrix products, past dispatch: dense operands of one dtype, on the only device.
+
+What the layouts decide is found once, and so is the library's way (see `gemm`). A product that comes again and again on
+the same addresses becomes a graph, as a plan does: launching it costs the host 1.5 µs on an H200, the library's call
+7.0. The addresses of a loop do come again: an output that is given always, a new one because the allocator hands out
+first what was given back last. A graph holds addresses, not arrays: of the same layouts it is the same product,
+whichever arrays lie there by then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from math import prod
+from operator import attrgetter
+from typing import Any, Literal
+
+import cupy
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core import settings
+from cuassay.core.precision import Mode, current_precision
+from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, way_of
+from cuassay.devices.cuda.blas.plans import AnyPlan, Bound
+from cuassay.devices.cuda.blas.ways import Ways, table
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.context import refused_in_child
+from cuassay.devices.cuda.eager.shortcuts import Layout, layout_of
+from cuassay.devices.cuda.memory import hook
+from cuassay.ops import Op, registry
+
+__all__ = ["Shortcut", "install"]
+
+Array = Any
+Shape = tuple[int, ...]
+
+#: The arguments of `gemm`, in order; see `Product`.
+Arguments = tuple[Any, ...]
+
+#: dtype, shape, whether contiguous in C order, and in Fortran's: of a dense array these say all but its address.
+_dense_layout_of: Callable[[Any], tuple[np.dtype[Any], Shape, bool, bool]] = attrgetter(
+    "dtype", "shape", "_c_contiguous", "_f_contiguous"
+)
+
+#: Layouts that are kept; with one more, all are dropped.
+_MOST_KEPT = 4096
+
+#: A product of more operations takes an H200 longer than its call takes the host.
+_MOST_FLOPS = 10**9
+
+_ndarray: Any = cupy.ndarray
+_fresh = hook.fresh
+_current_stream = cupy.cuda.get_current_stream
+refused_in_child(globals(), "_current_stream", "_fresh")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Form:
+    """What the operands' layouts decide.
+
+    Attributes
+    ----------
+    out : tuple
+        The output's layout.
+    nbytes : int
+        Its bytes; 0 where dispatch must look.
+    sizes : tuple of int
+        The operands' bytes.
+    is_dense : bool
+        Whether the layouts say where each element of the operands lies.
+    """
+
+    out: Layout
+    nbytes: int
+    sizes: tuple[int, ...]
+    is_dense: bool
+
+    def is_apart(self, addresses: Sequence[int]) -> bool:
+        """Whether the output, whose address is the last, shares no memory with the operands."""
+        start = addresses[-1]
+        end = start + self.nbytes
+        for address, nbytes in zip(addresses, self.sizes):  # noqa: B905, SIM110  a loop costs half of what all() does
+            if address < end and start < address + nbytes:
+                return False
+        return True
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Way:
+    """The library's plan for one form.
+
+    Attributes
+    ----------
+    plan : Plan
+        The library's.
+    swapped : bool
+        Whether it takes the second operand first.
+    may_repeat : bool
+        Whether calls that come again become graphs: of short products without a workspace, as each keeps its own.
+    """
+
+    plan: AnyPlan
+    swapped: bool
+    may_repeat: bool
+
+    def run(self, addresses: tuple[int, ...], *, workspace: int = 0) -> None:
+        """Compute on addresses of the operands, a bias among them, and of the output, on the current stream."""
+        first, second, out = addresses[0], addresses[1], addresses[-1]
+        if len(addresses) > 3:
+            self.plan.point("BIAS_POINTER", addresses[2])
+        if self.swapped:
+            first, second = second, first
+        self.plan.run(first, second, out, out, workspace=workspace)
+
+    def graph(self, addresses: tuple[int, ...]) -> Bound:
+        """The call on these addresses, to be made a graph by itself."""
+        return Bound(partial(self.run, addresses), None, self.plan.workspace_nbytes)
+
+
+class Shortcut:
+    """Serves `op`, on matrices, as long as the registry has the implementation that it stands for.
+
+    Parameters
+    ----------
+    op : Op
+        Implemented by one function in all its dtypes.
+    shape : callable
+        From the operands' shapes to the output's; None where dispatch must look.
+    spread : callable
+        From the operands and the output to the arguments of `gemm`, of which the first two and the bias are operands.
+    """
+
+    def __init__(self, op: Op, shape: Callable[..., Shape | None], spread: Callable[..., Arguments]) -> None:
+        self._op, self._shape, self._spread = op, shape, spread
+        self._types = (_ndarray,) * len(op.schema.arrays)
+        self._implementation = registry.find(op, "cuda", as_dtype(op.schema.dtypes[0]))
+        self._routes = registry.routes
+        self._forms: dict[Any, _Form] = {}
+
+    def __repr__(self) -> str:
+        return f"Shortcut({self._op.name}, {len(self._forms)} forms kept)"
+
+    def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
+        """The result; or `NotImplemented`, and nothing is done."""
+        if scalars or tuple(map(type, operands)) != self._types:
+            return NotImplemented
+        if registry.routes is not self._routes:
+            self._forms, self._routes = {}, registry.routes
+        layouts = tuple(map(_dense_layout_of, operands))
+        form = self._forms.get(layouts) or self._admitted(layouts)
+        if not form.nbytes:
+            return NotImplemented
+        is_new = out is None
+        if is_new:
+            dtype, shape, _ = form.out
+            out = _fresh(shape, dtype, form.nbytes, 0, _current_stream().ptr)
+            if not form.is_dense:
+                gemm(*self._spread(*operands, out))
+                return out
+        elif not form.is_dense or out.__class__ is not _ndarray or layout_of(out) != form.out:
+            return NotImplemented
+        addresses = (*[array.data.ptr for array in operands], out.data.ptr)
+        key, ways = (form, current_precision(), addresses), table(0)
+        known = ways.repeats.get(key, 0)
+        if known.__class__ is Bound:
+            known()
+        elif is_new or form.is_apart(addresses):  # of a graph they were, when it was made
+            self._compute(ways, key, known, operands, out)
+        else:
+            return NotImplemented
+        return out
+
+    def _compute(
+        self,
+        ways: Ways,
+        key: tuple[_Form, Mode, tuple[int, ...]],
+        calls: int,
+        operands: tuple[Any, ...],
+        out: Array,
+    ) -> None:
+        """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
+        form, mode, addresses = key
+        bits = addresses[0] | addresses[1] | addresses[-1] | MOST_ALIGNED
+        way = ways.get((form, mode, bits & -bits))
+        if way is None:
+            way = ways[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
+        if not way or (len(addresses) > 3 and addresses[2] % BIAS_ALIGNMENT):
+            gemm(*self._spread(*operands, out))
+            return
+        way.run(addresses)
+        if way.may_repeat and ways.count(key, calls + 1):
+            ways.keep(key, way.graph(addresses))
+
+    def _admitted(self, layouts: Any) -> _Form:
+        if len(self._forms) >= _MOST_KEPT:
+            self._forms.clear()
+        dtypes, shapes, *_ = zip(*layouts, strict=True)
+        dtype, shape = dtypes[0], self._shape(*shapes)
+        is_mine = registry.find(self._op, "cuda", dtype) is self._implementation
+        if shape is None or not is_mine or dtypes.count(dtype) < len(dtypes):
+            shape = (0,)
+        sizes = tuple(prod(extents) * dtype.itemsize for extents in shapes)
+        is_dense = all((c or f) and nbytes for (_, _, c, f), nbytes in zip(layouts, sizes, strict=True))
+        form = _Form((dtype, shape, True), prod(shape) * dtype.itemsize, sizes, is_dense)
+        return self._forms.setdefault(layouts, form)
+
+    def _found(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _Way | Literal[False]:
+        """The library's way; False where there is more to do."""
+        product = Product(*self._spread(*operands, out))
+        way = way_of(product, alignment)
+        if way.plan is None:
+            return False
+        is_short = 2 * out.size * product.a.shape[-1] <= _MOST_FLOPS
+        may_repeat = is_short and not way.plan.workspace_nbytes and not settings.get("CUASSAY_LAUNCH_BLOCKING")
+        return _Way(way.plan, way.swapped, may_repeat)
+
+
+def _two(a: Shape, b: Shape) -> Shape | None:
+    return (a[0], b[1]) if len(a) == 2 == len(b) and a[1] == b[0] else None
+
+
+def _many(a: Shape, b: Shape) -> Shape | None:
+    return (a[0], a[1], b[2]) if len(a) == 3 == len(b) and a[0] == b[0] and a[2] == b[1] else None
+
+
+def _layer(a: Shape, weight: Shape, bias: Shape) -> Shape | None:
+    plain = len(a) == 2 == len(weight) and a[1] == weight[1] and bias == weight[:1]
+    return (a[0], weight[0]) if plain else None
+
+
+def _plain(a: Array, b: Array, out: Array) -> Arguments:
+    return a, b, out, None, None, 1.0, 0.0, None, current_precision()
+
+
+def _biased(a: Array, weight: Array, bias: Array, out: Array) -> Arguments:
+    return a, weight.T, out, None, bias, 1.0, 0.0, None, current_precision()
+
+
+#: Op to shape rule and arguments.
+_SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., Arguments]]] = {
+    "mm": (_two, _plain),
+    "matmul": (lambda a, b: _two(a, b) or _many(a, b), _plain),
+    "bmm": (_many, _plain),
+    "linear": (_layer, _biased),
+}
+
+
+def install() -> None:
+    """Let these ops, once they are implemented, try a shortcut first, where there is one device."""
+    for name, (shape, spread) in _SERVED.items() if runtime.device_count() == 1 else ():
+        op = registry.op(name)
+        op.shortcuts[_ndarray] = (Shortcut(op, shape, spread).serve,)

@@ -1,0 +1,127 @@
+"""Matrix products: from an op's arrays to a product of `gemm`, where all end; `cuassay.ops.explain` shows the way.
+
+CuPy's own `matmul` is not used: from three dimensions on it fails for bfloat16 and computes float16 at float32's
+speed (cupy#10317). Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+from cuassay.core.precision import Mode, resolved
+from cuassay.devices.cuda.blas import fp8, product_shortcuts
+from cuassay.devices.cuda.blas.gemm import Product, bind, gemm
+from cuassay.devices.cuda.blas.plans import Bound
+from cuassay.ops import Op, products, registry
+from cuassay.ops.explain import is_explaining, within
+
+__all__ = ["register"]
+
+Array = Any
+
+#: The arguments of `gemm`, in order; see `Product`.
+Arguments = tuple[Any, ...]
+
+
+class _Products:
+    """An op on matrices: `spread` makes of its arguments those of `gemm`."""
+
+    def __init__(self, spread: Callable[..., Arguments]) -> None:
+        self._spread = spread
+
+    def __call__(self, *arrays: Array, out: Array, **scalars: Any) -> None:
+        """Compute into `out`, on the current stream."""
+        gemm(*self._spread(*arrays, out=out, **scalars))
+
+    def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
+        """The product made ready."""
+        scalars = {name: bound[name] for name in op.schema.scalar_names}
+        return bind(Product(*self._spread(*op.schema.pick_arrays(bound), out=out, **scalars)))
+
+
+def matmul(a: Array, b: Array, *, out: Array, precision: Mode | None) -> Arguments:
+    """NumPy's matmul: a vector gains an axis, and so does the output."""
+    target = out
+    if b.ndim == 1:
+        b, target = b[:, None], target[..., None]
+    if a.ndim == 1:
+        a, target = a[None, :], target[..., None, :]
+    return a, b, target, None, None, 1.0, 0.0, None, resolved(precision)
+
+
+def mm(a: Array, b: Array, *, out: Array, precision: Mode | None, out_dtype: Any) -> Arguments:
+    """Two matrices, or as many pairs: `bmm` is the same here."""
+    return a, b, out, None, None, 1.0, 0.0, None, resolved(precision)
+
+
+def addmm(
+    c: Array, a: Array, b: Array, *, out: Array, alpha: complex, beta: complex, precision: Mode | None,
+    activation: str | None = None,
+) -> Arguments:  # fmt: skip
+    """A row of `c` added as it is rides along with the product; anything else is the library's third operand."""
+    if beta == 0:
+        return a, b, out, None, None, alpha, 0.0, activation, resolved(precision)  # NaN of `c` stays out, as in BLAS
+    if beta == 1 and c.ndim and c.shape[-1] == out.shape[-1] == c.size:
+        row = c if c.ndim == 1 else c.reshape(-1)
+        return a, b, out, None, row, alpha, 0.0, activation, resolved(precision)
+    return a, b, out, c, None, alpha, beta, activation, resolved(precision)
+
+
+def linear(
+    a: Array, weight: Array, bias: Array, *, out: Array, activation: str | None, precision: Mode | None
+) -> Arguments:
+    """`addmm` of the rows of `a`: ``addmm(bias, a, weight.T)``; leading axes are folded by `blas.layouts`."""
+    if a.ndim == 1:
+        a, out = a[None, :], out[None, :]
+    return a, weight.T, out, None, bias, 1.0, 0.0, activation, resolved(precision)
+
+
+class _Linear(_Products):
+    """`linear` says that it is an `addmm`."""
+
+    def __call__(self, *arrays: Array, out: Array, **scalars: Any) -> None:
+        """Compute into `out`, on the current stream."""
+        if not is_explaining():
+            gemm(*self._spread(*arrays, out=out, **scalars))
+            return
+        a, weight, bias = arrays
+        with within(f"addmm(bias {bias.shape}, a {a.shape}, weight.T {weight.T.shape})"):
+            gemm(*self._spread(*arrays, out=out, **scalars))
+
+
+class _Grouped:
+    """`grouped_mm`: one product a group, each on its own rows; the rows past the last are 0."""
+
+    def __call__(self, a: Array, b: Array, *, out: Array, offs: tuple[int, ...], precision: Mode | None) -> None:
+        """Compute into `out`, on the current stream."""
+        mode = resolved(precision)
+        spans = products.groups(offs, len(b), len(a))
+        for group, (first, last) in enumerate(spans):
+            if last > first:
+                gemm(a[first:last], b[group], out[first:last], mode=mode)
+        end = spans[-1][1] if spans else 0
+        if end < len(a):
+            out[end:] = 0
+
+    def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
+        """All groups made ready as one graph."""
+        return Bound(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
+
+
+def register() -> None:
+    """Enter these into the registry."""
+    table: dict[str, registry.Implementation] = {
+        "matmul": _Products(matmul),
+        "mm": _Products(mm),
+        "bmm": _Products(mm),
+        "addmm": _Products(addmm),
+        "baddbmm": _Products(addmm),
+        "linear": _Linear(linear),
+        "grouped_mm": _Grouped(),
+    }
+    for name, implementation in table.items():
+        registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
+    product_shortcuts.install()
+    registry.implement("scaled_mm", kind="cuda", dtypes=("uint8",))(fp8.Scaled())

@@ -1,0 +1,388 @@
+"""Record the work of a stream into a CUDA graph and replay it.
+
+What is common to all kinds of device (states, hooks, participants, refusals) is `cuassay.core.graphs`'; the memory is
+`pool`'s; re-pointing a graph's inputs is `inputs`'.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import cupy
+
+from cuassay.core.device import Device
+from cuassay.core.graphs import CAPTURE_ERROR_MODES, Graph, GraphStatistics, PoolId, graph_pool_handle
+from cuassay.devices.cuda.driver import forks, graph_driver, runtime
+from cuassay.devices.cuda.driver.check import advice
+from cuassay.devices.cuda.driver.graph_driver import call, relaxed
+from cuassay.devices.cuda.graphs import pool as graph_pool
+from cuassay.devices.cuda.graphs.inputs import Inputs, Witness
+from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.streams.stream import Stream, adopt, at
+from cuassay.errors import CapabilityError, CaptureError
+from cuassay.ops.dispatch import Call, Interposer, interpose
+
+__all__ = ["CUDAGraph", "is_current_stream_capturing"]
+
+_UPDATE_FAILED = 910  # CUDA_ERROR_GRAPH_EXEC_UPDATE_FAILURE
+_VERBOSE = 1  # CU_GRAPH_DEBUG_DOT_FLAGS_VERBOSE
+_AUTO_FREE = 1  # memory that captured work allocates from the driver is freed before the next replay
+#: Address 1 is the legacy default stream by its other name.
+_UNCAPTURABLE = (0, 1)
+_CONDITIONAL_SINCE = (12, 4)
+
+_live: Counter[int] = Counter()  # executable graphs, by device
+_of_the_parent: list[Any] = []  # a forked child can destroy none of its parent's graphs
+
+_current_stream = cupy.cuda.get_current_stream
+_graph_launch = cupy.cuda.runtime.graphLaunch
+
+
+def is_current_stream_capturing() -> bool:
+    """Whether work given to the current stream is recorded."""
+    return bool(_current_stream().is_capturing())
+
+
+class CUDAGraph(Graph):
+    """Work captured on the current device.
+
+    Parameters
+    ----------
+    keep_graph : bool
+        See `cuassay.core.graphs.Graph`.
+    """
+
+    def __init__(self, keep_graph: bool = False) -> None:
+        super().__init__(Device("cuda", cupy.cuda.runtime.getDevice()), keep_graph=keep_graph)
+        self._pool: graph_pool.GraphPool | None = None
+        self._stream: Any = None
+        self._mode = 0
+        self._opened: ExitStack | None = None
+        self._launcher: Any = None  # CuPy's graph, whose `launch` is the cheapest there is; owns what is in it
+        self._graph = 0
+        self._executable = 0
+        self._source = 0  # the graph that the executable one was made of: its nodes are the ones that can be set
+        self._armed = 0  # the executable graph, where a replay is its launch alone
+        self._nodes = 0
+        self._witness: Witness | None = None
+        self._inputs: Inputs | None = None
+
+    # -------------------------------------------------------------------------------------------- recording
+
+    def _open(self, stream: Any, pool: PoolId | None, mode: str) -> None:
+        stream, index = adopt(_current_stream() if stream is None else stream), self._device.index
+        self._check(stream)
+        try:
+            with ExitStack() as opened:
+                opened.enter_context(at(index))
+                opened.enter_context(stream)
+                self._pool = graph_pool.acquire(pool or graph_pool_handle(), index)
+                opened.enter_context(self._pool.routing())
+                self._stream, self._mode = stream, CAPTURE_ERROR_MODES.index(mode)
+                stream.begin_capture(mode=self._mode)
+                if self._is_debugged:
+                    opened.enter_context(interpose(self._watch()))
+                self._opened = opened.pop_all()
+        except BaseException:
+            self._discard()
+            raise
+
+    def _check(self, stream: Any) -> None:
+        if stream.ptr in _UNCAPTURABLE:
+            raise CaptureError("the legacy default stream cannot be captured; make a stream current and capture that")
+        if stream.device_id != self._device.index:
+            raise CaptureError(f"{self!r} cannot capture {stream!r}; make the graph with that device current")
+        if graph_driver.capture_status(stream.ptr) != "none":
+            raise CaptureError(f"{stream!r} is being captured already; end that capture first")
+
+    def _watch(self) -> Interposer:
+        """What sees each op in debug mode, and finds the first that is given to a broken capture, or breaks it."""
+        last = "the beginning"
+
+        def look(call: Call, proceed: Callable[[Call], Any]) -> Any:
+            nonlocal last
+            if self.is_broken:
+                raise CaptureError(
+                    f"{self!r}: a call between {last} and {call.op.name} broke the capture, perhaps one of another "
+                    "thread; do it before the capture, or capture in another capture_error_mode"
+                )
+            result = proceed(call)
+            if self.is_broken:
+                raise CaptureError(f"{self!r}: {call.op.name} broke the capture; call it once before the capture")
+            last = call.op.name
+            return result
+
+        return look
+
+    def _close(self) -> None:
+        opened, self._opened = self._opened, None
+        with opened or ExitStack():
+            try:
+                if self.keep_graph:
+                    self._graph = int(cupy.cuda.runtime.streamEndCapture(self._stream.ptr))
+                else:
+                    self._launcher = self._stream.end_capture()
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                raise self._broken(error.status) from error
+        if self._launcher is not None:
+            self._graph = self._source = self._launcher.graph
+            self._executable = self._launcher.graphExec
+            _live[self._device.index] += 1
+        self._nodes = graph_driver.node_count(self._graph)
+
+    def _broken(self, status: int) -> CaptureError:
+        from cuda.bindings import driver
+
+        name = driver.CUresult(status).name
+        what = f"{self._stream!r}: the work between begin and end cannot be captured: {name} ({status})"
+        if name == "CUDA_ERROR_STREAM_CAPTURE_INVALIDATED":
+            return CaptureError(
+                f"{what}; a call in between was refused and its error was not let out: look for host reads, "
+                "synchronization, queries of events, or memory taken from the driver, and do those before"
+            )
+        return CaptureError(f"{what}; {advice(name)[1]}")
+
+    def _abandon(self) -> None:
+        opened, self._opened = self._opened, None
+        graph = ctypes.c_void_p()
+        with opened or ExitStack():  # a call may have made the capture invalid: then ending it says so, and ends it
+            graph_driver.status("cuStreamEndCapture", self._stream.ptr, ctypes.byref(graph))
+        if graph.value:
+            call("cuGraphDestroy", graph)
+
+    @contextmanager
+    def observed(self) -> Iterator[None]:
+        """Inside, within a capture: which op gave which nodes is kept, for `input_pointer`."""
+        self._witness = Witness(self._stream.ptr)
+        with interpose(self._witness):
+            yield
+
+    @property
+    def is_broken(self) -> bool:
+        """Whether a call has broken the open capture already."""
+        return self._opened is not None and graph_driver.capture_status(self._stream.ptr) == "invalidated"
+
+    @contextmanager
+    def _body(self, kind: str, predicate: Any) -> Iterator[None]:
+        version = runtime.driver_version()
+        if tuple(map(int, version.split("."))) < _CONDITIONAL_SINCE:
+            raise CapabilityError(
+                f"{self._device}: conditional nodes need CUDA 12.4; this driver serves {version}; call both branches"
+            )
+        stream, inner = _current_stream(), _idle_stream()
+        node = graph_driver.Conditional(graph_driver.capturing_graph(stream.ptr)[0])
+        decide = kernel("condition.cu", "set_condition")
+        decide(1, 1, (node.handle, predicate))
+        body = node.insert(stream.ptr, kind)
+        call("cuStreamBeginCaptureToGraph", inner.ptr, body, None, None, 0, self._mode)
+        try:
+            with inner:
+                yield
+                if kind == "while":
+                    decide(1, 1, (node.handle, predicate))
+        finally:
+            status = graph_driver.status("cuStreamEndCapture", inner.ptr, ctypes.byref(ctypes.c_void_p()))
+        if status:
+            raise self._broken(status)
+
+    # -------------------------------------------------------------------------------------------- replaying
+
+    def _make_executable(self) -> None:
+        if self._launcher is None:
+            self._drop_executable()
+            self._executable = self._instantiated(self._graph)
+        self._arm()
+
+    def _instantiated(self, graph: int) -> int:
+        made = ctypes.c_void_p()
+        with at(self._device.index), relaxed():
+            call("cuGraphInstantiateWithFlags", ctypes.byref(made), graph, _AUTO_FREE)
+        self._source, self._inputs = graph, None
+        _live[self._device.index] += 1
+        return made.value or 0
+
+    def replay(self) -> None:
+        """Give the recorded work to the current stream.
+
+        Where that is all there is to do, CuPy's own method stands here instead, and raises CuPy's errors: a call in
+        Python would cost as much again as it does beyond the driver's. Do not keep it beyond `reset`.
+
+        Raises
+        ------
+        CaptureError
+            If nothing has been captured, or the current stream is being captured itself.
+        """
+        if not self._armed:
+            super().replay()
+            self._arm()
+            return
+        try:
+            _graph_launch(self._armed, _current_stream().ptr)
+        except cupy.cuda.runtime.CUDARuntimeError as error:
+            raise self._refused(error) from error
+
+    def _arm(self) -> None:
+        if not self._executable or not self.is_plain or runtime.device_count() > 1:
+            return
+        self._armed = self._executable
+        if self._launcher is not None:
+            self.replay = self._launcher.launch  # type: ignore[method-assign] # see there
+
+    def disarm(self) -> None:
+        """Hooks changed: the next replay looks at everything again."""
+        self._armed = 0
+        self.__dict__.pop("replay", None)
+
+    def _launch(self) -> None:
+        index = self._device.index
+        with at(index):
+            try:
+                _graph_launch(self._executable, _current_stream(index).ptr)
+            except cupy.cuda.runtime.CUDARuntimeError as error:
+                raise self._refused(error) from error
+
+    def _refused(self, error: Exception) -> Exception:
+        if is_current_stream_capturing():
+            return CaptureError(
+                f"{self!r} cannot be replayed into a capture ({error}); replay it outside, or capture its work again"
+            )
+        return error
+
+    def _take_over(self, other: CUDAGraph) -> bool:
+        with at(self._device.index):
+            status = graph_driver.status(
+                "cuGraphExecUpdate_v2", self._executable, other._graph, ctypes.byref((ctypes.c_void_p * 3)())
+            )
+        if status not in (0, _UPDATE_FAILED):
+            raise self._broken(status)
+        self._drop_graph()
+        if status:
+            self._drop_executable()
+            self._executable = self._instantiated(other._graph)
+        else:
+            self._source = 0  # that graph is gone, and another may come to lie at its address
+        former_pool, self._inputs = self._pool, None
+        self._graph, self._pool, self._nodes = other._graph, other._pool, other._nodes
+        self._witness = other._witness  # of the nodes that there are now
+        other._graph, other._pool, other._nodes, other._witness = 0, None, 0, None
+        if former_pool is not None:
+            graph_pool.release(former_pool)
+        return not status
+
+    def input_pointer(self, array: Any) -> Callable[[Any], bool] | None:
+        """How to make replays read another array in place of `array`, without a copy.
+
+        Returns
+        -------
+        callable or None
+            Given an array of the same shape, strides and dtype it returns True; False where the address is not aligned
+            alike, or the graph was reset, updated or instantiated again since. None where anything but kernels of ours
+            uses `array`, or the graph was updated in place.
+        """
+        if not self._executable or self._source != self._graph:
+            return None
+        if self._inputs is None:
+            self._inputs = Inputs(self._graph, self._executable, self._witness)
+        found = self._inputs.pointer(array)
+        return None if found is None else partial(self._point, self._inputs, found)
+
+    def _point(self, inputs: Inputs, pointer: Callable[[Any], bool], array: Any) -> bool:
+        """Call `pointer`, unless the executable graph that `inputs` were read from is gone: its nodes cannot be set."""
+        return self._inputs is inputs and pointer(array)
+
+    # -------------------------------------------------------------------------------------------- life and looks
+
+    def pool(self) -> PoolId:
+        """The token of its memory, for another graph to share.
+
+        Raises
+        ------
+        CaptureError
+            If nothing has been captured.
+        """
+        if self._pool is None:
+            raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
+        return self._pool.id
+
+    def statistics(self) -> GraphStatistics:
+        """What it holds now."""
+        return GraphStatistics(self._state, self._nodes, 0 if self._pool is None else self._pool.nbytes)
+
+    def raw_cuda_graph(self) -> int:
+        """The recorded ``cudaGraph_t``, as an address.
+
+        Raises
+        ------
+        CaptureError
+            If it was not kept, or nothing has been captured.
+        """
+        if not (self.keep_graph and self._graph):
+            raise CaptureError(f"{self!r} keeps no recorded graph; make it with keep_graph=True, and capture first")
+        return self._graph
+
+    def raw_cuda_graph_exec(self) -> int:
+        """The executable ``cudaGraphExec_t``, as an address.
+
+        Raises
+        ------
+        CaptureError
+            If there is none.
+        """
+        if not self._executable:
+            raise CaptureError(f"{self!r} is not executable; call instantiate() first")
+        return self._executable
+
+    def _discard(self) -> None:
+        if forks.is_child():  # the parent's graphs: the driver serves no forked child
+            _of_the_parent.append(self._launcher)
+            self._graph, self._executable, self._launcher = 0, 0, None
+            return
+        pool, self._pool, self._witness, self._inputs = self._pool, None, None, None
+        self._drop_graph()
+        self._drop_executable()
+        if pool is not None:
+            graph_pool.release(pool)
+
+    def _drop_graph(self) -> None:
+        """The recorded one, unless CuPy's graph owns it."""
+        graph, self._graph, self._nodes = self._graph, 0, 0
+        if graph and (self._launcher is None or graph != self._launcher.graph):
+            call("cuGraphDestroy", graph)
+
+    def _drop_executable(self) -> None:
+        """Without waiting: the driver keeps a graph that runs until it is done. The last one's memory is trimmed."""
+        executable, self._executable, index = self._executable, 0, self._device.index
+        self._inputs = None
+        if not executable:
+            return
+        self.disarm()
+        with at(index), relaxed():
+            if self._launcher is None:
+                call("cuGraphExecDestroy", executable)
+            self._launcher = None  # CuPy's destroys what it owns
+            _live[index] -= 1
+            if not _live[index]:
+                call("cuDeviceGraphMemTrim", _device_handle(index))
+
+    def _dump(self, path: Path) -> None:
+        call("cuGraphDebugDotPrint", self._graph, str(path).encode(), _VERBOSE)
+
+
+def _idle_stream() -> Any:
+    """A stream that is not captured: those of the pool come again in turn."""
+    stream = Stream()
+    while graph_driver.capture_status(stream.ptr) != "none":
+        stream = Stream()
+    return stream
+
+
+def _device_handle(index: int) -> int:
+    found = ctypes.c_int()
+    call("cuDeviceGet", ctypes.byref(found), index)
+    return found.value

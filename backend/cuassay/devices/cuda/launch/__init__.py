@@ -1,0 +1,1 @@
+"""From CUDA C++ text to a kernel that runs: compilation, argument blocks, launches."""

@@ -1,0 +1,344 @@
+"""Load a compiled kernel and launch it on a stream.
+
+Arguments go through a block (see `block`) that is built once for each tuple of their types. A thread never sees
+another's: the driver copies the arguments at launch, but without the GIL. A kernel may be loaded while any thread
+captures: what the driver would refuse then, and break the capture, is allowed to the thread that loads.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from functools import cache
+from typing import Any, NamedTuple
+
+from cuassay.core import settings
+from cuassay.core.handle import Handle
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check, error_of, guarded
+from cuassay.devices.cuda.driver.graph_driver import relaxed
+from cuassay.devices.cuda.launch.block import STREAM_WORD, Dims, Launch, argument_nbytes
+from cuassay.devices.cuda.launch.source import Compiled, architecture, compile_source, kernel_source
+from cuassay.errors import ArgumentError, DTypeError
+
+__all__ = ["OWN", "TABLED", "Kernel", "Launch", "Launched", "Loaded", "kernel", "stream_address", "watched"]
+
+#: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
+OWN: set[int] = set()
+
+#: Those of them that find arrays through tables in device memory: their arguments do not show which.
+TABLED: set[int] = set()
+
+#: Files whose kernels do.
+_TABLED_FILES = frozenset({"multi_tensor.cu", "adam.cu"})
+
+#: Above this a block's dynamic shared memory must be asked for; every architecture offers at least this.
+_SHARED_BY_DEFAULT = 48 * 1024
+
+_INVALID_CONTEXT = 201  # CUDA_ERROR_INVALID_CONTEXT
+
+
+def stream_address(stream: Any) -> int:
+    """The address of `stream`: None is CuPy's current one; an address; CuPy's or ours; any ``__cuda_stream__`` object.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of these.
+    """
+    if stream is None:
+        return int(_current_stream()().ptr)
+    if hasattr(stream, "ptr"):
+        return int(stream.ptr)
+    described = getattr(stream, "__cuda_stream__", None)
+    if described is not None:
+        return int((described() if callable(described) else described)[1])
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return stream
+    raise ArgumentError(
+        f"{stream!r} is no CUDA stream; give None, an address, CuPy's, or an object with __cuda_stream__"
+    )
+
+
+@cache
+def _cupy() -> Any:
+    with guarded("CuPy"):
+        import cupy
+
+    return cupy
+
+
+@cache
+def _current_stream() -> Any:
+    return _cupy().cuda.get_current_stream
+
+
+# ------------------------------------------------------------------------------------------------ kernels
+
+
+class Launched(NamedTuple):
+    """A call of a kernel, as it was given."""
+
+    kernel: Kernel
+    grid: Dims
+    block: Dims
+    shared: int
+    arguments: tuple[Any, ...]
+    stream: Any
+
+
+class _Watch(threading.local):
+    launches: list[Launched] | None = None
+
+
+_watch = _Watch()
+
+
+@contextmanager
+def watched() -> Iterator[list[Launched]]:
+    """The calls of kernels by this thread inside the block."""
+    launches: list[Launched] = []
+    former, _watch.launches = _watch.launches, launches
+    try:
+        yield launches
+    finally:
+        _watch.launches = former
+
+
+class Loaded:
+    """A kernel in the driver, for one architecture: the handle, its parameters' sizes, idle argument blocks."""
+
+    def __init__(self, compiled: Compiled, name: str, *, is_tabled: bool = False) -> None:
+        from cuda.bindings import driver
+
+        doing = f"loading kernel {name!r}"
+        runtime.init()
+        self.cubin = compiled.cubin  # the driver may read it until the library is unloaded
+        with relaxed():
+            self.library = check(driver.cuLibraryLoadData(self.cubin, [], [], 0, [], [], 0), doing)
+            lowered = compiled.names[name].encode()
+            self.kernel = check(driver.cuLibraryGetKernel(self.library, lowered), doing)
+            self.sizes = _parameter_sizes(self.kernel)
+        self.handle = int(self.kernel)  # a CUkernel launches in whichever context is current
+        OWN.add(self.handle)
+        if is_tabled:
+            TABLED.add(self.handle)
+        self.idle: dict[tuple[type, ...], list[Launch]] = {}
+        self.shared: dict[int, int] = {}
+
+    def allow_shared(self, nbytes: int, device: int) -> None:
+        """Let a block have `nbytes` of dynamic shared memory on `device`."""
+        if nbytes <= self.shared.get(device, _SHARED_BY_DEFAULT):
+            return
+        from cuda.bindings import driver
+
+        attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+        most = runtime.get_device_properties(device).shared_memory_per_block_optin
+        doing = f"asking for {nbytes:,} bytes of shared memory a block (cuda:{device} has {most:,})"
+        with relaxed():  # it may load the kernel into the device's context
+            check(driver.cuKernelSetAttribute(attribute, nbytes, self.kernel, check(driver.cuDeviceGet(device))), doing)
+        self.shared[device] = nbytes
+
+
+def _parameter_sizes(handle: Any) -> tuple[int, ...]:
+    from cuda.bindings import driver
+
+    sizes: list[int] = []
+    while True:
+        status, _, size = driver.cuKernelGetParamInfo(handle, len(sizes))
+        if status == _INVALID_CONTEXT:  # this thread has none yet
+            _cupy().cuda.runtime.free(0)
+        elif status:
+            return tuple(sizes)
+        else:
+            sizes.append(int(size))
+
+
+class Kernel(Handle):
+    """A kernel of some source, compiled and loaded for a device when first launched on it.
+
+    Parameters
+    ----------
+    build : callable
+        From an architecture (``"sm_90"``) to what was compiled for it.
+    name : str
+        The kernel's name expression.
+    shared_memory : int
+        Dynamic shared memory a block, bytes, where a launch asks for none.
+    is_tabled : bool
+        Whether it finds arrays through tables in device memory.
+    """
+
+    def __init__(
+        self, build: Callable[[str], Compiled], name: str, shared_memory: int = 0, *, is_tabled: bool = False
+    ) -> None:
+        self.name = name
+        self._build = build
+        self._is_tabled = is_tabled
+        self._shared_memory = shared_memory
+        self._by_arch: dict[str, Loaded] = {}
+        self._by_device: dict[int, Loaded] = {}
+        self._lock = threading.Lock()
+        self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.name}, {', '.join(self._by_arch) or 'not loaded'})"
+
+    def __call__(
+        self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
+    ) -> None:
+        """Launch on the current device; on a stream of another one, on that.
+
+        Parameters
+        ----------
+        grid, block : int or sequence of int
+            Blocks, and threads a block, along x, y, z.
+        arguments : sequence
+            Device arrays (passed as pointers), bool, int (64 bits), float (double), NumPy scalars, structures.
+        stream : object
+            See `stream_address`.
+        shared : int
+            Dynamic shared memory a block, bytes.
+
+        Raises
+        ------
+        ArgumentError, DTypeError
+            If the arguments are not the kernel's.
+        CuassayError
+            If the driver refuses the launch.
+        """
+        if stream is not None and not _is_single():
+            where = _elsewhere(stream)
+            if where is not None:
+                with where:
+                    Kernel.__call__(self, grid, block, arguments, stream=stream, shared=shared)
+                return
+        device = 0 if _is_single() else _current_device()
+        loaded = self._by_device.get(device) or self._load(device)
+        shared = shared or self._shared_memory
+        if shared:
+            loaded.allow_shared(shared, device)
+        types = tuple(map(type, arguments))
+        idle = loaded.idle.get(types)
+        if idle is None:
+            idle = self._admit(loaded, types, arguments)
+        launch = idle.pop() if idle else self._new_launch(loaded, types)
+        launch.write(arguments)
+        address = _current_stream()().ptr if stream is None else stream_address(stream)
+        status = launch.launch(grid, block, shared, address)
+        if status:
+            status = self._retried(status, launch.bind(grid, block, shared, address))
+        idle.append(launch)
+        if status or self._blocking:
+            self._conclude(status, (grid, block, shared), address)
+        if _watch.launches is not None:
+            _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
+
+    def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
+        """The launch made ready, for the current device: a call that launches it on the stream current by then.
+
+        It keeps `arguments`; what their arrays hold is read when the kernel runs. Not for two threads at once.
+        Parameters and errors as for calling the kernel.
+        """
+        shared = shared or self._shared_memory
+        launch = self.prepare(tuple(map(type, arguments)), shared=shared)
+        launch.write(arguments)
+        shape = grid, block, shared
+        fire, words, current, blocking = launch.bind(*shape), launch.words, _current_stream(), self._blocking
+
+        def run(kept: Sequence[Any] = arguments) -> None:
+            words[STREAM_WORD] = current().ptr
+            status = fire()
+            if status or blocking:
+                self._conclude(status and self._retried(status, fire), shape, stream_address(None))
+
+        return run
+
+    def prepare(self, types: Sequence[type], *, shared: int = 0) -> Launch:
+        """An argument block of one's own, for arguments of `types` and `shared` bytes, on the current device."""
+        device = _current_device()
+        loaded = self._by_device.get(device) or self._load(device)
+        if shared:
+            loaded.allow_shared(shared, device)
+        self._admit(loaded, tuple(types), None)
+        return self._new_launch(loaded, types)
+
+    def _load(self, device: int) -> Loaded:
+        properties = runtime.get_device_properties(device)
+        arch = architecture(properties.major, properties.minor)
+        with self._lock:
+            if arch not in self._by_arch:
+                self._by_arch[arch] = Loaded(self._build(arch), self.name, is_tabled=self._is_tabled)
+            self._by_device[device] = self._by_arch[arch]
+        return self._by_device[device]
+
+    def _new_launch(self, loaded: Loaded, types: Sequence[type]) -> Launch:
+        return Launch(loaded.handle, types)
+
+    def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
+        """The idle blocks for `types`, once number and sizes of the arguments are found right."""
+        given = tuple(map(argument_nbytes, types))
+        if len(given) != len(loaded.sizes):
+            raise ArgumentError(
+                f"{self.name} has {len(loaded.sizes)} parameters; got {len(given)} arguments; give each"
+            )
+        for position, (got, wanted) in enumerate(zip(given, loaded.sizes, strict=True)):
+            if got != wanted:
+                raise DTypeError(
+                    f"{self.name}: parameter {position} takes {wanted} bytes; got {types[position].__name__} of {got} "
+                    "bytes; a Python int is passed as 64 bits and a float as double: give a NumPy scalar of its type"
+                )
+        return loaded.idle.setdefault(types, [])
+
+    @staticmethod
+    def _retried(status: int, fire: Callable[[], int]) -> int:
+        """A thread that never called the runtime has no context: bind the primary one and try once more."""
+        if status != _INVALID_CONTEXT:
+            return status
+        with relaxed():
+            _cupy().cuda.runtime.free(0)
+        return fire()
+
+    def _conclude(self, status: int, shape: tuple[Any, Any, int], stream: int) -> None:
+        """Raise what a refused launch asks for; else wait for it, where launches block."""
+        from cuda.bindings import driver
+
+        if status:
+            grid, block, shared = shape
+            doing = f"launching {self.name!r}, grid {grid}, block {block}, {shared:,} shared bytes"
+            raise error_of(driver.CUresult(status), doing)
+        doing = f"running {self.name!r} (CUASSAY_LAUNCH_BLOCKING is set)"
+        if not check(driver.cuStreamIsCapturing(stream), doing):  # a capture runs nothing, and a wait would break it
+            check(driver.cuStreamSynchronize(stream), doing)
+
+
+def _elsewhere(stream: Any) -> AbstractContextManager[Any] | None:
+    """What makes the device of `stream` the current one; None where it is."""
+    from cuassay.devices.cuda.driver.context import at, device_of_stream
+
+    where = device_of_stream(stream_address(stream), stream)
+    return None if where in (None, _current_device()) else at(where)
+
+
+def _current_device() -> int:
+    return 0 if _is_single() else int(_cupy().cuda.runtime.getDevice())
+
+
+@cache
+def _is_single() -> bool:
+    return runtime.device_count() == 1
+
+
+@cache
+def kernel(file: str, name: str, *, own_features: bool = False) -> Kernel:
+    """The kernel of name expression `name` in our own ``kernels/<file>``, kept for the process.
+
+    With `own_features` it is compiled for the very architecture (``sm_90a``), and has what no other one has.
+    """
+
+    def build(arch: str) -> Compiled:
+        arch += "a" if own_features else ""
+        return compile_source(kernel_source(file), name_expressions=[name], arch=arch, file=file)
+
+    return Kernel(build, name, is_tabled=file in _TABLED_FILES)

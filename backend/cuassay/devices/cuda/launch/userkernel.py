@@ -1,0 +1,227 @@
+"""A user's own CUDA C++ as something callable: compiled like ours, its arguments checked against its signature.
+
+The signature is read from the source where the kernel is a plain function; of a template the driver still tells the
+number and the sizes of the parameters.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.devices.cuda.launch.block import Dims, Launch
+from cuassay.devices.cuda.launch.launch import Kernel, Loaded
+from cuassay.devices.cuda.launch.source import Compiled, compile_source
+from cuassay.errors import ArgumentError, DTypeError
+
+__all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_signature"]
+
+#: C type to the dtype's name; a type that is not here is not checked.
+_C_TYPES: dict[str, str] = {
+    "bool": "bool",
+    "char": "int8",
+    "signed char": "int8",
+    "unsigned char": "uint8",
+    "short": "int16",
+    "unsigned short": "uint16",
+    "int": "int32",
+    "unsigned": "uint32",
+    "unsigned int": "uint32",
+    "long": "int64",
+    "long long": "int64",
+    "unsigned long": "uint64",
+    "unsigned long long": "uint64",
+    "size_t": "uint64",
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "__half": "float16",
+    "__nv_bfloat16": "bfloat16",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}
+
+_QUALIFIERS = re.compile(r"\b(const|volatile|__restrict__|restrict|__grid_constant__|struct)\b")
+_COMMENTS = re.compile(r"//[^\n]*|/\*.*?\*/", re.DOTALL)
+
+#: What a Python number is passed as. An int also serves an unsigned parameter of 64 bits.
+_PYTHON: dict[type, str] = {bool: "bool", int: "int64", float: "float64"}
+
+
+def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
+    """The parameters of kernel `name` as ``"float32"`` or ``"float32*"``; ``"?"`` where unknown.
+
+    Returns
+    -------
+    tuple of str or None
+        None for a template, or where no such kernel is found in the text.
+    """
+    text = _COMMENTS.sub(" ", source)
+    found = re.search(
+        rf"(?P<template>template\s*<[^;{{}}]*>\s*)?(extern\s+\"C\"\s+)?__global__[^;{{}}()]*(\([^()]*\)[^;{{}}()]*)?"
+        rf"\b{re.escape(name)}\s*\((?P<parameters>[^)]*)\)",
+        text,
+    )
+    if found is None or found["template"]:
+        return None
+    parameters = found["parameters"].strip()
+    return () if parameters in ("", "void") else tuple(map(_parameter, parameters.split(",")))
+
+
+def _parameter(text: str) -> str:
+    pointers = text.count("*") + text.count("[")
+    plain = re.sub(r"\[[^]]*\]", " ", _QUALIFIERS.sub(" ", text).replace("*", " "))
+    words = plain.split()
+    kind = _C_TYPES.get(" ".join(words), _C_TYPES.get(" ".join(words[:-1]), "?"))  # the last word may be its name
+    return kind + "*" if pointers == 1 else "?*" if pointers else kind
+
+
+class CheckedLaunch(Launch):
+    """An argument block that looks at each launch whether its arrays have the dtypes of the kernel's signature."""
+
+    __slots__ = ("_has_foreign", "_name", "_signature", "_typed")
+
+    def __init__(self, handle: int, types: Sequence[type], name: str, signature: Sequence[str]) -> None:
+        super().__init__(handle, types)
+        self._name, self._signature = name, signature
+        self._typed = tuple((start, place, _element(signature[place])) for start, place in self.address_words)
+        own = {place for _, place in self.address_words}
+        self._has_foreign = any(wanted.endswith("*") for place, wanted in enumerate(signature) if place not in own)
+
+    def write(self, arguments: Sequence[Any]) -> None:
+        """Store `arguments`, of the block's types; raises `DTypeError` where an array has another dtype than asked."""
+        if self._has_foreign:
+            check_arguments(self._name, self._signature, arguments)
+        words = self.words
+        for start, place, dtype in self._typed:
+            array = arguments[place]
+            if dtype is not None and array.dtype is not dtype:
+                check_arguments(self._name, self._signature, arguments)
+            words[start] = array.data.ptr
+        for start, place, store in self._others:
+            store(words, start, arguments[place])
+
+    def bind(self, grid: Dims, block: Dims, shared: int = 0, stream: int = 0) -> Callable[[], int]:
+        """See `Launch`; raises `ArgumentError` where a shape has less than one block or thread."""
+        check_shape("grid", grid)
+        check_shape("block", block)
+        return super().bind(grid, block, shared, stream)
+
+
+def _element(kind: str) -> Any:
+    """The dtype that a parameter of `kind` points to; None where it is not known."""
+    return as_dtype(kind[:-1]) if kind.endswith("*") and kind != "?*" else None
+
+
+class UserKernel(Kernel):
+    """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
+
+    Arguments are checked against the signature before any device is asked, and dtypes again at each launch.
+    """
+
+    def __init__(
+        self, build: Callable[[str], Compiled], name: str, signature: tuple[str, ...] | None, shared_memory: int
+    ) -> None:
+        super().__init__(build, name, shared_memory)
+        self.signature = signature
+
+    def __call__(
+        self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
+    ) -> None:
+        """Check `arguments` against the signature, then launch; see `Kernel`."""
+        if not self._by_device:  # from then on the argument blocks check
+            self._check(grid, block, arguments)
+        Kernel.__call__(self, grid, block, arguments, stream=stream, shared=shared)
+
+    def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
+        """Check `arguments` against the signature, then make the launch ready; see `Kernel`."""
+        self._check(grid, block, arguments)
+        return super().bind(grid, block, arguments, shared=shared)
+
+    def _check(self, grid: Dims, block: Dims, arguments: Sequence[Any]) -> None:
+        check_shape("grid", grid)
+        check_shape("block", block)
+        if self.signature is not None:
+            check_arguments(self.name, self.signature, arguments)
+
+    def _admit(self, loaded: Loaded, types: tuple[type, ...], arguments: Sequence[Any] | None) -> list[Launch]:
+        if self.signature is not None and arguments is not None:
+            check_arguments(self.name, self.signature, arguments)
+        return super()._admit(loaded, types, arguments)
+
+    def _new_launch(self, loaded: Loaded, types: Sequence[type]) -> Launch:
+        return CheckedLaunch(loaded.handle, types, self.name, self.signature or ("?",) * len(types))
+
+
+def check_shape(what: str, dims: Any) -> None:
+    """Raise unless `dims` is one to three positive integers."""
+    numbers = tuple(dims) if isinstance(dims, tuple | list) else (dims,)
+    if not 1 <= len(numbers) <= 3 or any(not isinstance(n, int | np.integer) or n < 1 for n in numbers):
+        raise ArgumentError(f"{what} must be one to three whole numbers of 1 or more; got {dims!r}")
+
+
+def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any]) -> None:
+    """Raise unless number and kinds of `arguments` are those of `signature`.
+
+    Raises
+    ------
+    ArgumentError
+        If the number is wrong.
+    DTypeError
+        If a kind is.
+    """
+    if len(arguments) != len(signature):
+        raise ArgumentError(
+            f"{name}({', '.join(signature)}) has {len(signature)} parameters; got {len(arguments)} arguments; give each"
+        )
+    for position, (wanted, argument) in enumerate(zip(signature, arguments, strict=True)):
+        got = _kind(argument)
+        if got is None or wanted in {"?", got} or (wanted, type(argument)) == ("uint64", int):
+            continue
+        if wanted != "?*" or not got.endswith("*"):
+            found = f"{type(argument).__name__} ({got})"
+            raise DTypeError(f"{name}: parameter {position} is {wanted}; got {found}; {_advice(wanted, argument)}")
+
+
+def _kind(argument: Any) -> str | None:
+    """The parameter that `argument` fits, or None where that is not known here."""
+    if isinstance(argument, np.ndarray):
+        raise DTypeError("a kernel cannot read host memory; got numpy.ndarray; copy it to the device: cupy.asarray")
+    if isinstance(argument, np.generic):
+        return str(argument.dtype.name)
+    dtype = getattr(argument, "dtype", None)
+    return f"{dtype.name}*" if isinstance(dtype, np.dtype) else _PYTHON.get(type(argument))
+
+
+def _advice(wanted: str, argument: Any) -> str:
+    if wanted.endswith("*"):
+        return f"give a device array of {wanted[:-1]}, or declare the parameter otherwise"
+    if type(argument) in _PYTHON:
+        widest = {bool: "bool", int: "long long", float: "double"}[type(argument)]
+        return f"give numpy.{wanted}(...), or declare the parameter as {widest}"
+    return f"give a {wanted}, or declare the parameter otherwise"
+
+
+def compile_kernel(
+    source: str,
+    name: str,
+    *,
+    signature: Sequence[str] | None = None,
+    arch: str | None = None,
+    options: Sequence[str] = (),
+    include: Sequence[str | Path] = (),
+    shared_memory: int = 0,
+) -> UserKernel:
+    """Make a kernel of CUDA C++ source callable; parameters and errors are those of `cuassay.cuda.compile_kernel`."""
+
+    def build(target: str) -> Compiled:
+        return compile_source(source, name_expressions=[name], arch=target, options=options, include=include)
+
+    if arch is not None:
+        build(arch)
+    known = tuple(signature) if signature is not None else parse_signature(source, name)
+    return UserKernel(build, name, known, shared_memory)

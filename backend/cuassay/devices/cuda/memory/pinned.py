@@ -1,0 +1,357 @@
+"""Pinned host arrays: plain `numpy.ndarray`, their memory from one allocator; and memory pinned where it is.
+
+The memory of an array returns when the last view of it is gone, and is not reused before the copies that `mark` told of
+are done. Memory that exists already can be pinned in place. What a forked child inherits is not its own: the
+pages are not there, and nothing is given back.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+import weakref
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import cache
+from math import prod
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.device import Device
+from cuassay.core.participants import join
+from cuassay.devices.cuda.driver import forks, runtime
+from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.devices.cuda.memory import pins
+from cuassay.devices.cuda.memory.pinned_pages import DEVICE_SHIFT, PinnedSource, is_registered, stream_key
+from cuassay.devices.cuda.memory.pins import Pin
+from cuassay.errors import ArgumentError, CuassayError
+from cuassay.memory.blocks import Block
+from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
+from cuassay.memory.lane import free
+
+__all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
+
+HostArray = np.ndarray[Any, Any]
+
+
+# ------------------------------------------------------------------------------------------------ the allocator
+
+
+class _Keeper:
+    """The thread that tends the allocator: wakes when memory was pinned, stays awake while copies are awaited."""
+
+    _PATIENCE = 1e-3
+
+    def __init__(self, tended: HostAllocator, index: int) -> None:
+        self._allocator = tended
+        self._index = index
+        self._woken = threading.Event()
+        self._is_stopped = False
+        self._thread: threading.Thread | None = None
+
+    def wake(self) -> None:
+        """There is something to do."""
+        if not self._allocator.config.pinned_use_background_threads or self._is_stopped:
+            return
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="cuassay-pinned", daemon=True)
+            self._thread.start()
+        self._woken.set()
+
+    def _run(self) -> None:
+        runtime.set_device(self._index)
+        while not self._is_stopped:
+            self._woken.wait(self._PATIENCE if self._allocator.lane(HOST).deferred.queue else None)
+            self._woken.clear()
+            if not self._is_stopped:
+                self._tend()
+
+    def _tend(self) -> None:
+        try:
+            self._allocator.tend()
+        except (MemoryError, CuassayError):  # whoever needs memory will be told; this thread has nobody to tell
+            self._woken.clear()
+
+    def stop(self) -> None:
+        """End the thread; waits for it."""
+        self._is_stopped = True
+        self._woken.set()
+        if self._thread is not None:
+            self._thread.join(timeout=10)
+
+
+class _Tether(weakref.ref[HostArray]):
+    """Follows one array to its end, to give its block back; keeps the streams whose work that must follow."""
+
+    __slots__ = ("block", "name", "streams")
+
+    block: Block
+    name: int
+    streams: dict[int, Any] | None
+
+
+class _Pool:
+    """All pinned memory of this process: the allocator, its thread, and the arrays by identity."""
+
+    def __init__(self) -> None:
+        self.index = runtime.current_device()
+        self.is_abandoned = False
+        self.allocator = HostAllocator(
+            PinnedSource(lambda: self.allocator.config, self.index), config=allocators.config()
+        )
+        self.keeper = _Keeper(self.allocator, self.index)
+        self.allocator.on_growth = self.keeper.wake
+        self.malloc = self.allocator.lane(HOST).malloc
+        self.tethers: dict[int, _Tether] = {}
+        self.captured = _Captured(self.allocator)
+        self.buffers: dict[int, Any] = {}
+        join("cuda", self.captured)
+
+    def buffer(self, start: int, nbytes: int) -> Any:
+        """What the arrays of the segment at `start` are views of."""
+        buffer = self.buffers[start] = (ctypes.c_char * nbytes).from_address(start)
+        return buffer
+
+    def give_back(self, tether: _Tether) -> None:
+        """The array is gone; in a forked child its block is still the parent's, and at exit nobody needs it."""
+        if not self.is_abandoned:
+            del self.tethers[tether.name]
+            if tether.streams and self.captured.is_open:
+                self.captured.streams.append(tether.streams)
+            free(tether.block)
+
+
+class _Captured(CaptureKeepAlive):
+    """And while work is captured, no event is asked for, and none recorded."""
+
+    def __init__(self, of: HostAllocator) -> None:
+        super().__init__()
+        self._allocator = of
+        self._entered: dict[int, AbstractContextManager[None]] = {}
+        #: Streams of arrays that were dropped meanwhile: events are recorded on them at the end.
+        self.streams: list[dict[int, Any]] = []
+
+    def capture_begin(self, capture: object, device: Device) -> None:
+        super().capture_begin(capture, device)
+        entered = self._entered[id(capture)] = self._allocator.capturing()
+        entered.__enter__()
+
+    def capture_end(self, capture: object, device: Device) -> None:
+        super().capture_end(capture, device)
+        entered = self._entered.pop(id(capture), None)
+        if entered is not None:
+            entered.__exit__(None, None, None)
+        if not self.is_open:
+            self.streams.clear()
+
+
+class _State:
+    pool: _Pool | None = None
+
+
+_lock = threading.Lock()
+
+
+def _pool() -> _Pool:
+    return _State.pool or _opened_pool()
+
+
+def _opened_pool() -> _Pool:
+    runtime.init()
+    with _lock:
+        if _State.pool is None:
+            _State.pool = _Pool()
+        return _State.pool
+
+
+def allocator() -> HostAllocator:
+    """The allocator of pinned memory, made now if there was none.
+
+    Raises
+    ------
+    DeviceError, ForkError
+        If there is no device, or this process was forked from one that used CUDA.
+    """
+    return _pool().allocator
+
+
+def opened() -> HostAllocator | None:
+    """The allocator of pinned memory, or None where nothing has asked for any."""
+    return _State.pool.allocator if _State.pool is not None else None
+
+
+@atexit.register
+def _stop() -> None:
+    """Nothing of ours is in the driver when it is torn down."""
+    if _State.pool is not None:
+        _State.pool.is_abandoned = True
+        _State.pool.keeper.stop()
+
+
+def _in_child() -> None:
+    """The parent's: its pages are not here, its thread neither, and its locks may be held by nobody."""
+    global _lock  # noqa: PLW0603
+    _lock = threading.Lock()
+    if _State.pool is not None:
+        _State.pool.is_abandoned = True
+    _State.pool = None
+
+
+os.register_at_fork(after_in_child=_in_child)
+
+
+# ------------------------------------------------------------------------------------------------ arrays
+
+
+def empty(shape: int | tuple[int, ...], dtype: Any = np.float32) -> HostArray:
+    """An uninitialised C-contiguous array in pinned memory.
+
+    Parameters
+    ----------
+    shape : int or tuple of int
+        Its extents.
+    dtype : dtype or str
+        Any that NumPy and ml_dtypes have.
+
+    Raises
+    ------
+    OutOfMemoryError
+        If the host has no memory left to pin.
+    """
+    pool = _State.pool or _opened_pool()
+    wanted = _dtype(dtype)
+    nbytes = shape * wanted.itemsize if type(shape) is int else prod(shape) * wanted.itemsize  # type: ignore[arg-type]
+    block = pool.malloc(nbytes)
+    segment = block.segment
+    start = segment.address
+    buffer = pool.buffers.get(start)
+    if buffer is None or len(buffer) != segment.nbytes:
+        buffer = pool.buffer(start, segment.nbytes)
+    try:
+        array: HostArray = np.ndarray(shape, wanted, buffer, block.address - start)
+    except BaseException:
+        free(block)
+        raise
+    tether = _Tether(array, pool.give_back)
+    tether.block, tether.streams = block, None
+    tether.name = name = id(array)
+    pool.tethers[name] = tether
+    return array
+
+
+_dtype = cache(as_dtype)
+
+
+def reserve(nbytes: int) -> None:
+    """Pin `nbytes` for arrays made later, several slabs at once."""
+    tended = allocator()
+    with ThreadPoolExecutor(4, "cuassay-pin") as threads:
+        tended.reserve(nbytes, threads.map)
+
+
+def _root(array: HostArray) -> HostArray:
+    """The array whose memory `array` shows; NumPy keeps it alive as its base."""
+    base = array.base
+    while isinstance(base, np.ndarray):
+        array, base = base, base.base
+    return array
+
+
+def _block_of(array: HostArray) -> Block | None:
+    """The block of ours that `array` lies in."""
+    pool = _State.pool
+    if pool is None:
+        return None
+    tether = pool.tethers.get(id(_root(array)))
+    return tether.block if tether is not None else pool.allocator.block_at(_address(array))
+
+
+def _address(array: HostArray) -> int:
+    return int(array.ctypes.data)
+
+
+def is_pinned(array: HostArray) -> bool:
+    """Whether `array` is in pinned memory: of ours, pinned in place, or of another library.
+
+    Neither the driver nor a context is brought up to find out.
+    """
+    if _block_of(array) is not None or pins.find(array) is not None:
+        return True
+    return bool(array.size) and not forks.is_child() and forks.driver_is_up() and is_registered(_address(array))
+
+
+# ------------------------------------------------------------------------------------------------ memory that exists
+
+
+def pin(array: HostArray) -> Pin:
+    """Pin the memory of `array` where it is, for every device.
+
+    Raises
+    ------
+    ArgumentError
+        If it is pinned already, has no elements, cannot be written, or is not dense.
+    OutOfMemoryError
+        If the system lets no more be pinned.
+    """
+    runtime.init()
+    pins.check(array)
+    if is_pinned(array):
+        raise ArgumentError(f"{pins.described(array)} is pinned already; use it as it is")
+    return Pin(array)
+
+
+def unpin(array: HostArray) -> None:
+    """Undo `pin`, once copies under way are done.
+
+    Raises
+    ------
+    ArgumentError
+        If `pin` did not pin this memory.
+    """
+    found = pins.find(array)
+    if found is None:
+        raise ArgumentError(f"{pins.described(array)} was not pinned by pin; unpin what pin was given, once")
+    found.unpin()
+
+
+# ------------------------------------------------------------------------------------------------ use
+
+
+def mark(host: HostArray, index: int, stream: Any) -> bool:
+    """Note that a copy on `stream` (CuPy's, of device `index`) uses the memory; False where it is pageable."""
+    pool = _State.pool
+    tether = pool.tethers.get(id(_root(host))) if pool is not None else None
+    if tether is None or pool is None:
+        return _mark_other(host, index, stream)
+    key = index << DEVICE_SHIFT | stream.ptr
+    if tether.streams is None:
+        tether.streams = {}
+    if key not in tether.streams:
+        tether.streams[key] = stream
+        pool.allocator.record_stream(tether.block, key)
+    if pool.captured.is_open and stream.is_capturing():
+        pool.captured.keep(host)
+    return True
+
+
+def _mark_other(host: HostArray, index: int, stream: Any) -> bool:
+    """The same for memory that is no array of ours: pinned where it is, by others, or reached by its address."""
+    block = _block_of(host)
+    if block is not None and _State.pool is not None:
+        _State.pool.allocator.record_stream(block, stream_key(index, stream.ptr))
+        return True
+    found = pins.find(host)
+    if found is not None:
+        found.used_by(index, stream.ptr)
+    return found is not None or is_registered(_address(host))
+
+
+def address_of(host: HostArray) -> int:
+    """Where the memory of `host` begins."""
+    pool = _State.pool
+    tether = pool.tethers.get(id(host)) if pool is not None else None
+    return tether.block.address if tether is not None else _address(host)

@@ -1,0 +1,103 @@
+"""Memory that exists, pinned where it is: which arrays are, and what must be waited for before they no longer are.
+
+Whether an array may be pinned is asked in `pinned`, which knows the rest of pinned memory.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.handle import Handle
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.memory.order import at
+from cuassay.devices.cuda.memory.pinned_pages import register, stream_key, unregister
+from cuassay.errors import ArgumentError
+
+__all__ = ["Pin", "check", "described", "find"]
+
+HostArray = np.ndarray[Any, Any]
+
+_pins: dict[int, Pin] = {}
+os.register_at_fork(after_in_child=_pins.clear)
+
+
+class Pin(Handle):
+    """Memory of an array pinned where it is; ``with pin(array):`` unpins it at the end of the block.
+
+    Attributes
+    ----------
+    array : numpy.ndarray
+        The array, which the pin keeps alive.
+    address : int
+        Where its memory begins.
+    """
+
+    def __init__(self, array: HostArray) -> None:
+        self.array = array
+        self.address = _lowest(array)
+        self._users: dict[int, int] = {}
+        with at(runtime.current_device()):
+            register(self.address, array.nbytes)
+        _pins[self.address] = self
+
+    def __repr__(self) -> str:
+        state = "pinned" if _pins.get(self.address) is self else "unpinned"
+        return f"Pin({self.array.nbytes:,} bytes at {self.address:#x}, {state})"
+
+    def used_by(self, index: int, address: int) -> None:
+        """A copy on the stream at `address` of device `index` uses it: unpinning waits for it."""
+        self._users[stream_key(index, address)] = index
+
+    def unpin(self) -> None:
+        """Make the memory ordinary again, once copies under way are done; a second time changes nothing."""
+        if _pins.get(self.address) is not self:
+            return
+        for index in set(self._users.values()):  # the whole device: of the streams themselves, some may be gone
+            runtime.synchronize(index)
+        del _pins[self.address]
+        unregister(self.address)
+
+    def __enter__(self) -> HostArray:
+        return self.array
+
+    def __exit__(self, *error: object) -> None:
+        self.unpin()
+
+
+def find(array: HostArray) -> Pin | None:
+    """The pin whose memory `array` lies in."""
+    if not _pins:
+        return None
+    low = _lowest(array)
+    for found in tuple(_pins.values()):
+        if found.address <= low < found.address + found.array.nbytes:
+            return found
+    return None
+
+
+def check(array: Any) -> None:
+    """Raise `ArgumentError` where the memory of `array` cannot be pinned."""
+    if not isinstance(array, np.ndarray) or not array.size or not array.flags.writeable or not _is_dense(array):
+        raise ArgumentError(
+            f"pin takes a numpy.ndarray that can be written, with elements side by side; got {described(array)}; "
+            "pin the array it is a view of, or copy it with pin_memory"
+        )
+
+
+def _lowest(array: HostArray) -> int:
+    return int(np.lib.array_utils.byte_bounds(array)[0])
+
+
+def _is_dense(array: HostArray) -> bool:
+    low, high = np.lib.array_utils.byte_bounds(array)
+    return bool(high - low == array.nbytes)
+
+
+def described(array: object) -> str:
+    """An array as messages have it."""
+    if not isinstance(array, np.ndarray):
+        return f"a {type(array).__qualname__}"
+    return f"an array of shape {array.shape}, {array.dtype}, strides {array.strides}"

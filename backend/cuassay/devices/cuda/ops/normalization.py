@@ -1,0 +1,157 @@
+"""`softmax` and `layer_norm` on CuPy arrays, by kernels of our own that read and write each element once.
+
+Rows up to 1,024 elements go to a warp each, in registers; longer ones to a block each, in shared memory; rows too
+long for that are read again. `reduction` has sums and maxima.
+Kernels: kernels/softmax.cu, kernels/layer_norm.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.reduction`.
+"""
+
+from __future__ import annotations
+
+from math import prod
+from typing import Any
+
+import cupy
+
+from cuassay.arrays.dtypes import FP8
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.eager import repeated
+from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.ops import reduction
+from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
+from cuassay.ops import registry
+
+__all__ = ["register"]
+
+Array = Any
+
+_PACK_NBYTES = 16
+_PACKS_A_LINE = 8  # of the cache
+_WARP = 32
+_SHORT_BLOCK = 256
+_SHORT_ROW = 1024
+
+#: Packs a lane, of the kernels for short rows: few steps, so that widths share kernels.
+_PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
+
+#: A block of the kernels for long rows has about this many packs a thread.
+_PACKS_A_THREAD = 8
+
+#: `softmax_cluster`: blocks that share a row, and the largest share of each in bytes. Measured on an H200: fewer blocks
+#: with larger shares are slower, and so are more blocks with smaller ones.
+_CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
+
+#: Static shared memory of the kernels for long rows, and what the driver keeps of a block's, bytes.
+_RESERVED = 2048
+
+
+@repeated.only_launches
+def softmax(a: Array, *, axis: int, out: Array) -> None:
+    """Into `out`, on the current stream; a row of -inf only is NaN."""
+    if not out.size:
+        return
+    rows = _as_rows(a, axis, out.dtype)
+    target = out if axis in (-1, a.ndim - 1) and out.flags.c_contiguous else cupy.empty_like(rows)
+    _softmax_rows(rows, target)
+    if target is not out:
+        cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
+
+
+@repeated.only_launches
+def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
+    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    if not out.size:
+        return
+    rows = _as_rows(a, -1, out.dtype)
+    weight, bias = _as_rows(weight, -1, out.dtype), _as_rows(bias, -1, out.dtype)
+    target = out if out.flags.c_contiguous else cupy.empty_like(rows)
+    _layer_norm_rows(rows, weight, bias, float(eps), target)
+    if target is not out:
+        cupy.copyto(out, target)
+
+
+def _as_rows(a: Array, axis: int, dtype: Any) -> Array:
+    """`a` with `axis` last, contiguous, of `dtype`: itself where it is so already."""
+    if not a.ndim:
+        a, axis = a.reshape(1), -1
+    return cupy.ascontiguousarray(cupy.moveaxis(a, axis, -1).astype(dtype, copy=False))
+
+
+def _softmax_rows(a: Array, out: Array) -> None:
+    columns = a.shape[-1]
+    rows = prod(a.shape[:-1])
+    if columns <= _SHORT_ROW:
+        length = pack_length((a, out), columns)
+        name = f"softmax_short<{c_name(a.dtype)}, {length}"
+        _short("softmax.cu", name, (rows, columns), length, (a, out, rows, columns))
+        return
+    length = _common_length(a, out)
+    blocks = _cluster(a, columns, length)
+    if blocks:
+        nbytes = (columns // length // blocks + _PACKS_A_LINE) * _PACK_NBYTES
+        shared_row = kernel("softmax.cu", f"softmax_cluster<{c_name(a.dtype)}, {length}, {blocks}>")
+        shared_row(rows * blocks, _SHORT_BLOCK, (a, out, columns), shared=nbytes)
+        return
+    _long("softmax.cu", f"softmax_long<{c_name(a.dtype)}, {length}", a, length, (a, out, columns))
+
+
+def _cluster(a: Array, columns: int, length: int) -> int:
+    """Blocks that share a row of `columns`; 0 where one block a row does better, or the device has no clusters."""
+    properties = runtime.get_device_properties(a.device.id)
+    nbytes = columns * a.dtype.itemsize
+    if properties.major < 9 or length == 1 or a.dtype.itemsize == 8:
+        return 0
+    if 2 * (nbytes + _RESERVED) <= properties.shared_memory_per_multiprocessor:
+        return 0
+    return next((blocks for blocks, share in _CLUSTERS.items() if nbytes // blocks <= share), 0)
+
+
+def _layer_norm_rows(a: Array, weight: Array, bias: Array, eps: float, out: Array) -> None:
+    columns = a.shape[-1]
+    rows = prod(a.shape[:-1])
+    length = pack_length((a, weight, bias, out), columns)
+    names = f"{c_name(a.dtype)}, {length}"
+    if columns <= _SHORT_ROW:
+        arguments = (a, weight, bias, out, rows, columns, eps)
+        _short("layer_norm.cu", f"layer_norm_short<{names}", (rows, columns), length, arguments)
+        return
+    _long("layer_norm.cu", f"layer_norm_long<{names}", a, length, (a, weight, bias, out, columns, eps))
+
+
+def _common_length(a: Array, out: Array) -> int:
+    """Elements an access may take once the kernel has peeled a row to alignment: both must need the same peeling."""
+    aligned_alike = a.data.ptr % _PACK_NBYTES == out.data.ptr % _PACK_NBYTES
+    whole = a.data.ptr % a.dtype.itemsize == 0
+    return _PACK_NBYTES // int(a.dtype.itemsize) if aligned_alike and whole else 1
+
+
+def _short(file: str, name: str, shape: tuple[int, int], length: int, arguments: tuple[Any, ...]) -> None:
+    """One warp a row, of `shape` rows and columns."""
+    rows, columns = shape
+    needed = -(-columns // (_WARP * length))
+    packs = next(step for step in _PACKS if step >= needed)
+    kernel(file, f"{name}, {packs}>")(-(-rows // (_SHORT_BLOCK // _WARP)), _SHORT_BLOCK, arguments)
+
+
+def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...]) -> None:
+    """One block a row, the row in shared memory where it fits."""
+    columns = a.shape[-1]
+    packs = -(-columns // length)
+    nbytes = packs * length * a.dtype.itemsize
+    most = runtime.get_device_properties(a.device.id).shared_memory_per_block_optin - _RESERVED
+    keep = nbytes <= most
+    # Two blocks of 512 have room where two rows have: one reads while the other writes.
+    widest = 512 if nbytes <= most // 2 or a.dtype.itemsize == 8 else 1024
+    # A power of two, as 800 threads would keep a second block off the multiprocessor.
+    threads = min(widest, max(128, 1 << (packs // _PACKS_A_THREAD).bit_length() - 1))
+    block = kernel(file, f"{name}, {'true' if keep else 'false'}>")
+    block(prod(a.shape[:-1]), threads, arguments, shared=nbytes if keep else 0)
+
+
+def register() -> None:
+    """Enter these, and the sums and maxima, into the registry."""
+    reduction.register()
+    table: dict[str, registry.Implementation] = {"softmax": softmax, "layer_norm": layer_norm}
+    for name, implementation in table.items():
+        dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
+        registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)
+        repeated.install(registry.op(name))

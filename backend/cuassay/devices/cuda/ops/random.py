@@ -1,0 +1,291 @@
+"""Random numbers on CuPy arrays, and where captured graphs draw from.
+
+A launch is given seed and offset by value; one that is captured, the address of a *cell*: 16 bytes of device memory
+that hold what its replay draws from, written before each replay on the stream of the replay.
+Kernels: kernels/random.cu, kernels/philox.cuh. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.random`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections import deque
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+
+from cuassay.arrays import distributions
+from cuassay.arrays.dtypes import compute_dtype
+from cuassay.core import participants
+from cuassay.core.device import Device
+from cuassay.core.drawing import DrawState, Place, Recordings, ReplayState
+from cuassay.devices.cuda.driver.check import check
+from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.driver.graph_driver import status
+from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
+from cuassay.errors import ArgumentError
+from cuassay.ops import registry
+
+__all__ = ["RECORDINGS", "Drawn", "drawn", "register"]
+
+Array = Any
+
+_BLOCK = 256
+_PACK_NBYTES = 16
+
+
+class Drawn(ctypes.Structure):
+    """``Drawn`` of philox.cuh: where a launch draws from."""
+
+    _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("cell", ctypes.c_uint64))
+
+
+def drawn(state: DrawState) -> tuple[Drawn, bool]:
+    """The argument that stands for `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
+
+    Raises
+    ------
+    ArgumentError
+        If it was recorded in a capture of another kind of device.
+    """
+    if not isinstance(state, ReplayState):
+        return Drawn(state.seed, state.offset, 0), False
+    cell = state.place.cell
+    if not isinstance(cell, _Cell):
+        raise ArgumentError(f"{state!r} was not recorded in a capture on a CUDA device; draw it from its own generator")
+    return Drawn(0, state.start, cell.address), True
+
+
+# ------------------------------------------------------------------------------------------------ what is drawn
+
+
+@cache
+def _structure(*types: Any) -> type[ctypes.Structure]:
+    """A structure of ctypes' `types`, for the kernels' ``Draw``."""
+    fields = tuple((f"field{place}", kind) for place, kind in enumerate(types))
+    return type("Draw", (ctypes.Structure,), {"_fields_": fields})
+
+
+@cache
+def _wide(dtype: np.dtype[Any]) -> Any:
+    return ctypes.c_double if compute_dtype(dtype).itemsize == 8 else ctypes.c_float
+
+
+def uniform(like: Array, *, state: DrawState, low: float, high: float, out: Array) -> None:
+    """Uniform in ``[low, high)``."""
+    within = distributions.bounds(float(low), float(high), out.dtype)
+    draw = _structure(*[_wide(out.dtype)] * 3)(within.low, within.step, within.last)
+    _fill("Uniform", 16 // out.itemsize, draw, state, out)
+
+
+def normal(like: Array, *, state: DrawState, mean: float, std: float, out: Array) -> None:
+    """Normal, by Box and Muller's transform in float, or in double for float64."""
+    draw = _structure(*[_wide(out.dtype)] * 2)(mean, std)
+    _fill("Normal", 2 if out.itemsize == 8 else 4, draw, state, out)
+
+
+def integers(like: Array, *, state: DrawState, low: int, high: int, out: Array) -> None:
+    """Whole numbers in ``[low, high)``."""
+    reach = high - low
+    draw = _structure(ctypes.c_uint64, ctypes.c_uint64)(reach % 2**64, low % 2**64)
+    if reach <= 2**32:
+        _fill("Integers", 2, draw, state, out)
+    else:
+        _fill("LongIntegers", 1, draw, state, out)
+
+
+def dropout_mask(like: Array, *, state: DrawState, p: float, out: Array) -> None:
+    """True where `dropout` keeps."""
+    draw = _structure(ctypes.c_uint64)(distributions.dropped_words(p))
+    _fill("Keep", 4, draw, state, out)
+
+
+def dropout(a: Array, *, state: DrawState, p: float, out: Array) -> None:
+    """``a / (1 - p)`` where kept, else 0."""
+    draw = _structure(ctypes.c_uint64, _wide(out.dtype))(distributions.dropped_words(p), distributions.kept_scale(p))
+    _map("Dropout", a, draw, state, out)
+
+
+def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
+    """1 with the probability that stands there, else 0."""
+    _map("Bernoulli", p, _structure(ctypes.c_uint64)(0), state, out)
+
+
+def permutation(like: Array, *, state: DrawState, out: Array) -> None:
+    """The numbers below ``out.size`` in random order."""
+    if not out.size:
+        return
+    target = _dense(out)
+    length = pack_length([target])
+    where, in_cell = drawn(state)
+    name = f"random_permutation<{c_name(out.dtype)}, {length}, {_c_bool(in_cell)}>"
+    bits = distributions.permutation_bits(out.size)
+    kernel("random.cu", name)(-(-out.size // (_BLOCK * length)), _BLOCK, (target, out.size, where, bits))
+    _deliver(target, out)
+
+
+# ------------------------------------------------------------------------------------------------ launches
+
+
+def _fill(draw: str, per_call: int, how: ctypes.Structure, state: DrawState, out: Array) -> None:
+    if not out.size:
+        return
+    target = _dense(out)
+    where, in_cell = drawn(state)
+    name = _name("fill", draw, out.dtype, pack_length([target]), in_cell)
+    grid = _grid(out.size, out.itemsize, per_call)
+    kernel("random.cu", name)(grid, _BLOCK, (target, out.size, where, how))
+    _deliver(target, out)
+
+
+def _map(draw: str, a: Array, how: ctypes.Structure, state: DrawState, out: Array) -> None:
+    if not out.size:
+        return
+    source, target = cupy.ascontiguousarray(a), _dense(out)
+    where, in_cell = drawn(state)
+    name = _name("map", draw, out.dtype, pack_length([source, target]), in_cell)
+    kernel("random.cu", name)(_grid(out.size, out.itemsize, 4), _BLOCK, (source, target, out.size, where, how))
+    _deliver(target, out)
+
+
+@cache
+def _name(form: str, draw: str, dtype: np.dtype[Any], length: int, in_cell: bool) -> str:
+    held = c_name(dtype)
+    return f"random_{form}<{draw}<{held}>, {held}, {length}, {_c_bool(in_cell)}>"
+
+
+def _c_bool(value: bool) -> str:
+    return "true" if value else "false"
+
+
+def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
+    """Blocks for `size` elements; a thread's part is ``Share`` of random.cu."""
+    group = max(_PACK_NBYTES // itemsize, per_call)
+    groups = max(4 // (group // per_call), 1)
+    return -(-size // (_BLOCK * group * groups)), 1, 1
+
+
+def _dense(out: Array) -> Array:
+    """`out`, or an array beside it in C order where its own is another: numbers follow the logical order."""
+    return out if out._c_contiguous else cupy.empty(out.shape, out.dtype)  # noqa: SLF001  flags cost ten times as much
+
+
+def _deliver(target: Array, out: Array) -> None:
+    if target is not out:
+        cupy.copyto(out, target)
+
+
+# ------------------------------------------------------------------------------------------------ captured graphs
+
+
+class _Cell:
+    """16 bytes of device memory: seed and offset of the next replay; and the stream they were last written on."""
+
+    __slots__ = ("address", "device", "memory", "stream")
+
+    def __init__(self, memory: Any, address: int, device: Device) -> None:
+        self.memory = memory
+        self.address = address
+        self.device = device
+        self.stream: Any = None
+
+
+class _Cells:
+    """The cells of all devices: given out once each until their graph is gone and its last replay done."""
+
+    #: Cells that one allocation holds.
+    SLAB = 256
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._free: dict[Device, list[_Cell]] = {}
+        self._dropped: deque[_Cell] = deque()
+        self._leaving: deque[tuple[Any, _Cell]] = deque()
+
+    def take(self, device: Device) -> _Cell:
+        """A cell of `device`; called while a capture runs."""
+        with self._lock, _allowed(device):
+            for _ in range(len(self._dropped)):
+                self._mark(self._dropped.popleft())
+            self._return()
+            free = self._free.setdefault(device, [])
+            if not free:
+                memory = cupy.cuda.Memory(16 * self.SLAB)  # outside every pool: graphs outlive pools
+                free += [_Cell(memory, memory.ptr + 16 * place, device) for place in range(self.SLAB)]
+            return free.pop()
+
+    def drop(self, cell: object) -> None:
+        """The graph of `cell` is gone; its last replay may still run. Without the lock: finalisers call it."""
+        if isinstance(cell, _Cell):
+            self._mark(cell)
+
+    def _mark(self, cell: _Cell) -> None:
+        """Mark how far the stream of its last replay is; while that is being captured, it is left to a later `take`."""
+        if cell.stream is None:
+            self._free.setdefault(cell.device, []).append(cell)
+            return
+        with _allowed(cell.device):
+            if _is_captured(cell.stream):
+                self._dropped.append(cell)
+                return
+            event = cupy.cuda.Event(disable_timing=True)
+            event.record(cell.stream)
+        cell.stream = None
+        self._leaving.append((event, cell))
+
+    def _return(self) -> None:
+        while self._leaving and self._leaving[0][0].done:
+            _, cell = self._leaving.popleft()
+            self._free.setdefault(cell.device, []).append(cell)
+
+
+def _is_captured(stream: Any) -> bool:
+    """Whether work given to `stream` is recorded; also where the driver does not say, as of a default stream then."""
+    found = ctypes.c_int()
+    return bool(status("cuStreamIsCapturing", stream.ptr, ctypes.byref(found)) or found.value)
+
+
+@contextmanager
+def _allowed(device: Device) -> Iterator[None]:
+    """Inside the block this thread may allocate and ask on `device`, whatever the mode of the captures that run."""
+    from cuda.bindings import driver
+
+    relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
+    former = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "allowing calls beside a capture")
+    try:
+        with cupy.cuda.Device(device.index):
+            yield
+    finally:
+        check(driver.cuThreadExchangeStreamCaptureMode(former), "restoring the capture mode")
+
+
+def _publish(place: Place) -> None:
+    """Write the state of the coming replay, on the current stream, after the replay before it."""
+    cell = place.cell
+    if not isinstance(cell, _Cell):
+        return
+    with at(cell.device.index):
+        stream = cupy.cuda.get_current_stream()
+        if cell.stream is not None and cell.stream.ptr != stream.ptr:
+            stream.wait_event(cell.stream.record())  # that replay may be reading the cell
+        cell.stream = stream
+        kernel("random.cu", "random_renew")(1, 1, (Drawn(place.state.seed, place.state.offset, cell.address),))
+
+
+_CELLS = _Cells()
+
+#: Takes part in every capture on CUDA devices, for all generators.
+RECORDINGS = Recordings(_CELLS.take, _publish, _CELLS.drop)
+
+
+def register() -> None:
+    """Enter these into the registry; generators take part in captures."""
+    for implementation in (uniform, normal, integers, permutation, bernoulli, dropout_mask, dropout):
+        name = implementation.__name__
+        registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
+    participants.join("cuda", RECORDINGS)

@@ -1,0 +1,1 @@
+"""Streams and events, and the waits of the host inside CuPy."""

@@ -1,0 +1,443 @@
+"""Streams: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
+
+Ours are subclasses of CuPy's, so that CuPy's current stream follows and ``with stream`` costs what CuPy's does.
+They come from a pool of 32 for each device and priority, in turn but for those being captured, and live as long as the
+process: the driver keeps half a MiB of device memory for each, also after its end. They are non-blocking, as torch's
+are: nothing is implicitly ordered with the legacy default stream.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import threading
+from contextlib import AbstractContextManager, nullcontext
+from functools import cache
+from typing import Any
+
+import cupy
+
+from cuassay.core import syncdebug
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.core.rotation import Rotation
+from cuassay.devices.cuda.driver import forks, runtime
+from cuassay.devices.cuda.driver.check import check
+from cuassay.devices.cuda.driver.context import (
+    NOT_READY,
+    CUDARuntimeError,
+    at,
+    device_of_stream,
+    explained,
+    index_of,
+    refusal,
+    refused_in_child,
+)
+from cuassay.devices.cuda.streams import hostwaits
+from cuassay.devices.cuda.streams.event import Event, give_back, handle_of, take
+from cuassay.errors import ArgumentError, DeviceError
+
+__all__ = [
+    "OURS",
+    "Event",
+    "ExternalStream",
+    "Stream",
+    "adopt",
+    "at",
+    "current_stream",
+    "default_stream",
+    "priority_range",
+    "set_stream",
+    "use",
+]
+
+get_current_stream = cupy.cuda.get_current_stream
+_query = cupy.cuda.runtime.streamQuery
+_record = cupy.cuda.runtime.eventRecord
+_synchronize = cupy.cuda.runtime.streamSynchronize
+_wait = cupy.cuda.runtime.streamWaitEvent
+_EXTERNAL = 1  # cudaEventWaitExternal
+
+#: What is common to CuPy's own kinds of stream.
+_Base: Any = cupy.cuda.Stream.__base__
+
+
+class Ordering(Handle):
+    """What ours add to CuPy's streams.
+
+    Attributes
+    ----------
+    own_ptr : int
+        The driver's handle; absent on a default stream, whose handle 0 means that of the current device.
+    join_ptr : int
+        The event that waits for this stream use, again and again: a later record holds all that an earlier one does.
+        Absent before the first.
+    """
+
+    ptr: int
+    device_id: int
+    own_ptr: int
+    join_ptr: int
+
+    def __init__(self, ptr: int, device_id: int) -> None:
+        _Base.__init__(self, ptr, device_id)
+        self._foreign_stream_ref = None
+        if ptr:
+            self.own_ptr = ptr
+
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        """The stream lives on: it is the pool's, or somebody else's."""
+        if "join_ptr" in self.__dict__ and not is_finalizing() and not forks.is_child():
+            give_back(self.device_id, self.join_ptr)
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.device}, {self.ptr:#x})"
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, _Base) or other.ptr != self.ptr:
+            return False
+        return self.ptr != 0 or self.device_id == _device_id(other)
+
+    def __hash__(self) -> int:
+        return hash(self.ptr)  # CuPy's, to which one of ours may be equal, hash so
+
+    def __cuda_stream__(self) -> tuple[int, int]:
+        """Version and handle, by the protocol that CUDA libraries exchange streams with."""
+        return 0, self.ptr
+
+    @property
+    def device(self) -> Device:
+        """The device it queues work on."""
+        return Device("cuda", self.device_id)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The handle, by torch's name."""
+        return self.ptr
+
+    def query(self) -> bool:
+        """True when everything given to the stream is done."""
+        if self.ptr:
+            status = _query(self.ptr)
+        else:
+            with at(self.device_id):
+                status = _query(0)
+        if status not in (0, NOT_READY):
+            raise refusal(status, f"asking whether {self!r} is done")
+        return bool(status == 0)
+
+    @property
+    def done(self) -> bool:
+        """`query`, by CuPy's name."""
+        return self.query()
+
+    def synchronize(self) -> None:
+        """Block the host until everything given to the stream is done; other threads go on."""
+        if syncdebug.state.mode:
+            syncdebug.waits("Stream.synchronize")
+        with at(self.device_id), explained(f"waiting for {self!r}"):
+            _synchronize(self.ptr)
+
+    def record_event(self, event: Event | None = None) -> Event:
+        """Record `event`, or a new one without timing, here; gives the event."""
+        if event is None:
+            event = Event()
+            event.admit(self.device_id)
+        event.record(self)
+        return event
+
+    def wait_event(self, event: Any) -> None:
+        """Later work of this stream waits for `event`: ours, CuPy's, torch's or cuda.core's; not recorded: no wait."""
+        try:
+            _wait(self.own_ptr, event.recorded_ptr)
+        except (AttributeError, CUDARuntimeError):
+            self._wait_carefully(event)
+
+    def _wait_carefully(self, event: Any) -> None:
+        """Default streams, events never recorded, external or of others, and waits that fail."""
+        handle = handle_of(event)
+        if not handle:
+            return
+        if isinstance(event, Event) and event.is_imported and event.device != self.device:
+            # The driver does not refuse it: the process ends (seen on two H200, CUDA 13.0).
+            raise DeviceError(
+                f"{event!r} of another process cannot be waited for by {self!r}; let a stream of {event.device} wait, "
+                "and wait for that stream"
+            )
+        flags = _EXTERNAL if isinstance(event, Event) and event.is_node(self) else 0
+        with at(self.device_id), explained(f"letting {self!r} wait for {event!r}"):
+            _wait(self.ptr, handle, flags)
+
+    def wait_stream(self, stream: Any) -> None:
+        """Later work of this stream waits for everything given to `stream` so far."""
+        try:
+            handle = stream.join_ptr
+            _record(handle, stream.own_ptr)
+            _wait(self.own_ptr, handle)
+        except (AttributeError, CUDARuntimeError):
+            self._join_carefully(adopt(stream))
+
+    def _join_carefully(self, stream: Ordering) -> None:
+        """The first wait for a stream, default streams, and waits that fail."""
+        if "join_ptr" not in stream.__dict__:
+            stream.join_ptr = take(stream.device_id)
+        with at(stream.device_id), explained(f"recording an event on {stream!r}"):
+            _record(stream.join_ptr, stream.ptr)
+        with at(self.device_id), explained(f"letting {self!r} wait for {stream!r}"):
+            _wait(self.ptr, stream.join_ptr)
+
+
+class _Entered(threading.local):
+    """Of this thread, where there are several devices.
+
+    Attributes
+    ----------
+    blocks : list
+        For each ``with stream`` of ours that is open: the device that was current before, and that stream's device's
+        current stream.
+    lasting : dict
+        By device, what `set_stream` left at the bottom of CuPy's stack, in the order they lie there.
+    """
+
+    def __init__(self) -> None:
+        self.blocks: list[tuple[int, Any]] = []
+        self.lasting: dict[int, Any] = {}
+
+
+_entered = _Entered()
+
+
+class _Switching:
+    """``with stream`` where there are several devices: the stream's becomes current, and both are restored.
+
+    CuPy's stack gives back the stream of the block around; what was set there stands in `_Entered.blocks`.
+    """
+
+    device_id: int
+
+    def __enter__(self) -> Any:
+        former = cupy.cuda.runtime.getDevice(), get_current_stream(self.device_id)
+        cupy.cuda.runtime.setDevice(self.device_id)
+        entered = super().__enter__()  # type: ignore[misc] # CuPy's
+        _entered.blocks.append(former)
+        return entered
+
+    def __exit__(self, *error: object) -> None:
+        cupy.cuda.runtime.setDevice(self.device_id)
+        super().__exit__(*error)  # type: ignore[misc] # CuPy's
+        device, stream = _entered.blocks.pop()
+        stream.use()
+        cupy.cuda.runtime.setDevice(device)
+
+
+class _Staying:
+    """With one device there is nothing to switch, and CuPy's own methods serve: Python's cost half as much again."""
+
+
+_has_many = runtime.device_count() > 1
+_Entering: Any = _Switching if _has_many else _Staying
+
+
+class Stream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+    """A stream of the pool of `device` (None: the current one); the 33rd of one priority is the first again.
+
+    Parameters
+    ----------
+    device : int, str or Device, optional
+        Where its work runs.
+    priority : int
+        Lower goes first; brought into `priority_range`.
+    """
+
+    def __init__(self, device: int | str | Device | None = None, priority: int = 0) -> None:
+        runtime.init()
+        index = index_of(device)
+        super().__init__(_pool(index, _clamped(index, priority)).take(), index)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The least and the greatest priority, such as (0, -5)."""
+        return priority_range(index_of(None))
+
+
+class ExternalStream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cupy ships no types
+    """Somebody else's stream, by its address, on `device` (None: the current one).
+
+    `owner` is kept alive; the stream is never destroyed here. Raises `DeviceError` where it is another device's.
+    """
+
+    def __init__(self, ptr: int, device: int | str | Device | None = None, owner: Any = None) -> None:
+        index = index_of(device)
+        if _has_many and device_of_stream(ptr) not in (None, index):
+            raise DeviceError(
+                f"the stream at {ptr:#x} is of cuda:{device_of_stream(ptr)}; got device cuda:{index}; give its own"
+            )
+        super().__init__(ptr, index)
+        self._owner = owner
+
+
+class _Lasting(ExternalStream):
+    """What `set_stream` leaves at the bottom of a thread's stack of current streams."""
+
+
+#: Types of what needs no `adopt`.
+OURS = frozenset((Stream, ExternalStream, _Lasting))
+
+
+# ------------------------------------------------------------------------------------------------ the pool
+
+
+@cache
+def _pool(index: int, priority: int) -> Rotation[int]:
+    def make() -> int:
+        with at(index), explained(f"making a stream on cuda:{index}"):
+            return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
+
+    def is_free(address: int) -> bool:
+        try:
+            with at(index):
+                return not cupy.cuda.runtime.streamIsCapturing(address)
+        except RuntimeError:  # CuPy's, of a capture that a call has broken
+            return False
+
+    return Rotation(make, usable=is_free)
+
+
+@cache
+def priority_range(index: int) -> tuple[int, int]:
+    """The least and the greatest stream priority of device `index`; lower numbers go first."""
+    from cuda.bindings import runtime as cudart
+
+    with at(index):
+        least, greatest = check(cudart.cudaDeviceGetStreamPriorityRange(), f"asking cuda:{index} for priorities")
+    return int(least), int(greatest)
+
+
+def _clamped(index: int, priority: int) -> int:
+    if not priority:
+        return 0
+    least, greatest = priority_range(index)
+    return max(greatest, min(least, priority))
+
+
+# ------------------------------------------------------------------------------------------------ others' streams
+
+
+def adopt(stream: Any) -> Any:
+    """`stream` as one of ours: ours as it is; CuPy's, an address, or any object with ``__cuda_stream__`` wrapped.
+
+    Raises
+    ------
+    ArgumentError
+        If it is none of these.
+    """
+    if isinstance(stream, Ordering):
+        return stream
+    if isinstance(stream, _Base):
+        return ExternalStream(stream.ptr, device_of_stream(stream.ptr, stream), stream)
+    if hasattr(stream, "__cuda_stream__"):
+        described = stream.__cuda_stream__
+        _, address = described() if callable(described) else described
+        return ExternalStream(int(address), device_of_stream(int(address)), stream)
+    if isinstance(stream, int) and not isinstance(stream, bool):
+        return ExternalStream(stream, device_of_stream(stream))
+    raise ArgumentError(
+        f"{stream!r} is no CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
+    )
+
+
+def _device_id(stream: Any) -> int:
+    """CuPy's default stream has -1: it is that of the current device."""
+    known = stream.device_id
+    return index_of(None) if known is None or known < 0 else int(known)
+
+
+# ------------------------------------------------------------------------------------------------ the current one
+
+
+def current_stream(index: int = -1) -> Any:
+    """CuPy's current stream of this thread on device `index` (-1: the current one), as one of ours."""
+    found = get_current_stream(index)
+    return found if found.__class__ in OURS else ours_for(found, index)
+
+
+def ours_for(found: Any, index: int) -> Any:
+    """One of ours for a stream of CuPy's that is current on device `index` (-1: the current one)."""
+    return adopt(found) if found.ptr else default_stream(index_of(None) if index < 0 else index)
+
+
+@cache
+def default_stream(index: int) -> ExternalStream:
+    """The legacy default stream of device `index`, which waits for every blocking stream, and they for it."""
+    return ExternalStream(0, index)
+
+
+def cupy_default() -> Any:
+    """CuPy's own object for the default stream, current in every thread that has chosen none."""
+    return cupy.cuda.Stream.null
+
+
+def use(stream: Any) -> AbstractContextManager[Any]:
+    """Work of this thread goes to `stream` inside the block, its device current; None changes nothing."""
+    if stream is None:
+        return nullcontext()
+    adopted: AbstractContextManager[Any] = adopt(stream)
+    return adopted
+
+
+def set_stream(stream: Any) -> None:
+    """Work of this thread goes to `stream` from here, also after each ``with stream`` block; None: no change.
+
+    Inside such a block it holds until the block's end.
+    """
+    if stream is None:
+        return
+    adopted = adopt(stream)
+    with at(adopted.device_id):
+        if _has_many:
+            _set_among_many(adopted)
+            return
+        with default_stream(adopted.device_id):  # leaving a block makes current what tops the stack without it
+            pass
+        top = get_current_stream()
+        is_bottom = top is cupy_default()
+        if not is_bottom:
+            _Base.__exit__(top)
+        lasting = is_bottom or isinstance(top, _Lasting)
+        _Base.__enter__(_Lasting(adopted.ptr, adopted.device_id, adopted) if lasting else adopted)
+
+
+def _set_among_many(stream: Any) -> None:
+    """`set_stream` where there are several devices.
+
+    CuPy keeps one order of blocks for all of them: only what is the last to lie there can be taken away. So what lasts
+    is put there where nothing else is; inside a block, which ends it, the stream is only made current.
+    """
+    lasting = _entered.lasting
+    currents = map(get_current_stream, range(runtime.device_count()))
+    if _entered.blocks or any(one is not cupy_default() and not isinstance(one, _Lasting) for one in currents):
+        stream.use()
+        return
+    for index in reversed(lasting):
+        with at(index):
+            _Base.__exit__(lasting[index])
+    lasting[stream.device_id] = _Lasting(stream.ptr, stream.device_id, stream)
+    for index, one in lasting.items():
+        with at(index):
+            _Base.__enter__(one)
+
+
+# ------------------------------------------------------------------------------------------------ forks
+
+
+def _in_child() -> None:
+    _pool.cache_clear()
+    if forks.is_child():
+        Ordering.__enter__ = lambda self: index_of(None)  # type: ignore[attr-defined] # CuPy's, until now; it refuses
+
+
+os.register_at_fork(after_in_child=_in_child)
+refused_in_child(globals(), "_query", "_record", "_synchronize", "_wait", "get_current_stream")
+
+
+syncdebug.on_change(hostwaits.watch)
