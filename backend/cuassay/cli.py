@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cuassay import devices
-from cuassay.commands_memory import add_memory_commands
-from cuassay.commands_tune import add_tune_command
+from cuassay.commands.memory import add_memory_commands
+from cuassay.commands.tune import add_tune_command
 from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device

@@ -14,7 +14,7 @@ import pandas as pd
 from cuassay_reports import skips, units
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
-from cuassay_reports.standing import Standing, standings
+from cuassay_reports.peer_summary import PeerSummary, peer_summaries
 from cuassay_reports.timings import Timing, TimingSection, sections
 
 __all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "build"]
@@ -99,7 +99,7 @@ class Page:
     devices: Sequence[DeviceCard]
     failures: Sequence[Failure]
     grids: Sequence[Grid]
-    standings: Sequence[Standing]
+    peer_summaries: Sequence[PeerSummary]
     timings: Sequence[TimingSection]
     changed: Sequence[tuple[str, Timing]]
     new_skips: Sequence[tuple[str, str]]
@@ -126,7 +126,7 @@ def build(results: Results) -> Page:
         devices=_cards(latest),
         failures=_failures(latest, new),
         grids=_grids(latest.tests),
-        standings=standings(results),
+        peer_summaries=peer_summaries(results),
         timings=timed,
         changed=_changed(timed),
         new_skips=_new_skips(new),

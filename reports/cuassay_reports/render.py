@@ -16,7 +16,7 @@ from markupsafe import Markup
 from cuassay_reports import units
 from cuassay_reports.matrix import STATES
 from cuassay_reports.page import Page
-from cuassay_reports.standing import BEHIND
+from cuassay_reports.peer_summary import BEHIND
 
 __all__ = ["render_html", "render_markdown", "render_text"]
 

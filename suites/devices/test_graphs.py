@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cuassay import Device, cuda, devices, ops, random, to_host
-from cuassay.core.rotation import STREAMS_PER_PRIORITY
+from cuassay.core.round_robin import STREAMS_PER_PRIORITY
 from cuassay.errors import ArgumentError, CaptureError, OutOfMemoryError
 from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, empty, from_host, ops, random, to_host
-from cuassay.core import drawing
+from cuassay.core import generators
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
 from cuassay.random import Generator, GeneratorState, default_generator
 from cuassay.testing import requires
@@ -34,8 +34,8 @@ NORMAL = {"normal": lambda where, gen: random.normal(N, device=where, generator=
 @pytest.fixture(autouse=True)
 def no_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
     """Default generators of this test alone."""
-    monkeypatch.setattr(drawing, "_DEFAULTS", {})
-    monkeypatch.setattr(drawing, "_SEEDS", {})
+    monkeypatch.setattr(generators, "_DEFAULTS", {})
+    monkeypatch.setattr(generators, "_SEEDS", {})
 
 
 @pytest.fixture

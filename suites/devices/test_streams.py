@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from cuassay import Device, devices, from_host, ops, to_host
 from cuassay.core import syncdebug
 from cuassay.core.protocols import Backend, Capture, Event, Stream
-from cuassay.core.rotation import STREAMS_PER_PRIORITY
+from cuassay.core.round_robin import STREAMS_PER_PRIORITY
 from cuassay.errors import ArgumentError, CaptureError, DeviceError, RaceError, SynchronizationError
 from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.core import drawing, syncdebug
+from cuassay.core import generators, syncdebug
 from cuassay.errors import CuassayError
 
 README = Path(__file__).parents[2] / "README.md"
@@ -33,7 +33,7 @@ def subclasses(base: type[Exception]) -> list[type[Exception]]:
 
 def test_the_lines_run_in_their_order(monkeypatch: pytest.MonkeyPatch):
     for name in ("_DEFAULTS", "_SEEDS"):  # they seed every device
-        monkeypatch.setattr(drawing, name, {})
+        monkeypatch.setattr(generators, name, {})
     names: dict[str, object] = {}
 
     for statement in ast.parse("".join(LINES)).body:

@@ -8,7 +8,7 @@ import pytest
 
 import cuassay.cuda
 from cuassay import Device, from_host, ops, random, to_host
-from cuassay.core import drawing
+from cuassay.core import generators
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.cuda import random as face
 from cuassay.devices.cuda.driver import runtime
@@ -19,8 +19,8 @@ from cuassay.testing import exclusive
 @pytest.fixture(autouse=True)
 def no_defaults(monkeypatch):
     """Default generators of this test alone, of two devices that nobody asks for."""
-    monkeypatch.setattr(drawing, "_DEFAULTS", {})
-    monkeypatch.setattr(drawing, "_SEEDS", {})
+    monkeypatch.setattr(generators, "_DEFAULTS", {})
+    monkeypatch.setattr(generators, "_SEEDS", {})
 
 
 @pytest.fixture

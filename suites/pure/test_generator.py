@@ -12,10 +12,16 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cuassay import random
-from cuassay.core import drawing
+from cuassay.core import generators
 from cuassay.core.device import Device
-from cuassay.core.drawing import Generator, Recordings, default_generator, default_generators, seed_default_generators
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
+from cuassay.core.generators import (
+    Generator,
+    Recordings,
+    default_generator,
+    default_generators,
+    seed_default_generators,
+)
 from cuassay.errors import ArgumentError, CaptureError
 
 DEVICE = Device("sim")
@@ -24,8 +30,8 @@ DEVICE = Device("sim")
 @pytest.fixture(autouse=True)
 def no_defaults(monkeypatch):
     """Default generators of this test alone."""
-    monkeypatch.setattr(drawing, "_DEFAULTS", {})
-    monkeypatch.setattr(drawing, "_SEEDS", {})
+    monkeypatch.setattr(generators, "_DEFAULTS", {})
+    monkeypatch.setattr(generators, "_SEEDS", {})
 
 
 class GeneratorAgainstModel(RuleBasedStateMachine):

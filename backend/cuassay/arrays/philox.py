@@ -4,7 +4,7 @@ Source: J. K. Salmon, M. A. Moraes, R. O. Dror, D. E. Shaw, "Parallel random num
 (2011), section 4.3. The words stand where cuRAND and torch put them: the seed is the key, the upper half of the
 counter is the subsequence, the lower half is the offset divided by four. Our subsequence is an index of elements (of
 one, or of the few neighbours that four words serve), not of a thread, so numbers do not depend on how a kernel is
-launched. Which offset is next is decided in `cuassay.core.drawing`; what becomes of the words, in
+launched. Which offset is next is decided in `cuassay.core.generators`; what becomes of the words, in
 `cuassay.arrays.distributions`. Kernels: devices/cuda/kernels/philox.cuh.
 """
 
@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.core.drawing import DrawState
 from cuassay.core.generator import WORDS_PER_CALL
+from cuassay.core.generators import DrawState
 from cuassay.errors import DTypeError, ShapeError
 
 __all__ = [

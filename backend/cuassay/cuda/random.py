@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 from cuassay import cuda
 from cuassay.core.device import Device
-from cuassay.core.drawing import Generator, default_generator, seed_default_generators
+from cuassay.core.generators import Generator, default_generator, seed_default_generators
 from cuassay.cuda.naming import DeviceLike, index_of
 
 __all__ = [

@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
-from cuassay.ops import convolution, decompositions, drawn, lists, products, registry, shapes
+from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
@@ -357,31 +357,31 @@ fused_adam_ = declare(
 # shape, dtype and device are looked at. Complex numbers are two calls: of the real parts, and of the imaginary ones.
 
 uniform = declare(
-    "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=drawn.uniform, dtypes=FLOATS, op_class="random",
+    "uniform(like, *, state, low=0.0, high=1.0) -> out", shape=random_rules.uniform, dtypes=FLOATS, op_class="random",
     doc="Uniform in ``[low, high)``, never `high`, in 16 bits either: those are rounded down.",
 )  # fmt: skip
 normal = declare(
-    "normal(like, *, state, mean=0.0, std=1.0) -> out", shape=drawn.normal, dtypes=FLOATS, op_class="random",
+    "normal(like, *, state, mean=0.0, std=1.0) -> out", shape=random_rules.normal, dtypes=FLOATS, op_class="random",
     doc="Normal: ``mean + std * z``, z by Box and Muller's transform.",
 )  # fmt: skip
 integers = declare(
-    "integers(like, *, state, low, high) -> out", shape=drawn.integers, dtypes=INTEGERS, op_class="random",
+    "integers(like, *, state, low, high) -> out", shape=random_rules.integers, dtypes=INTEGERS, op_class="random",
     doc="Whole numbers in ``[low, high)``; no probability is off by more than 2**-32 of itself.",
 )  # fmt: skip
 permutation = declare(
-    "permutation(like, *, state) -> out", shape=drawn.permutation, dtypes=INTEGERS, op_class="random",
+    "permutation(like, *, state) -> out", shape=random_rules.permutation, dtypes=INTEGERS, op_class="random",
     doc="The numbers below ``like.size`` in random order.",
 )  # fmt: skip
 bernoulli = declare(
-    "bernoulli(p, *, state) -> out", shape=drawn.probabilities, dtypes=FLOATS, op_class="random",
+    "bernoulli(p, *, state) -> out", shape=random_rules.probabilities, dtypes=FLOATS, op_class="random",
     doc="1 with the probability that stands there, else 0: above 1 always, below 0 and for NaN never.",
 )  # fmt: skip
 dropout_mask = declare(
-    "dropout_mask(like, *, state, p=0.5) -> out", shape=drawn.mask, dtypes=FLOATS, op_class="random",
+    "dropout_mask(like, *, state, p=0.5) -> out", shape=random_rules.mask, dtypes=FLOATS, op_class="random",
     result=lambda dtype: np.dtype(np.bool_), doc="True where `dropout` of the same state keeps, whatever its dtype.",
 )  # fmt: skip
 dropout = declare(
-    "dropout(a, *, state, p=0.5) -> out", shape=drawn.dropout, dtypes=FLOATS, op_class="random",
+    "dropout(a, *, state, p=0.5) -> out", shape=random_rules.dropout, dtypes=FLOATS, op_class="random",
     doc="``a / (1 - p)``, or 0 with probability `p`, even for NaN; the same state gives the same mask, so a gradient "
     "needs none stored: it is the dropout of the gradient.",
 )  # fmt: skip

@@ -25,7 +25,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.callers import is_ours
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
-from cuassay.core.rotation import Rotation
+from cuassay.core.round_robin import RoundRobin
 from cuassay.devices.sim.clock import Access, AccessLog, Clock, Host, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.memory_source import SimSource
@@ -114,7 +114,7 @@ class SimDevice:
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
         self.namespace: Any = None  # the kind's, once it was asked for: one object, as a module is, and so a dict's key
-        self._pools: dict[int, Rotation[Queue]] = {}
+        self._pools: dict[int, RoundRobin[Queue]] = {}
         self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
         self.graph_pools: weakref.WeakValueDictionary[PoolId, Pool] = weakref.WeakValueDictionary()
         self._freed: deque[Block] = deque()
@@ -130,7 +130,7 @@ class SimDevice:
     def pooled_queue(self, priority: int) -> Queue:
         """One of the 32 queues of `priority`, in turn; one left in a capture is passed over."""
         make, free = self.new_queue, lambda queue: queue.capture is None
-        return self._pools.setdefault(priority, Rotation(make, usable=free)).take()
+        return self._pools.setdefault(priority, RoundRobin(make, usable=free)).take()
 
     def forget_queue(self, queue: Queue) -> None:
         """Its stream is gone; the queue goes when the host waits for the device."""

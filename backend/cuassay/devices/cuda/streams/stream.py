@@ -20,7 +20,7 @@ import cupy
 from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.core.rotation import Rotation
+from cuassay.core.round_robin import RoundRobin
 from cuassay.devices.cuda.driver import forks, runtime
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import (
@@ -288,7 +288,7 @@ OURS = frozenset((Stream, ExternalStream, _Lasting))
 
 
 @cache
-def _pool(index: int, priority: int) -> Rotation[int]:
+def _pool(index: int, priority: int) -> RoundRobin[int]:
     def make() -> int:
         with at(index), explained(f"making a stream on cuda:{index}"):
             return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
@@ -300,7 +300,7 @@ def _pool(index: int, priority: int) -> Rotation[int]:
         except RuntimeError:  # CuPy's, of a capture that a call has broken
             return False
 
-    return Rotation(make, usable=is_free)
+    return RoundRobin(make, usable=is_free)
 
 
 @cache

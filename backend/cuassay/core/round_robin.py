@@ -10,7 +10,7 @@ import threading
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-__all__ = ["STREAMS_PER_PRIORITY", "Rotation"]
+__all__ = ["STREAMS_PER_PRIORITY", "RoundRobin"]
 
 #: Streams of one device and priority, as in ``torch.cuda``.
 STREAMS_PER_PRIORITY = 32
@@ -18,7 +18,7 @@ STREAMS_PER_PRIORITY = 32
 T = TypeVar("T")
 
 
-class Rotation(Generic[T]):
+class RoundRobin(Generic[T]):
     """Gives `size` things round robin; safe to ask from several threads.
 
     Parameters
@@ -45,7 +45,7 @@ class Rotation(Generic[T]):
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:
-        return f"Rotation({len(self._made)} of {self._size} made)"
+        return f"RoundRobin({len(self._made)} of {self._size} made)"
 
     def take(self) -> T:
         """The next in turn."""

@@ -10,8 +10,8 @@ import pytest
 
 from cuassay_reports.load import load
 from cuassay_reports.page import build
+from cuassay_reports.peer_summary import WORST, PeerSummary, beside_best, peer_summaries
 from cuassay_reports.render import render_html, render_markdown, render_text
-from cuassay_reports.standing import WORST, Standing, beside_best, standings
 
 Make = Callable[..., Any]
 
@@ -30,26 +30,26 @@ def product(time_row: Make) -> Make:
 
 
 @pytest.fixture
-def stand(write_rows: Make, device_row: Make) -> Callable[..., Standing]:
-    def make(*rows: Any) -> Standing:
-        (standing,) = standings(load(write_rows("r1", device_row(), *rows)))
-        return standing
+def stand(write_rows: Make, device_row: Make) -> Callable[..., PeerSummary]:
+    def make(*rows: Any) -> PeerSummary:
+        (summary,) = peer_summaries(load(write_rows("r1", device_row(), *rows)))
+        return summary
 
     return make
 
 
 def test_the_ratio_is_to_the_fastest_of_the_peers(product: Make, stand: Make) -> None:
-    standing = stand(*product("8x8x8", {"cuassay": 2.0, "torch": 5.0, "cupy": 3.0}))
+    summary = stand(*product("8x8x8", {"cuassay": 2.0, "torch": 5.0, "cupy": 3.0}))
 
-    assert standing.peers == ["cupy", "torch"]
-    assert [(row.peer, row.ratio) for row in standing.worst] == [("cupy", "1.500×")]
+    assert summary.peers == ["cupy", "torch"]
+    assert [(row.peer, row.ratio) for row in summary.worst] == [("cupy", "1.500×")]
 
 
 def test_ours_untuned_is_no_peer(product: Make, stand: Make) -> None:
-    standing = stand(*product("8x8x8", {"cuassay": 2.0, "cuassay untuned": 1.0, "torch": 4.0}))
+    summary = stand(*product("8x8x8", {"cuassay": 2.0, "cuassay untuned": 1.0, "torch": 4.0}))
 
-    assert standing.peers == ["torch"]
-    assert (standing.groups[0].mean, standing.groups[0].tuning) == ("2.000×", "0.500×")
+    assert summary.peers == ["torch"]
+    assert (summary.groups[0].mean, summary.groups[0].tuning) == ("2.000×", "0.500×")
 
 
 def test_samples_are_compared_round_by_round(time_row: Make, stand: Make) -> None:
@@ -78,13 +78,13 @@ def test_a_peer_measured_live_counts_beside_graphs(product: Make, stand: Make) -
 
 
 def test_means_are_geometric_and_by_group(product: Make, stand: Make) -> None:
-    standing = stand(
+    summary = stand(
         *product("1x8x8", {"cuassay": 1.0, "torch": 4.0}, "llama m<=128"),
         *product("512x8x8", {"cuassay": 1.0, "torch": 1.0}, "llama"),
         *product("64x8x8", {"cuassay": 2.0, "torch": 1.0}, "m<=128"),
     )
 
-    found = {group.name: (group.count, group.mean, group.least, group.behind) for group in standing.groups}
+    found = {group.name: (group.count, group.mean, group.least, group.behind) for group in summary.groups}
     assert found == {
         "all": (3, "1.260×", "0.500×", 1),
         "llama": (2, "2.000×", "1.000×", 0),
@@ -107,7 +107,7 @@ def test_peers_are_those_of_the_benchmark(product: Make, write_rows: Make, devic
         *product("8x8x8", {"cuassay": 1.0, "cupy": 2.0}, benchmark="bmm"),
     ]
 
-    found = standings(load(write_rows("r1", device_row(), *rows)))
+    found = peer_summaries(load(write_rows("r1", device_row(), *rows)))
 
     assert {one.benchmark: one.peers for one in found} == {"mm": ["torch"], "bmm": ["cupy"]}
 
@@ -142,23 +142,23 @@ def test_the_reason_of_the_worst(
 
 
 def test_without_limits_a_reason_says_less(product: Make, stand: Make) -> None:
-    standing = stand(*product("8x8x8", {"cuassay": 2.0, "torch": 1.0}))
+    summary = stand(*product("8x8x8", {"cuassay": 2.0, "torch": 1.0}))
 
-    assert standing.worst[0].reason == BEHIND_TEXT
-    assert standing.groups[0].fraction == "–"
+    assert summary.worst[0].reason == BEHIND_TEXT
+    assert summary.groups[0].fraction == "–"
 
 
 def test_a_case_without_peers_is_left_out(product: Make, stand: Make) -> None:
-    standing = stand(*product("8x8x8", {"cuassay": 2.0}), *product("9x9x9", {"cuassay": 2.0, "torch": 1.0}))
+    summary = stand(*product("8x8x8", {"cuassay": 2.0}), *product("9x9x9", {"cuassay": 2.0, "torch": 1.0}))
 
-    assert standing.groups[0].count == 1
+    assert summary.groups[0].count == 1
 
 
-def test_other_timings_have_no_standing(write_rows: Make, device_row: Make, time_row: Make) -> None:
+def test_other_timings_have_no_summary(write_rows: Make, device_row: Make, time_row: Make) -> None:
     results = load(write_rows("r1", device_row(), time_row(1.0), time_row(2.0, implementation="torch")))
 
     assert beside_best(results).empty
-    assert standings(results) == []
+    assert peer_summaries(results) == []
 
 
 def test_a_run_of_grouped_timings_does_not_hide_the_others(

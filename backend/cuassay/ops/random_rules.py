@@ -14,8 +14,8 @@ import numpy as np
 
 from cuassay.arrays.distributions import bounds
 from cuassay.arrays.dtypes import as_dtype, dtype_name
-from cuassay.core.drawing import ReplayState
 from cuassay.core.generator import GeneratorState
+from cuassay.core.generators import ReplayState
 from cuassay.errors import ArgumentError, ShapeError
 
 __all__ = ["dropout", "integers", "mask", "normal", "permutation", "probabilities", "uniform"]

@@ -18,7 +18,7 @@ from cuassay_reports import units
 from cuassay_reports.compare import CASE, OURS, throughput
 from cuassay_reports.load import Results, records
 
-__all__ = ["BEHIND", "WORST", "Group", "Standing", "Worst", "beside_best", "standings"]
+__all__ = ["BEHIND", "WORST", "Group", "PeerSummary", "Worst", "beside_best", "peer_summaries"]
 
 BEHIND = 0.99
 """Ratio to the best peer below which ours is behind: nearer, two runs of one program differ as much."""
@@ -61,7 +61,7 @@ class Worst:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class PeerSummary:
     """One benchmark on one subject, of one run."""
 
     benchmark: str
@@ -120,12 +120,12 @@ def _paired(row: dict[str, Any], other: str) -> float:
     return float(row[f"median{other}"] / row["median"])
 
 
-def standings(results: Results) -> list[Standing]:
+def peer_summaries(results: Results) -> list[PeerSummary]:
     """Sum up what `beside_best` found, by benchmark and subject."""
     compared = beside_best(results)
     times = results.times
     return [
-        Standing(
+        PeerSummary(
             benchmark=str(benchmark),
             subject=str(subject),
             device=str(cases["device"].iloc[0]),
