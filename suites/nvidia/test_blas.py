@@ -130,11 +130,11 @@ def test_two_threads_on_their_own_streams_have_their_own_handles() -> None:
 
 
 def test_a_handle_is_not_given_to_another_thread_while_a_plan_uses_it() -> None:
-    made: list[cublas.Plan] = []
+    made: list[cublas.CublasPlan] = []
     given: list[Any] = []
     problem = offline.problem_of(GemmShape(m=32, n=16, k=64))
 
-    for work in (lambda: made.append(cublas.Plan(problem, 0)), lambda: given.append(cublas._handle(0).value)):
+    for work in (lambda: made.append(cublas.CublasPlan(problem, 0)), lambda: given.append(cublas._handle(0).value)):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()
@@ -290,7 +290,7 @@ def test_every_candidate_computes_the_product() -> None:
     assert len(found) > 1
     for algorithm in found:
         out = cupy.zeros((64, 48), a.dtype)
-        plans.Plan(problem, algorithm).run(b.data.ptr, a.data.ptr, out.data.ptr, out.data.ptr)
+        plans.plan_on_current_device(problem, algorithm).run(b.data.ptr, a.data.ptr, out.data.ptr, out.data.ptr)
         np.testing.assert_allclose(host(out), expected, rtol=0.02, atol=0.05)
 
 
@@ -372,4 +372,4 @@ def test_a_transposed_operand_and_a_column_major_output_are_not_copied() -> None
 
     assert "copied" not in str(found)
     np.testing.assert_allclose(out.get(), a.get() @ b.get(), rtol=1e-5, atol=1e-5)
-    assert cublas.Plan.library == "cuBLAS"
+    assert cublas.CublasPlan.library == "cuBLAS"

@@ -16,7 +16,7 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 import cupy
 
 from cuassay import cuda, devices, ops
-from cuassay.devices.cuda.blas.ways import Ways, table
+from cuassay.devices.cuda.blas.plan_cache import PlanCache, table
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import registry
 
@@ -214,15 +214,15 @@ def test_a_product_becomes_a_graph_beside_the_capture_of_another_thread(shortcut
 
 
 def test_graphs_without_room_are_refused_and_in_the_end_take_the_place_of_all() -> None:
-    ways = Ways()
+    cache = PlanCache()
     for number in range(256):
-        assert [ways.count(number, calls) for calls in (1, 7, 8)] == [False, False, True]
-        ways.keep(number, "graph")
+        assert [cache.count(number, calls) for calls in (1, 7, 8)] == [False, False, True]
+        cache.keep(number, "graph")
 
     for _ in range(4095):
-        ways.keep("late", "graph")
-    assert (len(ways.repeats), ways.repeats["late"], ways.repeats[0]) == (257, 0, "graph")
-    ways.keep("late", "graph")
+        cache.keep("late", "graph")
+    assert (len(cache.repeats), cache.repeats["late"], cache.repeats[0]) == (257, 0, "graph")
+    cache.keep("late", "graph")
 
-    assert ways.repeats == {"late": "graph"}
-    assert [ways.count(0, calls) for calls in (8, 15, 16)] == [False, False, True]
+    assert cache.repeats == {"late": "graph"}
+    assert [cache.count(0, calls) for calls in (8, 15, 16)] == [False, False, True]

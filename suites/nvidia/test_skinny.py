@@ -89,7 +89,7 @@ class Case:
         self.stored_a[17, 300] = value
         self.a.set(self.stored_a)
 
-    def plan(self, candidate: Candidate | None = None) -> skinny.Plan:
+    def plan(self, candidate: Candidate | None = None) -> skinny.SkinnyPlan:
         found = PROVIDER.plan(self.problem, candidate or PROVIDER.candidates(self.problem, 0)[0], 0)
         if "bias" in self.problem.epilogue:
             found.point("BIAS_POINTER", self.bias.data.ptr)
@@ -99,7 +99,7 @@ class Case:
         """NaN in the output."""
         self.d.set(self._blank)
 
-    def run(self, plan: skinny.Plan) -> None:
+    def run(self, plan: skinny.SkinnyPlan) -> None:
         c = self.c if self.problem.beta else self.d
         plan.run(self.a.data.ptr, self.b.data.ptr, c.data.ptr, self.d.data.ptr)
 

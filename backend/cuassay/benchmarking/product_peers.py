@@ -116,7 +116,7 @@ def _first_of_cublaslt(operands: Operands) -> Pass:
     placed = place(a, b, None, d, **fields)
     if isinstance(placed, str):
         raise ShapeError(f"cuBLASLt cannot read {placed} of {shape} as it lies; leave the shape out")
-    plan = plans.Plan(placed.problem, plans.candidates(placed.problem, count=1)[0])
+    plan = plans.plan_on_current_device(placed.problem, plans.candidates(placed.problem, count=1)[0])
     sources = (operands.b, operands.a) if placed.swapped else (operands.a, operands.b)
     calls = [
         partial(plan.run, *(one.data.ptr for one in (first, second, out, out)))

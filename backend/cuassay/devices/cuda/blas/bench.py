@@ -64,7 +64,7 @@ class Bench:
         problem: Problem,
         device: int,
         default: Candidate,
-        make: Callable[[Candidate], providers.Plan],
+        make: Callable[[Candidate], providers.ProductPlan],
         *,
         rotating_nbytes: int | None = None,
         tolerances: agreement.Tolerances | None = None,
@@ -73,7 +73,7 @@ class Bench:
         self._tolerances = tolerances or agreement.tolerances(problem)
         self._stream = _stream(device)
         self._events = cupy.cuda.Event(), cupy.cuda.Event()
-        self._plans: dict[Candidate, providers.Plan] = {}
+        self._plans: dict[Candidate, providers.ProductPlan] = {}
         self._graphs: dict[Candidate, Any] = {}
         self._workspaces: dict[int, Any] = {}
         target = _CACHES * runtime.get_device_properties(device).L2_cache_size
@@ -125,7 +125,7 @@ class Bench:
 
     # ---------------------------------------------------------------------------------------- inside
 
-    def _plan(self, candidate: Candidate) -> providers.Plan:
+    def _plan(self, candidate: Candidate) -> providers.ProductPlan:
         plan = self._plans.get(candidate)
         if plan is None:
             plan = self._plans[candidate] = self._make(candidate)

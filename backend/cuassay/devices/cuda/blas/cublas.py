@@ -24,7 +24,7 @@ from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
-__all__ = ["Plan", "current_handle", "version"]
+__all__ = ["CublasPlan", "current_handle", "version"]
 
 #: ``CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION``: by default a product split along K adds its 16-bit parts in 16
 #: bits; bfloat16 (3, 1025) x (1025, 2) was measured 0.75 units in the last place off where half a unit is possible.
@@ -120,8 +120,8 @@ def current_handle(device: int) -> int:
     return int(handle.value or 0)
 
 
-class Plan(Handle):
-    """A problem, ready to be called by this thread on the current device; parameters as of `cublaslt.Plan`."""
+class CublasPlan(Handle):
+    """A problem, ready to be called by this thread on the current device; parameters as of `cublaslt.CublasLtPlan`."""
 
     library = "cuBLAS"
     algorithm = None
@@ -135,7 +135,7 @@ class Plan(Handle):
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
 
     def __repr__(self) -> str:
-        return f"Plan({self.problem}; {self.library})"
+        return f"CublasPlan({self.problem}; {self.library})"
 
     def point(self, name: str, address: int) -> None:
         """There is nothing to point at: the library fuses neither bias nor scales."""

@@ -25,7 +25,7 @@ from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
-__all__ = ["Algorithm", "Plan", "adjusted", "candidates", "handle", "tiles", "version"]
+__all__ = ["Algorithm", "CublasLtPlan", "adjusted", "candidates", "handle", "tiles", "version"]
 
 _CONFIG = (
     "ID", "TILE_ID", "STAGES_ID", "SPLITK_NUM", "REDUCTION_SCHEME", "CTA_SWIZZLING", "CUSTOM_OPTION", "INNER_SHAPE_ID",
@@ -293,7 +293,7 @@ def _preference(problem: Problem, workspace_nbytes: int) -> Iterator[int]:
 # ------------------------------------------------------------------------------------------------ plans
 
 
-class Plan(Handle):
+class CublasLtPlan(Handle):
     """A problem and an algorithm, ready to be called by this thread on the current device.
 
     Parameters
@@ -325,7 +325,7 @@ class Plan(Handle):
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
 
     def __repr__(self) -> str:
-        return f"Plan({self.problem}; {self.library}, {self.algorithm})"
+        return f"CublasLtPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def point(self, name: str, address: int) -> None:
         """Where the bias (``BIAS_POINTER``) or a scale (``A_SCALE_POINTER``) is read from."""

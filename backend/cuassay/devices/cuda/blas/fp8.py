@@ -19,6 +19,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.devices.cuda.blas import plans
 from cuassay.devices.cuda.blas.gemm import Product, aligned, compute, table
 from cuassay.devices.cuda.blas.layouts import Stack, collapse, place
+from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
 from cuassay.ops import Op, products
 from cuassay.ops.explain import is_explaining, note
@@ -60,7 +61,7 @@ class Scaled:
         """The call made ready as one graph."""
         arrays = op.schema.pick_arrays(bound)
         scalars = {name: bound[name] for name in op.schema.scalar_names}
-        return plans.Bound(partial(self, *arrays, out=out, **scalars), (*arrays, out))
+        return plans.BoundProduct(partial(self, *arrays, out=out, **scalars), (*arrays, out))
 
 
 def _contiguous(array: Array, dtype: Any) -> Array:
@@ -93,20 +94,20 @@ def _row_major(codes: Array) -> Array:
     return codes.copy(order="C")
 
 
-def _plan(a: Array, b: Array, bias: Array | None, out: Array, how: tuple[Any, ...]) -> plans.AnyPlan | None:
+def _plan(a: Array, b: Array, bias: Array | None, out: Array, how: tuple[Any, ...]) -> ProductPlan | None:
     """The plan of these shapes, addresses' alignment and scales; None where the library has none."""
     alignment = aligned(a, b, out, bias)
     key = ("scaled", a.shape, b.shape, out.dtype, bias is None, alignment, *how)
     known = table()
     if key not in known:
         known[key] = _made(a, b, bias, out, alignment, how)
-    found: plans.AnyPlan | None = known[key]
+    found: ProductPlan | None = known[key]
     return found
 
 
 def _made(
     a: Array, b: Array, bias: Array | None, out: Array, alignment: int, how: tuple[Any, ...]
-) -> plans.AnyPlan | None:
+) -> ProductPlan | None:
     of_a, of_b, kind, fast = how
     placed = place(
         _stack(a, of_a), _stack(b, of_b), None, _stack(out, dtype_name(out.dtype)),
@@ -121,7 +122,7 @@ def _stack(array: Array, dtype: str) -> Stack:
     return collapse(array.shape, array.strides, array.dtype.itemsize, dtype, ())  # type: ignore[return-value]
 
 
-def _point(plan: plans.AnyPlan, scales: tuple[Array, Array], bias: Array | None) -> None:
+def _point(plan: ProductPlan, scales: tuple[Array, Array], bias: Array | None) -> None:
     """The library's first operand is `b`: the output is row-major."""
     if is_explaining():
         note(f"{plan.problem}; {plan.library}, {plan.algorithm}")

@@ -1,8 +1,8 @@
 """Products of CuPy arrays: a call finds what is ready for its layouts, and runs it. One dictionary look-up, one call.
 
-What is ready is a *way*: a plan of the library, or what must happen first (an operand copied, an epilogue apart, a
-precision mode emulated). Ways belong to one thread and device, as the library's handles do, and are found anew after a
-change of the controls. How arrays become a problem is `blas.layouts`', how a problem becomes a plan `blas.plans`'.
+What is ready is a *route*: a plan of the library, or what must happen first (an operand copied, an epilogue apart, a
+precision mode emulated). Routes belong to one thread and device, as the library's handles do. A change of the controls
+drops them. `blas.layouts` turns arrays into a problem, and `blas.plans` a problem into a plan.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ from cuassay.arrays.dtypes import HALVES, dtype_name, promote
 from cuassay.core.precision import Mode, matmul_options
 from cuassay.devices.cuda.blas import controls, plans
 from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
+from cuassay.devices.cuda.blas.plan_cache import table
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
-from cuassay.devices.cuda.blas.ways import table
+from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.ops.elementwise import copy
 from cuassay.errors import DriverError
@@ -39,13 +40,13 @@ __all__ = [
     "compute",
     "gemm",
     "register_emulation",
+    "route_of",
     "table",
-    "way_of",
 ]
 
 Array = Any
 
-#: Alignment of addresses, bytes: more changes no way.
+#: Alignment of addresses, bytes: more changes no route.
 MOST_ALIGNED = 256
 
 #: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
@@ -137,21 +138,21 @@ def gemm(
         at_bias % BIAS_ALIGNMENT,
         bits & -bits, alpha, beta, activation, mode,
     )  # fmt: skip
-    ways = table()
-    way = ways.get(key)
-    if way is None:
-        way = ways[key] = way_of(Product(a, b, out, c, bias, alpha, beta, activation, mode), bits & -bits)
-    if way.plan is None:
-        _through(way, Product(a, b, out, c, bias, alpha, beta, activation, mode))
+    routes = table()
+    route = routes.get(key)
+    if route is None:
+        route = routes[key] = route_of(Product(a, b, out, c, bias, alpha, beta, activation, mode), bits & -bits)
+    if route.plan is None:
+        _through(route, Product(a, b, out, c, bias, alpha, beta, activation, mode))
         return
     if is_explaining():
-        note(str(way))
+        note(str(route))
     if bias is not None:
-        way.plan.point("BIAS_POINTER", at_bias)
-    if way.swapped:
-        way.plan.run(at_b, at_a, at_c, at_d)
+        route.plan.point("BIAS_POINTER", at_bias)
+    if route.swapped:
+        route.plan.run(at_b, at_a, at_c, at_d)
     else:
-        way.plan.run(at_a, at_b, at_c, at_d)
+        route.plan.run(at_a, at_b, at_c, at_d)
 
 
 def aligned(*arrays: Array | None) -> int:
@@ -160,11 +161,11 @@ def aligned(*arrays: Array | None) -> int:
     return bits & -bits
 
 
-def _through(way: _Way, product: Product) -> None:
-    if way.run is None:
-        raise DriverError(f"{way.text} has nothing to run; report this")
-    with within(way.text) if is_explaining() else nullcontext():
-        way.run(product)
+def _through(route: _Route, product: Product) -> None:
+    if route.run is None:
+        raise DriverError(f"{route.text} has nothing to run; report this")
+    with within(route.text) if is_explaining() else nullcontext():
+        route.run(product)
 
 
 def bind(product: Product) -> Callable[[], None]:
@@ -172,25 +173,25 @@ def bind(product: Product) -> Callable[[], None]:
     arrays = (product.a, product.b, product.out, product.c, product.bias)
     if not product.out.size:
         return lambda: None
-    way = way_of(product, aligned(product.a, product.b, product.out, product.c))
-    if way.plan is None:
-        return plans.Bound(partial(_through, way, product), arrays)
+    route = route_of(product, aligned(product.a, product.b, product.out, product.c))
+    if route.plan is None:
+        return plans.BoundProduct(partial(_through, route, product), arrays)
     if product.bias is not None:
-        way.plan.point("BIAS_POINTER", product.bias.data.ptr)
+        route.plan.point("BIAS_POINTER", product.bias.data.ptr)
     at_a, at_b, at_d = product.a.data.ptr, product.b.data.ptr, product.out.data.ptr
     at_c = at_d if product.c is None else product.c.data.ptr
-    return plans.bind(way.plan, *((at_b, at_a) if way.swapped else (at_a, at_b)), at_c, at_d, arrays)
+    return plans.bind(route.plan, *((at_b, at_a) if route.swapped else (at_a, at_b)), at_c, at_d, arrays)
 
 
-# ------------------------------------------------------------------------------------------------ ways
+# ------------------------------------------------------------------------------------------------ routes
 
 
 @dataclass(frozen=True, slots=True)
-class _Way:
+class _Route:
     """How a product is computed: by a plan of the library, else by `run`."""
 
     text: str
-    plan: plans.AnyPlan | None = None
+    plan: ProductPlan | None = None
     swapped: bool = False
     run: Multiply | None = None
 
@@ -207,40 +208,40 @@ def compute(product: Product) -> None:
     gemm(p.a, p.b, p.out, p.c, p.bias, p.alpha, p.beta, p.activation, p.mode)
 
 
-def way_of(product: Product, alignment: int) -> _Way:
+def route_of(product: Product, alignment: int) -> _Route:
     """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
     return _before(product) or _by_library(product, alignment)
 
 
-def _before(product: Product) -> _Way | None:
+def _before(product: Product) -> _Route | None:
     """What no library is asked for, or what must happen first."""
     if not product.out.size or not product.a.shape[-1]:
-        return _Way("nothing to multiply", run=_without_terms)
+        return _Route("nothing to multiply", run=_without_terms)
     if not _is_direct(product):
-        return _Way("operands cast", run=_cast)
+        return _Route("operands cast", run=_cast)
     if product.bias is not None and product.bias.data.ptr % BIAS_ALIGNMENT:
-        return _Way("the bias copied to an aligned address", run=_with_aligned_bias)
+        return _Route("the bias copied to an aligned address", run=_with_aligned_bias)
     if product.activation == "gelu_tanh" and product.out.dtype == np.float64:
-        return _Way("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)
+        return _Route("bias and activation apart: the library's gelu of float64 is one of float32", run=_apart)
     return None
 
 
-def _by_library(product: Product, alignment: int) -> _Way:
+def _by_library(product: Product, alignment: int) -> _Route:
     stacks: dict[str, Any] = {name: _stack(product, name) for name in "abcd"}
     for name, stack in stacks.items():
         if stack is None and (name != "c" or product.c is not None):
-            return _Way("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
+            return _Route("one product a first index", run=_one_by_one) if _may_loop(product) else _copying(name)
     if product.mode in _emulations and product.out.dtype == np.float32 == product.a.dtype:
         multiply = _emulations[product.mode](product, *stacks.values())
         if multiply is not None:
-            return _Way(f"{product.mode} by emulation", run=multiply)
+            return _Route(f"{product.mode} by emulation", run=multiply)
     placed = place(stacks["a"], stacks["b"], stacks["c"], stacks["d"], **_fields(product), alignment=alignment)
     if isinstance(placed, str):
         return _copying(placed)
     plan = plans.make(placed.problem)
     if plan is None:
         return _otherwise(product, placed)
-    return _Way(str(placed.problem), plan, placed.swapped)
+    return _Route(str(placed.problem), plan, placed.swapped)
 
 
 def _is_direct(product: Product) -> bool:
@@ -324,17 +325,17 @@ def _fields(product: Product) -> Mapping[str, Any]:
     }
 
 
-def _otherwise(product: Product, placed: Placed) -> _Way:
+def _otherwise(product: Product, placed: Placed) -> _Route:
     """What to do where the library has no algorithm: the epilogue apart, `c` into place, or cuBLAS."""
     problem = placed.problem
     if problem.epilogue != "none":
-        return _Way("bias and activation apart: the library does not fuse them here", run=_apart)
+        return _Route("bias and activation apart: the library does not fuse them here", run=_apart)
     if problem.c != problem.d or (product.c is not None and product.c is not product.out):
         return _copying("c")
     if problem.compute == "16F" and problem.d.dtype != "float16":
         raise DriverError(f"no library computes {problem}; give the output the dtype of the operands")
     device = cupy.cuda.runtime.getDevice()
-    return _Way(str(problem), plans.fallback(problem, device), placed.swapped)
+    return _Route(str(problem), plans.fallback(problem, device), placed.swapped)
 
 
 def _apart(product: Product) -> None:
@@ -370,7 +371,7 @@ def _one_by_one(product: Product) -> None:
         compute(replace(product, **of))
 
 
-def _copying(name: str) -> _Way:
+def _copying(name: str) -> _Route:
     """The library cannot read operand `name` as it lies, or cannot write the output there."""
 
     def run(product: Product) -> None:
@@ -384,7 +385,7 @@ def _copying(name: str) -> _Way:
         else:
             compute(replace(product, **{name: _contiguous(getattr(product, name), product.out.shape[:-2])}))
 
-    return _Way(
+    return _Route(
         {"c": "c copied to the output", "d": "the output copied from a contiguous one"}.get(name, f"{name} copied"),
         run=run,
     )

@@ -70,11 +70,11 @@ class _CublasLt:
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
         return in_turn(*_by_limit(problem, device, _requested))
 
-    def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublaslt.Plan:
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublaslt.CublasLtPlan:
         algorithm, most = algorithm_of(candidate), controls.most_workspace_nbytes(device)
         if algorithm.workspace_nbytes > most:
             raise CapabilityError(f"{candidate} needs more workspace than the {most:,} bytes allowed; tune again")
-        return cublaslt.Plan(problem, algorithm, device)
+        return cublaslt.CublasLtPlan(problem, algorithm, device)
 
 
 def _by_limit(problem: Problem, device: int, count: int) -> list[list[Candidate]]:
@@ -94,10 +94,10 @@ class _Cublas:
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
         return (Candidate.of("cublas"),) if _is_plain(problem) else ()
 
-    def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublas.Plan:
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> cublas.CublasPlan:
         if not _is_plain(problem):
             raise CapabilityError(f"cuBLAS fuses, scales and adds nothing; it cannot compute {problem}; tune again")
-        return cublas.Plan(problem, device)
+        return cublas.CublasPlan(problem, device)
 
 
 def _is_plain(problem: Problem) -> bool:

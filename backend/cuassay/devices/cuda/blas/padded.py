@@ -29,7 +29,7 @@ from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError
 
-__all__ = ["PADDED", "Plan", "may_round", "padded", "why_not"]
+__all__ = ["PADDED", "PaddedPlan", "may_round", "padded", "why_not"]
 
 #: What the tensor memory accelerator wants of addresses and distances, bytes.
 _ALIGNMENT = 16
@@ -147,7 +147,7 @@ def _copies(problem: Problem, inner: Problem, *, rounded: bool) -> tuple[dict[st
     return found, size
 
 
-class Plan(Handle):
+class PaddedPlan(Handle):
     """A problem computed on padded copies, ready to be called by this thread on the current device.
 
     Parameters
@@ -167,16 +167,16 @@ class Plan(Handle):
     def __init__(self, problem: Problem, algorithm: Algorithm, device: int, *, rounded: bool = False) -> None:
         self.problem, self.algorithm = problem, algorithm
         inner = padded(problem, rounded=rounded)
-        self._inner = cublaslt.Plan(inner, algorithm, device)
+        self._inner = cublaslt.CublasLtPlan(inner, algorithm, device)
         self._copies, self._nbytes = _copies(problem, inner, rounded=rounded)
         self.workspace_nbytes = self._nbytes + self._inner.workspace_nbytes
         self.point = self._inner.point
 
     def __repr__(self) -> str:
-        return f"Plan({self.problem}; {self.library}, {self.algorithm})"
+        return f"PaddedPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; as `cublaslt.Plan.run`."""
+        """Compute on these addresses, in order of the current stream; as `cublaslt.CublasLtPlan.run`."""
         memory = None if workspace else hook.allocate(self.workspace_nbytes)
         at = workspace if memory is None else memory.ptr
         given = {"a": a, "b": b, "d": d}
@@ -210,13 +210,13 @@ class _Padded:
             for one in cublaslt.candidates(inner, device, count=_MOST, workspace_nbytes=limit)
         )
 
-    def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> PaddedPlan:
         reason = why_not(problem)
         if reason is None and candidate["rounded"] and not may_round(problem):
             reason = "no extent of it can be rounded up"
         if reason is not None:
             raise CapabilityError(f"{problem} is not computed on padded copies: {reason}; tune again")
-        found = Plan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
+        found = PaddedPlan(problem, algorithm_of(candidate), device, rounded=candidate["rounded"])
         if found.workspace_nbytes > (most := controls.most_copied_nbytes(device)):
             raise CapabilityError(
                 f"copies of the operands of {problem} and its workspace take {found.workspace_nbytes:,} bytes, of "

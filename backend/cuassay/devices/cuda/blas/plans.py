@@ -23,6 +23,7 @@ from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem, representative
+from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.graphs import pool as graph_pool
@@ -32,10 +33,8 @@ from cuassay.tune.space import Candidate
 
 __all__ = [
     "Algorithm",
-    "AnyPlan",
-    "Bound",
+    "BoundProduct",
     "Choice",
-    "Plan",
     "bind",
     "candidates",
     "choose",
@@ -43,10 +42,9 @@ __all__ = [
     "fallback",
     "make",
     "observe",
+    "plan_on_current_device",
     "set_selector",
 ]
-
-AnyPlan = providers.Plan
 
 #: An algorithm of cuBLASLt, or what any provider offers.
 Choice = Algorithm | Candidate
@@ -78,9 +76,9 @@ _told: set[tuple[Problem, Candidate, int]] = set()
 _found: dict[tuple[Problem, int, int], tuple[Algorithm, ...]] = {}
 
 
-def Plan(problem: Problem, algorithm: Algorithm) -> cublaslt.Plan:  # noqa: N802  it stands for the class
+def plan_on_current_device(problem: Problem, algorithm: Algorithm) -> cublaslt.CublasLtPlan:
     """A plan of exactly this algorithm, for this thread and the current device."""
-    return cublaslt.Plan(problem, algorithm, cupy.cuda.runtime.getDevice())
+    return cublaslt.CublasLtPlan(problem, algorithm, cupy.cuda.runtime.getDevice())
 
 
 def candidates(problem: Problem, *, count: int = 100, workspace_nbytes: int | None = None) -> tuple[Algorithm, ...]:
@@ -115,7 +113,7 @@ def choose(problem: Problem, device: int) -> Algorithm | None:
     return found[0] if found else None
 
 
-def make(problem: Problem) -> AnyPlan | None:
+def make(problem: Problem) -> ProductPlan | None:
     """A plan for this thread and the current device: the selector's, else `default`."""
     device = cupy.cuda.runtime.getDevice()
     plan = _selected(problem, device) or default(problem, device)
@@ -124,7 +122,7 @@ def make(problem: Problem) -> AnyPlan | None:
     return plan
 
 
-def _selected(problem: Problem, device: int) -> AnyPlan | None:
+def _selected(problem: Problem, device: int) -> ProductPlan | None:
     if _selector is None or controls.is_preferred():
         return None
     choice = _selector(problem, device)
@@ -134,7 +132,7 @@ def _selected(problem: Problem, device: int) -> AnyPlan | None:
         except CuassayError as error:  # chosen with another factor, or where there was more to choose from
             _tell(representative(problem), choice, device, error)
             return None
-    return None if choice is None else cublaslt.Plan(problem, choice, device)
+    return None if choice is None else cublaslt.CublasLtPlan(problem, choice, device)
 
 
 def _tell(problem: Problem, choice: Candidate, device: int, error: CuassayError) -> None:
@@ -148,18 +146,18 @@ def _tell(problem: Problem, choice: Candidate, device: int, error: CuassayError)
     )
 
 
-def default(problem: Problem, device: int) -> AnyPlan | None:
+def default(problem: Problem, device: int) -> ProductPlan | None:
     """What computes `problem` where nothing was chosen: the library in force; None where it cannot."""
     if controls.library() == "cublas" and problem.scaling == "none":
         # What is added must lie in the output, which a problem does not tell.
-        return cublas.Plan(problem, device) if problem.epilogue == "none" and not problem.beta else None
+        return cublas.CublasPlan(problem, device) if problem.epilogue == "none" and not problem.beta else None
     algorithm = choose(problem, device)
-    return None if algorithm is None else cublaslt.Plan(problem, algorithm, device)
+    return None if algorithm is None else cublaslt.CublasLtPlan(problem, algorithm, device)
 
 
-def fallback(problem: Problem, device: int) -> AnyPlan:
+def fallback(problem: Problem, device: int) -> ProductPlan:
     """cuBLAS, for what cuBLASLt has no algorithm for; it says itself what it cannot."""
-    return cublas.Plan(problem, device)
+    return cublas.CublasPlan(problem, device)
 
 
 class _Side(threading.local):
@@ -182,7 +180,7 @@ def _side_stream() -> Any:
 _DIRECT_CALLS = 2
 
 
-class Bound(Handle):
+class BoundProduct(Handle):
     """A computation on given arrays, called without arguments; after two calls a graph of what it launches.
 
     Launching the graph costs the host a fraction of the library's call. While the current stream is being captured, the
@@ -213,7 +211,7 @@ class Bound(Handle):
                 self._launch = None
 
     def __repr__(self) -> str:
-        return f"Bound({'direct' if self._launch is None else 'graph'}, {self._calls} direct calls)"
+        return f"BoundProduct({'direct' if self._launch is None else 'graph'}, {self._calls} direct calls)"
 
     def __call__(self) -> None:
         """Compute, in order of the current stream."""
@@ -260,6 +258,6 @@ class Bound(Handle):
         return pool
 
 
-def bind(plan: AnyPlan, a: int, b: int, c: int, d: int, keep: Any) -> Bound:
+def bind(plan: ProductPlan, a: int, b: int, c: int, d: int, keep: Any) -> BoundProduct:
     """`plan` on these addresses; `keep` is what must live as long as the result."""
-    return Bound(partial(plan.run, a, b, c, d), keep, plan.workspace_nbytes)
+    return BoundProduct(partial(plan.run, a, b, c, d), keep, plan.workspace_nbytes)

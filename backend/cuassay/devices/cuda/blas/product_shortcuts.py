@@ -1,6 +1,6 @@
 """The plainest calls of matrix products, past dispatch: dense operands of one dtype, on the only device.
 
-What the layouts decide is found once, and so is the library's way (see `gemm`). A product that comes again and again on
+What the layouts decide is found once, and so is the library's plan (see `gemm`). A product that is repeated on
 the same addresses becomes a graph, as a plan does: launching it costs the host 1.5 µs on an H200, the library's call
 7.0. The addresses of a loop do come again: an output that is given always, a new one because the allocator hands out
 first what was given back last. A graph holds addresses, not arrays: of the same layouts it is the same product,
@@ -22,9 +22,10 @@ import numpy as np
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings
 from cuassay.core.precision import Mode, current_precision
-from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, way_of
-from cuassay.devices.cuda.blas.plans import AnyPlan, Bound
-from cuassay.devices.cuda.blas.ways import Ways, table
+from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, route_of
+from cuassay.devices.cuda.blas.plan_cache import PlanCache, table
+from cuassay.devices.cuda.blas.plans import BoundProduct
+from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import refused_in_child
 from cuassay.devices.cuda.eager.shortcuts import Layout, layout_of
@@ -88,12 +89,12 @@ class _Form:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Way:
+class _ReadyProduct:
     """The library's plan for one form.
 
     Attributes
     ----------
-    plan : Plan
+    plan : ProductPlan
         The library's.
     swapped : bool
         Whether it takes the second operand first.
@@ -101,7 +102,7 @@ class _Way:
         Whether calls that come again become graphs: of short products without a workspace, as each keeps its own.
     """
 
-    plan: AnyPlan
+    plan: ProductPlan
     swapped: bool
     may_repeat: bool
 
@@ -114,9 +115,9 @@ class _Way:
             first, second = second, first
         self.plan.run(first, second, out, out, workspace=workspace)
 
-    def graph(self, addresses: tuple[int, ...]) -> Bound:
+    def graph(self, addresses: tuple[int, ...]) -> BoundProduct:
         """The call on these addresses, to be made a graph by itself."""
-        return Bound(partial(self.run, addresses), None, self.plan.workspace_nbytes)
+        return BoundProduct(partial(self.run, addresses), None, self.plan.workspace_nbytes)
 
 
 class Shortcut:
@@ -162,19 +163,19 @@ class Shortcut:
         elif not form.is_dense or out.__class__ is not _ndarray or layout_of(out) != form.out:
             return NotImplemented
         addresses = (*[array.data.ptr for array in operands], out.data.ptr)
-        key, ways = (form, current_precision(), addresses), table(0)
-        known = ways.repeats.get(key, 0)
-        if known.__class__ is Bound:
+        key, cache = (form, current_precision(), addresses), table(0)
+        known = cache.repeats.get(key, 0)
+        if known.__class__ is BoundProduct:
             known()
         elif is_new or form.is_apart(addresses):  # of a graph they were, when it was made
-            self._compute(ways, key, known, operands, out)
+            self._compute(cache, key, known, operands, out)
         else:
             return NotImplemented
         return out
 
     def _compute(
         self,
-        ways: Ways,
+        cache: PlanCache,
         key: tuple[_Form, Mode, tuple[int, ...]],
         calls: int,
         operands: tuple[Any, ...],
@@ -183,15 +184,15 @@ class Shortcut:
         """Without a graph: by the library's plan where that is all there is to do, else by `gemm`."""
         form, mode, addresses = key
         bits = addresses[0] | addresses[1] | addresses[-1] | MOST_ALIGNED
-        way = ways.get((form, mode, bits & -bits))
-        if way is None:
-            way = ways[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
-        if not way or (len(addresses) > 3 and addresses[2] % BIAS_ALIGNMENT):
+        ready = cache.get((form, mode, bits & -bits))
+        if ready is None:
+            ready = cache[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
+        if not ready or (len(addresses) > 3 and addresses[2] % BIAS_ALIGNMENT):
             gemm(*self._spread(*operands, out))
             return
-        way.run(addresses)
-        if way.may_repeat and ways.count(key, calls + 1):
-            ways.keep(key, way.graph(addresses))
+        ready.run(addresses)
+        if ready.may_repeat and cache.count(key, calls + 1):
+            cache.keep(key, ready.graph(addresses))
 
     def _admitted(self, layouts: Any) -> _Form:
         if len(self._forms) >= _MOST_KEPT:
@@ -206,15 +207,15 @@ class Shortcut:
         form = _Form((dtype, shape, True), prod(shape) * dtype.itemsize, sizes, is_dense)
         return self._forms.setdefault(layouts, form)
 
-    def _found(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _Way | Literal[False]:
-        """The library's way; False where there is more to do."""
+    def _found(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _ReadyProduct | Literal[False]:
+        """The library's plan for this form; False where more must be done."""
         product = Product(*self._spread(*operands, out))
-        way = way_of(product, alignment)
-        if way.plan is None:
+        route = route_of(product, alignment)
+        if route.plan is None:
             return False
         is_short = 2 * out.size * product.a.shape[-1] <= _MOST_FLOPS
-        may_repeat = is_short and not way.plan.workspace_nbytes and not settings.get("CUASSAY_LAUNCH_BLOCKING")
-        return _Way(way.plan, way.swapped, may_repeat)
+        may_repeat = is_short and not route.plan.workspace_nbytes and not settings.get("CUASSAY_LAUNCH_BLOCKING")
+        return _ReadyProduct(route.plan, route.swapped, may_repeat)
 
 
 def _two(a: Shape, b: Shape) -> Shape | None:

@@ -40,10 +40,10 @@ from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.space import Candidate, in_turn
 
-__all__ = ["Candidate", "Plan", "Provider", "candidates", "plan", "register", "versions"]
+__all__ = ["Candidate", "ProductPlan", "Provider", "candidates", "plan", "register", "versions"]
 
 
-class Plan(Protocol):
+class ProductPlan(Protocol):
     """A problem ready to be computed by this thread on one device."""
 
     #: What `cuassay.ops.explain` prints: who computes it, and how (printed by ``str``, None: nothing to say).
@@ -76,7 +76,7 @@ class Provider(Protocol):
     def candidates(self, problem: Problem, device: int) -> Sequence[Candidate]:
         """Ways to compute `problem` on the current device, the likeliest first; none where it cannot."""
 
-    def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> ProductPlan:
         """`problem` computed this way, for this thread and the current device."""
 
 
@@ -111,7 +111,7 @@ def candidates(problem: Problem, device: int) -> tuple[Candidate, ...]:
     return in_turn(*(provider.candidates(problem, device) for provider in _all().values()))
 
 
-def plan(problem: Problem, candidate: Candidate, device: int) -> Plan:
+def plan(problem: Problem, candidate: Candidate, device: int) -> ProductPlan:
     """A plan of `candidate`, for this thread and the current device.
 
     Raises

@@ -13,7 +13,7 @@ from typing import Any
 from cuassay.core.precision import Mode, resolved
 from cuassay.devices.cuda.blas import fp8, product_shortcuts
 from cuassay.devices.cuda.blas.gemm import Product, bind, gemm
-from cuassay.devices.cuda.blas.plans import Bound
+from cuassay.devices.cuda.blas.plans import BoundProduct
 from cuassay.ops import Op, products, registry
 from cuassay.ops.explain import is_explaining, within
 
@@ -107,7 +107,7 @@ class _Grouped:
 
     def prepare(self, op: Op, bound: Mapping[str, Any], out: Array) -> Callable[[], None]:
         """All groups made ready as one graph."""
-        return Bound(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
+        return BoundProduct(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
 
 
 def register() -> None:

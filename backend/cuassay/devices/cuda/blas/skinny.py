@@ -35,7 +35,7 @@ from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError, CuassayError
 from cuassay.tune.space import distinct
 
-__all__ = ["SKINNY", "Plan", "why_not"]
+__all__ = ["SKINNY", "SkinnyPlan", "why_not"]
 
 #: Raised with every change of the kernels, or of what is offered: results of another version are not used.
 _VERSION = "4"
@@ -70,13 +70,13 @@ class _Skinny:
             return ()
         return distinct(Candidate.of(self.name, **asdict(cut)) for cut in found)
 
-    def plan(self, problem: Problem, candidate: Candidate, device: int) -> Plan:
+    def plan(self, problem: Problem, candidate: Candidate, device: int) -> SkinnyPlan:
         reason = why_not(device) or refusal(problem)
         if reason is not None:
             raise CapabilityError(f"no kernel for few columns computes {problem}: {reason}; tune again")
         for cut in _cuts(problem, device):
             if asdict(cut) == dict(candidate.parameters):
-                return Plan(problem, cut, device)
+                return SkinnyPlan(problem, cut, device)
         raise CapabilityError(
             f"{candidate} is not offered for {problem} on cuda:{device}, with a workspace of "
             f"{controls.most_workspace_nbytes(device):,} bytes; tune again"
@@ -133,7 +133,7 @@ _READY = secrets.randbits(64) | 1
 _MOST_MAPS = 256
 
 
-class Plan(Handle):
+class SkinnyPlan(Handle):
     """A problem and a tiling, ready to be called by this thread on the current device.
 
     Parameters
@@ -159,7 +159,7 @@ class Plan(Handle):
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")
 
     def __repr__(self) -> str:
-        return f"Plan({self.problem}; {self.library}, {self.algorithm})"
+        return f"SkinnyPlan({self.problem}; {self.library}, {self.algorithm})"
 
     def point(self, name: str, address: int) -> None:
         """Where the bias is read from (``BIAS_POINTER``)."""
@@ -168,7 +168,7 @@ class Plan(Handle):
         self._launch.words[self._first + 2] = address
 
     def run(self, a: int, b: int, c: int, d: int, *, workspace: int = 0) -> None:
-        """Compute on these addresses, in order of the current stream; as of `cublaslt.Plan`.
+        """Compute on these addresses, in order of the current stream; as of `cublaslt.CublasLtPlan`.
 
         Raises
         ------

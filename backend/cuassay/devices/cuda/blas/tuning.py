@@ -17,7 +17,7 @@ from typing import Any
 import cupy
 
 from cuassay.core import settings
-from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plans, providers, ways
+from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plan_cache, plans, providers
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
 from cuassay.devices.cuda.driver import runtime
@@ -229,7 +229,7 @@ class Tuner:
         """The stream is being captured: say so, and choose anew at this thread's first call outside of captures."""
         if is_explaining():
             note("not tuned, as the stream is being captured")
-        ways.provisional()
+        plan_cache.provisional()
         with self._state:
             self._in_captures += 1
             if self._in_captures > 1:

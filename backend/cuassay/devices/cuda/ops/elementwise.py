@@ -66,7 +66,7 @@ def pack_length(arrays: Sequence[Array], *extents: int) -> int:
 _Dense = tuple[Kernel, tuple[int, int, int], tuple[Any, ...]]
 
 
-class _Own:
+class ElementwiseKernel:
     """An operation computed by kernels of our own, on the current stream: an implementation that offers plans.
 
     Parameters
@@ -264,7 +264,7 @@ def _complex_exp(a: Array, *, out: Array) -> None:
 
 
 #: ``out = a + b``, for whoever adds to what they have just computed.
-add = _Own(partial(str, "Add"))
+add = ElementwiseKernel(partial(str, "Add"))
 
 
 def register() -> None:
@@ -272,12 +272,12 @@ def register() -> None:
     for name, functor in _FUNCTORS.items():
         left_out = (*FP8, *COMPLEX) if name == "exp" else FP8
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
-        registry.implement(name, kind="cuda", dtypes=dtypes)(_Own(partial(str, functor)))
+        registry.implement(name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
         arity = len(registry.op(name).schema.arrays)
         shortcuts.install(registry.op(name), frozenset(dtypes), partial(_plain, arity, functor))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
-    registry.implement("gelu", kind="cuda", dtypes=gelu)(_Own(_gelu))
+    registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
     for name in (*_FUNCTORS, "gelu", "cast"):

@@ -270,7 +270,7 @@ class _Scalars(ctypes.Structure):
     _fields_ = (("cell", ctypes.c_uint64), ("b", ctypes.c_double), ("scalar", ctypes.c_double))
 
 
-class _Bound:
+class _ListLaunch:
     """An implementation from a function that makes one launch ready: run at once, or kept as a plan."""
 
     def __init__(self, ready: Callable[..., Run]) -> None:
@@ -418,4 +418,4 @@ def register() -> None:
         "global_norm_": _global_norm,
     }
     for name, ready in table.items():
-        registry.implement(name, kind="cuda", dtypes=FLOATS)(_Bound(ready))
+        registry.implement(name, kind="cuda", dtypes=FLOATS)(_ListLaunch(ready))

@@ -1,7 +1,7 @@
-"""What a thread has ready for products: ways by all that decides, graphs by addresses too; made anew after a change.
+"""What a thread has ready for products: plans by everything that decides them, and graphs by their addresses as well.
 
-Handles, descriptors and graphs belong to one thread and one device. The controls and the options of products decide as
-well, and change seldom: after a change nothing made before is found any more.
+Handles, descriptors and graphs belong to one thread and one device. The controls and options of products decide too.
+They change seldom, and a change drops everything made before.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ from cuassay.core.precision import MatmulOptions, matmul_options
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.driver.graph_driver import capture_status
 
-__all__ = ["Ways", "provisional", "table"]
+__all__ = ["PlanCache", "provisional", "table"]
 
-#: Ways a thread keeps for a device; beyond, all are found anew: shapes that vary without end must not fill the memory.
-_MOST_WAYS = 8192
+#: Plans a thread keeps for a device. Beyond that all are dropped: shapes that never repeat must not fill the memory.
+_MOST_PLANS = 8192
 
 #: Graphs a thread keeps for a device, each with about 0.1 MiB of its memory, and calls that it counts.
 _MOST_GRAPHS, _MOST_COUNTED = 256, 4096
@@ -34,8 +34,8 @@ _PATIENCE = 8
 _NEVER = -1
 
 
-class Ways(dict[Any, Any]):
-    """Ways by what decides.
+class PlanCache(dict[Any, Any]):
+    """PlanCache by what decides.
 
     Attributes
     ----------
@@ -76,7 +76,7 @@ class Ways(dict[Any, Any]):
 
 
 class _Tables:
-    """Ways by device, for the controls and the options as they were.
+    """PlanCache by device, for the controls and the options as they were.
 
     Those of a capture in which something was decided for the time being have a generation that never comes, so that
     each call looks whether the capture has ended, and `during` says which was theirs.
@@ -85,30 +85,30 @@ class _Tables:
     __slots__ = ("by_device", "during", "generation", "options")
 
     def __init__(self, generation: int, options: MatmulOptions | None) -> None:
-        self.by_device: dict[int, Ways] = {}
+        self.by_device: dict[int, PlanCache] = {}
         self.generation = generation
         self.during: int | None = None
         self.options = options
 
 
-class _Own(threading.local):
+class _ThreadState(threading.local):
     tables = _Tables(_NEVER, None)
 
 
-_own = _Own()
+_state = _ThreadState()
 
 
-def table(device: int | None = None) -> Ways:
+def table(device: int | None = None) -> PlanCache:
     """What this thread has ready for `device` (None: the current one), and for the controls as they are."""
-    tables, options = _own.tables, matmul_options()
+    tables, options = _state.tables, matmul_options()
     if tables.generation != controls.generation or tables.options is not options:
-        tables = _own.tables = _renewed(tables, options)
+        tables = _state.tables = _renewed(tables, options)
     if device is None:
         device = cupy.cuda.runtime.getDevice()
-    ways = tables.by_device.get(device)
-    if ways is None or len(ways) > _MOST_WAYS:
-        ways = tables.by_device[device] = Ways()
-    return ways
+    cache = tables.by_device.get(device)
+    if cache is None or len(cache) > _MOST_PLANS:
+        cache = tables.by_device[device] = PlanCache()
+    return cache
 
 
 def _renewed(tables: _Tables, options: MatmulOptions) -> _Tables:
@@ -127,6 +127,6 @@ def provisional() -> None:
 
     For who cannot decide while the current stream is being captured.
     """
-    tables = _own.tables
+    tables = _state.tables
     if tables.during is None:
         tables.during, tables.generation = tables.generation, _NEVER
