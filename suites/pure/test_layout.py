@@ -158,3 +158,20 @@ def test_internal_overlap_is_two_elements_on_one_byte(axes: list[tuple[int, int]
 )
 def test_internal_overlap_of_large_arrays(shape: tuple[int, ...], strides: tuple[int, ...], expected: bool) -> None:
     assert layout.has_internal_overlap(shape, strides, 4) == expected
+
+
+@given(
+    shape=st.lists(st.integers(0, 3), max_size=3).map(tuple),
+    steps=st.lists(st.integers(-9, 9), min_size=3, max_size=3),
+    itemsize=st.sampled_from([1, 2, 4, 8]),
+    address=st.integers(0, 16),
+)
+def test_an_array_is_aligned_where_each_of_its_elements_is(
+    shape: tuple[int, ...], steps: list[int], itemsize: int, address: int
+) -> None:
+    strides = steps[: len(shape)]
+    begins = [address + int(np.dot(index, strides)) for index in np.ndindex(shape)]
+
+    found = layout.is_aligned(shape, strides, itemsize, address)
+
+    assert found == all(begin % itemsize == 0 for begin in begins)

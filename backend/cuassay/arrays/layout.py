@@ -18,6 +18,7 @@ __all__ = [
     "byte_range",
     "contiguous_strides",
     "has_internal_overlap",
+    "is_aligned",
     "is_contiguous",
     "normalize_axis",
     "overlap",
@@ -60,6 +61,14 @@ def is_contiguous(shape: Sequence[int], strides: Sequence[int], itemsize: int) -
         return True
     wanted = contiguous_strides(shape, itemsize)
     return all(extent == 1 or stride == want for extent, stride, want in zip(shape, strides, wanted, strict=True))
+
+
+def is_aligned(shape: Sequence[int], strides: Sequence[int], itemsize: int, address: int = 0) -> bool:
+    """True when each element begins at a multiple of `itemsize`; strides along axes of extent 1 do not matter."""
+    if 0 in shape:
+        return True
+    steps = (stride for extent, stride in zip(shape, strides, strict=True) if extent > 1)
+    return address % itemsize == 0 and not any(step % itemsize for step in steps)
 
 
 def byte_range(shape: Sequence[int], strides: Sequence[int], itemsize: int, offset: int = 0) -> tuple[int, int]:

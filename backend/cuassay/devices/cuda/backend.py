@@ -165,7 +165,7 @@ class CudaBackend:
         """A copy; waits for the current stream of its device."""
         with self.activate(array.device.id):
             try:
-                return np.asarray(array.get())
+                return np.asarray(_aligned()(array).get())
             except RuntimeError as error:
                 if _cupy().cuda.get_current_stream().is_capturing():
                     raise CaptureError(
@@ -291,6 +291,14 @@ def _transfer() -> Any:
     from cuassay.devices.cuda.memory import transfer
 
     return transfer.transfer
+
+
+@cache
+def _aligned() -> Any:
+    """The function: CuPy cannot read an array whose elements are not aligned."""
+    from cuassay.devices.cuda.memory import alignment
+
+    return alignment.aligned
 
 
 @cache

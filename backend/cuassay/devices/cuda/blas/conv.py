@@ -13,6 +13,7 @@ from cupy.lib.stride_tricks import as_strided
 
 from cuassay.core.precision import Mode, resolved
 from cuassay.devices.cuda.blas.gemm import gemm
+from cuassay.devices.cuda.memory.alignment import on_aligned
 from cuassay.ops import registry
 from cuassay.ops.convolution import Geometry, geometry
 
@@ -21,6 +22,7 @@ __all__ = ["register"]
 Array = Any
 
 
+@on_aligned
 def slow_conv2d(
     a: Array, weight: Array, bias: Array | None, *, out: Array, precision: Mode | None, **window: Any
 ) -> None:

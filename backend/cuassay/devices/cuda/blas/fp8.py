@@ -17,10 +17,11 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.devices.cuda.blas import plans
-from cuassay.devices.cuda.blas.gemm import Product, aligned, compute, table
+from cuassay.devices.cuda.blas.gemm import Product, alignment_of, compute, table
 from cuassay.devices.cuda.blas.layouts import Stack, collapse, place
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.memory.alignment import aligned
 from cuassay.ops import Op, products
 from cuassay.ops.explain import is_explaining, note
 
@@ -68,7 +69,7 @@ def _contiguous(array: Array, dtype: Any) -> Array:
     """`array` as the library reads scales and a bias: contiguous, at an address of whole pieces of 16 bytes."""
     if array._c_contiguous and array.dtype == dtype and array.data.ptr % 16 == 0:  # noqa: SLF001
         return array
-    return cupy.array(array, dtype, order="C")
+    return cupy.array(aligned(array), dtype, order="C")
 
 
 def _fits(a: Array, b: Array, bias: Array | None, out: Array, of_a: str, of_b: str) -> bool:
@@ -96,7 +97,7 @@ def _row_major(codes: Array) -> Array:
 
 def _plan(a: Array, b: Array, bias: Array | None, out: Array, how: tuple[Any, ...]) -> ProductPlan | None:
     """The plan of these shapes, addresses' alignment and scales; None where the library has none."""
-    alignment = aligned(a, b, out, bias)
+    alignment = alignment_of(a, b, out, bias)
     key = ("scaled", a.shape, b.shape, out.dtype, bias is None, alignment, *how)
     known = table()
     if key not in known:

@@ -25,6 +25,7 @@ from cuassay.devices.cuda.blas.plan_cache import table
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.alignment import aligned, deliver, target_for
 from cuassay.devices.cuda.ops.elementwise import copy
 from cuassay.errors import DriverError
 from cuassay.ops import registry
@@ -35,7 +36,7 @@ __all__ = [
     "MOST_ALIGNED",
     "Multiply",
     "Product",
-    "aligned",
+    "alignment_of",
     "bind",
     "compute",
     "gemm",
@@ -155,7 +156,7 @@ def gemm(
         route.plan.run(at_a, at_b, at_c, at_d)
 
 
-def aligned(*arrays: Array | None) -> int:
+def alignment_of(*arrays: Array | None) -> int:
     """The largest power of two, up to 256, that divides every address, bytes."""
     bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), MOST_ALIGNED)
     return bits & -bits
@@ -173,7 +174,7 @@ def bind(product: Product) -> Callable[[], None]:
     arrays = (product.a, product.b, product.out, product.c, product.bias)
     if not product.out.size:
         return lambda: None
-    route = route_of(product, aligned(product.a, product.b, product.out, product.c))
+    route = route_of(product, alignment_of(product.a, product.b, product.out, product.c))
     if route.plan is None:
         return plans.BoundProduct(partial(_through, route, product), arrays)
     if product.bias is not None:
@@ -210,11 +211,13 @@ def compute(product: Product) -> None:
 
 def route_of(product: Product, alignment: int) -> _Route:
     """How `product` is computed, and any other of its layouts whose operands and output are aligned to `alignment`."""
-    return _before(product) or _by_library(product, alignment)
+    return _before(product, alignment) or _by_library(product, alignment)
 
 
-def _before(product: Product) -> _Route | None:
+def _before(product: Product, alignment: int) -> _Route | None:
     """What no library is asked for, or what must happen first."""
+    if alignment < min(array.dtype.itemsize for array in (product.a, product.b, product.out)):
+        return _Route("operands copied to aligned addresses", run=_with_aligned_operands)
     if not product.out.size or not product.a.shape[-1]:
         return _Route("nothing to multiply", run=_without_terms)
     if not _is_direct(product):
@@ -267,14 +270,25 @@ def _cast(product: Product) -> None:
     of = {name: _as(getattr(p, name), dtype) for name in "ab"}
     third = {name: _as(getattr(p, name), result) for name in ("c", "bias")}
     if third["bias"] is not None:
-        third["bias"] = cupy.ascontiguousarray(third["bias"])
+        third["bias"] = cupy.ascontiguousarray(aligned(third["bias"]))
     compute(replace(p, **of, **third, out=into))
     if into is not p.out:
-        cupy.copyto(p.out, into, casting="unsafe")
+        target = target_for(p.out)
+        cupy.copyto(target, into, casting="unsafe")
+        deliver(target, p.out)
 
 
 def _as(array: Array, dtype: np.dtype[Any]) -> Array:
-    return array if array is None or array.dtype == dtype else array.astype(dtype)
+    return array if array is None or array.dtype == dtype else aligned(array).astype(dtype)
+
+
+def _with_aligned_operands(product: Product) -> None:
+    """No kernel reads elements that do not begin at multiples of their size: their bytes are copied."""
+    given = {name: getattr(product, name) for name in ("a", "b", "c", "bias")}
+    target = target_for(product.out)
+    copied: dict[str, Any] = {name: array if array is None else aligned(array) for name, array in given.items()}
+    compute(replace(product, **copied, out=target))
+    deliver(target, product.out)
 
 
 def _with_aligned_bias(product: Product) -> None:

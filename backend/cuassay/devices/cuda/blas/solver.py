@@ -16,6 +16,7 @@ import numpy as np
 from cupy.cuda import device
 
 from cuassay.devices.cuda.blas.gemm import gemm
+from cuassay.devices.cuda.memory.alignment import require_aligned
 from cuassay.errors import CaptureError, LibraryNotFoundError
 from cuassay.ops import decompositions, registry
 
@@ -224,7 +225,10 @@ def _product(a: Array, b: Array) -> Array:
 
 
 def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None]:
-    """The same, with cuSOLVER loaded; refused with the reason while the current stream is being captured."""
+    """The same, with cuSOLVER loaded; refused with the reason while the current stream is being captured.
+
+    So are arrays whose elements are not aligned: the results would be written into copies of some of them.
+    """
 
     @wraps(implementation)
     def run(*arrays: Array, **named: Any) -> None:
@@ -234,6 +238,7 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
                 "call it before, and capture what uses its result"
             )
         _cusolver()
+        require_aligned(implementation.__name__, *arrays, *named.values())
         implementation(*arrays, **named)
 
     return run

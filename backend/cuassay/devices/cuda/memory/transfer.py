@@ -8,6 +8,7 @@ import cupy
 import numpy as np
 
 from cuassay.core import syncdebug
+from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.memory.order import at
 from cuassay.devices.cuda.memory.pinned import HostArray, address_of, empty, mark
 from cuassay.errors import CaptureError
@@ -53,7 +54,7 @@ def _transfer(host: HostArray, device: Any, index: int, *, is_upward: bool, non_
         here = host if _is_alike(host, device) else _packed(host)
         there = device if _is_alike(here, device) else cupy.empty(device.shape, device.dtype)
     else:
-        there = device if _is_alike(host, device) else cupy.ascontiguousarray(device)
+        there = device if _is_alike(host, device) else cupy.ascontiguousarray(aligned(device))
         here = host if _is_alike(host, there) else empty(host.shape, host.dtype)
     is_left = mark(here, index, stream) and non_blocking and (is_upward or here is host)
     if not is_left:
@@ -61,7 +62,7 @@ def _transfer(host: HostArray, device: Any, index: int, *, is_upward: bool, non_
     if is_upward:
         _memcpy(there.data.ptr, address_of(here), here.nbytes, _TO_DEVICE, stream.ptr)
         if there is not device:
-            cupy.copyto(device, there)
+            copyto(device, there)
     else:
         _memcpy(address_of(here), there.data.ptr, here.nbytes, _TO_HOST, stream.ptr)
     if not is_left:

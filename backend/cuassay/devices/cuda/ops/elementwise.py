@@ -20,6 +20,7 @@ import numpy as np
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
 from cuassay.devices.cuda.eager import repeated, shortcuts
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
+from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
@@ -88,7 +89,7 @@ class ElementwiseKernel:
         ordered = _number_last(operands, out)
         dense = _dense(functor, ordered, out)
         if dense is None:
-            _strided(functor, ordered, out)
+            _strided(*ordered, out=out, functor=functor)
         else:
             launched, grid, arguments = dense
             launched(grid, _BLOCK, arguments)
@@ -132,7 +133,9 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
         in_order = in_order and array._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
     if not in_order and not all(array.flags.f_contiguous for array in arrays):
         return None
-    length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize or 1
+    length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize
+    if not length:  # an array is not aligned to its elements
+        return None
     launched = kernel("elementwise.cu", _dense_name(form, functor, dtype, length))
     return launched, (-(-size // (_BLOCK * length)), 1, 1), (*operands, out, size)
 
@@ -149,7 +152,8 @@ def _plain(arity: int, functor: str, dtype: np.dtype[Any], size: int) -> tuple[K
     return kernel("elementwise.cu", name), (-(-size // (_BLOCK * length)), 1, 1), _BLOCK
 
 
-def _strided(functor: str, operands: Sequence[Any], out: Array) -> None:
+@alignment.on_aligned
+def _strided(*operands: Any, out: Array, functor: str) -> None:
     if len(operands) == 1:
         a = operands[0].astype(out.dtype, copy=False)
         _launch_strided(f"strided_unary<{functor}, {c_name(out.dtype)}>", (a, out), _layout(out, a))
@@ -240,12 +244,13 @@ def _gelu(approximate: str) -> str:
 def copy(a: Array, *, device: object, out: Array) -> None:
     """By CuPy: strides may differ; to another device as `peers` has it."""
     if a.data.device_id == out.data.device_id:
-        cupy.copyto(out, a)
+        alignment.copyto(out, a)
     else:
         peers.copy(a, out)
 
 
 @repeated.only_launches
+@alignment.on_aligned
 def cast(a: Array, *, dtype: object, out: Array) -> None:
     """By a kernel of our own: CuPy goes from float64 to bfloat16 by way of float32, and rounds twice."""
     if not out.size:
@@ -259,6 +264,7 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
         _launch_strided(f"strided_cast<{names}>", (a, out), _layout(out, a))
 
 
+@alignment.on_aligned
 def _complex_exp(a: Array, *, out: Array) -> None:
     cupy.exp(a, out=out)
 

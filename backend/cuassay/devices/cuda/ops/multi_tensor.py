@@ -22,6 +22,7 @@ from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.streams.event import Event
+from cuassay.errors import ArgumentError
 from cuassay.ops import Op, registry
 
 __all__ = ["BLOCK", "Tables", "elements_of", "hold", "register", "upload"]
@@ -118,7 +119,13 @@ class Tables:
         """Where each tensor's chunk 0 begins: where most of its lists have a boundary; and which lists have not."""
         present = [place for place, arrays in enumerate(self._lists) if arrays]
         itemsizes = np.array([arrays[0].dtype.itemsize for arrays in self._lists if arrays])
-        past = addresses[:, present] // itemsizes % self._length
+        begins, astray = np.divmod(addresses[:, present], itemsizes)
+        if astray.any():
+            raise ArgumentError(
+                "each array of a list must begin at a multiple of its elements' size; got one at "
+                f"{int(addresses[:, present][astray > 0][0]):#x}; copy it first with cuassay.ops.copy"
+            )
+        past = begins % self._length
         if self._from_zero:
             origin = np.zeros(len(past), np.int64)
         else:

@@ -16,6 +16,7 @@ from cuassay.arrays.dtypes import FP8
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.eager import repeated
 from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import reduction
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
 from cuassay.ops import registry
@@ -45,6 +46,7 @@ _RESERVED = 2048
 
 
 @repeated.only_launches
+@alignment.on_aligned
 def softmax(a: Array, *, axis: int, out: Array) -> None:
     """Into `out`, on the current stream; a row of -inf only is NaN."""
     if not out.size:
@@ -57,6 +59,7 @@ def softmax(a: Array, *, axis: int, out: Array) -> None:
 
 
 @repeated.only_launches
+@alignment.on_aligned
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
     """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
     if not out.size:

@@ -14,6 +14,7 @@ import cupy
 from cuassay.devices.cuda.driver import graph_driver, runtime
 from cuassay.devices.cuda.driver.context import at, explained
 from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.streams.stream import current_stream
 from cuassay.errors import CaptureError
 
@@ -50,7 +51,7 @@ def copy(a: Array, out: Array) -> None:
         far.wait_stream(near)
     if there is not out:
         with at(target):
-            cupy.copyto(out, there)
+            copyto(out, there)
 
 
 def _is_captured(stream: Any) -> bool:
@@ -65,7 +66,7 @@ def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
     if is_refused:
         raise _uncaptured("from", a)
     with at(a.data.device_id):
-        return cupy.ascontiguousarray(a)
+        return cupy.ascontiguousarray(aligned(a))
 
 
 def _there(out: Array, packed: Array, *, is_refused: bool) -> Array:

@@ -27,6 +27,7 @@ from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.driver.graph_driver import status
 from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.memory.alignment import aligned, deliver, is_aligned
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
@@ -126,7 +127,7 @@ def permutation(like: Array, *, state: DrawState, out: Array) -> None:
     name = f"random_permutation<{c_name(out.dtype)}, {length}, {_c_bool(in_cell)}>"
     bits = distributions.permutation_bits(out.size)
     kernel("random.cu", name)(-(-out.size // (_BLOCK * length)), _BLOCK, (target, out.size, where, bits))
-    _deliver(target, out)
+    deliver(target, out)
 
 
 # ------------------------------------------------------------------------------------------------ launches
@@ -140,17 +141,17 @@ def _fill(draw: str, per_call: int, how: ctypes.Structure, state: DrawState, out
     name = _name("fill", draw, out.dtype, pack_length([target]), in_cell)
     grid = _grid(out.size, out.itemsize, per_call)
     kernel("random.cu", name)(grid, _BLOCK, (target, out.size, where, how))
-    _deliver(target, out)
+    deliver(target, out)
 
 
 def _map(draw: str, a: Array, how: ctypes.Structure, state: DrawState, out: Array) -> None:
     if not out.size:
         return
-    source, target = cupy.ascontiguousarray(a), _dense(out)
+    source, target = cupy.ascontiguousarray(aligned(a)), _dense(out)
     where, in_cell = drawn(state)
     name = _name("map", draw, out.dtype, pack_length([source, target]), in_cell)
     kernel("random.cu", name)(_grid(out.size, out.itemsize, 4), _BLOCK, (source, target, out.size, where, how))
-    _deliver(target, out)
+    deliver(target, out)
 
 
 @cache
@@ -172,12 +173,9 @@ def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
 
 def _dense(out: Array) -> Array:
     """`out`, or an array beside it in C order where its own is another: numbers follow the logical order."""
-    return out if out._c_contiguous else cupy.empty(out.shape, out.dtype)  # noqa: SLF001  flags cost ten times as much
-
-
-def _deliver(target: Array, out: Array) -> None:
-    if target is not out:
-        cupy.copyto(out, target)
+    if out._c_contiguous and is_aligned(out):  # noqa: SLF001  array.flags costs ten times as much
+        return out
+    return cupy.empty(out.shape, out.dtype)
 
 
 # ------------------------------------------------------------------------------------------------ captured graphs

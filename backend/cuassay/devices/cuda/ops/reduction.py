@@ -21,6 +21,7 @@ from cuassay.arrays.dtypes import compute_dtype
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.eager import repeated
 from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
 from cuassay.ops import registry
 from cuassay.ops.shapes import reduced_axes
@@ -49,6 +50,7 @@ _MIN_ROWS, _MIN_ROWS_OF_TWO = 64, 1_024
 
 
 @repeated.only_launches
+@alignment.on_aligned
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream."""
     if out.dtype.kind == "c":
@@ -58,6 +60,7 @@ def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
 
 
 @repeated.only_launches
+@alignment.on_aligned
 def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream; NaN wins."""
     _reduce("Max", a, axis, out)
