@@ -100,6 +100,7 @@ def test_a_dropped_array_is_reused_at_once(device: Device) -> None:
 def test_numbers_go_to_the_device_and_back_bit_for_bit(device: Device, dtype: np.dtype[Any], side: Any) -> None:
     host = pinned(device, Samples(1, dtype.name)((33, 5)).values)
     there, back = devices.empty((33, 5), dtype, device), devices.empty_pinned((33, 5), dtype, device)
+    side.wait_stream(devices.backend(device.kind).current_stream(device.index))
 
     with devices.backend(device.kind).use_stream(side):
         devices.copy(host, there, non_blocking=True)
@@ -197,6 +198,7 @@ def test_the_memory_of_a_dropped_array_is_not_reused_before_its_copy_is_done(dev
 
 def test_other_work_goes_on_while_a_copy_runs(device: Device, backend: Backend, side: Any, numbers: Any) -> None:
     host, there = pinned(device, numbers), devices.empty((N,), np.float32, device)
+    side.wait_stream(backend.current_stream(device.index))
     with backend.use_stream(side):
         devices.copy(host, there, non_blocking=True)
         doubled = ops.add(there, there)

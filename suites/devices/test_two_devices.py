@@ -16,7 +16,7 @@ from cuassay.core.protocols import Backend
 from cuassay.errors import DeviceError
 from cuassay.ops import registry
 from cuassay.optim import Adam
-from cuassay.testing import requires
+from cuassay.testing import exclusive, requires
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.opspec import OpSpec, own_specs
@@ -357,6 +357,7 @@ def test_a_dropped_source_is_not_reused_before_it_was_copied(
     assert (found == 8).all()
 
 
+@exclusive
 @requires("streams")
 def test_an_event_of_the_other_device_marks_its_current_stream(
     device: Device, far: Device, backend: Backend, busy: Callable[[Device], Any]

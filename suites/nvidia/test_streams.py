@@ -145,8 +145,9 @@ def test_a_capture_dropped_while_open_leaves_the_thread_able_to_allocate(theirs:
         del capture
         gc.collect()
         fresh = cupy.zeros(12_345, cupy.float32)
-
     assert not theirs.is_capturing()
+    theirs.synchronize()
+
     assert float(fresh.sum()) == 0
 
 
@@ -597,6 +598,7 @@ import cupy
 good = cuda.compile_kernel("__global__ void good(float* p) { p[0] += 1; }", "good")
 bad = cuda.compile_kernel("__global__ void bad(float* p) { p[1ll << 40] = 1; }", "bad")
 array, stream = cupy.zeros(1, "float32"), cuda.Stream()
+cuda.synchronize()
 with stream:
     cuda.spin(40_000_000)
     print(stream.query())

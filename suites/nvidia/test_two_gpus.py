@@ -24,7 +24,7 @@ from cuassay.cuda import memory, tunable
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.sources import DeviceSource
 from cuassay.errors import CaptureError, DeviceError
-from cuassay.testing import OpSpec
+from cuassay.testing import OpSpec, exclusive
 from cuassay.testing.samples import Sample
 
 N = 1000
@@ -157,6 +157,7 @@ def test_events_time_work_of_their_device(far: Any) -> None:
 # ------------------------------------------------------------------------------------------------ memory
 
 
+@exclusive
 def test_memory_recorded_on_the_others_stream_waits_for_it(near: Any, far: Any) -> None:
     with near:
         array = filled(0)
