@@ -10,6 +10,7 @@ import pytest
 from cuassay import to_host
 from cuassay.testing import ErrorInput, OpSpec
 from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.conformance.running import result_dtype
 
 TEN_LINES = """
     from cuassay.testing import OpSpec, conformance
@@ -450,3 +451,50 @@ def test_data_under_a_test_s_name_is_left_alone(pytester: pytest.Pytester) -> No
     """)
 
     pytester.runpytest_inprocess().assert_outcomes(passed=1)
+
+
+def test_samples_whose_dtypes_the_device_lacks_are_left_out(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps-macos13")
+
+    result = pytester.runpytest_subprocess(
+        *("--pyargs", "cuassay.testing.conformance", "--device", "sim", "-p", "no:cacheprovider"),
+        *("-k", "float32 and ((cast and values) or (promotion and -add) or (errors and foreach_mul_))"),
+    )
+
+    found = result.parseoutcomes()
+    assert result.ret == 0
+    assert found["passed"] >= 3
+
+
+def test_a_sample_that_nothing_remains_of_is_skipped_with_the_reason(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
+    pytester.makepyfile("""
+        from cuassay.testing import ErrorInput, OpSpec, conformance
+        bad = lambda make: [ErrorInput(make(3, dtype="float64"), ValueError, "too wide")]
+        test_it = conformance(OpSpec(fn=lambda xp, a: a + 1, error_inputs=bad, dtypes=("float32",)))
+    """)
+
+    result = pytester.runpytest_subprocess("--device", "sim", "-k", "errors", "-rs")
+
+    result.assert_outcomes(skipped=1, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(["*no storage:float64: Metal has no 64-bit floating point*"])
+
+
+def test_a_function_that_writes_its_input_does_not_spoil_the_sample() -> None:
+    def emptied(xp: Any, a: Any) -> Any:
+        total = a + 1
+        a[...] = 0
+        return total
+
+    spec = OpSpec(fn=emptied, reference=lambda a: a + 1, dtypes=("float32",))
+    sample = next(spec.draw(0, "float32", "values"))
+    before = sample.host()[0][0].copy()
+
+    result_dtype(spec, sample)
+    spec.touched(sample)
+
+    np.testing.assert_array_equal(sample.host()[0][0], before)

@@ -254,37 +254,35 @@ class OpSpec(Declared):
 
     def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Magnitude that errors are relative to, and accumulated terms an element."""
-        args, kwargs = widened(sample)
         with np.errstate(all="ignore"):
-            size = np.abs(expected) if self.magnitude is None else np.abs(self.magnitude(*args, **kwargs))
+            size = np.abs(expected) if self.magnitude is None else np.abs(_called(self.magnitude, sample))
         if self.terms is not None:
-            return size, int(self.terms(*args, **kwargs))
+            return size, int(_called(self.terms, sample))
         if self.op is not None:
             return size, 1
+        args, kwargs = widened(sample)
         terms = fan_in(self._answer, args, kwargs, expected)
         return size if self.magnitude is not None else _magnitude(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:
         """What the call must move and compute. Raises `SpecError` where `work` gives something else."""
-        args, kwargs = sample.host()
         if self.work is not None:
+            args, kwargs = sample.copied()
             least = self.work(*args, **kwargs)
             if not isinstance(least, Work):
                 raise SpecError(f"{self.name}: work= gives a Work; got {least!r}; write work={FORMS['work']}")
             return least
-        return Work(bytes=self._touched(args, kwargs))
+        return Work(bytes=self.touched(sample))
 
     def touched(self, sample: Sample) -> int:
         """Bytes of all arrays of a call, those read and those written."""
-        return self._touched(*sample.host())
+        return sum(one.nbytes for one in arrays_of(*sample.host())) + self._written(sample)
 
-    def _touched(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
-        return sum(one.nbytes for one in arrays_of(args, kwargs)) + self._written(args, kwargs)
-
-    def _written(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> int:
+    def _written(self, sample: Sample) -> int:
         if self.op is not None:
+            args, kwargs = sample.host()
             return self.op.meta(*args, **kwargs).nbytes
-        return np.asarray(self.run("cpu", args, kwargs)).nbytes
+        return np.asarray(self.run("cpu", *sample.copied())).nbytes
 
     def _default_samples(self) -> SampleFunction:
         count = len(self.op.schema.arrays) if self.op is not None else _array_count(self.name, self.fn)
@@ -346,6 +344,11 @@ def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample's arguments, every array exactly upcast."""
     args, kwargs = sample.host()
     return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
+
+
+def _called(function: Callable[..., Any], sample: Sample) -> Any:
+    args, kwargs = widened(sample)
+    return function(*args, **kwargs)
 
 
 def _wide(value: Any) -> Any:

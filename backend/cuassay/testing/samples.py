@@ -156,8 +156,12 @@ class Sample(Declared):
             raise SpecError(f"a sample has kind {self.kind!r}; give one of {', '.join(KINDS)}")
 
     def host(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """Arguments as NumPy arrays."""
+        """Arguments as NumPy arrays: the sample's own, to be read only."""
         return self._changed(_to_numpy)
+
+    def copied(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments as fresh NumPy arrays, for a function of a user's, which may write them."""
+        return self._changed(lambda value: value.copy() if isinstance(value := _to_numpy(value), np.ndarray) else value)
 
     def on(self, device: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Arguments as fresh arrays on `device`."""

@@ -19,8 +19,9 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
-from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError, SpecError
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.conformance.choosing import bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.conformance.running import (
     CHECKS,
     Check,
@@ -32,8 +33,6 @@ from cuassay.testing.conformance.running import (
     on_sample,
     result_dtype,
     run_sample,
-    samples_of,
-    seed,
     verify,
 )
 from cuassay.testing.opspec import OpSpec
@@ -48,90 +47,56 @@ __all__ = ["CHECKS", "Check"]
 @check()
 def check_values(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Every ordinary sample agrees with the reference."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "values"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "values"))
 
 
 @check(lambda spec: spec.op is None or not spec.op.schema.is_irregular)
 def check_layouts(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Transposed, strided, reversed and offset inputs give what contiguous ones do."""
     layouts = cycle([name for name in LAYOUTS if name != "contiguous"])
-    chosen = (sample.laid_out(layout) for sample in samples_of(spec, dtype, "values") for layout in islice(layouts, 2))
+    chosen = (
+        sample.laid_out(layout) for sample in samples_of(spec, device, dtype, "values") for layout in islice(layouts, 2)
+    )
     verify(spec, device, dtype, chosen)
 
 
 @check(has("empty"))
 def check_zero_size(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Arrays without elements give what the reference gives."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "empty"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "empty"))
 
 
 @check(has("scalar"))
 def check_zero_dim(spec: OpSpec, device: Device, dtype: Any) -> None:
     """0-d arrays, or the least dimensions there may be."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "scalar"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "scalar"))
 
 
 @check(has("broadcast"))
 def check_broadcast(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Shapes of different lengths and extents of one."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "broadcast"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "broadcast"))
 
 
 @check(has("promotion"))
 def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Operands of two dtypes: the result's dtype is the promoted one, its values exact to that."""
-    supported = set(devices.supported_dtypes(spec.op, device)) if spec.op is not None else None
-    samples = (s for s in samples_of(spec, dtype, "promotion") if supported is None or _looked_up(spec, s) in supported)
-    verify(spec, device, dtype, samples)
-
-
-def _looked_up(spec: OpSpec, sample: Sample) -> str | None:
-    if spec.op is None:
-        return None
-    try:
-        return dtype_name(spec.op.schema.registry_dtype([array.dtype for array in sample.host()[0]]))
-    except DTypeError:
-        return None
+    verify(spec, device, dtype, promotions(spec, device, dtype))
 
 
 @check(has("python"))
 def check_python_scalars(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Python numbers beside arrays do not widen them."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "python"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "python"))
 
 
 @check(has("extremal"))
 def check_extremal(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Infinities, NaN, zeros of both signs, subnormals, the largest numbers, overflow."""
-    verify(spec, device, dtype, samples_of(spec, dtype, "extremal"))
+    verify(spec, device, dtype, samples_of(spec, device, dtype, "extremal"))
 
 
 # ------------------------------------------------------------------------------------------------ forms of the call
-
-
-def _few(spec: OpSpec, dtype: Any) -> list[Sample]:
-    """Some ordinary samples: small ones, an odd one, the last, which is usually the strangest, and the largest."""
-    drawn = list(samples_of(spec, dtype, "values"))
-    places = {0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1, _order(drawn)[0]}
-    chosen = [drawn[place] for place in sorted(places)]
-    return [sample for sample in chosen if spec.refusal(sample) is None] or [_one(spec, dtype)]
-
-
-def _one(spec: OpSpec, dtype: Any) -> Sample:
-    """The largest ordinary sample that the reference takes: a kernel of several blocks runs several."""
-    drawn = list(samples_of(spec, dtype, "values"))
-    for place in _order(drawn):
-        if spec.refusal(drawn[place]) is None:
-            return drawn[place]
-    raise SpecError(
-        f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}; give samples= that it takes"
-    )
-
-
-def _order(drawn: Sequence[Sample]) -> list[int]:
-    """The samples' places, the one with most elements first."""
-    sizes = [sum(np.size(one) for one in each(*sample.host()) if isinstance(one, np.ndarray)) for sample in drawn]
-    return sorted(range(len(drawn)), key=lambda place: -sizes[place])
 
 
 def _empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
@@ -144,7 +109,7 @@ def _empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
 @check(is_op)
 def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
-    for sample, layout in zip(_few(spec, dtype), cycle(("contiguous", "strided", "reversed")), strict=False):
+    for sample, layout in zip(few(spec, device, dtype), cycle(("contiguous", "strided", "reversed")), strict=False):
         with on_sample(sample):
             _write_out(spec, device, dtype, sample, _empty_out(spec, sample, layout))
 
@@ -167,7 +132,7 @@ def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: H
 @check(is_op)
 def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An `out=` of another shape, dtype, device, or one that overlaps an input in part, is refused by name."""
-    sample = _one(spec, dtype)
+    sample = one(spec, device, dtype)
     right = _empty_out(spec, sample, "contiguous")
     with on_sample(sample):
         wider = HostArray(np.ones((*right.shape, 2), right.dtype))
@@ -212,7 +177,7 @@ def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> 
 @check(lambda spec: is_op(spec) and spec.declared.schema.elementwise)
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The in-place form writes its first argument and returns it."""
-    for sample in _few(spec, dtype):
+    for sample in few(spec, device, dtype):
         if sample.args[0].dtype == result_dtype(spec, sample):
             with on_sample(sample), np.errstate(all="ignore"):
                 args, kwargs = sample.on(device)
@@ -224,7 +189,7 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
 @check(is_op)
 def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`prepare` gives a plan that computes, and computes anew when its inputs have changed."""
-    for sample in _few(spec, dtype)[-3:]:
+    for sample in few(spec, device, dtype)[-3:]:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
             plan = spec.declared.prepare(*args, **kwargs)
@@ -254,7 +219,7 @@ def _overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
 @check()
 def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Inputs hold the same bits after the call as before."""
-    for sample in _few(spec, dtype):
+    for sample in few(spec, device, dtype):
         with on_sample(sample):
             args, kwargs = sample.on(device)
             with np.errstate(all="ignore"):
@@ -267,7 +232,7 @@ def check_inputs_unchanged(spec: OpSpec, device: Device, dtype: Any) -> None:
 @check(is_op)
 def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
     """`meta` says, without memory, what shape and dtype come out, from arrays and from descriptions alike."""
-    for sample in (*_few(spec, dtype), *samples_of(spec, dtype, "scalar", "empty")):
+    for sample in (*few(spec, device, dtype), *samples_of(spec, device, dtype, "scalar", "empty")):
         with on_sample(sample):
             args, kwargs = sample.on(device)
             described = [(tuple(a.shape), dtype_name(a.dtype)) if hasattr(a, "shape") else a for a in args]
@@ -282,7 +247,7 @@ def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
 @check(lambda spec: spec.deterministic)
 def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Two equal runs give the same bits; one on other numbers computes anew, whatever was kept of those before."""
-    for sample in _few(spec, dtype):
+    for sample in few(spec, device, dtype):
         with on_sample(sample):
             first = run_sample(spec, device, sample)
             first = devices.to_host(first) if hasattr(first, "shape") else first  # a function may give a Python number
@@ -295,7 +260,7 @@ def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
 def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Run on a stream of its own, ordered by waits alone, the result is right; kind sim also looks for races."""
     backend = devices.backend(device.kind)
-    sample = _one(spec, dtype)
+    sample = one(spec, device, dtype)
     with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
         main, side = backend.current_stream(device.index), backend.new_stream(device.index)
         args, kwargs = sample.on(device)
@@ -312,7 +277,7 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
 def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
     """A captured call, replayed after its inputs have changed, computes on the new numbers."""
     backend = devices.backend(device.kind)
-    sample = _one(spec, dtype)
+    sample = one(spec, device, dtype)
     turned = _turned(sample)
     with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
         args, kwargs = sample.on(device)
@@ -342,7 +307,7 @@ def check_graph_replay(spec: OpSpec, device: Device, dtype: Any) -> None:
 @check(lambda spec: spec.error_inputs is not None)
 def check_errors(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Each bad input raises the declared error, with a message that says what was wrong."""
-    for bad in spec.draw_errors(seed(), dtype_name(dtype)):
+    for bad in bad_inputs(spec, device, dtype):
         with on_sample(bad.sample):
             args, kwargs = bad.sample.on(device)
             _raises(functools.partial(spec.run, device, args, kwargs), bad.error, bad.match)

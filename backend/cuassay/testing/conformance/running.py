@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
-from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.testing import rerun
 from cuassay.testing.compare import assert_close, describe_case
+from cuassay.testing.conformance.choosing import seed
 from cuassay.testing.fanin import arrays_of, is_elementwise
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
@@ -36,8 +36,6 @@ __all__ = [
     "on_sample",
     "result_dtype",
     "run_sample",
-    "samples_of",
-    "seed",
     "verify",
 ]
 
@@ -127,11 +125,6 @@ def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] =
     return register
 
 
-def seed() -> int:
-    """Seed of this run's samples."""
-    return int(settings.get("CUASSAY_SEED"))
-
-
 @contextmanager
 def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
     """Whatever is raised inside says which case it was and how to run it again."""
@@ -152,11 +145,6 @@ def _noted(*lines: str) -> Iterator[None]:
         if lines[0] not in str(error):
             error.add_note("\n".join(f"  {line}" for line in lines))
         raise
-
-
-def samples_of(spec: OpSpec, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
-    """The spec's samples of these kinds, by this run's seed."""
-    return spec.draw(seed(), dtype_name(dtype), *kinds)
 
 
 @contextmanager
@@ -217,7 +205,7 @@ def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
         return as_dtype(spec.result_dtype)
     try:
         with np.errstate(all="ignore"):
-            return np.asarray(spec.run("cpu", args, kwargs)).dtype
+            return np.asarray(spec.run("cpu", *sample.copied())).dtype
     except (TypeError, ValueError, NotImplementedError):
         return None
 

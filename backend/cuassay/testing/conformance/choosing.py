@@ -1,0 +1,129 @@
+"""Which samples a check takes: of one kind, in dtypes that the device has; a few of them where all would cost too much.
+
+A device may lack a dtype that only one operand or the result has. Such a sample is left out; where none remains, the
+test is skipped with the reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+import pytest
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError, DTypeError, SpecError
+from cuassay.testing.declared import ErrorInput
+from cuassay.testing.fanin import arrays_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Kind, Sample
+
+__all__ = ["bad_inputs", "few", "of_most_elements", "one", "promotions", "samples_of", "seed"]
+
+
+def seed() -> int:
+    """Seed of this run's samples."""
+    return int(settings.get("CUASSAY_SEED"))
+
+
+def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterator[Sample]:
+    """The spec's samples of these kinds, by this run's seed, in dtypes that `device` has."""
+    drawn = spec.draw(seed(), dtype_name(dtype), *kinds)
+    yield from _here((sample, why_absent(spec, device, sample)) for sample in drawn)
+
+
+def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The samples of two dtypes whose promoted dtype `device` computes in as well."""
+    drawn = spec.draw(seed(), dtype_name(dtype), "promotion")
+    yield from _here(
+        (sample, why_absent(spec, device, sample) or _why_not_promoted(spec, device, sample)) for sample in drawn
+    )
+
+
+def bad_inputs(spec: OpSpec, device: Device, dtype: Any) -> Iterator[ErrorInput]:
+    """The calls that must raise, in dtypes that `device` has."""
+    drawn = spec.draw_errors(seed(), dtype_name(dtype))
+    yield from _here((bad, _why_unheld(device, _dtypes(bad.sample))) for bad in drawn)
+
+
+_One = TypeVar("_One")
+
+
+def _here(judged: Iterable[tuple[_One, str | None]]) -> Iterator[_One]:
+    """What nothing is missing for; a skip where something is missing for each."""
+    reasons: dict[str, None] = {}
+    found = False
+    for one, reason in judged:
+        if reason is None:
+            found = True
+            yield one
+        else:
+            reasons[reason] = None
+    if reasons and not found:
+        pytest.skip("; ".join(reasons))
+
+
+def why_absent(spec: OpSpec, device: Device, sample: Sample) -> str | None:
+    """Why `device` cannot hold the arrays of this call, its result among them; None where it can."""
+    return _why_unheld(device, _dtypes(sample) | _result_dtypes(spec, sample))
+
+
+def _why_unheld(device: Device, dtypes: Iterable[str]) -> str | None:
+    can = devices.capabilities(device)
+    return next((reason for name in sorted(dtypes) if (reason := can.missing(f"storage:{name}"))), None)
+
+
+def _dtypes(sample: Sample) -> set[str]:
+    """Dtypes of the arrays, and those that are asked for by name."""
+    named = sample.kwargs.get("dtype")
+    asked = set() if named is None else {dtype_name(as_dtype(named))}
+    return asked | {dtype_name(one.dtype) for one in arrays_of(*sample.host())}
+
+
+def _result_dtypes(spec: OpSpec, sample: Sample) -> set[str]:
+    if spec.op is None or not spec.op.schema.outputs:
+        return set()
+    args, kwargs = sample.host()
+    try:
+        return {dtype_name(spec.op.meta(*args, **kwargs).dtype)}
+    except CuassayError:  # the check that runs it tells
+        return set()
+
+
+def _why_not_promoted(spec: OpSpec, device: Device, sample: Sample) -> str | None:
+    if spec.op is None:
+        return None
+    try:
+        name = dtype_name(spec.op.schema.registry_dtype([array.dtype for array in sample.host()[0]]))
+    except DTypeError as error:
+        return str(error)
+    return devices.why_unsupported(spec.op, device, name)
+
+
+def few(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
+    """Some ordinary samples: small ones, an odd one, the last, which is usually the strangest, and the largest."""
+    drawn = list(samples_of(spec, device, dtype, "values"))
+    places = {0, len(drawn) // 4, len(drawn) // 2, 3 * len(drawn) // 4, len(drawn) - 1, of_most_elements(drawn)[0]}
+    chosen = [drawn[place] for place in sorted(places)]
+    return [sample for sample in chosen if spec.refusal(sample) is None] or [one(spec, device, dtype)]
+
+
+def one(spec: OpSpec, device: Device, dtype: Any) -> Sample:
+    """The largest ordinary sample that the reference takes: a kernel of several blocks runs several."""
+    drawn = list(samples_of(spec, device, dtype, "values"))
+    for place in of_most_elements(drawn):
+        if spec.refusal(drawn[place]) is None:
+            return drawn[place]
+    raise SpecError(
+        f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}; give samples= that it takes"
+    )
+
+
+def of_most_elements(drawn: Sequence[Sample]) -> list[int]:
+    """The samples' places, the one with most elements first."""
+    sizes = [sum(np.size(array) for array in arrays_of(*sample.host())) for sample in drawn]
+    return sorted(range(len(drawn)), key=lambda place: -sizes[place])
