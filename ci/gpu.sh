@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# health check, suites and measurements on one GPU, and the run's ledger: gpu [--device D] [--out DIR] [--jobs N] [--seconds S]
+# health check, suites and measurements on one GPU, and the run's ledger: gpu [--device D] [--out DIR] [--jobs N] [--seconds S] [--without M,...]
 # groups: test
 set -uo pipefail
 export CUASSAY_HANG_SECONDS=${CUASSAY_HANG_SECONDS:-100} PYTHONUNBUFFERED=1
@@ -8,19 +8,33 @@ out=reports/out/gpu
 cores=$(nproc)
 jobs=$((cores < 8 ? cores : 8))
 seconds=0 # for everything; 0: as long as the steps' own limits allow
+without=  # optional modules that are hidden, as if they were not installed
+optional=" nvmath torch cuda.core numba "
 while [ $# -gt 0 ]; do
     case $1 in
         --device) device=${2:?--device needs a device} ;;
         --out) out=${2:?--out needs a folder} ;;
         --jobs) jobs=${2:?--jobs needs a number of processes} ;;
         --seconds) seconds=${2:?--seconds needs a number} ;;
+        --without) without=${2:?--without needs names of modules, with commas:$optional} ;;
         *)
-            echo "ci/run gpu: unknown argument '$1'; it takes --device D, --out DIR, --jobs N and --seconds S" >&2
+            echo "ci/run gpu: unknown argument '$1'; it takes --device D, --out DIR, --jobs N, --seconds S and --without M,..." >&2
             exit 2
             ;;
     esac
     shift 2
 done
+command="ci/run gpu --device $device"
+for name in ${without//,/ }; do # a name that hides nothing would pass for a machine that lacks something
+    if [[ $optional != *" $name "* ]]; then
+        echo "ci/run gpu: $name is not an optional module; --without takes:$optional" >&2
+        exit 2
+    fi
+done
+if [ -n "$without" ]; then
+    export WITHOUT_MODULES=$without PYTHONPATH=$PWD/ci/without${PYTHONPATH:+:$PYTHONPATH}
+    command+=" --without $without"
+fi
 mkdir -p "$out"
 rm -f "$out"/*.jsonl "$out"/junit*.xml "$out"/{gpu,suites-*}.log "$out"/report.{html,md}
 rows=$out/rows.jsonl
@@ -57,6 +71,7 @@ left() { # MOST: seconds for a step, so that 15 are left for the record and the 
 health() { # what the driver says, what we say, and one launch with its result read back
     local status=0
     nvidia-smi || status=1
+    [ -z "${WITHOUT_MODULES:-}" ] || echo "hidden, as if not installed: $WITHOUT_MODULES"
     "$PYTHON" -m cuassay devices -v || status=1
     "$PYTHON" -c '
 import sys
@@ -71,7 +86,7 @@ sys.exit(total != 1024)' "$device" || status=1
 export -f health
 export PYTHON device
 
-run=$("$PYTHON" -m cuassay.benchmarking.ledger begin "$rows" --command "ci/run gpu --device $device") || exit 2
+run=$("$PYTHON" -m cuassay.benchmarking.ledger begin "$rows" --command "$command") || exit 2
 recorded=(--device "$device" --require-device "$device" --cuassay-record "$rows" --cuassay-run "$run" -q)
 suites=(suites/devices suites/nvidia suites/harness/test_cuda_states.py "${recorded[@]}" --benchmark-disable --tb=short
     -p no:cacheprovider)

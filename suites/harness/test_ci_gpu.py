@@ -20,7 +20,7 @@ COMMIT = "9f3c2100aa" * 4
 # rest is as it is. SLEEP is what a session of speed takes; or it kills the job.
 FAKE_PYTHON = f"""#!/usr/bin/env bash
 if [ "$1 $2" = "-m pytest" ]; then
-    echo "$*" >>sessions.log
+    echo "$*${{WITHOUT_MODULES:+, hidden by ${{PYTHONPATH%%:*}}: $WITHOUT_MODULES}}" >>sessions.log
     shard=whole
     while [ $# -gt 0 ]; do
         case $1 in
@@ -175,8 +175,29 @@ def test_a_device_that_is_not_there_fails_the_health_check(checkout: Path) -> No
     assert "sim:9 does not exist" in found.output
 
 
+def test_hidden_modules_are_hidden_in_every_session_and_the_ledger_says_so(checkout: Path) -> None:
+    found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "2", "--without", "nvmath,cuda.core")
+
+    row = json.loads(found.ledger[0].read_text().splitlines()[0])
+    assert found.status == 0, found.output
+    assert len(found.sessions) == 4
+    assert {one.partition(", hidden by ")[2] for one in found.sessions} == {f"{checkout}/ci/without: nvmath,cuda.core"}
+    assert row["command"] == "ci/run gpu --device sim:0 --without nvmath,cuda.core"
+    assert "hidden, as if not installed: nvmath,cuda.core" in found.output
+
+
+def test_a_module_that_nothing_can_be_without_is_refused(checkout: Path) -> None:
+    found = start(checkout, "--without", "nvmath,cuda-core")
+
+    assert found.status == 2
+    assert "cuda-core is not an optional module; --without takes: nvmath torch cuda.core numba" in found.output
+
+
 def test_an_unknown_argument_is_refused(checkout: Path) -> None:
     found = start(checkout, "--fast")
 
     assert found.status == 2
-    assert "unknown argument '--fast'; it takes --device D, --out DIR, --jobs N and --seconds S" in found.output
+    assert (
+        "unknown argument '--fast'; it takes --device D, --out DIR, --jobs N, --seconds S and --without M,..."
+        in found.output
+    )

@@ -114,6 +114,15 @@ def test_everything_is_imported(state: tuple[Environment, str]) -> None:
     assert missing <= {"asv", "cupy", "cuda"}, "something else than an optional library is missing"
 
 
+def test_everything_is_imported_without_the_optional_libraries() -> None:
+    path = [str(Path(__file__).parents[2] / "ci" / "without"), *filter(None, [os.environ.get("PYTHONPATH")])]
+    hidden = {"PYTHONPATH": os.pathsep.join(path), "WITHOUT_MODULES": "nvmath,torch,cuda.core,numba"}
+
+    missing = set(run(IMPORT_ALL, hidden).split())
+
+    assert missing <= {"asv", "cupy", "cuda"}
+
+
 def test_the_other_kinds_are_tested_and_the_absence_is_shown(state: tuple[Environment, str], tmp_path: Path) -> None:
     environment, reason = state
     (tmp_path / "test_it.py").write_text("def test_it(device):\n    assert device.kind in ('cpu', 'sim')\n")

@@ -1,4 +1,4 @@
-"""A tuner of its own for a test that asks for one."""
+"""What tests of this folder ask for: cuBLASLt, or a skip with the reason; a tuner of their own."""
 
 from __future__ import annotations
 
@@ -8,6 +8,14 @@ from pathlib import Path
 import pytest
 
 from cuassay import devices
+
+
+@pytest.fixture
+def cublaslt() -> None:
+    """The first CUDA device computes products by cuBLASLt; else the test is skipped with the reason."""
+    reason = devices.backend("cuda").why_absent() or devices.capabilities("cuda:0").missing("cublaslt")
+    if reason is not None:
+        pytest.skip(reason)
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,14 +11,13 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 import cupy
 
 from cuassay import cuda, devices, ops
 from cuassay.arrays.dtypes import as_dtype, reference_dtype
 from cuassay.core.precision import set_matmul_options
-from cuassay.devices.cuda.blas import controls, cublas, cublaslt, gemm, offline, plans
+from cuassay.devices.cuda.blas import controls, cublas, cublaslt, fp8, gemm, offline, plans
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive
@@ -142,6 +142,7 @@ def test_a_handle_is_not_given_to_another_thread_while_a_plan_uses_it() -> None:
     assert given != [made[0]._handle.value]
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_a_handle_is_used_again_after_its_thread() -> None:
     seen: list[int] = []
     for _ in range(3):
@@ -153,12 +154,12 @@ def test_a_handle_is_used_again_after_its_thread() -> None:
 
 
 def test_the_current_handle_is_on_the_current_stream() -> None:
-    from nvmath.bindings import cublas as bindings
-
+    found = ctypes.c_void_p()
     with cupy.cuda.Stream(non_blocking=True) as stream:
-        handle = cuda.current_blas_handle()
+        handle = ctypes.c_void_p(cuda.current_blas_handle())
 
-        assert bindings.get_stream(handle) == stream.ptr
+        assert cublas._library().cublasGetStream_v2(handle, ctypes.byref(found)) == 0
+        assert found.value == stream.ptr
 
 
 # ------------------------------------------------------------------------------------------------ captures
@@ -166,7 +167,9 @@ def test_the_current_handle_is_on_the_current_stream() -> None:
 
 @exclusive
 @pytest.mark.parametrize("library", ["cublas", "cublaslt"])
-def test_a_hundred_captures_keep_little_memory(library: str) -> None:
+def test_a_hundred_captures_keep_little_memory(library: str, request: pytest.FixtureRequest) -> None:
+    if library == "cublaslt":
+        request.getfixturevalue("cublaslt")  # skips where it is absent
     controls.preferred_blas_library(library)
     a, b = random(16, 7168, dtype="bfloat16"), random(7168, 2112, dtype="bfloat16")  # split along K: a workspace
     out = cupy.empty((16, 2112), a.dtype)
@@ -214,6 +217,7 @@ def test_two_graphs_that_run_at_once_have_their_own_workspace() -> None:
 # ------------------------------------------------------------------------------------------------ controls
 
 
+@pytest.mark.usefixtures("cublaslt")
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_both_libraries_agree(dtype: str) -> None:
     a, b = random(3, 33, 40, dtype=dtype), random(3, 40, 17, dtype=dtype)
@@ -239,11 +243,42 @@ def test_cublas_does_bias_and_activation_apart(activation: Any) -> None:
     np.testing.assert_allclose(found.result.get(), fused, rtol=1e-4, atol=1e-5)
 
 
+def test_a_call_says_why_cublas_computes_where_no_library_was_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    a, b = random(8, 16), random(16, 4)
+    monkeypatch.setattr(controls, "why_no_cublaslt", lambda: "it was taken away")
+    controls.renew()
+
+    found = ops.explain(lambda: ops.mm(a, b))
+    controls.preferred_blas_library("cublas")
+    named = ops.explain(lambda: ops.mm(a, b))
+
+    assert "; cuBLAS, since it was taken away" in str(found)
+    assert str(named).endswith("; cuBLAS")
+    np.testing.assert_allclose(found.result.get(), a.get() @ b.get(), rtol=1e-5, atol=1e-6)
+
+
+def test_fp8_without_cublaslt_is_decoded_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    values = np.random.default_rng(3).standard_normal((32, 64)).astype(as_dtype("float8_e4m3fn"))
+    codes, scale = cupy.asarray(values.view(np.uint8)), cupy.full((1, 1), 2, np.float32)
+    formats = dict.fromkeys(("format_a", "format_b"), "float8_e4m3fn")
+    monkeypatch.setattr(fp8, "why_no_cublaslt", lambda: "it was taken away")
+    fp8._has_fp8.cache_clear()
+    try:
+        found = ops.explain(lambda: ops.scaled_mm(codes, codes.T, scale, scale, out_dtype="float32", **formats))
+    finally:
+        fp8._has_fp8.cache_clear()
+
+    assert "decoded to float16: it was taken away" in str(found)
+    exact = values.astype(np.float64)
+    np.testing.assert_allclose(found.result.get(), 4 * exact @ exact.T, rtol=1e-4, atol=1e-4)
+
+
 def test_another_library_is_refused() -> None:
     with pytest.raises(ArgumentError, match="'mkl' is no BLAS library; give one of default, cublas, cublaslt"):
         cuda.preferred_blas_library("mkl")
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_a_limit_of_the_workspace_is_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(controls, "_workspaces", {})
     a, b = random(16, 7168, dtype="bfloat16"), random(7168, 2112, dtype="bfloat16")
@@ -282,6 +317,7 @@ def problem_of(a: Any, b: Any) -> Problem:
     return seen[-1]
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_every_candidate_computes_the_product() -> None:
     a, b = random(64, 512, dtype="bfloat16"), random(512, 48, dtype="bfloat16")
     problem, expected = problem_of(a, b), host(ops.mm(a, b))
@@ -294,6 +330,7 @@ def test_every_candidate_computes_the_product() -> None:
         np.testing.assert_allclose(host(out), expected, rtol=0.02, atol=0.05)
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_a_selector_chooses_for_calls_after_it() -> None:
     a, b = random(64, 512, dtype="bfloat16"), random(512, 48, dtype="bfloat16")
     chosen = plans.candidates(problem_of(a, b), count=4)[-1]

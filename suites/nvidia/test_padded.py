@@ -8,23 +8,16 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 import cupy
 
-from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda.blas import controls
 from cuassay.devices.cuda.blas.padded import PADDED, may_round, padded, why_not
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.errors import CapabilityError
 
-
-@pytest.fixture(autouse=True)
-def on_a_device() -> None:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(reason)
+pytestmark = pytest.mark.usefixtures("cublaslt")
 
 
 def make_problem(

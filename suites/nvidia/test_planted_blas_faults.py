@@ -86,12 +86,8 @@ def test_a_fault_has_exactly_one_place(fault: Fault) -> None:
 
 
 @pytest.fixture
-def plant(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+def plant(cublaslt: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
     """Puts what the spoilt text defines where the right things are; plans made before and after are forgotten."""
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
-    pytest.importorskip("nvmath", reason="nvmath-python is not installed")
     from cuassay.devices.cuda.blas import controls
 
     def spoil(fault: Fault) -> ModuleType:

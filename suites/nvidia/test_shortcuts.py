@@ -160,6 +160,7 @@ def graphs_of_this_thread() -> int:
     return sum(type(value) is not int for value in table(0).repeats.values())
 
 
+@pytest.mark.usefixtures("cublaslt")  # cuBLAS' plans have a workspace, and become no graphs
 def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_anew(shortcut: Any) -> None:
     a, b, out = (draw("float32", 128, 128) for _ in range(3))
     before = graphs_of_this_thread()
@@ -172,6 +173,7 @@ def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_anew(sh
     assert graphs_of_this_thread() == before + 1
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_a_change_of_the_controls_makes_products_anew(shortcut: Any) -> None:
     a, b, out = (draw("float32", 128, 128) for _ in range(3))
     for _ in range(20):
@@ -185,6 +187,7 @@ def test_a_change_of_the_controls_makes_products_anew(shortcut: Any) -> None:
         cuda.preferred_blas_library("default")
 
 
+@pytest.mark.usefixtures("cublaslt")
 def test_a_product_becomes_a_graph_beside_the_capture_of_another_thread(shortcut: Any) -> None:
     arrays, x = [draw("float32", 128, 128) for _ in range(3)], cupy.ones(8, cupy.float32)
     ops.add(x, x, out=x)

@@ -14,7 +14,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 from gpu_products import host, problem_of, random, rows
 
@@ -25,7 +24,7 @@ from cuassay.devices.cuda.blas import controls, cublaslt, offline, plans, tuning
 from cuassay.errors import ArgumentError, StateError, TuningError
 from cuassay.tune.results import Results
 
-pytestmark = pytest.mark.usefixtures("own_tuner")
+pytestmark = pytest.mark.usefixtures("cublaslt", "own_tuner")
 
 
 # ------------------------------------------------------------------------------------------------ files

@@ -10,13 +10,14 @@ from typing import Any
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 from cuassay import devices
 from cuassay.cli import main
 from cuassay.devices.cuda.blas import offline, tuning
 from cuassay.tune.results import append_untuned
 from cuassay.tune.shapes import GemmShape
+
+pytestmark = pytest.mark.usefixtures("cublaslt")
 
 SHAPES = {"square": [64, 96, 128], "llama3_8b": {"nk": [[64, 32]], "m": [1, 2]}}
 

@@ -12,7 +12,6 @@ import numpy as np
 import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
-pytest.importorskip("nvmath", reason="nvmath-python is not installed")
 
 import cupy
 from gpu_products import host, problem_of, random, rows
@@ -28,7 +27,7 @@ from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.shapes import GemmShape
 from cuassay.tune.space import Candidate
 
-pytestmark = pytest.mark.usefixtures("own_tuner")
+pytestmark = pytest.mark.usefixtures("cublaslt", "own_tuner")
 
 
 class Fixed:

@@ -395,9 +395,8 @@ def test_each_device_has_its_own_handles() -> None:
     assert handles[0] != handles[1]
 
 
-@pytest.mark.usefixtures("own_tuner")
+@pytest.mark.usefixtures("cublaslt", "own_tuner")
 def test_products_are_tuned_on_both_at_once(tmp_path: Path) -> None:
-    pytest.importorskip("nvmath", reason="nvmath-python is not installed")
     from cuassay.devices.cuda.blas import offline
     from cuassay.devices.cuda.blas.tuning import tuner
     from cuassay.tune.shapes import GemmShape
@@ -415,7 +414,7 @@ def test_products_are_tuned_on_both_at_once(tmp_path: Path) -> None:
         assert len(lines) == 3  # a header, and half of the products
 
 
-@pytest.mark.usefixtures("own_tuner")
+@pytest.mark.usefixtures("cublaslt", "own_tuner")
 def test_a_product_of_the_second_device_is_tuned_at_its_first_call_and_right() -> None:
     tunable.enable()
     a = cuassay.from_host(np.arange(64 * 64, dtype=np.float32).reshape(64, 64) % 7, "cuda:1")

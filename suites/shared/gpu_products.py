@@ -1,6 +1,6 @@
 """What tests of products on a GPU share: operands, results, problems; `pythonpath` lets them import it.
 
-Imported after ``pytest.importorskip``: it needs CuPy and nvmath.
+Imported after ``pytest.importorskip``: it needs CuPy.
 """
 
 from __future__ import annotations

@@ -25,7 +25,7 @@ from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Cache, Timing
-from cuassay.testing import devices, dtypes
+from cuassay.testing import devices, dtypes, requires
 from cuassay.testing.samples import Samples
 
 Call = Callable[[], Any]
@@ -121,6 +121,7 @@ def _in_turn(a: Any, b: Any, outputs: list[Any]) -> Call:
 
 
 @devices("cuda")
+@requires("cublaslt")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) on PATH")
 def test_mm_beside_c(device: Device, measured: Measured, tmp_path: Path) -> None:
     make = Samples(1, "bfloat16")
@@ -150,7 +151,7 @@ def calls_in_c(folder: Path, a: Any, b: Any, out: Any) -> Call:
     source.write_text(CALL_IN_C)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
     lt, compiled = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path), ctypes.CDLL(str(library))
-    plan = gemm.way_of(gemm.Product(a, b, out), 256).plan
+    plan = gemm.route_of(gemm.Product(a, b, out), 256).plan
     of_a, of_b, beta, of_c, of_d = plan._layouts
     stream = cuda.current_stream().cuda_stream
     first, second, target = b.data.ptr, a.data.ptr, out.data.ptr

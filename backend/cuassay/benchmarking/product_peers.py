@@ -33,7 +33,8 @@ def passes(operands: Operands, device: Device) -> dict[str, Pass]:
         return {"numpy": _array_library(operands, device)} if operands.shape.dtype != "bfloat16" else {}
     if device.kind != "cuda":
         return {}
-    found = {"cublaslt first": _first_of_cublaslt(operands)}
+    can = devices.capabilities(device)
+    found = {"cublaslt first": _first_of_cublaslt(operands)} if can.answer("cublaslt") else {}
     if operands.shape.out_dtype == operands.shape.dtype:
         found["cupy"] = _array_library(operands, device)
     if importlib.util.find_spec("torch") is not None:

@@ -45,6 +45,7 @@ FEATURES: dict[str, str] = {
     "vmm": "virtual address ranges can be reserved and mapped page by page",
     "ipc": "memory can be shared with another process",
     "race_detection": "unordered accesses are found by the device itself",
+    "cublaslt": "matrix products by cuBLASLt: bias and activation in the same pass, tuning, fp8 as it is",
     "tf32": "float32 matrix products may run with inputs rounded to TF32",
     "fp8": "float8_e4m3fn and float8_e5m2 are stored and computed",
     "complex": "complex64 and complex128 are stored and computed",

@@ -35,6 +35,7 @@ _ABSENT: dict[str, str] = {
     "vmm": "NumPy does not map pages",
     "ipc": "not offered for host memory; use multiprocessing.shared_memory",
     "race_detection": "work runs in program order; use kind sim to find races",
+    "cublaslt": "cuBLASLt is a library for NVIDIA GPUs",
     "complex_half": "NumPy has no complex dtype of two float16",
     "compute": "compute capability is NVIDIA's",
     "l2": "not measured on the cpu kind",

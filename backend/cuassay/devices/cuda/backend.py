@@ -59,12 +59,10 @@ class CudaBackend:
 
     def probe(self, index: int, name: str) -> Answer:
         """From the device's properties; makes no context."""
-        if name in _ABSENT:
-            return absent(_ABSENT[name])
+        if (reason := _why_nowhere(name)) is not None:
+            return absent(reason)
         if ":" in name:
             return _probe_dtype(name)
-        if name == "conditional_graphs" and _version() < (12, 4):
-            return absent(f"they need CUDA 12.4; this driver serves {runtime.driver_version()}")
         properties = runtime.get_device_properties(index)
         compute = float(f"{properties.major}.{properties.minor}")
         if compute < _NEEDS_COMPUTE.get(name, 0.0):
@@ -331,6 +329,15 @@ os.register_at_fork(after_in_child=_streams.cache_clear)
 @cache
 def _device(index: int) -> Device:
     return Device("cuda", index)
+
+
+def _why_nowhere(name: str) -> str | None:
+    """Why no device here has the capability `name`; None where the device itself must be asked."""
+    if name == "cublaslt":
+        return libraries.why_no_cublaslt()
+    if name == "conditional_graphs" and _version() < (12, 4):
+        return f"they need CUDA 12.4; this driver serves {runtime.driver_version()}"
+    return _ABSENT.get(name)
 
 
 def _version() -> tuple[int, ...]:

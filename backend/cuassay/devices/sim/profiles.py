@@ -19,6 +19,7 @@ __all__ = ["PROFILES", "Profile", "profile"]
 _NEVER: dict[str, str] = {
     "vmm": "arrays lie in one flat arena; only the allocator's blocks are mapped page by page",
     "ipc": "the simulated memory belongs to one process",
+    "cublaslt": "products of the simulation are NumPy's",
     "complex_half": "NumPy has no complex dtype of two float16",
     "l2": "caches are not simulated",
 }

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.util import find_spec
 from typing import Any
 
 from cuassay.core import settings
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.libraries import why_no_cublaslt
 from cuassay.errors import ArgumentError
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "most_workspace_nbytes",
     "preferred_blas_library",
     "renew",
+    "why_cublas",
     "workspace_nbytes",
 ]
 
@@ -59,7 +60,7 @@ def preferred_blas_library(backend: str | None = None) -> str:
     Parameters
     ----------
     backend : str, optional
-        ``"cublaslt"``, ``"cublas"``, or ``"default"``: that of the setting, where nvmath-python is installed.
+        ``"cublaslt"``, ``"cublas"``, or ``"default"``: that of the setting, where cuBLASLt is there.
 
     Raises
     ------
@@ -97,12 +98,16 @@ def library() -> str:
     """The library that multiplies now: ``cublaslt`` or ``cublas``."""
     if _preferred != "default":
         return _preferred
-    return "cublaslt" if _has_nvmath() and settings.get("CUASSAY_BLAS_PREFER_CUBLASLT") else "cublas"
+    return "cublaslt" if why_cublas() is None else "cublas"
 
 
-@cache
-def _has_nvmath() -> bool:
-    return find_spec("nvmath") is not None
+def why_cublas() -> str | None:
+    """Why products go to cuBLAS where no library was named; None where they go to cuBLASLt, or one was named."""
+    if is_preferred():
+        return None
+    if not settings.get("CUASSAY_BLAS_PREFER_CUBLASLT"):
+        return "CUASSAY_BLAS_PREFER_CUBLASLT is off"
+    return why_no_cublaslt()
 
 
 def workspace_nbytes(device: int, library: str = "cublaslt", nbytes: int | None = None) -> int:

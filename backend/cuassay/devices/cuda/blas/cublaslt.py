@@ -20,8 +20,8 @@ import numpy as np
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
-from cuassay.devices.cuda.driver.check import guarded
 from cuassay.devices.cuda.driver.graph_driver import relaxed
+from cuassay.devices.cuda.driver.libraries import cublaslt as _lt
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -79,14 +79,6 @@ class Algorithm:
         config = self.config()
         words = [f"{word} {config[name]}" for word, name in _SHOWN.items()]
         return ", ".join([*words, f"workspace {self.workspace_nbytes:,} B"])
-
-
-@cache
-def _lt() -> Any:
-    with guarded("cublasLt"):
-        from nvmath.bindings import cublasLt
-
-        return cublasLt
 
 
 @cache

@@ -1,8 +1,8 @@
 """fp8 products. CuPy has no fp8 dtype: on this kind fp8 arrays are their codes, held as uint8.
 
 cuBLASLt multiplies fp8 in one form: `a` row-major, `b` column-major, K and the distances of rows multiples of 16.
-Another layout is copied into it; what is left (other K, two operands of e5m2, cards before compute capability 8.9) is
-decoded to float16, which holds every number of both formats, and multiplied there.
+Another layout is copied into it; what is left (other K, two operands of e5m2, cards before compute capability 8.9, no
+cuBLASLt) is decoded to float16, which holds every number of both formats, and multiplied there.
 Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`.
 """
 
@@ -21,6 +21,7 @@ from cuassay.devices.cuda.blas.gemm import Product, alignment_of, compute, table
 from cuassay.devices.cuda.blas.layouts import Stack, collapse, place
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.libraries import why_no_cublaslt
 from cuassay.devices.cuda.memory.alignment import aligned
 from cuassay.ops import Op, products
 from cuassay.ops.explain import is_explaining, note
@@ -37,7 +38,7 @@ _OUTPUTS, _BIASED = ("bfloat16", "float16", "float32"), ("bfloat16", "float16")
 
 
 class Scaled:
-    """`scaled_mm`: fp8 by cuBLASLt where it can, else through float16."""
+    """`scaled_mm`: fp8 by cuBLASLt where it is there and can, else through float16."""
 
     def __call__(
         self, a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, out: Array, **named: Any
@@ -86,7 +87,7 @@ def _fits(a: Array, b: Array, bias: Array | None, out: Array, of_a: str, of_b: s
 @cache
 def _has_fp8(device: int) -> bool:
     properties = runtime.get_device_properties(device)
-    return (properties.major, properties.minor) >= _FP8_COMPUTE
+    return why_no_cublaslt() is None and (properties.major, properties.minor) >= _FP8_COMPUTE
 
 
 def _row_major(codes: Array) -> Array:
@@ -146,7 +147,8 @@ def _decoded_product(a: Array, b: Array, scales: tuple[Array, Array], bias: Arra
 def _decoded(codes: Array, name: str) -> Array:
     """The numbers as float16: e5m2 is its upper byte, e4m3 has its exponent 8 lower; all exact."""
     if is_explaining():
-        note(f"{name} decoded to float16: cuBLASLt does not take these operands as they are")
+        reason = why_no_cublaslt() or "cuBLASLt does not take these operands as they are"
+        note(f"{name} decoded to float16: {reason}")
     wide = codes.astype(np.uint16)
     if name == "float8_e5m2":
         return (wide << 8).view(np.float16)

@@ -20,6 +20,7 @@ import numpy as np
 from cuassay.arrays.dtypes import HALVES, dtype_name, promote
 from cuassay.core.precision import Mode, matmul_options
 from cuassay.devices.cuda.blas import controls, plans
+from cuassay.devices.cuda.blas.cublas import CublasPlan
 from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
 from cuassay.devices.cuda.blas.plan_cache import table
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
@@ -200,7 +201,8 @@ class _Route:
         if self.plan is None:
             return self.text
         algorithm = "" if self.plan.algorithm is None else f", {self.plan.algorithm}"
-        return f"{self.text}; {self.plan.library}{algorithm}"
+        reason = controls.why_cublas() if self.plan.library == CublasPlan.library else None
+        return f"{self.text}; {self.plan.library}{algorithm}" + ("" if reason is None else f", since {reason}")
 
 
 def compute(product: Product) -> None:

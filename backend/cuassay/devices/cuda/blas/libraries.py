@@ -7,13 +7,12 @@ What it leaves out is `neighbours`'.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cache
-from importlib.util import find_spec
 
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt
 from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.devices.cuda.blas.providers import register
+from cuassay.devices.cuda.driver.libraries import why_no_cublaslt
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.tune.space import Candidate, in_turn
 
@@ -107,16 +106,11 @@ def _is_plain(problem: Problem) -> bool:
 
 def first_choices(problem: Problem, device: int) -> tuple[Candidate, ...]:
     """What is used without a search: by cuBLAS, and by cuBLASLt at each limit of workspace, torch's among them."""
-    of_cublaslt = _by_limit(problem, device, 1) if _has_nvmath() else []
+    of_cublaslt = _by_limit(problem, device, 1) if why_no_cublaslt() is None else []
     return in_turn(*of_cublaslt, CUBLAS.candidates(problem, device))
 
 
-@cache
-def _has_nvmath() -> bool:
-    return find_spec("nvmath") is not None
-
-
 CUBLASLT, CUBLAS = _CublasLt(), _Cublas()
-if _has_nvmath():
+if why_no_cublaslt() is None:
     register(CUBLASLT)
 register(CUBLAS)

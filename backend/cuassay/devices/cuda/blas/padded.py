@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.handle import Handle
@@ -25,6 +24,7 @@ from cuassay.devices.cuda.blas.cublaslt import Algorithm
 from cuassay.devices.cuda.blas.libraries import algorithm_of
 from cuassay.devices.cuda.blas.problem import Operand, Problem
 from cuassay.devices.cuda.blas.providers import Candidate, register
+from cuassay.devices.cuda.driver.libraries import why_no_cublaslt
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import CapabilityError
@@ -226,5 +226,5 @@ class _Padded:
 
 
 PADDED = _Padded()
-if find_spec("nvmath") is not None:
+if why_no_cublaslt() is None:
     register(PADDED)

@@ -5,10 +5,14 @@ from __future__ import annotations
 import ctypes
 import re
 from collections.abc import Callable
+from functools import cache
 from pathlib import Path
 from typing import Any
 
-__all__ = ["libraries"]
+from cuassay.devices.cuda.driver.check import guarded
+from cuassay.errors import LibraryNotFoundError
+
+__all__ = ["cublaslt", "libraries", "why_no_cublaslt"]
 
 Row = tuple[str, str, str, str]
 
@@ -28,6 +32,26 @@ _LIBRARIES: dict[str, tuple[str, str, str]] = {
 def libraries() -> list[Row]:
     """One row a library: (name, path, version, why it is absent); what does not apply is empty. Makes no context."""
     return [_row(name, *entry) for name, entry in _LIBRARIES.items()]
+
+
+@cache
+def cublaslt() -> Any:
+    """The bindings of cuBLASLt that nvmath has, the library loaded; makes no context. Raises `LibraryNotFoundError`."""
+    with guarded("cublasLt"):
+        from nvmath.bindings import cublasLt
+
+        cublasLt.get_version()
+        return cublasLt
+
+
+@cache
+def why_no_cublaslt() -> str | None:
+    """Why no product is computed by cuBLASLt in this process; None where it is there."""
+    try:
+        cublaslt()
+    except (LibraryNotFoundError, RuntimeError) as error:  # nvmath's own errors are RuntimeErrors
+        return str(error)
+    return None
 
 
 def _row(name: str, finder_name: str, function: str, form: str) -> Row:

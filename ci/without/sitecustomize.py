@@ -1,0 +1,25 @@
+"""Hides installed packages from every interpreter that starts: how code runs on a machine that lacks them.
+
+Python imports this file by itself where its folder is on ``PYTHONPATH``; subprocesses inherit that. ``WITHOUT_MODULES``
+names what is hidden, such as ``nvmath,cuda.core``: to import it, or a module in it, fails as if it were not installed,
+and `importlib.util.find_spec` gives None. What `importlib.metadata` tells stays.
+"""
+
+import importlib.machinery
+import os
+from collections.abc import Sequence
+from typing import Any
+
+HIDDEN = tuple(filter(None, os.environ.get("WITHOUT_MODULES", "").split(",")))
+
+_find = importlib.machinery.PathFinder.find_spec
+
+
+def _find_unless_hidden(name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+    if any(name == hidden or name.startswith(f"{hidden}.") for hidden in HIDDEN):
+        return None
+    return _find(name, path, target)
+
+
+if HIDDEN:
+    importlib.machinery.PathFinder.find_spec = staticmethod(_find_unless_hidden)  # type: ignore[method-assign, assignment]
