@@ -23,12 +23,12 @@ from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
 from cuassay.errors import CuassayError
 
-__all__ = ["main"]
+__all__ = ["main", "parser"]
 
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command; gives its exit status."""
-    options = _parser().parse_args(argv)
+    options = parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     for name, meant in settings.misspelt().items():
         print(f"cuassay: {name} is no setting; did you mean {meant}?", file=sys.stderr)
@@ -47,12 +47,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     return status
 
 
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+def parser() -> argparse.ArgumentParser:
+    """The whole command line, for `main` and for the documentation."""
+    whole = argparse.ArgumentParser(
         prog="cuassay", description="Test and measure declared operations on every device present."
     )
-    parser.add_argument("--version", action="version", version=f"cuassay {_version()}")
-    commands = parser.add_subparsers(required=True, metavar="COMMAND")
+    whole.add_argument("--version", action="version", version=f"cuassay {_version()}")
+    commands = whole.add_subparsers(required=True, metavar="COMMAND")
     listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
     listing.add_argument(
         "-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version"
@@ -86,7 +87,7 @@ def _parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
     add_memory_commands(commands)
     add_tune_command(commands)
-    return parser
+    return whole
 
 
 def _version() -> str:

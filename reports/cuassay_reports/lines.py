@@ -11,6 +11,7 @@ from cuassay_reports.columns import ResultFormatError, validate
 __all__ = ["Row", "read_rows"]
 
 Row = dict[str, Any]
+"""One row of a result file, by column."""
 
 
 def read_rows(file: Path) -> tuple[list[Row], int]:

@@ -82,8 +82,8 @@ class Matmul:
         precision.set_matmul_options(fp16_accumulation=allowed)
 
 
-#: The one object of its kind: ``matmul.allow_tf32 = True``.
 matmul = Matmul()
+"""The switches of matrix products, as attributes: ``matmul.allow_tf32 = True``."""
 
 
 def preferred_blas_library(backend: str | None = None) -> str:

@@ -47,13 +47,14 @@ __all__ = [
 ]
 
 ENTRY_POINT_GROUP = "cuassay.devices"
+"""The entry point group by which another package registers a kind of device."""
 
-#: Kind to (module, first part of the module that its array types come from).
 BUILT_IN: dict[str, tuple[str, str]] = {
     "cpu": ("cuassay.devices.cpu", "numpy"),
     "sim": ("cuassay.devices.sim", "cuassay"),
     "cuda": ("cuassay.devices.cuda", "cupy"),
 }
+"""The built-in kinds: each with its module and the first part of the module that its array types come from."""
 
 
 @cache

@@ -30,9 +30,12 @@ MARKERS: dict[str, str] = {
 #: The mark of `exclusive`.
 EXCLUSIVE = "cuassay_exclusive"
 
-#: Keep the test out of ``--cuassay-shard I/N``, whose processes share the device, and in ``--cuassay-shard alone``: it
-#: reads the device's free memory, or holds it to a time. ``@exclusive``, or ``pytestmark = exclusive`` for a file.
 exclusive: pytest.MarkDecorator = pytest.mark.cuassay_exclusive
+"""Run the test alone on its device, because it reads the device's free memory or must finish within a time.
+
+``--cuassay-shard I/N`` leaves the test out and ``--cuassay-shard alone`` runs it. Write ``@exclusive`` at a test, or
+``pytestmark = exclusive`` for a file.
+"""
 
 
 class SpecLike(Protocol):
