@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, memory, tune.
+"""The ``cuassay`` command: devices, settings, run, report, memory, tune, mutate.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from cuassay import devices
 from cuassay.commands.memory import add_memory_commands
+from cuassay.commands.mutate import add_mutate_command
 from cuassay.commands.tune import add_tune_command
 from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES
@@ -87,6 +88,7 @@ def parser() -> argparse.ArgumentParser:
     report.set_defaults(command=_report)
     add_memory_commands(commands)
     add_tune_command(commands)
+    add_mutate_command(commands)
     return whole
 
 

@@ -18,6 +18,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
+    ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── LinAlgError (ValueError)            a matrix that is singular, not positive definite, or does not converge
@@ -48,6 +49,7 @@ __all__ = [
     "KernelNotFoundError",
     "LibraryNotFoundError",
     "LinAlgError",
+    "MutationError",
     "OutOfMemoryError",
     "RaceError",
     "ResultError",
@@ -134,6 +136,10 @@ class SynchronizationError(CuassayError, RuntimeError):
 
 class StateError(CuassayError, RuntimeError):
     """A call that what came before does not allow; the message says which call is due."""
+
+
+class MutationError(CuassayError, RuntimeError):
+    """The tests cannot judge mutants as they are: none passes, or there is nothing to change."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):

@@ -154,6 +154,18 @@ _LIMIT = (
     Column("how", "str", "how it was measured, such as: copy of 1 GiB"),
 )
 
+_MUTATION = (
+    Column("source", "str", "file that was changed, from the project's root", required=True),
+    Column("function", "str", "function or kernel that was changed; left out at module level"),
+    Column("device", "str", "devices that the tests ran on, by commas; left out: the tests' own"),
+    Column("killed", "int", "mutants that a test found", required=True),
+    Column("survived", "int", "mutants that all their tests passed", required=True),
+    Column("uncovered", "int", "mutants of lines that no test runs", required=True),
+    Column("invalid", "int", "mutants that do not compile; they do not count"),
+    Column("equivalent", "int", "mutants listed as changing nothing; they do not count"),
+    Column("survivors", "str", "the changes that no test found, as diffs"),
+)
+
 _END = (
     Column("reason", "str", "what ended the run before its last test or timing, such as: interrupted", required=True),
 )
@@ -164,6 +176,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "test": _COMMON + _TEST,
     "time": _COMMON + _TIME,
     "limit": _COMMON + _LIMIT,
+    "mutation": _COMMON + _MUTATION,
     "end": _COMMON + _END,
 })  # fmt: skip
 """Table name to its columns, in the order they are shown."""

@@ -83,8 +83,8 @@ def test_a_base_installation_brings_no_cuda_package(metadata: email.message.Mess
     assert base == {"jinja2", "ml-dtypes", "numpy", "pandas", "pytest", "pytest-benchmark", "threadpoolctl"}
 
 
-def test_there_is_an_extra_for_each_cuda_major_and_one_for_asv(metadata: email.message.Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"asv", "cuda12", "cuda13"}
+def test_extras_are_one_for_each_cuda_major_asv_and_mutation(metadata: email.message.Message) -> None:
+    assert set(metadata.get_all("Provides-Extra", [])) == {"asv", "cuda12", "cuda13", "mutate"}
 
 
 @pytest.mark.parametrize(

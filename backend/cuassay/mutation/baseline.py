@@ -1,0 +1,201 @@
+"""The tests without a mutant: whether they pass, how long each takes, which lines each runs, and what is declared.
+
+A pytest plugin, loaded in a process of its own with ``-p cuassay.mutation.baseline``. It leaves one JSON file, which
+`read` gives back. Lines are counted by coverage.py, in a context for each test.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.errors import MutationError
+
+__all__ = ["Baseline", "Declared", "pytest_configure", "read"]
+
+#: Names the file that is written, and the folder whose files are watched.
+OUT, ROOT = "CUASSAY_MUTATION_BASELINE", "CUASSAY_MUTATION_ROOT"
+
+
+@dataclass(frozen=True, slots=True)
+class Declared:
+    """A function that an `OpSpec` declares: its file, relative to the root, its name and its lines."""
+
+    path: str
+    name: str
+    first: int
+    last: int
+
+
+@dataclass(slots=True)
+class Baseline:
+    """What was found.
+
+    Attributes
+    ----------
+    durations : dict
+        Id of each test that passed to its seconds.
+    failed : list of str
+        Ids of those that did not pass.
+    lines : dict
+        File, relative to the root, to line to the ids of the tests that run it.
+    declared : list of Declared
+        The functions of the collected specs that stand below the root.
+    paths : list of str
+        Folders of ``sys.path`` below the root, relative to it.
+    modules : list of str
+        Modules from outside of the project that the tests loaded, in the order of their import.
+    """
+
+    durations: dict[str, float] = field(default_factory=dict)
+    failed: list[str] = field(default_factory=list)
+    lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    declared: list[Declared] = field(default_factory=list)
+    paths: list[str] = field(default_factory=list)
+    modules: list[str] = field(default_factory=list)
+
+    def covering(self, path: str, first: int, last: int) -> set[str]:
+        """Tests that run one of these lines."""
+        lines = self.lines.get(path, {})
+        return {test for line in range(first, last + 1) for test in lines.get(line, ())}
+
+    def touching(self, path: str) -> set[str]:
+        """Tests that run any line of a file."""
+        return {test for tests in self.lines.get(path, {}).values() for test in tests}
+
+
+def read(path: Path) -> Baseline:
+    """The file that a run of the tests left.
+
+    Raises
+    ------
+    MutationError
+        There is none: the tests did not get as far as their end.
+    """
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise MutationError(
+            f"the run of the tests without a mutant left no result ({error}); run the tests by themselves first"
+        ) from error
+    lines = {
+        name: {int(line): [found["tests"][index] for index in tests] for line, tests in by_line.items()}
+        for name, by_line in found["lines"].items()
+    }
+    declared = [Declared(**row) for row in found["declared"]]
+    return Baseline(found["durations"], found["failed"], lines, declared, found["paths"], found["modules"])
+
+
+# ------------------------------------------------------------------------------------------------ in the child
+
+
+class _Watch:
+    """Follows one session."""
+
+    def __init__(self, out: Path, root: Path) -> None:
+        import coverage
+
+        self._out, self._root = out, root
+        omitted = ["*/.venv/*", "*/site-packages/*"]
+        self._coverage = coverage.Coverage(data_file=None, config_file=False, source=[str(root)], omit=omitted)
+        self._coverage.start()
+        self._found = Baseline()
+        self._declared: dict[Declared, None] = {}
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        """Note the declared functions."""
+        for item in items:
+            spec = getattr(item, "callspec", None) and item.callspec.params.get("op")  # type: ignore[attr-defined]
+            place = _place_of(getattr(spec, "fn", None), self._root)
+            if place is not None:
+                self._declared[Declared(place[0], getattr(spec, "name", place[0]), *place[1:])] = None
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Count lines for this test, and its seconds."""
+        begun = time.perf_counter()
+        self._coverage.switch_context(item.nodeid)
+        try:
+            return (yield)
+        finally:
+            self._coverage.switch_context("")
+            self._found.durations[item.nodeid] = time.perf_counter() - begun
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Note who failed; a skipped test tests nothing and does not count."""
+        if report.failed and report.nodeid not in self._found.failed:
+            self._found.failed.append(report.nodeid)
+        if report.skipped:
+            self._found.durations[report.nodeid] = -1.0
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Write what was found."""
+        self._coverage.stop()
+        durations = {test: spent for test, spent in self._found.durations.items() if spent >= 0}
+        kept = {test: index for index, test in enumerate(durations)}
+        written = {
+            "durations": durations,
+            "failed": self._found.failed,
+            "tests": list(durations),
+            "lines": dict(self._lines(kept)),
+            "declared": [{name: getattr(one, name) for name in one.__slots__} for one in self._declared],
+            "paths": list(_paths_below(self._root)),
+            "modules": _modules_outside(self._root),
+        }
+        self._out.write_text(json.dumps(written), encoding="utf-8")
+
+    def _lines(self, kept: Mapping[str, int]) -> Iterator[tuple[str, dict[int, list[int]]]]:
+        data = self._coverage.get_data()
+        for file in data.measured_files():
+            by_line = data.contexts_by_lineno(file)
+            lines = {line: [kept[test] for test in tests if test in kept] for line, tests in by_line.items()}
+            relative = Path(file).relative_to(self._root).as_posix()
+            yield relative, {line: tests for line, tests in lines.items() if tests}
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Watch this session, where the variables say so."""
+    if os.environ.get(OUT) and not hasattr(config, "workerinput"):
+        watch = _Watch(Path(os.environ[OUT]), Path(os.environ[ROOT]))
+        config.pluginmanager.register(watch, "cuassay_mutation_baseline")
+
+
+def _place_of(function: Any, root: Path) -> tuple[str, int, int] | None:
+    """File and lines of a function below `root`."""
+    code = getattr(getattr(function, "__wrapped__", function), "__code__", None)
+    if code is None:
+        return None
+    path = Path(code.co_filename).resolve()
+    if not path.is_relative_to(root):
+        return None
+    last = max((line for *_, line in code.co_lines() if line), default=code.co_firstlineno)
+    return path.relative_to(root).as_posix(), code.co_firstlineno, last
+
+
+def _paths_below(root: Path) -> Sequence[str]:
+    found = (Path(entry or ".").resolve() for entry in sys.path)
+    return [path.relative_to(root).as_posix() for path in dict.fromkeys(found) if path.is_relative_to(root)]
+
+
+def _modules_outside(root: Path) -> list[str]:
+    """Modules that are not of the project: they can be loaded once for all mutants. coverage.py counts only here."""
+    specs = {name: getattr(module, "__spec__", None) for name, module in list(sys.modules.items())}
+    origins = {name: Path(getattr(spec, "origin", None) or "") for name, spec in specs.items()}
+    return [
+        name
+        for name, origin in origins.items()
+        if origin.is_absolute() and not origin.resolve().is_relative_to(root) and not name.startswith(_KEPT_OUT)
+    ]
+
+
+_KEPT_OUT = ("coverage", "cuassay.mutation", "conftest", "test_")

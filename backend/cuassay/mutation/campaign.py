@@ -1,0 +1,313 @@
+"""All mutants of a run: the tests without one first, then each mutant in a copy of the project, several at a time."""
+
+from __future__ import annotations
+
+import json
+import os
+import queue
+import random
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from cuassay.errors import MutationError
+from cuassay.mutation import baseline as first_run
+from cuassay.mutation.baseline import Baseline
+from cuassay.mutation.mutant import Mutant
+from cuassay.mutation.project import copy_project, covering, project_files
+
+__all__ = ["Outcome", "Plan", "Score", "Verdict", "measure_baseline", "run_mutants", "sampled", "scores"]
+
+Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
+
+#: Least seconds for a mutant's tests, and how much longer than without a mutant they may take.
+_LEAST_SECONDS, _SLOWER = 20.0, 5.0
+
+#: Most seconds of tests, as measured without a mutant, and most tests, that a mutant is given: the fastest of those
+#: that run its lines.
+_MOST_SECONDS, _MOST_TESTS = 30.0, 400
+
+#: Exit statuses of pytest: a wrong call, and no test collected.
+_USAGE, _NONE_COLLECTED = 4, 5
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is run.
+
+    Attributes
+    ----------
+    root : path
+        The project.
+    folder : str
+        Where pytest is started, relative to the root.
+    tests : tuple of str
+        Arguments of pytest that choose the tests.
+    options : tuple of str
+        Other arguments of pytest, such as ``--device sim``.
+    jobs : int
+        Mutants at the same time.
+    budget : float
+        Seconds for all mutants; those that are not reached are left out of the score. Infinite by default.
+    """
+
+    root: Path
+    folder: str
+    tests: tuple[str, ...]
+    options: tuple[str, ...] = ()
+    jobs: int = 1
+    budget: float = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one mutant: the verdict, how many tests ran, for how long, and the end of what they printed."""
+
+    mutant: Mutant
+    verdict: Verdict
+    tests: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Score:
+    """The mutants of one function: how many there are of each verdict."""
+
+    path: str
+    function: str
+    counts: dict[Verdict, int] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> int:
+        """Mutants that count: all but equivalent ones and those that do not compile."""
+        return sum(self.counts.get(verdict, 0) for verdict in ("killed", "survived", "uncovered"))
+
+    @property
+    def share(self) -> float | None:
+        """Killed mutants over those that count; None where none does."""
+        return self.counts.get("killed", 0) / self.judged if self.judged else None
+
+
+def scores(outcomes: Sequence[Outcome]) -> list[Score]:
+    """A score for each function, in the order of the outcomes."""
+    found: dict[tuple[str, str], Score] = {}
+    for outcome in outcomes:
+        key = outcome.mutant.path, outcome.mutant.function
+        score = found.setdefault(key, Score(*key))
+        score.counts[outcome.verdict] = score.counts.get(outcome.verdict, 0) + 1
+    return list(found.values())
+
+
+def sampled(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:
+    """At most `limit` of them, in their order: the same ones for one seed, spread over functions and operators."""
+    if limit is None or limit >= len(mutants):
+        return list(mutants)
+    chance = random.Random(seed)  # noqa: S311  a sample, no secret
+    groups: dict[tuple[str, str, str], list[Mutant]] = {}
+    for mutant in mutants:
+        groups.setdefault((mutant.path, mutant.function, mutant.edit.operator), []).append(mutant)
+    for group in groups.values():
+        chance.shuffle(group)
+    turns = sorted(((turn, chance.random(), one) for group in groups.values() for turn, one in enumerate(group)),
+                   key=lambda entry: entry[:2])  # fmt: skip
+    chosen = {one.identity for *_, one in turns[:limit]}
+    return [mutant for mutant in mutants if mutant.identity in chosen]
+
+
+# ------------------------------------------------------------------------------------------------ without a mutant
+
+
+def measure_baseline(plan: Plan) -> Baseline:
+    """Run the tests as they are.
+
+    Raises
+    ------
+    MutationError
+        coverage.py is not installed, or no test passed.
+    """
+    try:
+        import coverage  # noqa: F401
+    except ImportError:
+        raise MutationError("mutation needs coverage.py, which is not installed; install cuassay[mutate]") from None
+    with tempfile.TemporaryDirectory(prefix="cuassay-mutate-") as folder:
+        out = Path(folder) / "baseline.json"
+        command = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET, *plan.options, *plan.tests]
+        environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
+        begun_in = plan.root / plan.folder
+        done = subprocess.run(command, cwd=begun_in, env=environment, capture_output=True, text=True, check=False)
+        said = f"pytest said:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
+        if not out.exists():
+            raise MutationError(f"the tests could not be run without a mutant; {said}")
+        found = first_run.read(out)
+    if not set(found.durations) - set(found.failed):
+        raise MutationError(f"no test passes without a mutant, so none can judge one; {said}")
+    return found
+
+
+_QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
+
+# ------------------------------------------------------------------------------------------------ with mutants
+
+
+def run_mutants(
+    plan: Plan,
+    mutants: Sequence[Mutant],
+    baseline: Baseline,
+    equivalents: Mapping[str, str],
+    tell: Callable[[Outcome], None] = lambda outcome: None,
+) -> list[Outcome]:
+    """Judge each mutant; `tell` hears of each outcome as it comes, in one thread at a time."""
+    files = project_files(plan.root)
+    waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
+    outcomes: dict[str, Outcome] = {}
+    lock = threading.Lock()
+
+    def enter(outcome: Outcome) -> None:
+        with lock:
+            outcomes[outcome.mutant.identity] = outcome
+            tell(outcome)
+
+    for mutant in mutants:
+        if mutant.identity in equivalents:
+            enter(Outcome(mutant, "equivalent", note=equivalents[mutant.identity]))
+        else:
+            waiting.put(mutant)
+    until = time.monotonic() + plan.budget
+
+    def serve() -> None:
+        with ExitStack() as stack:
+            bench = stack.enter_context(_Bench(plan, files, baseline))
+            while time.monotonic() < until:
+                try:
+                    mutant = waiting.get_nowait()
+                except queue.Empty:
+                    return
+                enter(bench.judge(mutant))
+
+    _in_threads(serve, min(plan.jobs, max(1, waiting.qsize())))
+    return [outcomes[mutant.identity] for mutant in mutants if mutant.identity in outcomes]
+
+
+def _in_threads(work: Callable[[], None], count: int) -> None:
+    """Run `work` in `count` threads; the first error of one is raised once all have ended."""
+    errors: list[BaseException] = []
+
+    def guarded() -> None:
+        try:
+            work()
+        except BaseException as error:  # noqa: BLE001  raised below
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded) for _ in range(count)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if errors:
+        raise errors[0]
+
+
+class _Bench:
+    """A copy of the project, and a process that runs tests in it."""
+
+    def __init__(self, plan: Plan, files: Sequence[str], baseline: Baseline) -> None:
+        self._plan, self._files, self._baseline = plan, files, baseline
+        self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
+        self._copy = Path(self._folder.name).resolve() / "project"
+        copy_project(plan.root, files, self._copy)
+        self._worker = self._start()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._end()
+        self._folder.cleanup()
+
+    def _start(self) -> subprocess.Popen[str]:
+        worker = Path(__file__).with_name("worker.py")
+        paths = os.pathsep.join(self._paths())
+        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths}
+        environment["CUASSAY_CACHE_DIR"] = str(self._copy.parent / "cache")
+        command = [sys.executable, str(worker)]
+        started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
+        self._write(started, self._baseline.modules)
+        return started
+
+    @staticmethod
+    def _write(worker: subprocess.Popen[str], message: Any) -> None:
+        if worker.stdin is not None:
+            worker.stdin.write(json.dumps(message) + "\n")
+            worker.stdin.flush()
+
+    def _paths(self) -> Iterator[str]:
+        """The folders that Python looks into: those of the project in the copy, others as they are."""
+        yield from (str(self._copy / name) for name in self._baseline.paths)
+        yield from filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
+
+    def _end(self) -> None:
+        self._worker.terminate()
+        self._worker.communicate()
+
+    def judge(self, mutant: Mutant) -> Outcome:
+        """Change the file, run the tests that see it, put the file back."""
+        tests = list(self._chosen(covering(mutant, self._plan.root, self._files, self._baseline)))
+        if not tests:
+            return Outcome(mutant, "uncovered", note="no test that passes runs these lines")
+        place = self._copy / mutant.path
+        right = (self._plan.root / mutant.path).read_text(encoding="utf-8")
+        place.write_text(mutant.edit.apply(right), encoding="utf-8")
+        try:
+            answer = self._ask(tests)
+        finally:
+            place.write_text(right, encoding="utf-8")
+        return _outcome(mutant, len(tests), answer)
+
+    def _chosen(self, tests: Sequence[str]) -> Iterator[str]:
+        spent = 0.0
+        for test in tests[:_MOST_TESTS]:
+            spent += self._baseline.durations[test]
+            if spent > _MOST_SECONDS and spent > self._baseline.durations[test]:
+                return
+            yield test
+
+    def _ask(self, tests: Sequence[str]) -> dict[str, Any]:
+        listed = self._copy.parent / "tests.txt"
+        listed.write_text("\n".join(tests), encoding="utf-8")  # more than a command line may hold
+        seconds = sum(self._baseline.durations[test] for test in tests)
+        job = {
+            "cwd": str(self._copy),
+            "paths": list(self._paths()),
+            "arguments": ["-x", *_QUIET, "--tb=short", *self._plan.options, f"@{listed}"],
+            "seconds": _LEAST_SECONDS + _SLOWER * seconds,
+        }
+        self._write(self._worker, job)
+        line = "" if self._worker.stdout is None else self._worker.stdout.readline()
+        if not line:
+            raise MutationError(f"the process that runs the tests ended with status {self._worker.wait()}; run again")
+        answer: dict[str, Any] = json.loads(line)
+        return answer
+
+
+def _outcome(mutant: Mutant, tests: int, answer: Mapping[str, Any]) -> Outcome:
+    """From how pytest ended to a verdict."""
+    status, output = answer["status"], answer["output"]
+    verdict: Verdict = "survived" if status == 0 else "killed"
+    note = ""
+    if status is None:
+        note = "ended at its time limit"
+    elif status < 0:
+        note = f"its process died of signal {-status}"
+    elif status == _NONE_COLLECTED or (status == _USAGE and "not found:" in output):
+        verdict, note = "survived", "its tests are no longer collected, and nothing failed"
+    elif status and "CompileError" in output:
+        verdict, note = "invalid", "it does not compile"
+    return Outcome(mutant, verdict, tests, answer["seconds"], note)

@@ -1,0 +1,96 @@
+"""A mutant: one small change of one file, with a name that survives changes elsewhere in that file."""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+__all__ = ["Edit", "Mutant", "mutants_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Edit:
+    """Characters `start` to `end` of a text become `replacement`.
+
+    Attributes
+    ----------
+    operator : str
+        What was done, in words, such as ``term dropped``.
+    function : str
+        The function or kernel that is changed, dotted where it is nested; empty at module level.
+    scope : tuple of int
+        First and last line of the Python function that the change is in, from 1; zeros at module level.
+    """
+
+    operator: str
+    start: int
+    end: int
+    replacement: str
+    function: str = ""
+    scope: tuple[int, int] = (0, 0)
+
+    def apply(self, text: str) -> str:
+        """The text with this change."""
+        return text[: self.start] + self.replacement + text[self.end :]
+
+
+@dataclass(frozen=True, slots=True)
+class Mutant:
+    """One changed file.
+
+    Attributes
+    ----------
+    path : str
+        The file, relative to the project's root, with slashes.
+    line, last_line : int
+        First and last line of what is changed, from 1.
+    edit : Edit
+        The change.
+    identity : str
+        Twelve hex digits that stay the same while the function's name and the changed lines do.
+    """
+
+    path: str
+    line: int
+    last_line: int
+    edit: Edit
+    identity: str
+
+    @property
+    def function(self) -> str:
+        """The function or kernel that is changed; empty at module level."""
+        return self.edit.function
+
+    def diff(self, text: str) -> str:
+        """The change as removed and added lines, without a header."""
+        old, new = text.splitlines(), self.edit.apply(text).splitlines()
+        lines = list(difflib.unified_diff(old, new, n=0, lineterm=""))[2:]
+        return "\n".join(line for line in lines if not line.startswith("@@"))
+
+
+def mutants_of(path: str, text: str, edits: Iterable[Edit]) -> list[Mutant]:
+    """The mutants of a file from its edits; two edits that give the same text count once."""
+    made: dict[str, Mutant] = {}
+    met: dict[str, int] = {}
+    for edit in edits:
+        mutated = edit.apply(text)
+        if mutated in made or mutated == text:
+            continue
+        words = (path, edit.function, edit.operator, *_changed_lines(text, mutated, edit))
+        name = "\0".join(words)
+        met[name] = met.get(name, 0) + 1  # the same line may stand in a function twice
+        identity = hashlib.sha256(f"{name}\0{met[name]}".encode()).hexdigest()[:12]
+        line = text.count("\n", 0, edit.start) + 1
+        last = text.count("\n", 0, max(edit.start, edit.end - 1)) + 1
+        made[mutated] = Mutant(path, line, last, edit, identity)
+    return list(made.values())
+
+
+def _changed_lines(text: str, mutated: str, edit: Edit) -> tuple[str, str]:
+    """The whole lines before and after, without indentation: neighbours may change without a new name."""
+    begin = text.rfind("\n", 0, edit.start) + 1
+    tail = text.find("\n", edit.end)
+    rest = 0 if tail < 0 else len(text) - tail
+    return text[begin : len(text) - rest].strip(), mutated[begin : len(mutated) - rest].strip()

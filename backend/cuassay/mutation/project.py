@@ -1,0 +1,150 @@
+"""The project under test: its root, its files, copies of it, and which of its files are to be changed."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from cuassay.errors import MutationError, SettingError
+from cuassay.mutation.baseline import Baseline
+from cuassay.mutation.cuda import cuda_mutants
+from cuassay.mutation.mutant import Mutant
+from cuassay.mutation.python import python_mutants
+
+__all__ = ["CUDA_SUFFIXES", "copy_project", "covering", "find_mutants", "project_files", "project_root"]
+
+CUDA_SUFFIXES = frozenset({".cu", ".cuh"})
+
+#: Folders that are never copied where git does not say which files there are.
+_PASSED_OVER = frozenset({"__pycache__", "node_modules", "build", "dist", "venv"})
+
+_INCLUDE = re.compile(r'#include\s+"([^"]+)"')
+
+
+def project_root(folder: Path) -> Path:
+    """The top of the git checkout that `folder` stands in, or the folder itself."""
+    asked = subprocess.run(
+        ["git", "rev-parse", "--show-toplevel"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    return Path(asked.stdout.strip()).resolve() if asked.returncode == 0 else folder.resolve()
+
+
+def project_files(root: Path) -> list[str]:
+    """Files of the project, relative to `root`: what git tracks or would track, else all but hidden and built ones."""
+    asked = subprocess.run(
+        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=root, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    if asked.returncode == 0:
+        return sorted({name for name in asked.stdout.split("\0") if name and (root / name).is_file()})
+    return sorted(path.relative_to(root).as_posix() for path in _walk(root))
+
+
+def _walk(folder: Path) -> Iterator[Path]:
+    for path in sorted(folder.iterdir()):
+        if path.name.startswith(".") or path.name in _PASSED_OVER:
+            continue
+        if path.is_dir():
+            yield from _walk(path)
+        elif path.is_file():
+            yield path
+
+
+def copy_project(root: Path, files: Iterable[str], to: Path) -> None:
+    """Copy `files` of the project to the folder `to`."""
+    for name in files:
+        target = to / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(root / name, target)
+
+
+def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline) -> list[Mutant]:
+    """The mutants of `sources`, or of the declared functions where none is named.
+
+    Parameters
+    ----------
+    root : path
+        The project's root.
+    sources : sequence of str
+        Files and folders, relative to the root or absolute; ``FILE::FUNCTION`` for one function or kernel of a file.
+    baseline : Baseline
+        What the run without a mutant found.
+
+    Raises
+    ------
+    MutationError
+        There is nothing to change.
+    SettingError
+        A source does not exist, or has no such function.
+    """
+    if sources:
+        return [mutant for source in sources for mutant in _of_source(root, source)]
+    by_path: dict[str, list[tuple[int, int]]] = {}
+    for declared in baseline.declared:
+        by_path.setdefault(declared.path, []).append((declared.first, declared.last))
+    if not by_path:
+        raise MutationError(
+            "the tests declare no function that stands in this project; name what to change with --source FILE"
+        )
+    return [
+        mutant
+        for path, lines in by_path.items()
+        for mutant in python_mutants(path, (root / path).read_text(encoding="utf-8"), lines)
+    ]
+
+
+def _of_source(root: Path, source: str) -> Iterator[Mutant]:
+    name, _, function = source.partition("::")
+    path = (root / name).resolve()
+    if not path.exists():
+        raise SettingError(f"--source {source}: {path} does not exist; name a file or folder of the project")
+    if not path.is_relative_to(root):
+        raise SettingError(f"--source {source}: {path} is outside of the project {root}; name a file below it")
+    files = [path] if path.is_file() else [file for file in _walk(path) if file.suffix in {".py", *CUDA_SUFFIXES}]
+    found = [mutant for file in files for mutant in _of_file(root, file) if function in {"", mutant.function}]
+    if function and not found:
+        raise SettingError(f"--source {source}: nothing can be changed in a function of that name; see --list")
+    yield from found
+
+
+def _of_file(root: Path, file: Path) -> list[Mutant]:
+    make = cuda_mutants if file.suffix in CUDA_SUFFIXES else python_mutants
+    return make(file.relative_to(root).as_posix(), file.read_text(encoding="utf-8"))
+
+
+def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baseline) -> list[str]:
+    """Tests that can see `mutant`, the fastest first.
+
+    Of Python these are the tests that run the changed lines; where that is the head of a function, those that run the
+    function; at module level, those that run any line of the file. Of CUDA C++ these are the tests that run code of a
+    Python file that names the kernel's file, or a file that includes it.
+    """
+    if Path(mutant.path).suffix in CUDA_SUFFIXES:
+        found = {test for user in _users(mutant.path, root, files) for test in baseline.touching(user)}
+    else:
+        found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
+        found = found or baseline.covering(mutant.path, *mutant.edit.scope)
+        if mutant.edit.scope == (0, 0):
+            found = found or baseline.touching(mutant.path)
+    good = (found - set(baseline.failed)) & set(baseline.durations)
+    return sorted(good, key=lambda test: baseline.durations[test])
+
+
+def _users(kernel: str, root: Path, files: Sequence[str]) -> list[str]:
+    """Python files that name `kernel`, or a file of CUDA C++ that includes it, at whatever depth."""
+    texts = {name: (root / name).read_text(encoding="utf-8", errors="replace") for name in files
+             if Path(name).suffix in {".py", *CUDA_SUFFIXES}}  # fmt: skip
+    names, grown = {Path(kernel).name}, True
+    while grown:
+        more = {
+            Path(name).name
+            for name, text in texts.items()
+            if Path(name).suffix in CUDA_SUFFIXES and names & {Path(i).name for i in _INCLUDE.findall(text)}
+        }
+        grown = not more <= names
+        names |= more
+    quoted = [re.compile(rf"""["']{re.escape(name)}["']""") for name in names]
+    return [name for name, text in texts.items() if name.endswith(".py") and any(q.search(text) for q in quoted)]

@@ -1,0 +1,96 @@
+"""Runs the tests of one mutant after another, each in a fork of a process that has the large libraries loaded.
+
+Started as a file, so that nothing of the code under test is loaded before the fork. The first line of its input is a
+list of modules to load. Each further line is a JSON object ``{"cwd", "paths", "arguments", "seconds"}``; the answer is
+``{"status", "seconds", "output"}``, where `status` is pytest's exit status, a negative signal, or null at the limit.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from typing import Any
+
+#: What is kept of the output, from its end. Bytes.
+_KEPT = 6000
+
+_POLL_SECONDS = 0.02
+
+
+def main() -> None:
+    """Serve until the input ends."""
+    sys.path.pop(0)  # this file's own folder
+    answers = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # what a module or a test prints is not an answer
+    for name in json.loads(sys.stdin.readline()):
+        _load(name)
+    for line in sys.stdin:
+        answers.write(json.dumps(_serve(json.loads(line))) + "\n")
+        answers.flush()
+
+
+def _load(name: str) -> None:
+    """Import a library. pytest would warn that it comes too late to rewrite its assertions: tell it not to."""
+    with contextlib.suppress(Exception):
+        module = importlib.import_module(name)
+        module.__doc__ = f"{module.__doc__ or ''}\nPYTEST_DONT_REWRITE"
+
+
+def _serve(job: dict[str, Any]) -> dict[str, Any]:
+    begun = time.monotonic()
+    with tempfile.TemporaryFile() as output:
+        pid = os.fork()
+        if pid == 0:
+            _run(job, output.fileno())
+        status = _wait(pid, begun + job["seconds"])
+        output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT))
+        text = output.read().decode(errors="replace")
+    return {"status": status, "seconds": time.monotonic() - begun, "output": text}
+
+
+def _run(job: dict[str, Any], output: int) -> None:
+    """In the child: become a session of its own, so that all its processes can be ended together; run pytest."""
+    status = 3
+    try:
+        os.setsid()
+        os.dup2(output, 1)
+        os.dup2(output, 2)
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.chdir(job["cwd"])
+        sys.path[:0] = job["paths"]
+        sys.dont_write_bytecode = True
+        pytest = importlib.import_module("pytest")
+        status = int(pytest.main(job["arguments"]))
+        sys.stdout.flush()
+        sys.stderr.flush()
+    finally:
+        os._exit(status)
+
+
+def _wait(pid: int, until: float) -> int | None:
+    """Its exit status; None where the time was up and it was killed."""
+    while time.monotonic() < until:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            _kill_group(pid)
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(_POLL_SECONDS)
+    _kill_group(pid)
+    os.waitpid(pid, 0)
+    return None
+
+
+def _kill_group(pid: int) -> None:
+    """Whatever it left running ends with it."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""``cuassay mutate`` on small projects: what is found, what is missed, and what is left out of the score."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("coverage", reason="coverage.py is not installed")
+
+POOL = '''\
+"""A pool of numbers."""
+
+LIMIT = 3
+
+
+class Pool:
+    def __init__(self):
+        self.free = []
+
+    def give(self, number, spare=0):
+        if len(self.free) >= LIMIT:
+            raise ValueError("full")
+        self.free.append(number + spare)
+
+    def take(self):
+        number = 0
+        while number < 2:
+            number += 1
+        return self.free.pop() if self.free else number
+
+    def unused(self):
+        return LIMIT + 1
+'''
+
+TESTS = """\
+import pytest
+from pool import Pool
+
+
+def test_gives_back_what_it_was_given():
+    pool = Pool()
+    pool.give(5)
+    assert pool.take() == 5
+
+
+def test_empty_pool_counts():
+    assert Pool().take() == 2
+
+
+def test_fails_by_itself():
+    assert Pool().take() == 7
+"""
+
+
+def mutate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "cuassay", "mutate", *arguments]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=300)
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "pool.py").write_text(POOL)
+    (folder / "test_pool.py").write_text(TESTS)
+    (folder / "pyproject.toml").write_text('[tool.pytest.ini_options]\npythonpath = ["."]\n')
+    return folder
+
+
+@pytest.fixture(scope="module")
+def done(project: Path) -> subprocess.CompletedProcess[str]:
+    return mutate(project, "test_pool.py", "--source", "pool.py", "--jobs", "2", "--record", "rows.jsonl")
+
+
+def test_a_test_that_fails_without_a_mutant_is_left_out(done: subprocess.CompletedProcess[str]) -> None:
+    assert "2 tests pass" in done.stdout
+    assert "1 fail without a mutant and judge none" in done.stdout
+
+
+def test_survivors_are_shown_as_changed_lines(done: subprocess.CompletedProcess[str]) -> None:
+    assert "-        self.free.append(number + spare)" in done.stdout
+    assert "+        self.free.append((number - spare))" in done.stdout
+    assert "pool.py:11 Pool.give: comparison" in done.stdout
+
+
+def test_a_found_mutant_is_not_shown(done: subprocess.CompletedProcess[str]) -> None:
+    assert "+        self.free.append((spare))" not in done.stdout
+
+
+def test_lines_that_no_test_runs_are_uncovered(done: subprocess.CompletedProcess[str]) -> None:
+    assert "uncovered  pool.py:22 Pool.unused: arithmetic" in done.stdout
+
+
+def test_the_project_is_as_it_was(done: subprocess.CompletedProcess[str], project: Path) -> None:
+    assert done.returncode == 0
+    assert (project / "pool.py").read_text() == POOL
+
+
+def test_scores_are_recorded_by_function(done: subprocess.CompletedProcess[str], project: Path) -> None:
+    rows = [json.loads(line) for line in (project / "rows.jsonl").read_text().splitlines()]
+    scores = {row.get("function"): row for row in rows if row["record"] == "mutation"}
+    assert scores["Pool.unused"]["uncovered"] == 5
+    assert scores["Pool.unused"]["killed"] == 0
+    assert scores["Pool.take"]["killed"] >= 5  # an endless loop among them
+    assert "number - spare" in scores["Pool.give"]["survivors"]
+
+
+def test_equivalent_mutants_do_not_count(project: Path) -> None:
+    listed = mutate(project, "test_pool.py", "--source", "pool.py::Pool.unused", "--list")
+    identity = listed.stdout.split("[")[1].split("]")[0]
+    (project / "equivalents.toml").write_text(f'[[equivalent]]\nmutant = "{identity}"\nreason = "as an example"\n')
+    found = mutate(project, "test_pool.py", "--source", "pool.py::Pool.unused", "--equivalents", "equivalents.toml")
+    assert "(0 of 4); 4 uncovered, 1 equivalent" in found.stdout
+
+
+def test_a_score_below_the_limit_fails(project: Path) -> None:
+    found = mutate(project, "test_pool.py", "--source", "pool.py::Pool.unused", "--fail-under", "50")
+    assert found.returncode == 1
+
+
+def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(project: Path, monkeypatch) -> None:
+    from cuassay.mutation import campaign
+    from cuassay.mutation.project import find_mutants
+
+    monkeypatch.setattr(campaign, "_LEAST_SECONDS", 2.0)
+    plan = campaign.Plan(project, ".", ("test_pool.py",))
+    baseline = campaign.measure_baseline(plan)
+    endless = [one for one in find_mutants(project, ["pool.py::Pool.take"], baseline) if "-= 1" in one.edit.replacement]
+    (outcome,) = campaign.run_mutants(plan, endless, baseline, {})
+    assert (outcome.verdict, outcome.note) == ("killed", "ended at its time limit")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("test_pool.py",), "the tests declare no function"),
+        (("test_pool.py", "--source", "nowhere.py"), "does not exist"),
+        (("test_pool.py", "--source", "pool.py::nothing"), "no such function|function of that name"),
+        (("test_pool.py", "--source", "/"), "outside of the project"),
+        (("test_nowhere.py",), "could not be run|no test passes"),
+        (("test_pool.py", "--jobs", "0"), "--jobs is 0"),
+        (("test_pool.py", "--limit", "0"), "--limit is 0"),
+        (("test_pool.py", "--source", "pool.py", "--equivalents", "test_pool.py"), "cannot be read as a list"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
+)
+def test_a_wrong_call_is_told_in_words(project: Path, arguments: tuple[str, ...], told: str) -> None:
+    found = mutate(project, *arguments)
+    assert found.returncode == 2
+    assert any(part in found.stderr for part in told.split("|")), found.stderr
+    assert "Traceback" not in found.stderr
+
+
+SPEC = """\
+from cuassay.testing import OpSpec, conformance
+
+
+def scaled(xp, a, factor=2.0):
+    return xp.maximum(a, 0) * factor
+
+
+test_scaled = conformance(OpSpec(fn=scaled, dtypes=("float32",), reference=lambda a: a.clip(0) * 2.0))
+"""
+
+
+def test_declared_functions_are_the_default(tmp_path: Path) -> None:
+    (tmp_path / "test_scaled.py").write_text(SPEC)
+    found = mutate(tmp_path, "test_scaled.py", "--device", "cpu", "--jobs", "2")
+    assert "mutation score: 100.0 %" in found.stdout, found.stdout + found.stderr
+    assert "test_scaled.py scaled" in found.stdout
+
+
+def test_a_sample_is_the_same_for_one_seed_and_spread_over_operators() -> None:
+    from cuassay.mutation.campaign import sampled
+    from cuassay.mutation.python import python_mutants
+
+    mutants = python_mutants("pool.py", POOL)
+    first, again = sampled(mutants, 8, 1), sampled(mutants, 8, 1)
+    assert first == again != sampled(mutants, 8, 2)
+    assert len(first) == 8
+    assert len({mutant.edit.operator for mutant in first}) > 3
+    assert sampled(mutants, None, 1) == mutants
