@@ -50,6 +50,8 @@ step() { # NAME COMMAND...
     status=${PIPESTATUS[0]}
     if [ "$1" = speed ] && [ "$status" -eq 124 ] && [ "$seconds" -gt 0 ]; then
         notes="; speed was cut short by --seconds $seconds: what it had measured is kept"
+    elif [ "$1" = report ] && [ "$status" -eq 1 ] && [ -n "$notes" ]; then
+        notes="$notes; the report says so first"
     elif [ "$status" -ne 0 ]; then
         failed+=("$1 ($status)")
     fi
@@ -140,6 +142,7 @@ step outcomes within 30 "$PYTHON" -m cuassay.benchmarking.ledger check "$rows" -
 step ledger "${ledger[@]}" # now as well: what interrupts us later takes nothing away
 step speed within "$(left 170)" "$PYTHON" -m pytest "${measured[@]}" "${recorded[@]}" \
     --benchmark-only --benchmark-max-time=0.05 --benchmark-columns=min,median,iqr,rounds
+step end within 30 "$PYTHON" -m cuassay.benchmarking.ledger end "$rows" --run "$run"
 step ledger "${ledger[@]}"
 if kept=$(grep -ls "\"$run\"" reports/ledger/*.jsonl); then
     rm "$rows" # the same run twice would be counted twice

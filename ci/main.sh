@@ -5,6 +5,6 @@ set -euo pipefail
 runs=reports/out/main # one folder a run: the page shows what changed since the run before
 status=0
 "$PYTHON" -m cuassay run --device all --out "$runs/$(date -u +%Y%m%dT%H%M%SZ)" "$@" || status=$?
-"$PYTHON" -m cuassay report "$runs" --html "$runs/report.html" --md "$runs/report.md"
+"$PYTHON" -m cuassay report "$runs" --html "$runs/report.html" --md "$runs/report.md" || status=$?
 echo "The report is in $PWD/$runs/report.html"
 exit "$status"

@@ -85,6 +85,9 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
     report.add_argument("--html", metavar="FILE", help="write the page")
     report.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
+    report.add_argument(
+        "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
+    )
     report.set_defaults(command=_report)
     add_memory_commands(commands)
     add_tune_command(commands)
@@ -116,7 +119,7 @@ def _run(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from cuassay_reports import command
 
-    return command.run(options.paths, options.html, options.md)
+    return command.run(options.paths, options.html, options.md, strict=options.strict)
 
 
 def _settings(options: argparse.Namespace) -> int:

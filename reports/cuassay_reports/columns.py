@@ -11,6 +11,8 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import re
+import reprlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -59,11 +61,12 @@ class Column:
 
 @dataclass(frozen=True)
 class Fact:
-    """One key of a fingerprint. Only ``stable`` facts enter its digest."""
+    """One key of a fingerprint. Only ``stable`` facts enter its digest; a fact without a `kind` may be of any."""
 
     name: str
     meaning: str
     stable: bool = True
+    kind: Kind | None = None
 
 
 _COMMON = (
@@ -166,9 +169,29 @@ _MUTATION = (
     Column("survivors", "str", "the changes that no test found, as diffs"),
 )
 
-_END = (
-    Column("reason", "str", "what ended the run before its last test or timing, such as: interrupted", required=True),
+_PART = (
+    Column("part", "str", "which part of the run this process does, such as tests 2/4"),
+    Column("process", "int", "id of that process"),
 )
+
+_PLAN = (
+    *_PART,
+    Column("tests", "int", "outcomes that the part is going to record"),
+    Column("times", "int", "timings that the part is going to record"),
+    Column("parts", "str", "names of the parts that other processes are going to do, separated by commas"),
+)
+
+_BEGIN = (
+    Column("nodeid", "str", "pytest's id of a test that begins", required=True),
+    *_PART,
+)
+
+_END = (
+    *_PART,
+    Column("reason", "str", "what ended the part before its last test or timing, such as: interrupted; left out where "
+           "it came to its end"),
+    Column("lost", "int", "rows that could not be recorded"),
+)  # fmt: skip
 
 TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "run": _COMMON + _RUN,
@@ -177,9 +200,13 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "time": _COMMON + _TIME,
     "limit": _COMMON + _LIMIT,
     "mutation": _COMMON + _MUTATION,
+    "plan": _COMMON + _PLAN,
+    "begin": _COMMON + _BEGIN,
     "end": _COMMON + _END,
 })  # fmt: skip
 """Table name to its columns, in the order they are shown."""
+
+_NAMED = {record: {column.name: column for column in columns} for record, columns in TABLES.items()}
 
 # What would change when a calibrated clock, an uptime or a host name joined the digest: every run
 # would be its own baseline, and nothing could ever be compared.
@@ -190,12 +217,12 @@ FINGERPRINT: tuple[Fact, ...] = (
     Fact("cpu", "model of the processor"),
     Fact("cores", "logical processors this process may use"),
     Fact("python", "implementation and version of the interpreter"),
-    Fact("versions", "package or library name to version, of those that can change a result"),
+    Fact("versions", "package or library name to version, of those that can change a result", kind="object"),
     Fact("kind", "kind of device"),
     Fact("name", "what the maker calls the device"),
     Fact("uuid", "which specimen: two of one model differ by more than a regression"),
     Fact("capability", "compute capability"),
-    Fact("memory", "bytes of device memory"),
+    Fact("memory", "bytes of device memory", kind="int"),
     Fact("driver", "version of the driver"),
     Fact("clocks", "clock policy: boost, or locked at so many MHz"),
     Fact("blas", "BLAS library of the host"),
@@ -209,6 +236,8 @@ FINGERPRINT: tuple[Fact, ...] = (
 """The facts a fingerprint may hold. Others may be recorded; they never enter the digest."""
 
 _STABLE = frozenset(fact.name for fact in FINGERPRINT if fact.stable)
+_TYPED = {fact.name: fact.kind for fact in FINGERPRINT if fact.kind is not None}
+_FINGERPRINTS = ("fingerprint", "machine")
 
 
 def digest(fingerprint: Mapping[str, object]) -> str:
@@ -260,7 +289,10 @@ def validate(row: Mapping[str, object]) -> None:
     """
     schema = _schema_of(row)
     record = row.get("record")
-    columns = {column.name: column for column in columns_of(record if isinstance(record, str) else repr(record))}
+    columns = _NAMED.get(record) if isinstance(record, str) else None
+    if columns is None:
+        columns_of(record if isinstance(record, str) else repr(record))
+        return
     for column in columns.values():
         if column.required and column.name not in row:
             raise ResultFormatError(f"{record} row lacks {column.name!r} ({column.meaning}); it is required")
@@ -275,7 +307,7 @@ def validate(row: Mapping[str, object]) -> None:
 def _schema_of(row: Mapping[str, object]) -> int:
     schema = row.get("schema")
     if not _is_int(schema) or not isinstance(schema, int) or schema < 1:
-        raise ResultFormatError(f"row has schema {schema!r}; a positive whole number is required")
+        raise ResultFormatError(f"row has schema {reprlib.repr(schema)}; a positive whole number is required")
     if schema > SCHEMA:
         raise ResultFormatError(f"row has schema {schema}, this reader knows up to {SCHEMA}; upgrade cuassay")
     return schema
@@ -283,36 +315,90 @@ def _schema_of(row: Mapping[str, object]) -> int:
 
 def _check(record: str, column: Column, value: object) -> None:
     if not _TYPES[column.kind](value):
-        got = f"{value!r} ({type(value).__name__})"
-        raise ResultFormatError(f"{record} column {column.name!r} must be {_WORDS[column.kind]}, got {got}")
+        got = f"{reprlib.repr(value)} ({type(value).__name__})"
+        raise ResultFormatError(f"{record} column {column.name!r} must be {_expected(column.kind, got)}")
     if column.choices and value not in column.choices:
         allowed = ", ".join(column.choices)
-        raise ResultFormatError(f"{record} column {column.name!r} is {value!r}; use one of: {allowed}")
+        raise ResultFormatError(f"{record} column {column.name!r} is {reprlib.repr(value)}; use one of: {allowed}")
+    if column.name in _FINGERPRINTS and isinstance(value, Mapping):
+        _check_facts(record, column.name, value)
+
+
+def _check_facts(record: str, column: str, facts: Mapping[str, object]) -> None:
+    for name, kind in _TYPED.items():
+        if facts.get(name) is not None and not _TYPES[kind](facts[name]):
+            got = f"{reprlib.repr(facts[name])} ({type(facts[name]).__name__})"
+            raise ResultFormatError(f"{record} column {column!r}: the fact {name!r} must be {_expected(kind, got)}")
+
+
+def _expected(kind: Kind, got: str) -> str:
+    return f"{_WORDS[kind]}, got {got}{_BOUNDS.get(kind, '')}"
+
+
+def _is_text(value: object) -> bool:
+    """A text that a file and a page can hold: half of a surrogate pair has no encoding."""
+    if not isinstance(value, str):
+        return False
+    if value.isascii():
+        return True
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64
 
 
 def _is_float(value: object) -> bool:
-    return _is_int(value) or (isinstance(value, float) and math.isfinite(value))
+    if isinstance(value, float):
+        return math.isfinite(value)
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
 
 
 def _is_time(value: object) -> bool:
+    """Of the forms of ISO 8601 those with a date of the calendar, and of a year that pandas can hold."""
+    if not isinstance(value, str) or not _ISO_TIME.fullmatch(value):
+        return False
     try:
-        return isinstance(value, str) and bool(datetime.fromisoformat(value))
+        return _YEARS[0] <= datetime.fromisoformat(value).year <= _YEARS[1]
     except ValueError:
         return False
 
 
+def _is_object(value: object) -> bool:
+    return isinstance(value, Mapping) and _is_plain(value, _DEEPEST)
+
+
+def _is_plain(value: object, deepest: int) -> bool:
+    """Values as JSON has them, not too deep for a reader that follows them."""
+    if value is None or isinstance(value, bool):
+        return True
+    if isinstance(value, Mapping):
+        return deepest > 0 and all(_is_text(key) and _is_plain(item, deepest - 1) for key, item in value.items())
+    if isinstance(value, list):
+        return deepest > 0 and all(_is_plain(item, deepest - 1) for item in value)
+    return _is_text(value) or (isinstance(value, int | float) and _is_float(value))
+
+
+_INT64 = 2**63
+_MOST = 10**308
+"""Some whole numbers above it do not fit into a float."""
+
+_ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
+_YEARS = (1700, 2200)
+_DEEPEST = 16
+
 _TYPES: dict[Kind, Callable[[object], bool]] = {
-    "str": lambda value: isinstance(value, str),
+    "str": _is_text,
     "time": _is_time,
     "int": _is_int,
     "float": _is_float,
     "bool": lambda value: isinstance(value, bool),
-    "object": lambda value: isinstance(value, Mapping) and all(isinstance(key, str) for key in value),
-    "list": lambda value: isinstance(value, list) and all(_is_float(item) for item in value),
+    "object": _is_object,
+    "list": lambda value: isinstance(value, list) and all(map(_is_float, value)),
 }
 
 _WORDS: dict[Kind, str] = {
@@ -324,6 +410,15 @@ _WORDS: dict[Kind, str] = {
     "object": "an object with text keys",
     "list": "a list of finite numbers",
 }
+
+_BOUNDS: dict[Kind, str] = {
+    "str": "; a lone surrogate cannot be written",
+    "time": f"; years from {_YEARS[0]} to {_YEARS[1]}",
+    "int": "; at most 64 bits",
+    "float": "; at most 1e308",
+    "object": f"; its numbers are finite, its texts can be written, and it has at most {_DEEPEST} levels",
+}
+"""What a value of the right type must keep to besides."""
 
 
 def _flat(fingerprint: Mapping[str, object]) -> dict[str, object]:

@@ -8,20 +8,30 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuassay_reports.columns import ResultFormatError
+from cuassay_reports.lines import Rejected
 from cuassay_reports.load import load
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 
-__all__ = ["UNREADABLE", "main", "run"]
+__all__ = ["INCOMPLETE", "UNREADABLE", "main", "run"]
 
 UNREADABLE = 2
 """Exit status when the input cannot be read or the output not written."""
 
+INCOMPLETE = 1
+"""Exit status when a run that is shown did not come to its end."""
 
-def run(paths: Sequence[str | Path], html: str | Path | None = None, md: str | Path | None = None) -> int:
+#: Lines and files without a result that are named.
+_NAMED = 20
+
+
+def run(
+    paths: Sequence[str | Path], html: str | Path | None = None, md: str | Path | None = None, *, strict: bool = False
+) -> int:
     """Write the report of the results in `paths`; print a summary where neither file is named.
 
-    It only reports: failed tests in the results do not make it fail.
+    It only reports: failed tests in the results do not make it fail. An incomplete run does: what it lacks may have
+    failed.
 
     Parameters
     ----------
@@ -29,18 +39,34 @@ def run(paths: Sequence[str | Path], html: str | Path | None = None, md: str | P
         Result files, or folders of them.
     html, md : path, optional
         Where to write the page, and the short form; folders are created.
+    strict : bool
+        Refuse a file that cannot be read and a line that is not a result; else they are named and left out.
 
     Returns
     -------
     int
-        0, or 2 where a file cannot be read or written; the reason is printed.
+        0; 1 where a run is incomplete; 2 where nothing can be read, or a file not written. The reason is printed.
     """
     try:
-        _write(build(load(*paths)), html, md)
+        results = load(*paths, strict=strict)
+        _tell(results.rejected)
+        if results.rejected and results.runs.empty:
+            return UNREADABLE
+        page = build(results)
+        _write(page, html, md)
     except (OSError, ResultFormatError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")
         return UNREADABLE
-    return 0
+    for one in page.unfinished:
+        sys.stderr.write(f"cuassay report: run {one.run} is incomplete: {one.why}\n")
+    return INCOMPLETE if page.unfinished else 0
+
+
+def _tell(rejected: Sequence[Rejected]) -> None:
+    for one in rejected[:_NAMED]:
+        sys.stderr.write(f"cuassay report: left out {one.place}: {one.reason}\n")
+    if len(rejected) > _NAMED:
+        sys.stderr.write(f"cuassay report: and {len(rejected) - _NAMED:,} more lines or files\n")
 
 
 def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
@@ -64,5 +90,6 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
     parser.add_argument("--html", metavar="FILE", help="write the page")
     parser.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
+    parser.add_argument("--strict", action="store_true", help="refuse lines and files that hold no result")
     options = parser.parse_args(argv)
-    return run(options.paths, options.html, options.md)
+    return run(options.paths, options.html, options.md, strict=options.strict)

@@ -10,14 +10,15 @@ from __future__ import annotations
 import os
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from cuassay_reports.columns import TABLES, Column
-from cuassay_reports.lines import Row, read_rows
+from cuassay_reports.columns import TABLES, Column, ResultFormatError
+from cuassay_reports.endings import Ending, endings
+from cuassay_reports.lines import Lines, Rejected, Row, read_lines
 
 __all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]
 
@@ -33,12 +34,16 @@ class Results:
     ----------
     runs, devices, tests, times, limits : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
-        `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`, what ended
-        the run before its time.
+        `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
+        run is incomplete, ``""`` where it is complete.
     files : tuple of path
         What was read.
     torn : int
         Last lines left unfinished by a killed writer, and ignored.
+    rejected : tuple of Rejected
+        Lines and files that hold no result, and were left out.
+    begun : mapping
+        Run to the (part, test) that the processes of an incomplete run had begun last.
     """
 
     runs: pd.DataFrame
@@ -48,6 +53,8 @@ class Results:
     limits: pd.DataFrame
     files: tuple[Path, ...] = ()
     torn: int = 0
+    rejected: tuple[Rejected, ...] = ()
+    begun: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
         counts = ", ".join(
@@ -76,26 +83,45 @@ OURS = "cuassay"
 """The implementation that peers are compared with, where a row names no other."""
 
 
-def load(*paths: str | os.PathLike[str]) -> Results:
+def load(*paths: str | os.PathLike[str], strict: bool = False) -> Results:
     """Read result files; a folder stands for every ``*.jsonl`` in it and below.
+
+    A line that is not a row of the schema, and a file that cannot be read, are left out and named in `rejected`. The
+    last line of a file may be unfinished.
+
+    Parameters
+    ----------
+    strict : bool
+        Raise at the first line or file that would be left out.
 
     Raises
     ------
     FileNotFoundError
         A path does not exist, or holds no result file.
     ResultFormatError
-        A line is no row of the schema; the message names file and line. Only the last line of a file
-        may be unfinished.
+        With `strict`: a line is not a row of the schema; the message names file and line.
+    OSError
+        With `strict`: a file cannot be read.
     """
     files = tuple(dict.fromkeys(file for path in paths for file in _files(Path(path))))
+    read = [_lines(file, strict=strict) for file in files]
+    rejected = tuple(one for found in read for one in found.rejected)
+    for first in rejected if strict else ():
+        raise ResultFormatError(f"{first.place}: {first.reason}")
     rows: dict[str, list[Row]] = {record: [] for record in TABLES}
-    torn = 0
-    for file in files:
-        found, left_out = read_rows(file)
-        torn += left_out
-        for row in found:
+    for found in read:
+        for row in found.rows:
             rows[row["record"]] += _unfolded(row)
-    return _results(rows, files, torn)
+    return replace(_results(rows), files=files, torn=sum(found.torn for found in read), rejected=rejected)
+
+
+def _lines(file: Path, *, strict: bool) -> Lines:
+    try:
+        return read_lines(file)
+    except OSError as error:
+        if strict:
+            raise
+        return Lines([], [Rejected(str(file), f"this file cannot be read: {error.strerror}")], 0)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -131,9 +157,10 @@ def _unfolded(row: Row) -> list[Row]:
     return [{**common, "nodeid": row["nodeid"].replace("*", check, 1), "check": check} for check in checks] or [row]
 
 
-def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) -> Results:
-    frames = {record: _frame(rows[record], TABLES[record]) for record in TABLES}
-    runs = _runs(frames)
+def _results(rows: Mapping[str, list[Row]]) -> Results:
+    ended = endings(row for table in rows.values() for row in table)
+    frames = {record: _frame(rows[record], TABLES[record]) for record in TABLES if record not in _ABOUT_RUNS}
+    runs = _runs(frames, ended)
     devices = frames["device"].drop_duplicates(["run", "device"], keep="last")
     subjects = pd.Series([_subject(d, f) for d, f in _pairs(devices)], index=devices.index, dtype="str")
     devices = _dated(devices.assign(subject=subjects), runs)
@@ -144,8 +171,7 @@ def _results(rows: Mapping[str, list[Row]], files: tuple[Path, ...], torn: int) 
         tests=_dated(_with_subject(frames["test"], known), runs).drop_duplicates(["run", "nodeid"], keep="last"),
         times=_dated(_with_subject(_with_ours(frames["time"]), known), runs),
         limits=_dated(_with_subject(frames["limit"], known), runs),
-        files=files,
-        torn=torn,
+        begun={run: ending.begun for run, ending in ended.items() if ending.begun},
     )
 
 
@@ -169,13 +195,19 @@ _DTYPES = {
 _MISSING = {"str": "", "time": "", "int": pd.NA, "float": float("nan"), "bool": pd.NA, "object": None, "list": None}
 
 
-def _runs(frames: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+#: Tables of which only `endings` reads the rows.
+_ABOUT_RUNS = ("plan", "begin", "end")
+
+
+def _runs(frames: Mapping[str, pd.DataFrame], ended: Mapping[str, Ending]) -> pd.DataFrame:
     """Return one row a run, oldest first; a run whose own row was never written comes before all."""
     runs = frames["run"].drop_duplicates("run")
-    seen = pd.concat([frame["run"] for frame in frames.values()]).drop_duplicates()
-    early = dict(zip(frames["end"]["run"], frames["end"]["reason"], strict=True))
+    planned = pd.Series([*ended], name="run", dtype="str")
+    seen = pd.concat([*(frame["run"] for frame in frames.values()), planned]).drop_duplicates()
     runs = seen.to_frame().merge(runs, on="run", how="left")
-    runs["ended_early"] = pd.Series([early.get(run, "") for run in runs["run"]], index=runs.index, dtype="str")
+    runs["ended_early"] = pd.Series(
+        [ended.get(run, Ending()).why for run in runs["run"]], index=runs.index, dtype="str"
+    )
     runs["started"] = pd.to_datetime(runs["started"], utc=True, format="ISO8601")
     texts = [column.name for column in TABLES["run"] if column.kind in ("str", "time") and column.name in runs]
     texts.remove("started")

@@ -12,12 +12,13 @@ from typing import Any
 import pandas as pd
 
 from cuassay_reports import skips, units
+from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
 from cuassay_reports.peer_summary import PeerSummary, peer_summaries
 from cuassay_reports.timings import Timing, TimingSection, sections
 
-__all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "build"]
+__all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "Unfinished", "build"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -89,11 +90,22 @@ class RunLine:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Unfinished:
+    """A run that is incomplete, why, and the (part, test) that its processes had begun last."""
+
+    run: str
+    why: str
+    begun: Sequence[tuple[str, str]]
+
+
+@dataclass(frozen=True, kw_only=True)
 class Page:
     """Everything the report shows, in order."""
 
     tone: str
     headline: str
+    unfinished: Sequence[Unfinished]
+    rejected: Sequence[Rejected]
     figures: Sequence[Figure]
     newest: RunLine
     devices: Sequence[DeviceCard]
@@ -117,10 +129,13 @@ def build(results: Results) -> Page:
     timed = sections(results)
     outcomes = _outcomes(latest.tests)
     runs = [_run_line(row) for row in records(results.runs)]
-    tone, headline = _headline(latest, outcomes, timed)
+    unfinished = _unfinished(latest)
+    tone, headline = _headline(latest, outcomes, timed, unfinished)
     return Page(
         tone=tone,
         headline=headline,
+        unfinished=unfinished,
+        rejected=results.rejected,
         figures=_figures(latest, outcomes, timed),
         newest=runs[-1] if runs else RunLine(run="", started="", command="", revision="", machine=""),
         devices=_cards(latest),
@@ -143,15 +158,17 @@ def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
     return {name: int(counts.get(name, 0)) for name in ("passed", "failed", "xfailed", "skipped")}
 
 
-def _headline(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> tuple[str, str]:
+def _headline(
+    latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection], unfinished: Sequence[Unfinished]
+) -> tuple[str, str]:
     slower = sum(section.slower for section in timed)
-    where, early = units.count(_present(latest), "device"), _ended_early(latest)
-    if outcomes["failed"]:
-        on = sorted(set(latest.tests.loc[latest.tests["outcome"].isin(["failed", "error"]), "device"]) - {""})
-        told = f"{units.count(outcomes['failed'], 'test')} failed" + (f" on {', '.join(on)}" if on else "")
-        return "bad", told + (f"; the run was {early}" if early else "")
-    if early:
-        return "warn", f"The run was {early}; the {units.count(outcomes['passed'], 'test')} until then passed"
+    where = units.count(_present(latest), "device")
+    if unfinished or outcomes["failed"]:
+        return "bad", "; ".join(
+            [*(f"The run is incomplete: {run.why}" for run in unfinished[:1]), *_failed(latest, outcomes)]
+        )
+    if latest.rejected:
+        return "warn", f"{units.count(len(latest.rejected), 'line or file', 'lines or files')} could not be read"
     if slower:
         return "warn", f"Everything that ran passed; {units.count(slower, 'timing')} got slower"
     if outcomes["passed"]:
@@ -159,11 +176,23 @@ def _headline(latest: Results, outcomes: Mapping[str, int], timed: Sequence[Timi
     return "plain", f"No test passed or failed; {where} seen"
 
 
-def _ended_early(latest: Results) -> str:
-    """What ended one of the runs shown before its time; empty where none was."""
-    shown = {*latest.tests["run"], *latest.times["run"]}
-    reasons = latest.runs.loc[latest.runs["run"].isin(shown), "ended_early"]
-    return next((reason for reason in reasons[::-1] if reason), "")
+def _failed(latest: Results, outcomes: Mapping[str, int]) -> list[str]:
+    if not outcomes["failed"]:
+        return []
+    on = sorted(set(latest.tests.loc[latest.tests["outcome"].isin(["failed", "error"]), "device"]) - {""})
+    return [f"{units.count(outcomes['failed'], 'test')} failed" + (f" on {', '.join(on)}" if on else "")]
+
+
+def _unfinished(latest: Results) -> list[Unfinished]:
+    """The incomplete runs, newest first: of those shown, and of those that began after them and recorded nothing."""
+    shown = {*latest.devices["run"], *latest.tests["run"], *latest.times["run"]}
+    places = [place for place, run in enumerate(latest.runs["run"]) if run in shown]
+    newer = set(latest.runs["run"][max(places, default=-1) + 1 :])
+    return [
+        Unfinished(run=row["run"], why=row["ended_early"], begun=latest.begun.get(row["run"], ()))
+        for row in reversed(records(latest.runs))
+        if row["ended_early"] and row["run"] in shown | newer
+    ]
 
 
 def _present(latest: Results) -> int:

@@ -118,6 +118,32 @@ def test_texts_of_failures_name_no_folder_of_the_machine(record: Any, tmp_path: 
     assert (row["message"], row["reason"]) == ("E  in a/b.py", "c.py")
 
 
+def test_the_ledger_keeps_what_a_run_that_died_had_begun(record: Any, tmp_path: Path) -> None:
+    path = record({"nodeid": "t.py::test_a", "outcome": "passed"})
+    with Recorder(path, run="r1") as recorder:
+        recorder.write("plan", part="tests", process=7, tests=2)
+        for name in ("a", "b"):
+            recorder.write("begin", part="tests", process=7, nodeid=f"t.py::test_{name}")
+
+    results = load(write([path], tmp_path / "ledger"))
+
+    assert results.begun == {"r1": (("tests", "t.py::test_b"),)}
+    assert main(["check", str(path)]) == 1
+
+
+def test_a_run_begun_by_a_script_is_complete_when_the_script_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "r.jsonl"
+    main(["begin", str(path), "--command", "ci/run gpu"])
+    open_run = load(path).runs["ended_early"].tolist()
+
+    main(["end", str(path), "--run", capsys.readouterr().out.strip()])
+
+    assert open_run == ["command did not come to its end"]
+    assert load(path).runs["ended_early"].tolist() == [""]
+
+
 def test_a_run_that_ended_early_says_so_in_the_ledger(record: Any, tmp_path: Path) -> None:
     path = record(passed("values"))
     with Recorder(path, run="r1") as recorder:

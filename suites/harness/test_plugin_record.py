@@ -192,10 +192,13 @@ def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester)
 
 
 @pytest.mark.parametrize("body", ["pass", "assert False"], ids=["passed", "failed"])
-def test_a_session_that_ran_to_its_end_says_nothing_of_it(pytester: pytest.Pytester, body: str) -> None:
+def test_a_session_that_ran_to_its_end_has_an_end_without_a_reason(pytester: pytest.Pytester, body: str) -> None:
     pytester.makepyfile(f"def test_one(device): {body}")
 
     pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
 
-    rows = [json.loads(line) for line in (pytester.path / "rows.jsonl").read_text().splitlines()]
-    assert [row for row in rows if row["record"] == "end"] == []
+    (plan,), (begin,), (end,) = (rows(pytester, record) for record in ("plan", "begin", "end"))
+    assert (plan["part"], plan["tests"]) == ("tests", 1)
+    assert begin["nodeid"].endswith("::test_one[cpu:0]")
+    assert end.keys() == {"record", "schema", "run", "part", "process"}
+    assert end["process"] == plan["process"] == begin["process"]

@@ -54,12 +54,16 @@ def test_a_torn_last_line_is_counted_and_ignored(tmp_path: Path) -> None:
         pytest.param('{"record":"test","schema":99,"run":"r","nodeid":"a","outcome":"passed"}', id="newer"),
     ],
 )
-def test_a_broken_line_before_the_last_is_an_error_with_its_number(tmp_path: Path, broken: str) -> None:
+def test_a_broken_line_before_the_last_is_named_and_the_others_are_read(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "r.jsonl"
     path.write_text("\n".join([GOOD % "a", broken, GOOD % "b", ""]))
 
+    results = load(path)
+
+    assert results.tests["nodeid"].tolist() == ["a", "b"]
+    assert [one.place for one in results.rejected] == [f"{path}:2"]
     with pytest.raises(ResultFormatError, match=r"r\.jsonl:2: "):
-        load(path)
+        load(path, strict=True)
 
 
 def test_a_whole_last_line_that_breaks_the_schema_is_an_error(tmp_path: Path) -> None:
@@ -67,7 +71,7 @@ def test_a_whole_last_line_that_breaks_the_schema_is_an_error(tmp_path: Path) ->
     path.write_text(GOOD % "a" + '\n{"record":"test","schema":1,"run":"r"}')
 
     with pytest.raises(ResultFormatError, match=r"r\.jsonl:2: test row lacks"):
-        load(path)
+        load(path, strict=True)
 
 
 @pytest.mark.parametrize(("name", "said"), [("absent", "does not exist"), ("", "holds no")], ids=["absent", "empty"])

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
@@ -63,6 +64,14 @@ def interrupt() -> NoReturn:
     raise KeyboardInterrupt
 
 
+def is_running(pid: int) -> bool:
+    """Whether the process works; one that has ended may wait for its status to be read."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except FileNotFoundError:
+        return False
+
+
 class Sleeping:
     """Children that sleep and say by a file each that they have started; the parent acts when so many have."""
 
@@ -77,6 +86,16 @@ class Sleeping:
             return 0.0
 
         self._monkeypatch.setattr(run, "_show", look)
+
+    def wait_started(self, number: int) -> None:
+        while len(list(self._folder.iterdir())) < number:
+            time.sleep(0.05)
+
+    def wait_ended(self, number: int) -> None:
+        pids = [int(file.name) for file in self._folder.iterdir()]
+        assert len(pids) == number
+        while any(is_running(pid) for pid in pids):
+            time.sleep(0.05)
 
     def assert_ended(self, number: int) -> None:
         pids = [int(file.name) for file in self._folder.iterdir()]
@@ -136,7 +155,7 @@ def test_rows_of_every_child_belong_to_the_run_whose_row_is_there(generated: Pat
 
     run.run(["cpu"], out, times=False)
 
-    (row,) = (json.loads(line) for line in (out / "run.jsonl").read_text().splitlines())
+    row = json.loads((out / "run.jsonl").read_text().splitlines()[0])
     tests = [json.loads(line) for line in (out / "tests.jsonl").read_text().splitlines()]
     assert (row["record"], row["command"]) == ("run", "cuassay run --device cpu")
     assert {one["run"] for one in tests} == {row["run"]}
@@ -205,6 +224,50 @@ def test_a_part_that_is_killed_is_an_error_and_the_others_go_on(
     assert outcomes(out) == ["passed"]
 
 
+def test_a_part_that_leaves_with_status_0_before_its_end_fails_the_run(
+    generated: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    generated.write_text(f"{GOOD}def test_left(): __import__('os')._exit(0)\ndef test_after(): pass\n")
+    out = generated.parents[1] / "out"
+
+    status = run.run(["cpu"], out, times=False)
+
+    told = capsys.readouterr().out
+    assert status == 1
+    assert "tests did not come to its end; the last test that it began is ::test_left\n" in told
+    results = load(out)
+    assert results.runs["ended_early"].tolist() == [
+        "tests did not come to its end; 1 of 3 planned tests have an outcome"
+    ]
+
+
+def test_a_run_that_came_to_its_end_is_complete(generated: Path) -> None:
+    generated.write_text(MIXED)
+    out = generated.parents[1] / "out"
+
+    for jobs in (1, 2):
+        run.run(["cpu"], out, jobs=jobs, times=False)
+
+    assert load(out).runs["ended_early"].tolist() == ["", ""]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_the_death_of_the_command_ends_every_part(generated: Path, sleeping: Sleeping, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    code = f"from cuassay.benchmarking import run; run._GENERATED_TESTS = {generated.stem!r}; "
+    code += f"run.run(['cpu'], __import__('pathlib').Path({str(out)!r}), jobs=2, times=False)"
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as command:
+        sleeping.wait_started(2)
+        command.kill()
+
+    sleeping.wait_ended(2)
+    results = load(out)
+    (why,) = results.runs["ended_early"]
+    assert why.startswith("cuassay run, tests 1/2, tests 2/2 did not come to their end; tests alone was not begun")
+    (begun,) = results.begun.values()
+    assert [part for part, _ in begun] == ["tests 1/2", "tests 2/2"]
+
+
 def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) -> None:
     sleeping.when_started(2, interrupt)
 
@@ -212,7 +275,8 @@ def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) ->
         run.run(["cpu"], generated.parents[1] / "out", jobs=2, times=False)
 
     sleeping.assert_ended(2)
-    assert load(generated.parents[1] / "out").runs["ended_early"].tolist() == ["interrupted"]
+    (why,) = load(generated.parents[1] / "out").runs["ended_early"]
+    assert "tests 1/2, tests 2/2 did not come to their end; tests alone was not begun; cuassay run: interrupted" in why
 
 
 def test_an_interrupted_command_says_so_in_a_line(

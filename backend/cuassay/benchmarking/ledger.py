@@ -5,7 +5,8 @@ of failures the first part. What a row means stands in `cuassay_reports.columns`
 
 ``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from what its
 processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``;
-``... check FILE --require-device D`` says what all its processes together ran, which none of them knows.
+``... end FILE --run ID`` says that it came to its end; ``... check FILE --require-device D`` says what all its
+processes together ran, which none of them knows, and which of them died.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
 from cuassay_reports import lines
 from cuassay_reports.columns import ResultFormatError
+from cuassay_reports.endings import endings
 
 __all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
@@ -38,12 +40,15 @@ MAX_SAMPLES = 20
 #: Characters kept of one failure's text: the first of these by which all keep to `MAX_MESSAGE_CHARACTERS`.
 MESSAGE_LENGTHS = (4000, 500, 0)
 
+#: What the process that began a run is called in it.
+_COMMAND = "command"
+
 #: Of the one case of a test none of whose devices was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 _FIGURES = ("median", "minimum", "q25", "q75")
 
-_TABLES = ("run", "device", "limit", "time", "test", "end")
+_TABLES = ("run", "plan", "device", "limit", "time", "test", "begin", "end")
 
 Row = Mapping[str, Any]
 
@@ -80,6 +85,7 @@ def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> li
     The passed checks of one op, dtype and device become one row, which `cuassay_reports.load` unfolds again; its
     head-room is their worst.
     """
+    rows = list(rows)
     tables: dict[str, list[Row]] = defaultdict(list)
     for row in rows:
         tables[row["record"]].append(row)
@@ -89,7 +95,16 @@ def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> li
         *_folded(tables["test"]),
         *(_shortened(r, message_length) for r in tables["test"] if not _folds(r)),
     ]
+    tables["begin"] = _unfinished(rows)
     return [row for table in _TABLES for row in tables[table]]
+
+
+def _unfinished(rows: Iterable[Row]) -> list[Row]:
+    """The begin rows that name what a process was running when it died; those of tests with an outcome tell nothing."""
+    last = {(run, *begun) for run, ending in endings(rows).items() for begun in ending.begun}
+    return [
+        row for row in rows if row["record"] == "begin" and (row["run"], row.get("part", ""), row["nodeid"]) in last
+    ]
 
 
 def _thinned(row: Row) -> Row:
@@ -209,11 +224,20 @@ def outcomes(rows: Iterable[Row]) -> Outcomes:
 
 
 def _check(paths: Iterable[str], required: Iterable[str]) -> int:
-    found = outcomes(read(paths))
-    verdicts = found.idle(str(Device(name)) for name in required)
+    rows = read(paths)
+    found = outcomes(rows)
+    verdicts = [*found.idle(str(Device(name)) for name in required), *_dead(rows)]
     for line in (*found.table(), *found.nowhere(), *(f"ERROR {verdict}" for verdict in verdicts)):
         sys.stdout.write(f"{line}\n")
     return int(bool(verdicts))
+
+
+def _dead(rows: Iterable[Row]) -> Iterator[str]:
+    """What to say of each process that did not come to its end; the run's own process is still at work."""
+    for run, ending in endings(row for row in rows if row.get("part") != _COMMAND).items():
+        begun = "".join(f"; {part} had begun {nodeid}" for part, nodeid in ending.begun)
+        if ending.why:
+            yield f"run {run} is incomplete: {ending.why}{begun}"
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -223,7 +247,11 @@ def main(argv: Sequence[str] | None = None) -> int:
         if options.action == "begin":
             with Recorder(options.file) as recorder:
                 begin(recorder, options.command)
+                recorder.write("plan", part=_COMMAND)
             sys.stdout.write(f"{recorder.run}\n")
+        elif options.action == "end":
+            with Recorder(options.file, run=options.run) as recorder:
+                recorder.write_end(options.reason, part=_COMMAND)
         elif options.action == "check":
             return _check(options.paths, options.require_device)
         else:
@@ -240,6 +268,10 @@ def _parser() -> argparse.ArgumentParser:
     beginning = actions.add_parser("begin", help="write the row of a new run and print its id")
     beginning.add_argument("file", help="result file that the run's processes append to")
     beginning.add_argument("--command", default="", help="what is run, without machine paths")
+    ending = actions.add_parser("end", help="say that the run came to its end")
+    ending.add_argument("file", help="the result file")
+    ending.add_argument("--run", required=True, metavar="ID", help="what `begin` printed")
+    ending.add_argument("--reason", metavar="TEXT", help="what ended it before its last part")
     checking = actions.add_parser("check", help="say what ran on each device, and what on none")
     checking.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files of one run, or folders of them")
     checking.add_argument(

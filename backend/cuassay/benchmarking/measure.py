@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from cuassay import devices
 from cuassay.benchmarking.cases import DTYPES, cases, row
+from cuassay.benchmarking.part import TIMES, Part
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.timing import measure
@@ -39,14 +40,20 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     work = [(device, spec, dtype) for device in selected for spec, dtype in _measurable(device)]
-    print(f"measuring {sum(_count(spec, dtype) for _, spec, dtype in work)} cases", flush=True)
+    count = sum(_count(spec, dtype) for _, spec, dtype in work)
+    print(f"measuring {count} cases", flush=True)
     with Recorder(asked.record, run=asked.run) as recorder:
+        part = Part(recorder, TIMES)
+        part.plan(times=count)
         for device in selected:
             for limit in limits(device, DTYPES):
-                recorder.write_limit(**limit.columns())
+                part.write("limit", **limit.columns())
         for device, spec, dtype in work:
-            _measure(recorder, device, spec, dtype)
-    return 0
+            _measure(part, device, spec, dtype)
+        part.end()
+    if part.lost:
+        print(part.told(), file=sys.stderr)
+    return int(part.lost > 0)
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -71,10 +78,10 @@ def _count(spec: OpSpec, dtype: str) -> int:
     return sum(1 for _ in spec.draw_bench(0, dtype, _TINY))
 
 
-def _measure(recorder: Recorder, device: Device, spec: OpSpec, dtype: str) -> None:
+def _measure(part: Part, device: Device, spec: OpSpec, dtype: str) -> None:
     for case in cases(spec, device, dtype):
         timing = measure(case.run, device, cache="cold", max_seconds=SECONDS_A_CASE)
-        recorder.write_time(**row(case, "cuassay", timing))
+        part.write("time", **row(case, "cuassay", timing))
         print(f"{case.spec.name} {case.dtype} {case.label} on {device}: {timing!r}", flush=True)
         del case
     gc.collect()

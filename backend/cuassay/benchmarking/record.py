@@ -16,7 +16,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Protocol, Self
 
 from cuassay.benchmarking.fingerprint import digest, host_fingerprint, revision
 from cuassay.core import settings
@@ -24,7 +24,7 @@ from cuassay.core.handle import Handle
 from cuassay.errors import ResultError
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
 
-__all__ = ["Recorder", "begin", "new_run_id", "utc_now"]
+__all__ = ["Recorder", "Writer", "begin", "new_run_id", "sendable", "utc_now"]
 
 
 def utc_now() -> str:
@@ -37,12 +37,19 @@ def new_run_id() -> str:
     return f"{datetime.now(UTC):%Y%m%dT%H%M%S}-{secrets.token_hex(3)}"
 
 
+class Writer(Protocol):
+    """What takes rows: a `Recorder`, or a `cuassay.benchmarking.part.Part` of a run."""
+
+    def write(self, record: str, /, **columns: object) -> None:
+        """Append one row to the table `record`."""
+
+
 class Recorder(Handle):
-    """Appends rows of one run to one file.
+    r"""Appends rows of one run to one file.
 
     Processes of a run share the file by opening it with the same `run`. A column given as None or as
-    a number that is not finite is left out: the schema knows no null. Usable as a context manager;
-    closing twice is allowed.
+    a number that is not finite is left out: the schema knows no null. A lone surrogate in a text, which no
+    file can hold, becomes its escape, such as ``\udcff``. Usable as a context manager; closing twice is allowed.
 
     Parameters
     ----------
@@ -61,6 +68,7 @@ class Recorder(Handle):
         self.path = Path(path)
         self.run = run if run is not None else new_run_id()
         self._fd = _open(self.path)
+        self._size = 0
 
     def __repr__(self) -> str:
         state = "closed" if self._fd < 0 else "open"
@@ -104,9 +112,9 @@ class Recorder(Handle):
         """Append a ceiling of a device, measured in this run."""
         self.write("limit", **columns)
 
-    def write_end(self, reason: str) -> None:
-        """Append that the run ended before its last test or timing, and by what."""
-        self.write("end", reason=reason)
+    def write_end(self, reason: str | None = None, **columns: object) -> None:
+        """Append that the run came to its end, or what ended it before its last test or timing."""
+        self.write("end", reason=reason, **columns)
 
     def write(self, record: str, /, **columns: object) -> None:
         """Append one row to the table `record`; columns and their meanings are in ``TABLES``.
@@ -131,22 +139,43 @@ class Recorder(Handle):
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:
             raise ResultError(f"{self.path} is closed; open a new Recorder to write more")
-        with _locked(self._fd):
-            size = os.fstat(self._fd).st_size
-            written = os.write(self._fd, lines)
-            if written != len(lines):
-                os.ftruncate(self._fd, size)
+        try:
+            with _locked(self._fd):
+                size = self._checked_size()
+                written = os.write(self._fd, lines)
+                if written != len(lines):
+                    os.ftruncate(self._fd, size)
+        except OSError as error:
+            raise ResultError(
+                f"{self.path} cannot be written: {error.strerror}; free what it needs, and run again"
+            ) from error
         if written != len(lines):
             raise ResultError(
                 f"{self.path} took only {written:,} of {len(lines):,} bytes, and is as it was; "
                 "make room there and run again"
             )
+        self._size = size + written
+
+    def _checked_size(self) -> int:
+        """The file's size; rows never go where nobody will find them, or behind a gap without a word."""
+        found = os.fstat(self._fd)
+        if found.st_nlink == 0:
+            raise ResultError(f"{self.path} was deleted while rows were written to it; keep it until the run has ended")
+        size, self._size = self._size, found.st_size
+        if found.st_size < size:
+            raise ResultError(
+                f"{self.path} was cut from {size:,} to {found.st_size:,} bytes while rows were written to it; "
+                "the rows between are lost: run again"
+            )
+        return found.st_size
 
 
-def begin(recorder: Recorder, command: str, root: str | os.PathLike[str] = ".") -> None:
+def begin(recorder: Writer, command: str, root: str | os.PathLike[str] = ".") -> None:
     """Write the row of `recorder`'s run: what runs, where, and the revision of the tree at `root`."""
     machine = host_fingerprint()
-    recorder.write_run(
+    recorder.write(
+        "run",
+        started=utc_now(),
         command=command,
         machine=machine,
         digest=digest(machine),
@@ -209,10 +238,26 @@ def _without_unknown(columns: Mapping[str, object]) -> dict[str, object]:
 
 def _plain(value: object) -> object:
     """Return `value` as what JSON knows: NumPy scalars and tuples become Python's own."""
+    if isinstance(value, str):
+        return _escaped(value)
     if hasattr(value, "tolist"):
         value = value.tolist()
     if isinstance(value, Mapping):
-        return {key: _plain(item) for key, item in value.items()}
+        return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
         return [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _escaped(text: str) -> str:
+    """`text` with an escape in the place of each lone surrogate, which has no encoding."""
+    return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
+
+
+def sendable(value: Any) -> Any:
+    """Return plain data with every text in a form that can be written and sent: lone surrogates as escapes."""
+    if isinstance(value, str):
+        return _escaped(value)
+    if isinstance(value, dict):
+        return {sendable(key): sendable(item) for key, item in value.items()}
+    return type(value)(map(sendable, value)) if type(value) in (list, tuple) else value

@@ -1,8 +1,8 @@
 """What ``cuassay run`` does: test and measure the declared operations, in child processes.
 
 A child that crashes, hangs in the driver or loses its device takes nothing else with it: its rows up to there are
-on the disk. The tests may be run by several at once; what is measured has the machine to itself. This file starts
-the children, shows how far they are, and says how they ended.
+on the disk. Children end with this process, even where it is killed. The tests may be run by several at once; what is
+measured has the machine to itself. This file starts the children, shows how far they are, and says how they ended.
 """
 
 from __future__ import annotations
@@ -14,12 +14,14 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from cuassay.benchmarking.fingerprint import usable_cores
+from cuassay.benchmarking.lifeline import Lifeline
+from cuassay.benchmarking.part import TESTS, TIMES, Part
 from cuassay.benchmarking.record import Recorder, begin
 from cuassay.errors import SettingError
 
@@ -27,6 +29,9 @@ __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 
 _GENERATED_TESTS = "cuassay.testing.conformance"
 _MEASUREMENTS = "cuassay.benchmarking.measure"
+
+#: What this process is called in a run.
+_PART = "cuassay run"
 _POLL_SECONDS = 0.25
 
 #: Seconds between two lines where the output is no terminal, so that a log stays short and a watchdog stays calm.
@@ -42,10 +47,11 @@ _EXPECTED = re.compile(rb"^(?:collected|measuring) (\d+)", re.MULTILINE)
 _FAILURES = re.compile(r"=+ (?:FAILURES|ERRORS) =+")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Child:
-    """One child process: its command, and where its output goes."""
+    """One child process: its part of the run, the module it runs with its arguments, and where its output goes."""
 
+    part: str
     command: Sequence[str]
     log: Path
 
@@ -60,7 +66,15 @@ class Step:
     children: Sequence[Child]
     alone: Child | None = None
     outcomes: Counter[str] = field(default_factory=Counter)
+    _planned: set[str] = field(default_factory=set)
+    _ended: set[str] = field(default_factory=set)
+    _begun: dict[str, str] = field(default_factory=dict)
     _read: int = field(init=False)
+
+    @property
+    def all(self) -> list[Child]:
+        """Every child of this step."""
+        return [*self.children, *([self.alone] if self.alone is not None else [])]
 
     def __post_init__(self) -> None:
         self._read = self.rows.stat().st_size if self.rows.exists() else 0  # of a run before, into the same folder
@@ -82,6 +96,20 @@ class Step:
             row = json.loads(line)
             if row.get("record") == self.record:
                 self.outcomes[row.get("outcome", "measured")] += 1
+            elif row.get("record") == "plan":
+                self._planned.add(row["part"])
+            elif row.get("record") == "begin":
+                self._begun[row["part"]] = row["nodeid"]
+            elif row.get("record") == "end":
+                self._ended.add(row["part"])
+
+    def unfinished(self, statuses: Mapping[str, int]) -> Iterator[str]:
+        """What to say of each part that went away before its end; its status may be 0, as `os._exit` gives it."""
+        self.done()
+        for part, status in statuses.items():
+            if part not in self._ended and (part in self._planned or not status):
+                begun = f"; the last test that it began is {self._begun[part]}" if part in self._begun else ""
+                yield f"{part} did not come to its end{begun}"
 
     def expected(self) -> int | None:
         """Number of rows to come in all, once a child has said so: a part of the tests collects all of them."""
@@ -119,67 +147,84 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
     if jobs < 1:
         raise SettingError(f"the tests need a process at least; got --jobs {jobs}; give 1 or more")
     out.mkdir(parents=True, exist_ok=True)
-    identity = _write_run(selectors, out)
-    steps = zip(_steps(selectors, out, identity, jobs), (tests, times), strict=True)
-    try:
-        failed = [step.name for step, is_wanted in steps if is_wanted and not _finish(step)]
-    except (KeyboardInterrupt, SystemExit):
-        with Recorder(out / "run.jsonl", run=identity) as recorder:
-            recorder.write_end("interrupted")
-        print(f"{_line_start()}results until here: {out}")
-        raise
-    print(f"results: {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
-    return 1 if failed else 0
-
-
-def _write_run(selectors: Sequence[str], out: Path) -> str:
-    with Recorder(out / "run.jsonl") as recorder:
+    with Recorder(out / "run.jsonl") as recorder, Lifeline() as lifeline:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
-        return recorder.run
+        steps = _wanted(_steps(selectors, out, recorder.run, jobs), tests=tests, times=times)
+        part = Part(recorder, _PART)
+        part.plan(parts=_names(steps))
+        try:
+            failed = [step.name for step in steps if not _finish(step, lifeline)]
+        except (KeyboardInterrupt, SystemExit):
+            part.end("interrupted")
+            print(f"{_line_start()}results until here: {out}")
+            raise
+        part.plan(parts=_names(steps))  # without those that had nothing to do
+        part.end()
+    print(f"results: {out}" + (f"; failed: {', '.join(failed)}" if failed else ""))
+    if part.lost:
+        print(part.told())
+    return 1 if failed or part.lost else 0
+
+
+def _names(steps: Iterable[Step]) -> str:
+    return ", ".join(child.part for step in steps for child in step.all)
+
+
+def _wanted(steps: Iterable[Step], *, tests: bool, times: bool) -> list[Step]:
+    return [step for step, is_wanted in zip(steps, (tests, times), strict=True) if is_wanted]
 
 
 def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int) -> Iterator[Step]:
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
-    pytest = [sys.executable, "-m", "pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
+    pytest = ["pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
     # No settings and no conftest of the project around decide how the generated tests run.
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
     # Where CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
     pytest += ["--no-header", "--force-short-summary"]
     if jobs == 1:
-        yield Step("tests", rows, "test", [Child(pytest, out / "tests.log")])
+        yield Step("tests", rows, "test", [Child(TESTS, pytest, out / "tests.log")])
     else:
         parts = [_part(pytest, out, f"{number}/{jobs}") for number in range(1, jobs + 1)]
         yield Step("tests", rows, "test", parts, alone=_part(pytest, out, "alone"))
     rows = out / "times.jsonl"
-    measure = [sys.executable, "-m", _MEASUREMENTS, *(f"--device={selector}" for selector in selectors)]
-    times = Child([*measure, f"--record={rows}", f"--run={identity}"], out / "times.log")
-    yield Step("times", rows, "time", [times])
+    times = [
+        _MEASUREMENTS,
+        *(f"--device={selector}" for selector in selectors),
+        f"--record={rows}",
+        f"--run={identity}",
+    ]
+    yield Step("times", rows, "time", [Child(TIMES, times, out / "times.log")])
 
 
 def _part(pytest: Sequence[str], out: Path, shard: str) -> Child:
-    return Child([*pytest, f"--cuassay-shard={shard}"], out / f"tests-{shard.partition('/')[0]}.log")
+    command = [*pytest, f"--cuassay-shard={shard}"]
+    return Child(f"{TESTS} {shard}", command, out / f"tests-{shard.partition('/')[0]}.log")
 
 
-def _finish(step: Step) -> bool:
+def _finish(step: Step, lifeline: Lifeline) -> bool:
     """Run the children of `step` to their end, showing progress; True when all went well."""
     started = time.monotonic()
-    ended = _at_once(step, step.children, started)
-    if step.alone is not None and step.done() != step.expected():
-        ended |= _at_once(step, [step.alone], started)
+    ended = _at_once(step, step.children, started, lifeline)
+    if step.alone is not None and step.done() == step.expected():
+        step.alone = None  # the others have done all
+    if step.alone is not None:
+        ended |= _at_once(step, [step.alone], started, lifeline)
     line = progress_line(step.name, step.done(), step.done(), time.monotonic() - started)
     counts = ", ".join(f"{number:,} {what}" for what, number in sorted(step.outcomes.items()))
     print(f"{_line_start()}{line}: {counts or 'nothing'}")
     # What every part says, such as that a device is absent, is told once.
-    told = {(status, _tail(log)): log for log, status in ended.items() if status}
+    told = {(status, _tail(child.log)): child.log for child, status in ended.items() if status}
     for (status, text), log in told.items():
         print(f"{step.name} ended with status {status}; the end of {log}:\n{text}")
-    return not any(ended.values())
+    lost = list(step.unfinished({child.part: status for child, status in ended.items()}))
+    print("\n".join(lost), end="\n" if lost else "")
+    return not any(ended.values()) and not lost
 
 
-def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Path, int]:
-    """Run the `children` at the same time; gives the exit status by log. Whatever ends this ends them."""
+def _at_once(step: Step, children: Sequence[Child], started: float, lifeline: Lifeline) -> dict[Child, int]:
+    """Run the `children` at the same time; gives the exit status of each. Whatever ends this ends them."""
     environment = dict(os.environ)
     if len(children) > 1:
         # The references are computed on the host; as many threads as cores in each process would wait for one another.
@@ -189,14 +234,20 @@ def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Path
         processes = []
         for child in children:
             log = opened.enter_context(child.log.open("wb"))
-            process = subprocess.Popen(child.command, stdout=log, stderr=subprocess.STDOUT, env=environment)
+            process = subprocess.Popen(
+                lifeline.command(child.command),
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=environment,
+                pass_fds=lifeline.inherited,
+            )
             opened.callback(_stop, process)
             processes.append(process)
         shown = 0.0
         while any(process.poll() is None for process in processes):
             time.sleep(_POLL_SECONDS)
             shown = _show(step, time.monotonic() - started, shown)
-    return {child.log: process.returncode for child, process in zip(children, processes, strict=True)}
+    return {child: process.returncode for child, process in zip(children, processes, strict=True)}
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

@@ -7,6 +7,7 @@ test asks for one.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
@@ -86,8 +87,18 @@ def pytest_configure(config: pytest.Config) -> None:
         from cuassay.testing.sharding import Sharding, parse_shard
 
         config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
-    if not harness.is_worker:
+    if harness.is_worker:
+        _configure_worker(config)
+    else:
         _configure_controller(config, harness)
+
+
+def _configure_worker(config: pytest.Config) -> None:
+    from cuassay.benchmarking.lifeline import follow
+    from cuassay.testing.workers import Reporter
+
+    follow(os.getppid())  # a worker of xdist notices only between two tests that its controller is gone
+    config.pluginmanager.register(Reporter(), "cuassay_reporter")
 
 
 def _configure_controller(config: pytest.Config, harness: Harness) -> None:
@@ -104,9 +115,9 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
     if path:
         from cuassay.testing.recording import Recording
 
-        run = config.getoption("cuassay_run")
+        run, shard = config.getoption("cuassay_run"), config.getoption("cuassay_shard")
         try:
-            recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath)
+            recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath, shard=shard)
         except ResultError as error:
             raise pytest.UsageError(f"--cuassay-record: {error}") from None
         config.pluginmanager.register(recording, "cuassay_recording")

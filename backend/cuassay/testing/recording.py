@@ -1,6 +1,8 @@
 """The outcomes of a session as rows of results, and the facts of its devices.
 
-Only the process that prints the summary writes: under xdist the controller, from what the workers' reports carry.
+Only the process that prints the summary writes: under xdist the controller, from what the workers' reports carry. A row
+before each test names what a process that dies was running. What cannot be recorded stops no test: it is counted, told
+at the end, and makes the session fail.
 """
 
 from __future__ import annotations
@@ -15,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint
+from cuassay.benchmarking.part import TESTS, Part
 from cuassay.benchmarking.record import Recorder, begin
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
@@ -32,6 +35,9 @@ _FACTS = {"blas_threads": "threads"}
 
 #: The columns by which a report knows a series in a run; see `cuassay_reports.compare.SERIES`.
 _SERIES = ("benchmark", "case", "dtype", "device", "implementation", "clock", "cache", "mode", "unit", "launches")
+
+#: Modules that are named where they could not be collected.
+_NAMED = 3
 
 #: What a report carries that is a column of its row.
 _CARRIED = ("device", "dtype", "op", "check", "headroom")
@@ -56,16 +62,27 @@ def _host() -> Mapping[str, object]:
 
 
 class Recording:
-    """Writes the run, its devices and each test's outcome to one file; a pytest plugin of its own."""
+    """Writes the run, its devices and each test's outcome to one file; a pytest plugin of its own.
 
-    def __init__(self, path: Path, presence: Presence, *, run: str | None, root: Path) -> None:
+    Parameters
+    ----------
+    shard : str, optional
+        Which part of the run's tests this session runs, such as ``2/4``; all of them where left out.
+    """
+
+    def __init__(
+        self, path: Path, presence: Presence, *, run: str | None, root: Path, shard: str | None = None
+    ) -> None:
         self._recorder = Recorder(path, run=run)
+        self._part = Part(self._recorder, f"{TESTS} {shard}" if shard else TESTS)
         self._writes_run = run is None
         self._presence = presence
         self._root = root
         self._open: dict[str, list[pytest.TestReport]] = {}
         self._test = ""
         self._timed: dict[tuple[object, ...], str] = {}
+        self._planned = self._done = 0
+        self._not_collected: list[str] = []
 
     def __repr__(self) -> str:
         return f"Recording({self._recorder!r})"
@@ -75,21 +92,43 @@ class Recording:
         """Id of the run the rows belong to; others who write to the same file use it too."""
         return self._recorder.run
 
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember what could not be collected: its tests are in no plan."""
+        if report.failed:
+            self._not_collected.append(report.nodeid)
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Any:
         """Before the first test: what runs, and where."""
         if self._writes_run:
             self._write_run(session.config)
+        if not session.config.option.collectonly:
+            self._plan(len(session.items))
         if self._presence.is_decided:
             for device in self._presence.devices:
-                self._recorder.write_device(**device_columns(device))
+                self._part.write("device", **device_columns(device))
         for kind, reason in self._presence.absent.items():
-            self._recorder.write_device(device=f"{kind}:0", present=False, reason=reason)
+            self._part.write("device", device=f"{kind}:0", present=False, reason=reason)
         return (yield)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:
+        """Under xdist the workers collect: all of them the same."""
+        if len(ids) != self._planned:
+            self._plan(len(ids))
+
+    def _plan(self, number: int) -> None:
+        self._planned = number
+        self._part.plan(tests=number)
 
     def _write_run(self, config: pytest.Config) -> None:
         words = [_relative(word, self._root) for word in config.invocation_params.args]
-        begin(self._recorder, " ".join(["pytest", *words]), self._root)
+        begin(self._part, " ".join(["pytest", *words]), self._root)
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Know whose figures come next, and what runs should the process die."""
+        self._test = nodeid
+        self._part.begin(nodeid)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Gather a test's three reports; write its row with the last."""
@@ -97,11 +136,11 @@ class Recording:
         phases.append(report)
         if report.when not in ("setup", "call"):  # teardown, or a worker's crash, which has no phase
             del self._open[report.nodeid]
-            self._recorder.write_test(**_row(phases))
+            self._write_test(_row(phases))
 
-    def pytest_runtest_logstart(self, nodeid: str) -> None:
-        """Know whose figures come next."""
-        self._test = nodeid
+    def _write_test(self, row: dict[str, object]) -> None:
+        self._done += 1
+        self._part.write("test", **row)
 
     def write_time(self, **columns: object) -> None:
         """Append one measured series of this run.
@@ -119,22 +158,48 @@ class Recording:
                 "in this run, and a report keeps one of them; give this a name of its own: name= of an OpSpec, op= or "
                 "case= of device_benchmark"
             )
-        self._recorder.write_time(**columns)
+        self._part.write("time", **columns)
 
-    def pytest_sessionfinish(self, exitstatus: int) -> None:
-        """What stopped before its last test says so: else the rows of a few tests would pass for all."""
-        if exitstatus == pytest.ExitCode.INTERRUPTED:
-            self._recorder.write_end("interrupted")
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> None:
+        """Write how it ended; what stopped before its last test, or could not be recorded, is never a success."""
+        if session.config.option.collectonly:
+            return
+        self._write_unfinished()
+        reason = self._why_early(session, exitstatus)
+        self._part.end(reason)
+        if (reason or self._part.lost) and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
-    def pytest_unconfigure(self) -> None:
-        """Write what never ended, and close the file."""
+    def _write_unfinished(self) -> None:
         for phases in self._open.values():
             row = _row(phases)
             if row["outcome"] == "passed":  # as far as it came
                 told = "the session ended before this test did"
                 row |= {"outcome": "error", "message": told, "reason": told}
-            self._recorder.write_test(**row)
+            self._write_test(row)
         self._open.clear()
+
+    def _why_early(self, session: pytest.Session, exitstatus: int) -> str | None:
+        """What ended the session before its last test, or None."""
+        told = [str(session.shouldfail or session.shouldstop or "")] if self._done < self._planned else []
+        if exitstatus == pytest.ExitCode.INTERRUPTED:
+            told.insert(0, "interrupted")
+        if exitstatus == pytest.ExitCode.INTERNAL_ERROR:
+            told.insert(0, "pytest failed")
+        if self._not_collected:
+            told.append(f"{len(self._not_collected)} not collected: {', '.join(self._not_collected[:_NAMED])}")
+        if self._done < self._planned and not any(told):
+            told = [f"ended after {self._done:,} of {self._planned:,} tests"]
+        return ", ".join(filter(None, told)) or None
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what could not be recorded."""
+        if self._part.lost:
+            terminalreporter.write_line(f"ERROR cuassay: {self._part.told()}", red=True)
+
+    def pytest_unconfigure(self) -> None:
+        """Close the file."""
         self._recorder.close()
 
 

@@ -8,15 +8,16 @@ is a plugin of its own, registered only where xdist is.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from typing import Any
 
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
+from cuassay.benchmarking.record import sendable
 from cuassay.testing.presence import HOST_KINDS, Presence
 
-__all__ = ["DeviceScheduling", "Workers"]
+__all__ = ["DeviceScheduling", "Reporter", "Workers"]
 
 
 class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
@@ -43,6 +44,15 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         if self._by == "loadfile":
             return nodeid.partition("::")[0]
         return nodeid.rpartition("::")[0] if self._by == "loadscope" else nodeid
+
+
+class Reporter:
+    """The worker's side: what a report carries must be text that execnet can send, or the worker dies of it."""
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_report_to_serializable(self) -> Generator[None, Any, Any]:
+        """Escape lone surrogates, such as a message has that names a file."""
+        return sendable((yield))
 
 
 class Workers:

@@ -1,0 +1,103 @@
+"""A child process that ends when its parent does, however the parent ends: SIGKILL leaves it no time to tell.
+
+On Linux the kernel is asked to kill the child (``PR_SET_PDEATHSIG``, see prctl(2)). Elsewhere a thread of the child
+watches a pipe whose other end only the parent holds. ``python -m cuassay.benchmarking.lifeline PARENT PIPE MODULE
+ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does.
+"""
+
+from __future__ import annotations
+
+import os
+import runpy
+import signal
+import sys
+import threading
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Self
+
+from cuassay.core.handle import Handle
+
+__all__ = ["Lifeline", "follow", "main"]
+
+_PR_SET_PDEATHSIG = 1
+
+
+class Lifeline(Handle):
+    """The parent's side: holds the pipe open, and gives the command lines of children that end with this process."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+
+    def __repr__(self) -> str:
+        return f"Lifeline({'closed' if self._read < 0 else 'open'})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def inherited(self) -> tuple[int, ...]:
+        """File descriptors for ``pass_fds`` of `subprocess.Popen`."""
+        return (self._read,)
+
+    def command(self, module: Sequence[str]) -> list[str]:
+        """The command line that runs a module with its arguments as a child."""
+        return [sys.executable, "-m", __spec__.name, str(os.getpid()), str(self._read), *module]
+
+    def close(self) -> None:
+        """Close the pipe, when the children have ended; twice is allowed."""
+        ends, self._read, self._write = (self._read, self._write), -1, -1
+        for end in ends:
+            if end >= 0:
+                os.close(end)
+
+
+def follow(parent: int, pipe: int | None = None) -> None:
+    """Let this process be killed when the process `parent` ends, or at once where it has ended.
+
+    Parameters
+    ----------
+    parent : int
+        Id of the process that started this one.
+    pipe : int, optional
+        What to watch where the kernel does not know of parents' deaths; without it, nothing is watched there.
+    """
+    if not _ask_kernel() and pipe is not None:
+        threading.Thread(target=_watch, args=(pipe,), daemon=True, name="lifeline").start()
+    if os.getppid() != parent:
+        _end()
+
+
+def _ask_kernel() -> bool:
+    if not sys.platform.startswith("linux"):
+        return False
+    import ctypes
+
+    return bool(ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0) == 0)
+
+
+def _watch(pipe: int) -> None:
+    while os.read(pipe, 1):
+        pass
+    _end()
+
+
+def _end() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Follow the parent, and run the module."""
+    parent, pipe, module, *words = argv
+    follow(int(parent), int(pipe))
+    sys.argv = [module, *words]
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,82 @@
+"""What one process does of a run: its plan, the tests it begins, and its end, as rows beside its results.
+
+By these rows a report knows a run that died from one that is complete; see `cuassay_reports.endings`. What cannot be
+recorded is counted and told at the end: a full disk stops no test.
+"""
+
+from __future__ import annotations
+
+import os
+
+from cuassay.benchmarking.record import Recorder
+from cuassay.errors import ResultError
+
+__all__ = ["TESTS", "TIMES", "Part"]
+
+#: What the process that tests, and the one that measures, are called in a run.
+TESTS = "tests"
+TIMES = "times"
+
+
+class Part:
+    """Writes the rows of one part of a run; a row that cannot be written is counted.
+
+    A fork of the process writes nothing: its rows would pass for those of its parent.
+
+    Parameters
+    ----------
+    recorder : Recorder
+        Of the run; the caller closes it.
+    name : str
+        Such as ``tests 2/4``.
+
+    Attributes
+    ----------
+    lost : int
+        Rows that could not be written.
+    why : str
+        What was wrong with the first of them.
+    """
+
+    def __init__(self, recorder: Recorder, name: str) -> None:
+        self._recorder = recorder
+        self._name = name
+        self._process = os.getpid()
+        self.lost = 0
+        self.why = ""
+
+    def __repr__(self) -> str:
+        return f"Part({self._name!r}, {self._recorder!r}, {self.lost} rows lost)"
+
+    def plan(self, *, tests: int | None = None, times: int | None = None, parts: str | None = None) -> None:
+        """Say how many outcomes and timings are to come, and which parts others are to do; the last plan holds."""
+        self._write_own("plan", tests=tests, times=times, parts=parts)
+
+    def begin(self, nodeid: str) -> None:
+        """Say which test begins."""
+        self._write_own("begin", nodeid=nodeid)
+
+    def end(self, reason: str | None = None) -> None:
+        """Say that this part came to its end, or what ended it early."""
+        self._write_own("end", reason=reason, lost=self.lost or None)
+
+    def write(self, record: str, /, **columns: object) -> None:
+        """Append one row, as `Recorder.write`; one that cannot be written is counted."""
+        if os.getpid() != self._process:
+            return
+        try:
+            self._recorder.write(record, **columns)
+        except ResultError as error:
+            self.lost += 1
+            self.why = self.why or str(error)
+
+    def _write_own(self, record: str, **columns: object) -> None:
+        self.write(record, part=self._name, process=self._process, **columns)
+
+    def told(self) -> str:
+        """What could not be recorded, in words; empty where everything was."""
+        return (
+            f"{self.lost:,} {'row was' if self.lost == 1 else 'rows were'} not recorded: {self.why}"
+            if self.lost
+            else ""
+        )
