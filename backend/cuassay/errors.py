@@ -10,7 +10,8 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     │   ├── DeviceLostError                 its context is dead; nothing more can run on it
     │   └── ForkError                       it was initialised before this process was forked
     ├── CapabilityError (RuntimeError)      the device lacks something; the reason in words
-    │   └── KernelNotFoundError             no implementation fits (op, kind, dtype); what exists
+    │   ├── KernelNotFoundError             no implementation fits (op, kind, dtype); what exists
+    │   └── MissingNameError (AttributeError)  a namespace does not offer the name; what to use instead
     ├── DriverError (RuntimeError)          a driver or library call failed; carries its status
     │   └── LibraryNotFoundError            a CUDA library could not be loaded
     ├── CompileError (RuntimeError)         a kernel did not compile; carries the compiler's log
@@ -49,6 +50,7 @@ __all__ = [
     "KernelNotFoundError",
     "LibraryNotFoundError",
     "LinAlgError",
+    "MissingNameError",
     "MutationError",
     "OutOfMemoryError",
     "RaceError",
@@ -85,6 +87,10 @@ class CapabilityError(CuassayError, RuntimeError):
 
 class KernelNotFoundError(CapabilityError):
     """No implementation is registered for (op, device kind, dtype)."""
+
+
+class MissingNameError(CapabilityError, AttributeError):
+    """A device's namespace does not offer a name of NumPy or CuPy; so ``hasattr`` says False."""
 
 
 class DriverError(CuassayError, RuntimeError):

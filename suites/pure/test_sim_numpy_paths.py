@@ -94,6 +94,10 @@ READS: dict[str, Path] = {
     "array2string": lambda x, o: np.array2string(x),
     "np.copy": lambda x, o: np.copy(x),
     "ravel-of-transpose": lambda x, o: np.ravel(x.T),
+    "apply_along_axis": lambda x, o: np.apply_along_axis(np.sum, 0, x),
+    "apply_over_axes": lambda x, o: np.apply_over_axes(np.sum, x, [0]),
+    "piecewise": lambda x, o: np.piecewise(x, [x > 0], [np.sum]),
+    "sliding_window_view": lambda x, o: np.lib.stride_tricks.sliding_window_view(x, (2, 2)) + 1,
     # methods, through views too
     "method-sum": lambda x, o: x.sum(axis=1),
     "method-max-out": lambda x, o: x.max(axis=0, out=o[0]),
@@ -166,9 +170,6 @@ READS_MASKED: dict[str, Path] = {
 }
 
 REFUSED: dict[str, Path] = {
-    "apply_along_axis": lambda x, o: np.apply_along_axis(np.sum, 0, x),
-    "apply_over_axes": lambda x, o: np.apply_over_axes(np.sum, x, [0]),
-    "piecewise": lambda x, o: np.piecewise(x, [x > 0], [np.sum]),
     "asarray": lambda x, o: np.asarray(x),
     "array": lambda x, o: np.array(x),
     "array-of-list": lambda x, o: np.array([x, x]),

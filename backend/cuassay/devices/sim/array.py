@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from cuassay.arrays import layout
 from cuassay.core.device import Device
-from cuassay.devices.sim import calls, functions
+from cuassay.devices.sim import calls, exchange, functions
 from cuassay.devices.sim.clock import Span
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.devices.sim.memory import Block
@@ -197,6 +197,37 @@ class SimArray(NDArrayOperatorsMixin):
     def __format__(self, spec: str) -> str:
         host = calls.to_host(self, "format")
         return format(host if host.ndim else host.item(), spec)
+
+    # ---------------------------------------------------------------------------------------------- other libraries
+
+    def __array_namespace__(self, *, api_version: str | None = None) -> Any:
+        """The namespace of its device, as the Python array API standard has it."""
+        return exchange.namespace_of(self, api_version)
+
+    def to_device(self, device: Any, /, *, stream: Any = None) -> Any:
+        """`self` when it is there, a copy on another simulated device, or a `numpy.ndarray` for ``"cpu"``.
+
+        Raises
+        ------
+        DeviceError
+            If there is no such device, or it is of another kind.
+        """
+        return exchange.to_device(self, device, stream)
+
+    def __dlpack__(
+        self,
+        *,
+        stream: Any = None,
+        max_version: tuple[int, int] | None = None,
+        dl_device: tuple[int, int] | None = None,
+        copy: bool | None = None,
+    ) -> Any:
+        """A copy on the host, for ``dl_device=(1, 0)``, waited for; `BufferError` for the memory itself."""
+        return exchange.capsule(self, stream, max_version, dl_device, copy)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """A device beyond DLPack's list, by its index."""
+        return exchange.EXTENSION, self.owner.index
 
     # ---------------------------------------------------------------------------------------------- order
 

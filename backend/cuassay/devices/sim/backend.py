@@ -21,9 +21,10 @@ from cuassay.core.protocols import MemorySource
 from cuassay.devices.sim import calls, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
+from cuassay.devices.sim.creation import from_host
 from cuassay.devices.sim.machine import Machine, SimDevice
 from cuassay.devices.sim.memory_source import SimSource
-from cuassay.devices.sim.namespace import Namespace, from_host
+from cuassay.devices.sim.namespace import Namespace, namespace_on
 from cuassay.devices.sim.profiles import profile
 from cuassay.devices.sim.stream import SimEvent, SimStream, as_stream
 from cuassay.devices.sim.tags import SimTagger
@@ -154,12 +155,7 @@ class SimBackend:
 
     def namespace(self, index: int) -> Namespace:
         """NumPy's names over arrays of device `index`; the same object each time."""
-        device = self._device(index)
-        with self._lock:
-            if device.namespace is None:
-                device.namespace = Namespace(device)
-            found: Namespace = device.namespace
-            return found
+        return namespace_on(self._device(index))
 
     def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
         """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""

@@ -23,7 +23,7 @@ from cuassay.errors import CaptureError, DeviceError
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture
 
-__all__ = ["call", "has_arrays", "new_array", "submit", "to_host", "unwrapped"]
+__all__ = ["call", "has_arrays", "new_array", "new_like", "submit", "to_host", "unwrapped"]
 
 #: Results that are values, not arrays: the host has waited for them.
 _PLAIN = (bool, int, float, complex, str, bytes)
@@ -174,6 +174,8 @@ class _Work:
     ) -> Any:
         """`result` with every array on the device; `outputs` gets each that is new, None for one that was given."""
         if isinstance(result, (np.ndarray, np.generic)):
+            if isinstance(result, (np.ma.MaskedArray, np.matrix)):
+                raise self._not_kept(result)
             return self._place_array(np.asanyarray(result), outputs, known or {})
         if isinstance(result, (tuple, list)):
             placed = [self.place(one, outputs, known) for one in result]
@@ -181,11 +183,12 @@ class _Work:
         if isinstance(result, _PLAIN):
             self.plain = True
         elif result is not None and not isinstance(result, (np.dtype, type)):
-            what = type(result).__qualname__
-            raise TypeError(
-                f"{self.name} gives a {what}, which cannot be kept on {self.home.device}; call .get() first"
-            )
+            raise self._not_kept(result)
         return result
+
+    def _not_kept(self, result: Any) -> TypeError:
+        what = type(result).__qualname__
+        return TypeError(f"{self.name} gives a {what}, which cannot be kept on {self.home.device}; call .get() first")
 
     def _place_array(
         self,
@@ -201,7 +204,7 @@ class _Work:
             return known[id(result)]
         if result.size and _inside(result, self.home):
             return _view(result, self.home, self.found)
-        made = new_array(result.shape, result.dtype, self.home, self.queue)
+        made = new_like(result, self.home, self.queue)
         if outputs is None:
             made.raw[...] = result
             self.home.also(self.queue, self.name, made, self.site)
@@ -220,6 +223,16 @@ def new_array(shape: tuple[int, ...], dtype: np.dtype[Any], sim_device: SimDevic
         return arrays.SimArray(np.empty(shape, dtype), sim_device, None)
     raw, block = sim_device.allocate(shape, dtype, queue)
     return arrays.SimArray(raw, sim_device, block, Span(block.low, block.low + raw.nbytes, dense=True))
+
+
+def new_like(like: np.ndarray[Any, Any], sim_device: SimDevice, queue: Queue) -> arrays.SimArray:
+    """A poisoned array of the shape and dtype of `like`, its axes in memory in the same order."""
+    made = new_array(like.shape, like.dtype, sim_device, queue)
+    if like.flags.c_contiguous or made.block is None:
+        return made
+    strides = np.empty_like(like, order="K").strides
+    raw: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, sim_device.arena.buffer, made.block.low, strides)
+    return arrays.SimArray(raw, sim_device, made.block)
 
 
 def submit(
@@ -340,7 +353,7 @@ def _block_at(offset: int, sources: Sequence[arrays.SimArray]) -> Block | None:
 
 def _stand_in(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """Harmless values in the array's shape: the identity in the last two axes, to be inverted; zeros in integers."""
-    stand = np.zeros(raw.shape, raw.dtype)
+    stand = np.zeros_like(raw)
     if raw.ndim >= 2 and raw.dtype.kind not in "biu":
         extent = min(raw.shape[-2:])
         stand[..., range(extent), range(extent)] = 1

@@ -15,15 +15,30 @@ import numpy as np
 
 from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
+from cuassay.devices.sim.applied import APPLIED
 
-__all__ = ["WRITING_METHODS", "attribute", "call_function", "call_ufunc", "get_item", "set_item", "written"]
+__all__ = [
+    "WRITING_METHODS",
+    "attribute",
+    "call_function",
+    "call_ufunc",
+    "get_item",
+    "is_like",
+    "set_item",
+    "written",
+]
 
 #: Functions that look at shapes and dtypes only; they run on the array itself and give plain values.
 _FACTS = frozenset(
-    "shape ndim size result_type can_cast iscomplexobj isrealobj may_share_memory shares_memory common_type".split()
+    "shape ndim size result_type can_cast min_scalar_type iscomplexobj isrealobj may_share_memory shares_memory "
+    "common_type".split()
 )
 #: Functions that make an array like another, without reading it.
 _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
+#: Functions that look at shapes alone, and make arrays of them.
+_SHAPES = frozenset("diag_indices_from tril_indices_from triu_indices_from".split())
+#: Functions whose number stays on the device, where NumPy gives Python's.
+_NUMBERS = frozenset(("count_nonzero",))
 #: Functions and methods that may give a view; only when they had to copy is it a read.
 _VIEWS = frozenset(
     "getitem T mT real imag reshape transpose permute_dims matrix_transpose swapaxes moveaxis rollaxis squeeze "
@@ -45,7 +60,7 @@ _WAITS = frozenset(
     "union1d intersect1d setdiff1d setxor1d trim_zeros histogram_bin_edges".split()
 )
 #: Functions that would give the memory itself to a file, or to a function of the caller's.
-_ESCAPES = frozenset("save savez savez_compressed savetxt apply_along_axis apply_over_axes piecewise".split())
+_ESCAPES = frozenset("save savez savez_compressed savetxt".split())
 #: Methods of numpy.ndarray that arrays of ours have, by what they do to the array itself.
 _READING_METHODS = frozenset(
     "all any argmax argmin argpartition argsort astype choose clip compress conj conjugate copy cumprod cumsum "
@@ -72,16 +87,28 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
         return function(*calls.unwrapped(args, arrays.SimArray), **calls.unwrapped(kwargs, arrays.SimArray))
     if name in _ESCAPES:
         raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
+    if name in APPLIED:
+        return APPLIED[name](*args, **kwargs)
     return calls.call(
         name,
-        function,
+        partial(_kept, function) if name in _NUMBERS else function,
         args,
         kwargs,
         writes=written(name, args, kwargs),
-        reads=name not in _LIKE,
+        reads=name not in _LIKE and name not in _SHAPES,
         views=name in _VIEWS,
         waits=name in _WAITS,
     )
+
+
+def _kept(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """The number that `function` gives, as an array without axes."""
+    return np.asarray(function(*args, **kwargs))
+
+
+def is_like(name: str) -> bool:
+    """Whether NumPy's function of that name makes an array like another, which it does not read."""
+    return name in _LIKE
 
 
 def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:

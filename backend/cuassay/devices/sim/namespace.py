@@ -1,46 +1,88 @@
 """The array namespace of a simulated device: NumPy's names, arrays made on that device.
 
-What makes an array is written here; everything else is NumPy's own function, which finds our arrays by its
-protocols. A function called with host data alone would run on the host, so host arrays are refused and plain
-numbers go to the device.
+What makes an array is written in `creation`; everything else is NumPy's own function, which finds our arrays by its
+protocols, or is given them here. A function called with host data alone would run on the host, so host arrays are
+refused and plain numbers go to the device. Which names are refused is said in `names`.
 """
 
 from __future__ import annotations
 
 import types
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from cuassay.arrays.dtypes import FP8, as_dtype
-from cuassay.arrays.layout import as_shape
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.devices.sim import calls
+from cuassay.devices.sim import applied, calls, functions, names
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.machine import SimDevice, refuse_capture
-from cuassay.errors import CapabilityError, DeviceError
+from cuassay.devices.sim.creation import Creation, default_dtype, home_of
+from cuassay.devices.sim.draws import RandomNamespace
+from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.standard import Inspection
 
-__all__ = ["Namespace", "from_host"]
+__all__ = ["Namespace", "namespace_on"]
 
 #: Names of dtypes that come from ml_dtypes.
 _BEYOND_NUMPY = ("bfloat16", *FP8)
 
-#: Attributes of NumPy that make no sense on a device, and why.
-_REFUSED: dict[str, str] = {
-    "random": "numpy.random fills host arrays; draw with cuassay.random, or move numbers here with xp.asarray",
-    "frombuffer": "it would show host memory; use xp.asarray(numpy.frombuffer(...))",
-    "memmap": "it would show a file; use xp.asarray(numpy.memmap(...))",
-    "load": "it reads to the host; use xp.asarray(numpy.load(...))",
-    "fromfile": "it reads to the host; use xp.asarray(numpy.fromfile(...))",
-    "ndarray": "arrays are made by xp.empty and its like",
-    "ctypeslib": "there is no host pointer to device memory",
-    "lib": "its functions bypass dispatch",
-}
+
+class _Module(Handle):
+    """A module of NumPy's, its functions on one simulated device."""
+
+    def __init__(self, sim_device: SimDevice, module: types.ModuleType) -> None:
+        self._sim_device = sim_device
+        self._module = module
+
+    def __repr__(self) -> str:
+        return f"Namespace({self._module.__name__} on {self.device})"
+
+    @property
+    def __name__(self) -> str:
+        """Its own: code that asks a namespace for NumPy's name would take our arrays for NumPy's."""
+        return self._module.__name__.replace("numpy", "cuassay.devices.sim", 1)
+
+    @property
+    def device(self) -> Device:
+        """Where arrays are made."""
+        return self._sim_device.device
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name not in ("__array_api_version__", "__version__"):
+            raise AttributeError(f"{self!r} has no {name!r}")
+        found = self.__dict__[name] = self._find(name)
+        return found
+
+    def _find(self, name: str) -> Any:
+        found = names.lookup(name, self._module, self.device)
+        if isinstance(found, types.ModuleType):
+            return self._module_of(name, found)
+        if name in _OURS:
+            return partial(_OURS[name], self._sim_device)
+        if name in names.BUILDERS:
+            return _Builder(name, found, self._sim_device)
+        if isinstance(found, type):
+            return found if names.is_harmless_class(found) else names.refuse(name, self.device)
+        return _Forward(found, self._sim_device) if callable(found) else found
+
+    def _module_of(self, name: str, module: types.ModuleType) -> Any:
+        if name in names.MODULES:
+            return _Module(self._sim_device, module)
+        if name in _MODULES:
+            return _MODULES[name](self._sim_device)
+        return module if names.is_host_module(name) else names.refuse(name, self.device)
+
+    def __dir__(self) -> list[str]:
+        return sorted({name for name in {*dir(self._module), *super().__dir__()} if self._offers(name)})
+
+    def _offers(self, name: str) -> bool:
+        return name.startswith("_") or hasattr(self, name)
 
 
-class Namespace(Handle):
+class Namespace(Creation, _Module):
     """``xp`` for one simulated device.
 
     Parameters
@@ -49,80 +91,103 @@ class Namespace(Handle):
         Where arrays are made.
     """
 
-    def __init__(self, sim_device: SimDevice, module: types.ModuleType = np) -> None:
-        self._sim_device = sim_device
-        self._module = module
+    #: The class of its arrays, for isinstance; arrays are made by `empty` and its like.
+    ndarray = SimArray
 
-    def __repr__(self) -> str:
-        return f"Namespace({self._module.__name__} on {self.device})"
+    def __init__(self, sim_device: SimDevice) -> None:
+        _Module.__init__(self, sim_device, np)
 
-    @property
-    def device(self) -> Device:
-        """Where arrays are made."""
-        return self._sim_device.device
+    def __array_namespace_info__(self) -> Inspection:
+        return Inspection(self._sim_device)
 
-    def array(self, obj: Any, dtype: Any = None, *, copy: bool = True) -> SimArray:
-        """A copy of `obj` (host data, or an array of this device) on the device; ``copy=False`` is `asarray`."""
-        wanted = None if dtype is None else as_dtype(dtype)
-        if isinstance(obj, SimArray) and obj.owner is not self._sim_device:
-            raise DeviceError(
-                f"{obj!r} is not on {self.device}; move it with cuassay.ops.copy(array, device='{self.device}')"
-            )
-        if isinstance(obj, SimArray):
-            return obj.astype(wanted or obj.dtype, copy=True) if copy or wanted not in (None, obj.dtype) else obj
-        return from_host(np.asarray(obj, wanted), self._sim_device)
 
-    def asarray(self, obj: Any, dtype: Any = None) -> SimArray:
-        """`obj` itself when it is an array of this device and `dtype`, else a copy on it."""
-        return self.array(obj, dtype, copy=False)
-
-    def asnumpy(self, array: SimArray) -> np.ndarray[Any, Any]:
-        """A copy on the host; waits for it."""
-        return array.get()
-
-    def empty(self, shape: Any, dtype: Any = np.float64) -> SimArray:
-        """A poisoned array."""
-        machine = self._sim_device.machine
-        extents = as_shape(shape)
-        with machine.working():
-            return calls.new_array(extents, as_dtype(dtype), self._sim_device, machine.current_queue(self._sim_device))
-
-    def __getattr__(self, name: str) -> Any:
-        if name in _REFUSED:
-            raise CapabilityError(f"xp.{name} is not offered on {self.device}: {_REFUSED[name]}")
-        found = getattr(self._module, name)
-        if isinstance(found, types.ModuleType):
-            return Namespace(self._sim_device, found)
-        if callable(found) and not isinstance(found, type):
-            return _Forward(found, self._sim_device)
+def namespace_on(sim_device: SimDevice) -> Namespace:
+    """The namespace of `sim_device`: one object, as a module is."""
+    with sim_device.machine.working():
+        if sim_device.namespace is None:
+            sim_device.namespace = Namespace(sim_device)
+        found: Namespace = sim_device.namespace
         return found
-
-    def __dir__(self) -> list[str]:
-        return sorted({*dir(self._module), *super().__dir__()} - set(_REFUSED))
 
 
 class _Forward:
     """A NumPy function or ufunc whose results are on the device."""
 
-    __slots__ = ("_function", "_sim_device")
+    __slots__ = ("_function", "_is_dispatched", "_sim_device")
 
     def __init__(self, function: Callable[..., Any], sim_device: SimDevice) -> None:
         self._function = function
         self._sim_device = sim_device
+        owner = getattr(function, "__self__", function)
+        self._is_dispatched = isinstance(owner, np.ufunc) or hasattr(function, "_implementation")
 
     def __repr__(self) -> str:
         return f"{self._function!r} on {self._sim_device.device}"
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        name = getattr(self._function, "__name__", "function")
         args = tuple(_named(one) for one in args)
-        kwargs = {name: _named(one) for name, one in kwargs.items()}
-        if calls.has_arrays((args, kwargs)):
+        kwargs = {key: _named(one) for key, one in kwargs.items()}
+        if name in names.HOST:
+            return self._function(*calls.unwrapped(args, SimArray), **calls.unwrapped(kwargs, SimArray))
+        if name in names.TAKES_DEVICE and "device" in kwargs:
+            return self._on(kwargs.pop("device"), name, args, kwargs)
+        return self._run(name, self._sim_device, args, kwargs)
+
+    def _on(self, device: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """On the device that the call names; an array of another one is copied there, where it is read at all."""
+        home = home_of(device, self._sim_device)
+        first = args[0] if args else None
+        if device is None or not isinstance(first, SimArray):
+            return self._run(name, home, args, kwargs)
+        if functions.is_like(name):
+            model = Creation(home).empty(first.shape, kwargs.get("dtype") or first.dtype)
+            return self._run(name, home, (model, *args[1:]), kwargs)
+        return self._run(name, first.owner, args, kwargs).to_device(home.device)
+
+    def _run(self, name: str, home: SimDevice, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if self._is_dispatched and calls.has_arrays((args, kwargs)):
             return self._function(*args, **kwargs)
-        return calls.call(self._function.__name__, self._function, args, kwargs, sim_device=self._sim_device)
+        function = partial(_made, self._function, home) if name in _FLOATS else self._function
+        return calls.call(name, function, args, kwargs, writes=functions.written(name, args, kwargs), sim_device=home)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._function, name)
         return _Forward(found, self._sim_device) if callable(found) else found
+
+
+class _Builder:
+    """``xp.r_``, ``xp.mgrid`` and their like: arrays of what stands in the brackets."""
+
+    __slots__ = ("_builder", "_name", "_sim_device")
+
+    def __init__(self, name: str, builder: Any, sim_device: SimDevice) -> None:
+        self._name, self._builder, self._sim_device = name, builder, sim_device
+
+    def __repr__(self) -> str:
+        return f"{self._name} on {self._sim_device.device}"
+
+    def __getitem__(self, key: Any) -> Any:
+        return calls.call(self._name, self._builder.__getitem__, (key,), {}, sim_device=self._sim_device)
+
+
+#: Functions whose dtype, where none is given, is the device's default.
+_FLOATS = frozenset(
+    "bartlett blackman eye fftfreq full geomspace hamming hanning identity kaiser linspace logspace ones rfftfreq tri "
+    "zeros arange".split()
+)
+
+
+def _made(function: Callable[..., Any], home: SimDevice, *args: Any, **kwargs: Any) -> Any:
+    """What `function` makes, narrowed where its dtype is NumPy's default and the device lacks it."""
+    made = function(*args, **kwargs)
+    if (
+        not isinstance(made, np.ndarray)
+        or "dtype" in kwargs
+        or any(isinstance(one, (type, np.dtype, str)) for one in args)
+    ):
+        return made
+    return made.astype(default_dtype(made.dtype, home), copy=False)
 
 
 def _named(value: Any) -> Any:
@@ -130,23 +195,58 @@ def _named(value: Any) -> Any:
     return as_dtype(value) if isinstance(value, str) and value in _BEYOND_NUMPY else value
 
 
-def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> SimArray:
-    """A copy of `array` on the device, in order of the current stream, the order of its axes in memory kept.
+# ------------------------------------------------------------------------------------------------ written by hand
 
-    Raises
-    ------
-    CaptureError
-        While the current stream is being captured.
-    """
-    machine = sim_device.machine
-    with machine.working():
-        queue = machine.current_queue(sim_device)
-        refuse_capture(queue, "copying from the host", "copy before the capture, into an array that it reads")
-        made = calls.new_array(array.shape, array.dtype, sim_device, queue)
-        strides = np.empty_like(array, order="K").strides
-        if strides != made.strides and made.block is not None:
-            buffer, low = sim_device.arena.buffer, made.block.low
-            made = SimArray(np.ndarray(array.shape, array.dtype, buffer, low, strides), sim_device, made.block)
-        sim_device.launch(queue, "from_host", [(made, True)])
-        made.raw[...] = array
-    return made
+
+def _from_function(sim_device: SimDevice, function: Callable[..., Any], shape: Any, **options: Any) -> Any:
+    """``numpy.fromfunction``: `function` gets indices on the device."""
+    place = {key: options.pop(key) for key in ("dtype", "device") if key in options}
+    indices = namespace_on(sim_device).indices(shape, **{"dtype": float, **place})
+    return applied.fromfunction(indices, function, **options)
+
+
+def _vectorize(sim_device: SimDevice, pyfunc: Callable[..., Any] | None = None, **options: Any) -> Any:
+    """``numpy.vectorize``: a function of Python numbers, called for each element."""
+    hidden = [name for name in ("signature", "excluded") if options.get(name)]
+    if hidden:
+        raise TypeError(
+            f"vectorize on {sim_device.device} takes no {hidden[0]}=: the function would get the memory itself"
+        )
+    if pyfunc is None:
+        return partial(_vectorize, sim_device, **options)
+    return _Forward(np.vectorize(pyfunc, **options), sim_device)
+
+
+def _facts_of(kind: Any, sim_device: SimDevice, dtype: Any) -> Any:
+    """``numpy.finfo`` and ``iinfo``: of a dtype, or of an array's."""
+    del sim_device
+    wanted = dtype.dtype if isinstance(dtype, SimArray) else _named(dtype)
+    return kind(wanted)
+
+
+def _matching(sim_device: SimDevice, x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> Any:
+    """``numpy.astype``, to another device too."""
+    moved = Creation(sim_device).asarray(x, device=device)
+    return moved.astype(_named(dtype), copy=copy and moved is x)
+
+
+class _Strides:
+    """``xp.lib.stride_tricks``."""
+
+    def __init__(self, sim_device: SimDevice) -> None:
+        self.as_strided = applied.as_strided
+        self.sliding_window_view = _Forward(np.lib.stride_tricks.sliding_window_view, sim_device)
+
+
+def _lib(sim_device: SimDevice) -> Any:
+    return types.SimpleNamespace(stride_tricks=_Strides(sim_device))
+
+
+_OURS: dict[str, Callable[..., Any]] = {
+    "astype": _matching,
+    "finfo": partial(_facts_of, np.finfo),
+    "fromfunction": _from_function,
+    "iinfo": partial(_facts_of, np.iinfo),
+    "vectorize": _vectorize,
+}
+_MODULES: dict[str, Callable[[SimDevice], Any]] = {"lib": _lib, "random": RandomNamespace}

@@ -1,0 +1,240 @@
+"""What makes arrays on a simulated device: from host data, from arrays that are there, and from nothing.
+
+Host data arrives by one copy in order of the current stream (`from_host`); what is made from nothing is NumPy's own
+result, copied in (see `namespace`). Nothing here gives a host array back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, cast
+
+import numpy as np
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.arrays.layout import as_shape
+from cuassay.core.device import Device
+from cuassay.devices.sim import array as arrays
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.machine import SimDevice, refuse_capture
+from cuassay.errors import ArgumentError, DeviceError
+
+__all__ = ["Creation", "default_dtype", "from_host", "home_of"]
+
+#: The dtype that stands in for NumPy's default where a device lacks it, as in torch on Metal.
+_NARROWER = {"float64": "float32", "complex128": "complex64"}
+
+#: What `require` may be asked for, by NumPy's words; None is what every array here has.
+_REQUIREMENTS: dict[str, str | None] = {
+    **dict.fromkeys(("C", "C_CONTIGUOUS", "CONTIGUOUS"), "C"),
+    **dict.fromkeys(("F", "F_CONTIGUOUS", "FORTRAN"), "F"),
+    **dict.fromkeys(("A", "ALIGNED", "W", "WRITEABLE", "O", "OWNDATA", "E", "ENSUREARRAY")),
+}
+
+
+def home_of(device: Any, sim_device: SimDevice) -> SimDevice:
+    """The device of `sim_device`'s machine that `device` names; None is `sim_device` itself.
+
+    Raises
+    ------
+    DeviceError
+        If it names a device of another kind, or one that does not exist.
+    """
+    if device is None:
+        return sim_device
+    named, devices = Device(device), sim_device.machine.devices
+    if named.kind != "sim":
+        raise DeviceError(
+            f"the namespace of {sim_device.device} makes arrays on simulated devices; got device={str(named)!r}; use "
+            f"cuassay.devices.namespace({str(named)!r})"
+        )
+    if named.index >= len(devices):
+        raise DeviceError(
+            f"{named} does not exist; {len(devices)} simulated devices are here; raise CUASSAY_SIM_DEVICES"
+        )
+    return devices[named.index]
+
+
+def default_dtype(dtype: np.dtype[Any], sim_device: SimDevice) -> np.dtype[Any]:
+    """`dtype`, NumPy's default, or the narrower one where the device lacks it."""
+    narrower = _NARROWER.get(dtype.name)
+    is_there = narrower is None or sim_device.machine.answer(f"storage:{dtype.name}")
+    return dtype if is_there else np.dtype(narrower)
+
+
+def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> arrays.SimArray:
+    """A copy of `array` on the device, in order of the current stream, the order of its axes in memory kept.
+
+    Raises
+    ------
+    CaptureError
+        While the current stream is being captured.
+    """
+    machine = sim_device.machine
+    with machine.working():
+        queue = machine.current_queue(sim_device)
+        refuse_capture(queue, "copying from the host", "copy before the capture, into an array that it reads")
+        made = calls.new_like(array, sim_device, queue)
+        sim_device.launch(queue, "from_host", [(made, True)])
+        made.raw[...] = array
+    return made
+
+
+class Creation:
+    """The functions of a namespace that make arrays and are not NumPy's own; `sim_device` is the default place."""
+
+    def __init__(self, sim_device: SimDevice) -> None:
+        self._sim_device = sim_device
+
+    def array(
+        self,
+        obj: Any,
+        dtype: Any = None,
+        *,
+        copy: bool | None = True,
+        order: Any = "K",
+        ndmin: int = 0,
+        device: Any = None,
+    ) -> arrays.SimArray:
+        """A copy of `obj` (host data, or arrays of this device) on the device; ``copy=None`` is `asarray`."""
+        made = self.asarray(obj, dtype, order, device=device, copy=copy)
+        missing = (1,) * (ndmin - made.ndim)
+        return made.reshape(missing + made.shape) if missing else made
+
+    def asarray(
+        self, obj: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None
+    ) -> arrays.SimArray:
+        """`obj` itself when it is an array of the device with that `dtype` and `order`, else a copy on it.
+
+        Parameters
+        ----------
+        obj : array, number or nested lists of them
+            Host data, or arrays of a simulated device.
+        dtype : str or numpy.dtype, optional
+            None keeps that of `obj`.
+        order : {None, 'K', 'A', 'C', 'F'}
+            Of the axes in memory.
+        device : Device or str, optional
+            None is the namespace's.
+        copy : bool, optional
+            False raises `ValueError` where a copy cannot be avoided, as it cannot for host data.
+        """
+        home, wanted = home_of(device, self._sim_device), None if dtype is None else as_dtype(dtype)
+        if isinstance(obj, arrays.SimArray):
+            here = _on(obj, home, is_asked=device is not None, copy=copy)
+            return _as_asked(here, wanted, order, copy=copy if here is obj else None)
+        if copy is False:
+            raise ValueError(f"host data is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+        if calls.has_arrays(obj):
+            return _stacked(self, obj, wanted, device)
+        return from_host(_host_array(obj, wanted, order, home), home)
+
+    asanyarray = asarray
+
+    def asarray_chkfinite(self, a: Any, dtype: Any = None, order: Any = None) -> arrays.SimArray:
+        """As `asarray`; the host waits for the values. Raises `ValueError` where one is infinite or NaN."""
+        made = self.asarray(a, dtype, order)
+        if made.dtype.kind in "fcV" and not bool(np.isfinite(made).all()):
+            raise ValueError("asarray_chkfinite got an array with infinities or NaN; mask them, or use asarray")
+        return made
+
+    def ascontiguousarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> arrays.SimArray:
+        """`a` itself when it is contiguous in C's order, else a copy that is; of one axis at least."""
+        return _with_axis(self.asarray(a, dtype, "C", device=device))
+
+    def asfortranarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> arrays.SimArray:
+        """`a` itself when it is contiguous in Fortran's order, else a copy that is; of one axis at least."""
+        return _with_axis(self.asarray(a, dtype, "F", device=device))
+
+    def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, device: Any = None) -> arrays.SimArray:
+        """`a` with what is asked for, copied where it has to be; all arrays of a device are aligned and writable."""
+        asked = [requirements] if isinstance(requirements, str) else list(requirements or ())
+        unknown = [one for one in asked if str(one).upper() not in _REQUIREMENTS]
+        orders = {order for one in asked if (order := _REQUIREMENTS.get(str(one).upper()))}
+        if unknown or len(orders) > 1:
+            raise ValueError(f"require takes C or F, and A, W, O, E; got {asked!r}; ask for one order and known words")
+        return self.asarray(a, dtype, orders.pop() if orders else None, device=device)
+
+    def asnumpy(self, a: Any, **options: Any) -> np.ndarray[Any, Any]:
+        """A copy on the host; waits for it. What is no array of a device is `numpy.asarray`'s affair, as in CuPy."""
+        if isinstance(a, arrays.SimArray):
+            return a.get()
+        return np.asarray(a, **options)
+
+    def empty(self, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> arrays.SimArray:
+        """A poisoned array."""
+        if order not in ("C", "F"):
+            raise ArgumentError(f"empty takes the orders 'C' and 'F'; got {order!r}; give one of them")
+        home = home_of(device, self._sim_device)
+        wanted = default_dtype(np.dtype(np.float64), home) if dtype is None else as_dtype(dtype)
+        extents = as_shape(shape)
+        with home.machine.working():
+            queue = home.machine.current_queue(home)
+            if order == "C":
+                return calls.new_array(extents, wanted, home, queue)
+            made: arrays.SimArray = calls.new_array(extents[::-1], wanted, home, queue).T
+            return made
+
+    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> arrays.SimArray:
+        """An array of this device itself; a copy of any other that has ``__dlpack__``, on the `device` that is named.
+
+        Raises
+        ------
+        BufferError
+            If `x` is of the host, and no device is named: nothing is shown to the device without a copy.
+        """
+        if isinstance(x, arrays.SimArray):
+            return self.asarray(x, device=device, copy=copy)
+        if device is None or copy is False:
+            raise BufferError(
+                f"from_dlpack shows memory of one place, and {type(x).__qualname__} is not on a simulated device; "
+                f"give device='{self._sim_device.device}' for a copy there"
+            )
+        return from_host(np.from_dlpack(x, device="cpu"), home_of(device, self._sim_device))
+
+
+def _with_axis(array: arrays.SimArray) -> arrays.SimArray:
+    return array if array.ndim else array[None]
+
+
+def _on(array: arrays.SimArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> arrays.SimArray:
+    """`array` on `home`: another device's is copied only where the caller named the device."""
+    if array.owner is home:
+        return array
+    if not is_asked:
+        raise DeviceError(
+            f"{array!r} is not on {home.device}; move it with cuassay.ops.copy(array, device='{home.device}')"
+        )
+    if copy is False:
+        raise ValueError(f"{array!r} is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
+    moved: arrays.SimArray = array.to_device(home.device)
+    return moved
+
+
+def _as_asked(array: arrays.SimArray, dtype: np.dtype[Any] | None, order: Any, *, copy: bool | None) -> arrays.SimArray:
+    wanted, flags = array.dtype if dtype is None else dtype, array.flags
+    is_laid_out = {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True)
+    if copy or wanted != array.dtype or not is_laid_out:
+        if copy is False:
+            raise ValueError(f"{array!r} is copied to become {wanted} in order {order!r}; got copy=False; omit it")
+        array = array.astype(wanted, order=order or "K")
+    return array
+
+
+def _stacked(maker: Creation, obj: Any, dtype: np.dtype[Any] | None, device: Any) -> arrays.SimArray:
+    """Nested lists in which arrays of the device stand: stacked, as CuPy does."""
+    if not isinstance(obj, Iterable):
+        raise TypeError(f"arrays are made of numbers, arrays and lists of them; got {type(obj).__qualname__}")
+    parts: Any = [maker.asarray(one, device=device) for one in obj]
+    stacked = cast("arrays.SimArray", np.stack(parts))
+    return stacked if dtype in (None, stacked.dtype) else _as_asked(stacked, dtype, None, copy=None)
+
+
+def _host_array(obj: Any, dtype: np.dtype[Any] | None, order: Any, home: SimDevice) -> np.ndarray[Any, Any]:
+    if isinstance(obj, np.ma.MaskedArray):
+        raise TypeError(
+            f"a masked array would lose its mask on {home.device}; move .data and .mask, or array.filled(value)"
+        )
+    host = np.asarray(obj, dtype, order)
+    has_dtype = dtype is not None or isinstance(obj, np.generic) or hasattr(obj, "dtype")
+    return host if has_dtype else host.astype(default_dtype(host.dtype, home), copy=False)

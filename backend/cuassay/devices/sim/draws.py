@@ -1,0 +1,122 @@
+"""``xp.random`` of a simulated device: NumPy's generators draw, and what they draw lies on the device.
+
+Seeds and streams of numbers are NumPy's, so that results compare; arrays among the arguments are tracked. The state is
+on the host, one for each device, and starts the same in each process, as everything does here. For numbers that are the
+same on every kind of device use `cuassay.random`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.handle import Handle
+from cuassay.devices.sim import array as arrays
+from cuassay.devices.sim import calls
+from cuassay.devices.sim.creation import default_dtype
+from cuassay.devices.sim.functions import written
+from cuassay.devices.sim.machine import SimDevice
+from cuassay.errors import MissingNameError
+
+__all__ = ["Draws", "RandomNamespace"]
+
+#: What would hand the state out, or make arrays of another kind.
+_HIDDEN = frozenset("get_state set_state bit_generator spawn".split())
+
+
+class Draws(Handle):
+    """One generator whose numbers lie on a device; its methods are those of `source`.
+
+    Parameters
+    ----------
+    sim_device : SimDevice
+        Where numbers go.
+    source : numpy.random.RandomState or numpy.random.Generator
+        What draws.
+    """
+
+    def __init__(self, sim_device: SimDevice, source: Any) -> None:
+        self._sim_device = sim_device
+        self._source = source
+
+    def __repr__(self) -> str:
+        return f"{type(self._source).__name__} of numbers on {self._sim_device.device}"
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name.startswith("_") or name in _HIDDEN or not callable(getattr(self._source, name, None)):
+            raise MissingNameError(
+                f"xp.random.{name} is not offered on {self._sim_device.device}: numbers are drawn by xp.random's "
+                f"functions, xp.random.default_rng(seed) and xp.random.RandomState(seed)"
+            )
+        return partial(self._draw, name)
+
+    def __dir__(self) -> list[str]:
+        return sorted(name for name in {*dir(self._source)} - _HIDDEN if not name.startswith("_"))
+
+    def _draw(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        machine, home = self._sim_device.machine, self._sim_device
+        writes = [args[0] if args else kwargs["x"]] if name == "shuffle" else written(name, args, kwargs)
+        function = partial(self._numbers, name)
+        with machine.working():
+            if machine.current_queue(home).capture is None:
+                return calls.call(f"random.{name}", function, args, kwargs, writes=writes, sim_device=home)
+            state = self._state()  # a capture calls once to learn shapes; the numbers are the first replay's
+            try:
+                return calls.call(f"random.{name}", function, args, kwargs, writes=writes, sim_device=home)
+            finally:
+                self._restore(state)
+
+    def _numbers(self, name: str, *args: Any, **kwargs: Any) -> Any:
+        """What the source draws; a number stays on the device as an array without axes."""
+        drawn = getattr(self._source, name)(*args, **kwargs)
+        if isinstance(drawn, (bool, int, float)):
+            drawn = np.asarray(drawn)
+        if isinstance(drawn, np.ndarray) and kwargs.get("dtype") is None and kwargs.get("out") is None:
+            return drawn.astype(default_dtype(drawn.dtype, self._sim_device), copy=False)
+        return drawn
+
+    def _state(self) -> Any:
+        is_legacy = isinstance(self._source, np.random.RandomState)
+        return self._source.get_state(legacy=False) if is_legacy else self._source.bit_generator.state
+
+    def _restore(self, state: Any) -> None:
+        if isinstance(self._source, np.random.RandomState):
+            self._source.set_state(state)
+        else:
+            self._source.bit_generator.state = state
+
+
+class RandomNamespace(Draws):
+    """``xp.random`` itself: the functions of one `RandomState`, and what makes others."""
+
+    def __init__(self, sim_device: SimDevice) -> None:
+        super().__init__(sim_device, np.random.RandomState(sim_device.index))
+
+    def __repr__(self) -> str:
+        return f"Namespace(cuassay.devices.sim.random on {self._sim_device.device})"
+
+    def __dir__(self) -> list[str]:
+        return sorted({*super().__dir__(), "RandomState", "default_rng", "ranf", "sample"})
+
+    def default_rng(self, seed: Any = None) -> Draws:
+        """A generator with the methods of `numpy.random.Generator`."""
+        return Draws(self._sim_device, np.random.default_rng(_plain(seed)))
+
+    def RandomState(self, seed: Any = None) -> Draws:  # noqa: N802  NumPy's name
+        """A generator with the methods of `numpy.random.RandomState`."""
+        return Draws(self._sim_device, np.random.RandomState(_plain(seed)))
+
+    def ranf(self, size: int | Sequence[int] | None = None) -> Any:
+        """Numbers in [0, 1)."""
+        return self.random_sample(size)
+
+    def sample(self, size: int | Sequence[int] | None = None) -> Any:
+        """Numbers in [0, 1)."""
+        return self.random_sample(size)
+
+
+def _plain(seed: Any) -> Any:
+    return seed.get() if isinstance(seed, arrays.SimArray) else seed
