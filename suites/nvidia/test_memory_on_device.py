@@ -88,10 +88,6 @@ class TestArrays:
         with pytest.raises(ArgumentError, match="is no CUDA stream"):
             cuassay.empty(10, "float32", "cuda:0", stream=stream)
 
-    def test_the_per_thread_default_stream_is_refused(self):
-        with pytest.raises(ArgumentError, match="another one in each thread"):
-            cuassay.empty(10, "float32", "cuda:0", stream=2)
-
     def test_a_block_other_streams_use_waits_for_them(self):
         own, other = cuassay.cuda.Stream(), cuassay.cuda.Stream()
         array = cuassay.empty(3 * MIB, "uint8", "cuda:0", stream=own)

@@ -57,7 +57,8 @@ def _first(index: int = -1) -> Any:
     room = _room()
     globals().update(_get=room.get_current_stream, _ours=room.OURS)
     if room.runtime.device_count() == 1:
-        globals().update(_default=room.cupy_default(), _only=room.default_stream(0))
+        default = room.cupy_default()
+        globals().update(_default=default, _only=room.ours_for(default, 0))
     return _get(index)
 
 

@@ -28,6 +28,7 @@ from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.graphs import pool as graph_pool
 from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.perthread import PER_THREAD
 from cuassay.errors import CuassayError
 from cuassay.tune.space import Candidate
 
@@ -229,7 +230,7 @@ class BoundProduct(Handle):
     def _use_on(self, address: int) -> None:
         """The workspace may not be used again before what this stream has been given is done."""
         hook.record_stream(self._memory, address)
-        if self._streams is not None:
+        if self._streams is not None and address != PER_THREAD:  # which is another stream in another thread
             self._streams.add(address)
 
     def _capture(self, address: int) -> None:
@@ -237,7 +238,7 @@ class BoundProduct(Handle):
         stream, run = _side_stream(), self._run
         if self._nbytes:
             self._memory = hook.empty((self._nbytes,), np.uint8, cupy.cuda.runtime.getDevice())
-            self._streams = {address}
+            self._streams = {address} - {PER_THREAD}
             run = partial(run, workspace=self._memory.data.ptr)
         with ExitStack() as stack:
             stack.enter_context(relaxed())

@@ -18,8 +18,9 @@ from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.memory import perthread
 from cuassay.devices.cuda.memory.direct import Direct
-from cuassay.devices.cuda.memory.order import PER_THREAD, keep, kept
+from cuassay.devices.cuda.memory.order import keep, kept
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import ArgumentError
 from cuassay.memory import AllocatorConfig, Block, CachingAllocator, Lane, Pool, parse_config
@@ -79,7 +80,7 @@ class DeviceAllocator(Handle, CachingAllocator):
 
     def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
         """As `cuassay.memory`'s; asked once a stream, but for private pools."""
-        if stream and stream not in kept:
+        if stream and stream not in kept and not perthread.is_number(stream):
             keep(self.index, stream)
         return super().lane(stream, pool)
 
@@ -157,18 +158,11 @@ def allocator(index: int) -> DeviceAllocator:
 
 
 def server(index: int, stream: int) -> Callable[[int], Block]:
-    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be.
-
-    Raises
-    ------
-    ArgumentError
-        If it is the per-thread default stream, one address for a stream in each thread.
-    """
-    if stream == PER_THREAD:
-        raise ArgumentError(
-            f"stream {stream:#x} is the per-thread default stream, another one in each thread; use one of its own, "
-            "and leave CUPY_CUDA_PER_THREAD_DEFAULT_STREAM unset"
-        )
+    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be."""
+    if stream == perthread.PER_THREAD:  # one address for a stream in each thread: each has an entry by its number
+        stream = perthread.number(index)
+        if (known := fast.get(stream)) is not None:
+            return known
     found = allocator(index)
     with _lock:
         found = _current.get(index, found)  # another thread may have put another in its place

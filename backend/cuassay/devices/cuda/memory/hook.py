@@ -18,8 +18,9 @@ from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import device_of_stream
 from cuassay.devices.cuda.launch.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.devices.cuda.memory import perthread
 from cuassay.devices.cuda.memory.direct import Direct
-from cuassay.devices.cuda.memory.order import LEGACY, kept
+from cuassay.devices.cuda.memory.order import kept
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
@@ -164,8 +165,10 @@ def fresh(shape: tuple[int, ...], dtype: Any, nbytes: int, index: int, address: 
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
-def address_of(stream: Any) -> int:
+def address_of(stream: Any, index: int = -1) -> int:
     """The address of `stream`, an int, ours, CuPy's or any ``__cuda_stream__`` object, as the allocator numbers it.
+
+    Of this thread's own default stream it is the number for device `index` (-1: the current one).
 
     Raises
     ------
@@ -175,16 +178,22 @@ def address_of(stream: Any) -> int:
     address = stream_address(stream)
     if address < 0:
         raise ArgumentError(f"{stream!r} is no CUDA stream: its address is negative; give a stream, or None")
-    if address <= LEGACY:
+    if address <= perthread.LEGACY:
         return 0
+    if address == perthread.PER_THREAD:
+        where = device_of_stream(address, stream)
+        if where is None:
+            where = _current_device() if index < 0 else index
+        return perthread.number(where)
     kept.setdefault(address, stream)
     return address
 
 
 def _address_on(index: int, stream: Any) -> int:
     """`address_of` a stream that memory of device `index` may be ordered by: of several devices, one of that."""
-    address = address_of(stream)
-    if _has_many and (where := device_of_stream(address, stream)) not in (None, index):
+    address = address_of(stream, index)
+    named = perthread.PER_THREAD if perthread.is_number(address) else address
+    if _has_many and (where := device_of_stream(named, stream)) not in (None, index):
         raise DeviceError(
             f"memory of cuda:{index} is not ordered by a stream of cuda:{where}; give one of cuda:{index}, or take "
             f"memory of cuda:{where}"
@@ -235,7 +244,8 @@ def record_stream(array: Any, stream: Any) -> None:
         )
     if type(block.home) is Direct:
         return  # the driver waits for every stream before it takes such a block back
-    index, address = array.data.device_id, address_of(stream)
+    index = array.data.device_id
+    address = address_of(stream, index)
     if _has_many and not address and (where := device_of_stream(address, stream)) not in (None, index):
         raise DeviceError(
             f"the default stream of cuda:{where} cannot be recorded for memory of cuda:{index}; use a stream of its own"

@@ -57,7 +57,7 @@ def _resource_class() -> type:
             if block is None:
                 raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
             if stream is not None and type(block.home) is not Direct:  # as `hook.record_stream`
-                allocator(self._index).record_stream(block, hook.address_of(stream))
+                allocator(self._index).record_stream(block, hook.address_of(stream, self._index))
             CachingAllocator.free(block)
 
         @property

@@ -1,6 +1,7 @@
 """The order of streams of one device, as an allocator needs it: markers, waits and questions, by events used again.
 
-Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the device.
+Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the device, a number of
+`perthread` the default stream of a thread.
 """
 
 from __future__ import annotations
@@ -14,11 +15,9 @@ from typing import Any
 
 from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.check import check, error_of
+from cuassay.devices.cuda.memory import perthread
 
-__all__ = ["LEGACY", "PER_THREAD", "Marker", "Order", "at", "keep", "kept", "relaxed"]
-
-#: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
-LEGACY, PER_THREAD = 1, 2
+__all__ = ["Marker", "Order", "at", "keep", "kept", "relaxed"]
 
 #: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
 #: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
@@ -89,11 +88,17 @@ class Order:
         """
         if forks.is_child() or sys.is_finalizing():
             return None
+        marker: Marker | None = perthread.ended(stream)
+        if marker is not None:
+            return marker
+        where = perthread.device_of(stream)
+        if where is not None and where != self.index:
+            return self._others.setdefault(where, Order(where)).record(stream)
         from cuda.bindings import runtime as cudart
 
         with at(self.index):
             marker = Marker(self._event(), self._idle)
-            (status,) = cudart.cudaEventRecord(marker.event, stream)
+            (status,) = cudart.cudaEventRecord(marker.event, perthread.handle(stream))
             if status:
                 return self._record_elsewhere(stream, status)
         return marker
@@ -128,7 +133,8 @@ class Order:
         from cuda.bindings import runtime as cudart
 
         with at(self.index):
-            check(cudart.cudaStreamWaitEvent(stream, event.event, 0), f"letting stream {stream:#x} wait for an event")
+            waiting = cudart.cudaStreamWaitEvent(perthread.handle(stream), event.event, 0)
+            check(waiting, f"letting stream {stream:#x} wait for an event")
 
     def query(self, event: Marker | None) -> bool:
         """True when `event` was reached."""

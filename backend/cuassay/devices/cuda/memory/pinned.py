@@ -26,7 +26,7 @@ from cuassay.core.participants import join
 from cuassay.devices.cuda.driver import forks, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory import pins
-from cuassay.devices.cuda.memory.pinned_pages import DEVICE_SHIFT, PinnedSource, is_registered, stream_key
+from cuassay.devices.cuda.memory.pinned_pages import PinnedSource, is_registered, stream_key
 from cuassay.devices.cuda.memory.pins import Pin
 from cuassay.errors import ArgumentError, CuassayError
 from cuassay.memory.blocks import Block
@@ -327,7 +327,7 @@ def mark(host: HostArray, index: int, stream: Any) -> bool:
     tether = pool.tethers.get(id(_root(host))) if pool is not None else None
     if tether is None or pool is None:
         return _mark_other(host, index, stream)
-    key = index << DEVICE_SHIFT | stream.ptr
+    key = stream_key(index, stream.ptr)
     if tether.streams is None:
         tether.streams = {}
     if key not in tether.streams:

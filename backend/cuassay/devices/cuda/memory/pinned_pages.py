@@ -22,6 +22,7 @@ from typing import Any
 
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver.check import check
+from cuassay.devices.cuda.memory import perthread
 from cuassay.devices.cuda.memory.order import Marker, Order, at, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
@@ -41,7 +42,7 @@ DEVICE_SHIFT = 56
 
 def stream_key(index: int, address: int) -> int:
     """The number of the stream at `address` on device `index`."""
-    return index << DEVICE_SHIFT | address
+    return index << DEVICE_SHIFT | (perthread.number(index) if address == perthread.PER_THREAD else address)
 
 
 def register(address: int, nbytes: int) -> None:

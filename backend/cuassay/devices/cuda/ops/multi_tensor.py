@@ -21,6 +21,7 @@ from cuassay.core.participants import join
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
+from cuassay.devices.cuda.memory.perthread import PER_THREAD
 from cuassay.devices.cuda.streams.event import Event
 from cuassay.errors import ArgumentError
 from cuassay.ops import Op, registry
@@ -139,7 +140,7 @@ class Tables:
         self._table = upload(np.concatenate([self._addresses, self._counts], axis=1))
         self.tensors = self._table.data.ptr
         stream = _current_stream()
-        self._stream, self._streams = stream.ptr, {stream.ptr}
+        self._stream, self._streams = _known(stream.ptr), {stream.ptr} - {PER_THREAD}
         if stream.is_capturing():  # each replay uploads, in order of what else was captured
             self._await()
         else:
@@ -169,7 +170,8 @@ class Tables:
                 if hook.block_of(memory) is not None:
                     hook.record_stream(memory, stream)
             self._streams.add(stream.ptr)
-        self._stream = stream.ptr
+            self._streams.discard(PER_THREAD)
+        self._stream = _known(stream.ptr)
 
     def _await(self) -> None:
         """The host waits for the upload: a captured stream cannot, and no one knows which will replay the launch."""
@@ -196,6 +198,11 @@ class Tables:
             return None
         new._fill()
         return new
+
+
+def _known(address: int) -> int:
+    """The address of a stream to compare others with; of each thread's default stream, one that no stream has."""
+    return -1 if address == PER_THREAD else address
 
 
 def _alike(arrays: Arrays, former: Arrays) -> bool:

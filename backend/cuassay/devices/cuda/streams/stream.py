@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager, nullcontext
 from functools import cache
 from typing import Any
@@ -372,9 +373,14 @@ def default_stream(index: int) -> ExternalStream:
     return ExternalStream(0, index)
 
 
+@cache
 def cupy_default() -> Any:
-    """CuPy's own object for the default stream, current in every thread that has chosen none."""
-    return cupy.cuda.Stream.null
+    """CuPy's own object for the default stream, current in every thread that has chosen none.
+
+    It is asked in a new thread: ``CUPY_CUDA_PER_THREAD_DEFAULT_STREAM`` makes it another one.
+    """
+    with ThreadPoolExecutor(1) as fresh:
+        return fresh.submit(cupy.cuda.get_current_stream).result()
 
 
 def use(stream: Any) -> AbstractContextManager[Any]:
