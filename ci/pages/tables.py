@@ -14,7 +14,8 @@ from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIE
 from cuassay.testing import OpSpec
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.opspec import own_specs
-from cuassay_reports.columns import FINGERPRINT, TABLES
+from cuassay_reports.columns import TABLES
+from cuassay_reports.facts import FINGERPRINT
 
 __all__ = ["pages", "table"]
 
@@ -112,11 +113,10 @@ def _columns() -> str:
             for c in columns
         )
         text += f"\n## {name}\n\n" + table(("column", "type", "unit", "required", "meaning"), rows)
-    facts = ((f"`{fact.name}`", "yes" if fact.stable else "", fact.meaning) for fact in FINGERPRINT)
+    facts = ((f"`{fact.name}`", fact.weight, fact.meaning) for fact in FINGERPRINT)
     return (
-        text
-        + "\n## Fingerprint\n\nOnly rows whose stable facts are equal are compared.\n\n"
-        + table(("fact", "stable", "meaning"), facts)
+        text + "\n## Fingerprint\n\nOnly rows whose hard facts are equal are compared. Soft facts that differ are "
+        "reported and weaken the verdict;\nothers are only recorded.\n\n" + table(("fact", "weight", "meaning"), facts)
     )
 
 

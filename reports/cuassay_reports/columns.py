@@ -8,8 +8,6 @@ record``) and the readers (the rest of this package) share it. It touches no fil
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 import re
 import reprlib
@@ -17,25 +15,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from types import MappingProxyType
-from typing import Literal
+
+from cuassay_reports.facts import FINGERPRINT, Kind
 
 __all__ = [
-    "FINGERPRINT",
     "SCHEMA",
     "TABLES",
     "Column",
-    "Fact",
     "ResultFormatError",
     "columns_of",
-    "difference",
-    "digest",
     "validate",
 ]
 
 SCHEMA = 1
 """Version of this schema. It rises when a column changes its meaning, not when one is added."""
-
-Kind = Literal["str", "time", "int", "float", "bool", "object", "list"]
 
 
 class ResultFormatError(ValueError):
@@ -57,16 +50,6 @@ class Column:
     required: bool = False
     choices: tuple[str, ...] = ()
     default: str | None = None
-
-
-@dataclass(frozen=True)
-class Fact:
-    """One key of a fingerprint. Only ``stable`` facts enter its digest; a fact without a `kind` may be of any."""
-
-    name: str
-    meaning: str
-    stable: bool = True
-    kind: Kind | None = None
 
 
 _COMMON = (
@@ -94,8 +77,8 @@ _DEVICE_ROW = (
     _DEVICE,
     Column("present", "bool", "the device was there", required=True),
     Column("reason", "str", "why an absent device is absent"),
-    Column("fingerprint", "object", "facts by the names in FINGERPRINT; more may stand beside them"),
-    Column("digest", "str", "digest of the stable facts; only equal digests are compared"),
+    Column("fingerprint", "object", "facts by the names in facts.FINGERPRINT; more may stand beside them"),
+    Column("digest", "str", "digest of the hard facts; readers ask the fingerprint where there is one"),
     Column("memory", "int", "size of the device's memory", unit="B"),
     Column("capabilities", "object", "capability name to its value: true, a number, a text"),
     Column("missing", "object", "capability name to the reason why the device lacks it"),
@@ -142,6 +125,8 @@ _TIME = (
     Column("q25", "float", "first quartile", unit="unit"),
     Column("q75", "float", "third quartile", unit="unit"),
     Column("samples", "list", "every sample in order", unit="unit"),
+    Column("empty", "float", "what of each figure is the empty interval: two events with nothing between them, shared "
+           "by the calls of a sample; readers take it off", unit="s"),
     Column("bytes", "int", "bytes that must be read and written once", unit="B"),
     Column("flops", "int", "floating-point operations of the definition", unit="FLOP"),
     Column("memory", "int", "peak device memory beyond the inputs", unit="B"),
@@ -150,7 +135,7 @@ _TIME = (
 
 _LIMIT = (
     _DEVICE,
-    Column("limit", "str", "which ceiling", required=True, choices=("bandwidth", "compute", "launch")),
+    Column("limit", "str", "which ceiling", required=True, choices=("bandwidth", "compute", "launch", "empty")),
     Column("value", "float", "the ceiling as measured in this run", unit="unit", required=True),
     Column("unit", "str", "unit of the value", required=True, choices=("B/s", "FLOP/s", "s")),
     Column("dtype", "str", "dtype it holds for; left out, all"),
@@ -207,57 +192,8 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
 """Table name to its columns, in the order they are shown."""
 
 _NAMED = {record: {column.name: column for column in columns} for record, columns in TABLES.items()}
-
-# What would change when a calibrated clock, an uptime or a host name joined the digest: every run
-# would be its own baseline, and nothing could ever be compared.
-FINGERPRINT: tuple[Fact, ...] = (
-    Fact("system", "operating system"),
-    Fact("architecture", "machine type, such as x86_64"),
-    Fact("kernel", "release of the operating system", stable=False),
-    Fact("cpu", "model of the processor"),
-    Fact("cores", "logical processors this process may use"),
-    Fact("python", "implementation and version of the interpreter"),
-    Fact("versions", "package or library name to version, of those that can change a result", kind="object"),
-    Fact("kind", "kind of device"),
-    Fact("name", "what the maker calls the device"),
-    Fact("uuid", "which specimen: two of one model differ by more than a regression"),
-    Fact("capability", "compute capability"),
-    Fact("memory", "bytes of device memory", kind="int"),
-    Fact("driver", "version of the driver"),
-    Fact("clocks", "clock policy: boost, or locked at so many MHz"),
-    Fact("blas", "BLAS library of the host"),
-    Fact("threads", "threads that BLAS may use"),
-    Fact("simd", "vector instructions NumPy uses"),
-    Fact("profile", "capability profile of a simulated device"),
-    Fact("sm_clock", "streaming-multiprocessor clock when asked, MHz", stable=False),
-    Fact("temperature", "degrees Celsius when asked", stable=False),
-    Fact("ecc", "error correction on or off"),
-)  # fmt: skip
-"""The facts a fingerprint may hold. Others may be recorded; they never enter the digest."""
-
-_STABLE = frozenset(fact.name for fact in FINGERPRINT if fact.stable)
 _TYPED = {fact.name: fact.kind for fact in FINGERPRINT if fact.kind is not None}
 _FINGERPRINTS = ("fingerprint", "machine")
-
-
-def digest(fingerprint: Mapping[str, object]) -> str:
-    """Return twelve hex digits that change exactly when a stable fact does.
-
-    Parameters
-    ----------
-    fingerprint : mapping
-        Facts by the names in ``FINGERPRINT``; others and None are left out of the digest.
-    """
-    stable = {key: value for key, value in fingerprint.items() if key in _STABLE and value is not None}
-    text = json.dumps(stable, sort_keys=True, separators=(",", ":"), default=str)
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
-
-
-def difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
-    """Name each stable fact that differs, such as ``'driver 580.65 -> 590.12'``."""
-    before, after = _flat(old), _flat(new)
-    keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
-    return [f"{key} {before.get(key, 'none')} -> {after.get(key, 'none')}" for key in keys]
 
 
 def columns_of(record: str) -> tuple[Column, ...]:
@@ -419,13 +355,3 @@ _BOUNDS: dict[Kind, str] = {
     "object": f"; its numbers are finite, its texts can be written, and it has at most {_DEEPEST} levels",
 }
 """What a value of the right type must keep to besides."""
-
-
-def _flat(fingerprint: Mapping[str, object]) -> dict[str, object]:
-    flat: dict[str, object] = {}
-    for key, value in fingerprint.items():
-        if key in _STABLE and isinstance(value, Mapping):
-            flat.update(value)
-        elif key in _STABLE and value is not None:
-            flat[key] = value
-    return flat

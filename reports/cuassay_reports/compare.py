@@ -1,21 +1,22 @@
 """Timings against the previous run, against peers, and against the device's measured limits.
 
-Decides which two measurements may be compared and what the verdict is. Only runs of equal
-fingerprints are compared; where there is none, the reason says what changed. Two runs of one
-machine drift by a few percent on their own, so a verdict here is a hint; proof is the paired gate's.
+Decides which two measurements are compared: the newest, and the last before it whose hard facts are equal. Where there
+is none, the reason says what changed. Two runs drift by a few percent on their own, so a verdict here is a hint; proof
+is the paired gate's, ``cuassay ab``.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from statistics import median
+from typing import Any
 
 import pandas as pd
 
-from cuassay_reports.columns import difference
+from cuassay_reports.facts import difference
 from cuassay_reports.load import OURS, Results, Row, grouped_by, records
+from cuassay_reports.pairs import Pairs
+from cuassay_reports.verdicts import THRESHOLDS, Thresholds, Verdict, judge, relative_change
 
 __all__ = [
     "CASE",
@@ -31,8 +32,6 @@ __all__ = [
     "throughput",
 ]
 
-Word = Literal["faster", "slower", "same", "ambiguous"]
-
 CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
 """Columns that two implementations must share to be compared."""
 
@@ -46,128 +45,67 @@ Today's processors balance at 10 (a server's cores) to 300 (tensor cores); below
 """
 
 
-@dataclass(frozen=True, kw_only=True)
-class Thresholds:
-    """When a difference between two medians means something; all but `samples` are fractions."""
-
-    floor: float
-    noisy: float
-    samples: int
-
-
-THRESHOLDS = Thresholds(
-    floor=0.02,  # what an unchanged program drifts by between two runs of one machine with free clocks
-    noisy=0.10,  # a spread above it hides changes that matter: "same" would claim too much
-    samples=5,   # fewer have no quartiles worth the name
-)  # fmt: skip
-"""The thresholds that `changes` uses."""
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """A verdict, or "" where nothing could be compared, and its reason in words."""
-
-    word: Word | Literal[""]
-    reason: str
-
-
-def judge(old: Mapping[str, Any], new: Mapping[str, Any], thresholds: Thresholds = THRESHOLDS) -> Verdict:
-    """Compare two measurements of one thing.
-
-    Parameters
-    ----------
-    old, new : mapping
-        ``median``, ``q25``, ``q75`` (NaN where unknown), ``n`` and ``better`` of a row of times.
-    """
-    change = _change(old["median"], new["median"])
-    spread = max(_spread(old), _spread(new))
-    if not math.isfinite(change):
-        return Verdict("ambiguous", f"a median of {old['median']:g} has no relative change")
-    if math.isnan(spread) or min(old["n"], new["n"]) < thresholds.samples:
-        return _without_spread(change, thresholds)
-    if abs(change) < max(thresholds.floor, spread):
-        return _small(change, spread, thresholds)
-    if old["q25"] <= new["q75"] and new["q25"] <= old["q75"]:
-        return Verdict("ambiguous", f"{change:+.1%}, but the middle halves of the samples overlap")
-    worse = (change > 0) == (new["better"] == "less")
-    return Verdict("slower" if worse else "faster", f"{change:+.1%}, beyond the spread of {spread:.1%}")
-
-
-def _small(change: float, spread: float, thresholds: Thresholds) -> Verdict:
-    if spread > thresholds.noisy:
-        return Verdict("ambiguous", f"{change:+.1%}, but the spread of {spread:.0%} could hide more")
-    if abs(change) < thresholds.floor:
-        return Verdict("same", f"{change:+.1%}, under the floor of {thresholds.floor:.0%}")
-    return Verdict("same", f"{change:+.1%}, within the spread of {spread:.1%}")
-
-
-def _without_spread(change: float, thresholds: Thresholds) -> Verdict:
-    if abs(change) < thresholds.floor:
-        return Verdict(
-            "same", f"{change:+.1%}, under the floor of {thresholds.floor:.0%}; too few samples for a spread"
-        )
-    return Verdict("ambiguous", f"{change:+.1%}, from fewer than {thresholds.samples} samples or without quartiles")
-
-
-def _change(old: float, new: float) -> float:
-    return new / old - 1 if old else math.nan
-
-
-def _spread(row: Mapping[str, Any]) -> float:
-    """Return the distance of the quartiles over the median, NaN where unknown."""
-    return float((row["q75"] - row["q25"]) / row["median"]) if row["median"] else math.nan
-
-
 def changes(results: Results) -> pd.DataFrame:
-    """Compare the newest timing of every series with the one before it on the same fingerprint.
+    """Compare the newest timing of every series with the one before it whose hard facts are equal.
 
     Returns
     -------
     pandas.DataFrame
         The newest rows of ``results.times``, with `previous` (median, NaN where none), `previous_run`,
-        `change` (new over old, less 1), `verdict` (faster, slower, same, ambiguous, or "" where nothing
-        may be compared) and `why`.
+        `change` (new over old, less 1, after the shift), `shift` (seconds taken off the new median), `weak` (the two
+        were on different machines), `verdict` (faster, slower, same, ambiguous, or "" where nothing may be compared)
+        and `why`.
     """
     newest = results.latest().times.drop_duplicates(_SERIES, keep="last", ignore_index=True)
-    series = grouped_by(records(results.times[[*_SERIES, "order", "digest", "run", *_JUDGED]]), _SERIES)
-    facts = _fingerprints(results.devices)
-    found = [_compared(row, series[tuple(row[name] for name in _SERIES)], facts) for row in records(newest)]
+    series = grouped_by(records(results.times[[*_SERIES, "order", "run", "raw", *_JUDGED]]), _SERIES)
+    pairs = Pairs(results)
+    rows = records(newest)
+    found = [_compared(row, series[tuple(row[name] for name in _SERIES)], pairs) for row in rows]
+    beside = grouped_by(({**row, **each} for row, each in zip(rows, found, strict=True)), ["subject", *CASE])
+    for row, each in zip(rows, found, strict=True):
+        if each["weak"] and each["verdict"] in ("faster", "slower"):
+            _ask_peers(row, each, beside[row["subject"], *(row[name] for name in CASE)])
     return newest.assign(**{name: [each[name] for each in found] for name in _ADDED})
 
 
-_ADDED = ("previous", "previous_run", "change", "verdict", "why")
+_ADDED = ("previous", "previous_run", "change", "shift", "weak", "verdict", "why")
 _SERIES = ["subject", *SERIES]
 
 
-def _fingerprints(devices: pd.DataFrame) -> dict[tuple[str, str], Mapping[str, object]]:
-    """Return (run, device) to the facts of that device in that run."""
-    columns = zip(devices["run"], devices["device"], devices["fingerprint"], strict=True)
-    return {(run, device): facts for run, device, facts in columns if isinstance(facts, Mapping)}
-
-
-def _compared(row: Row, series: list[Row], facts: Mapping[Any, Mapping[str, object]]) -> dict[str, Any]:
+def _compared(row: Row, series: list[Row], pairs: Pairs) -> dict[str, Any]:
     before = [old for old in series if old["order"] < row["order"]]
-    equal = [old for old in before if row["digest"] and old["digest"] == row["digest"]]
-    if equal:
-        old = equal[-1]
-        verdict = judge(old, row)
-        change = _change(old["median"], row["median"])
-        return _added(old["median"], old["run"], change, verdict)
-    return _added(math.nan, "", math.nan, Verdict("", _refusal(row, before, facts)))
+    alike = (old for old in reversed(before) if pairs.may_compare(old["run"], row["run"], row["device"]))
+    old = next(alike, None)
+    if old is None:
+        refusal = _refusal(row, before, pairs)
+        return dict(zip(_ADDED, (math.nan, "", math.nan, 0.0, False, "", refusal), strict=True))
+    pair = pairs.pair(old["run"], row["run"], row["device"])
+    verdict, moved = pair.judge(old, row)
+    change = relative_change(old["median"] + moved, row["median"])
+    values = (old["median"], old["run"], change, moved, pair.is_weak, verdict.word, verdict.reason)
+    return dict(zip(_ADDED, values, strict=True))
 
 
-def _added(*values: Any) -> dict[str, Any]:
-    previous, run, change, verdict = values
-    return dict(zip(_ADDED, (previous, run, change, verdict.word, verdict.reason), strict=True))
+def _ask_peers(row: Row, compared: dict[str, Any], beside: list[Row]) -> None:
+    """Make a verdict ambiguous where peers, whose code did not change, moved by half as much or more on this case."""
+    others = [
+        other["change"]
+        for other in beside
+        if other["implementation"] != row["implementation"]
+        and not other["implementation"].startswith(OURS)
+        and other["previous_run"] == compared["previous_run"]
+    ]
+    moved = median(others) if others else 0.0
+    if moved / compared["change"] >= 0.5:
+        compared |= {"verdict": "ambiguous", "why": f"{compared['why']}; but peers moved by {moved:+.1%} on this case"}
 
 
-def _refusal(row: Row, before: list[Row], facts: Mapping[Any, Mapping[str, object]]) -> str:
-    if not row["digest"]:
+def _refusal(row: Row, before: list[Row], pairs: Pairs) -> str:
+    if not pairs.facts(row["run"], row["device"]):
         return "not compared: the run recorded no fingerprint of this device"
     if not before:
         return "first measurement"
-    last = before[-1]["run"]
-    changed = difference(facts.get((last, row["device"]), {}), facts.get((row["run"], row["device"]), {}))
+    changed = difference(pairs.facts(before[-1]["run"], row["device"]), pairs.facts(row["run"], row["device"]))
     return "not compared: " + ("; ".join(changed) or "the previous run recorded no fingerprint")
 
 

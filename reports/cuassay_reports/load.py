@@ -18,6 +18,8 @@ import pandas as pd
 
 from cuassay_reports.columns import TABLES, Column, ResultFormatError
 from cuassay_reports.endings import Ending, endings
+from cuassay_reports.facts import digest
+from cuassay_reports.intervals import net
 from cuassay_reports.lines import Lines, Rejected, Row, read_lines
 
 __all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]
@@ -35,7 +37,8 @@ class Results:
     runs, devices, tests, times, limits : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
         `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
-        run is incomplete, ``""`` where it is complete.
+        run is incomplete, ``""`` where it is complete. The figures of `times` are freed of the empty
+        interval where their run measured it, and `raw` is the median as measured.
     files : tuple of path
         What was read.
     torn : int
@@ -112,6 +115,7 @@ def load(*paths: str | os.PathLike[str], strict: bool = False) -> Results:
     for found in read:
         for row in found.rows:
             rows[row["record"]] += _unfolded(row)
+    rows["time"] = [net(row) if "empty" in row else row for row in rows["time"]]
     return replace(_results(rows), files=files, torn=sum(found.torn for found in read), rejected=rejected)
 
 
@@ -163,13 +167,17 @@ def _results(rows: Mapping[str, list[Row]]) -> Results:
     runs = _runs(frames, ended)
     devices = frames["device"].drop_duplicates(["run", "device"], keep="last")
     subjects = pd.Series([_subject(d, f) for d, f in _pairs(devices)], index=devices.index, dtype="str")
-    devices = _dated(devices.assign(subject=subjects), runs)
+    digests = [
+        digest(facts) if facts else old for (_, facts), old in zip(_pairs(devices), devices["digest"], strict=True)
+    ]
+    told = pd.Series(digests, index=devices.index, dtype="str")  # an older writer counted other facts in
+    devices = _dated(devices.assign(subject=subjects, digest=told), runs)
     known = devices[["run", "device", "subject", "digest"]]
     return Results(
         runs=runs,
         devices=devices,
         tests=_dated(_with_subject(frames["test"], known), runs).drop_duplicates(["run", "nodeid"], keep="last"),
-        times=_dated(_with_subject(_with_ours(frames["time"]), known), runs),
+        times=_dated(_with_subject(_with_raw(_with_ours(frames["time"]), rows["time"]), known), runs),
         limits=_dated(_with_subject(frames["limit"], known), runs),
         begun={run: ending.begun for run, ending in ended.items() if ending.begun},
     )
@@ -225,6 +233,10 @@ def _dated(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
 def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
     """Say of every row whether it is what peers are compared with."""
     return times.assign(ours=times["ours"].fillna(times["implementation"] == OURS).astype(bool))
+
+
+def _with_raw(times: pd.DataFrame, rows: list[Row]) -> pd.DataFrame:
+    return times.assign(raw=pd.Series([row.get("raw", row["median"]) for row in rows], dtype="float64"))
 
 
 def _with_subject(frame: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:

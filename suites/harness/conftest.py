@@ -19,7 +19,7 @@ import pytest
 
 import cuassay
 from cuassay.benchmarking.record import Recorder
-from cuassay_reports.columns import digest
+from cuassay_reports.facts import digest
 
 # As well ours, which keep what they have made in one another: of two copies of a class, one would not know the other's.
 for _found in pkgutil.walk_packages(cuassay.__path__, "cuassay.", onerror=lambda name: None):

@@ -256,3 +256,75 @@ def test_a_peer_that_got_slower_is_none_of_ours_that_did(write_rows: Make, devic
     (section,) = sections(load(folder))
 
     assert (section.slower, section.count) == (0, 2)
+
+
+def test_another_card_of_the_model_is_compared_and_named(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    write_rows("r1", device_row(uuid="GPU-1"), time_row(1.0))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2", cores=32), time_row(1.1)))).iloc[0]
+
+    assert (row["verdict"], row["weak"]) == ("slower", True)
+    assert "uuid 1 -> 2" in row["why"]
+    assert "cores 16 -> 32" in row["why"]
+
+
+@pytest.mark.parametrize(
+    ("columns", "change"),
+    [({}, 1.04), ({"clock": "host"}, 1.5), ({"launches": "live"}, 1.5)],
+    ids=["within five percent", "host's clock", "live"],
+)
+def test_another_card_decides_no_small_change_and_nothing_of_the_hosts(
+    write_rows: Make, device_row: Make, time_row: Make, columns: dict[str, str], change: float
+) -> None:
+    write_rows("r1", device_row(uuid="GPU-1"), time_row(1.0, **columns))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), time_row(change, **columns)))).iloc[0]
+
+    assert row["verdict"] == "ambiguous"
+
+
+def test_a_common_shift_of_short_samples_is_taken_off(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    def rows(extra: float) -> list[Any]:
+        peers = [time_row(10e-6 + extra, case=str(case), implementation="torch") for case in range(10)]
+        return [*peers, time_row(10e-6 + extra, case="0")]
+
+    write_rows("r1", device_row(uuid="GPU-1"), *rows(0.0))
+    found = changes(load(write_rows("r2", device_row(uuid="GPU-2"), *rows(1.8e-6))))
+
+    assert set(found["verdict"]) == {"same"}
+    assert found["shift"].tolist() == pytest.approx([1.8e-6] * 11)
+    assert "estimated from 10 rows of peers" in found["why"].iloc[0]
+
+
+def test_without_peers_a_change_of_a_few_microseconds_is_ambiguous(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    write_rows("r1", device_row(uuid="GPU-1"), time_row(10e-6))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), time_row(12e-6)))).iloc[0]
+
+    assert row["verdict"] == "ambiguous"
+    assert "empty intervals" in row["why"]
+
+
+def test_measured_empty_intervals_need_no_estimate(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    write_rows("r1", device_row(uuid="GPU-1"), time_row(10e-6, empty=1.3e-6))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), time_row(11.6e-6, empty=2.9e-6)))).iloc[0]
+
+    assert (row["verdict"], row["shift"]) == ("same", 0.0)
+    assert row["median"] == pytest.approx(8.7e-6)
+    assert row["raw"] == 11.6e-6
+
+
+def test_a_case_whose_peers_moved_as_well_is_ambiguous_on_another_card(
+    write_rows: Make, device_row: Make, time_row: Make
+) -> None:
+    for run, median in (("r1", 1.0), ("r2", 1.2)):
+        rows = [time_row(median), time_row(median, implementation="torch"), time_row(median, implementation="cupy")]
+        folder = write_rows(run, device_row(uuid=f"GPU-{run}"), *rows)
+
+    found = changes(load(folder))
+
+    assert set(found["verdict"]) == {"ambiguous"}
+    assert "but peers moved by +20.0%" in found["why"].iloc[0]

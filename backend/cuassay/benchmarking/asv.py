@@ -31,6 +31,7 @@ from cuassay.core.device import Device
 from cuassay.errors import ResultError, SpecError
 from cuassay.testing.opspec import OpSpec, own_specs
 from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay_reports.intervals import is_cold_sample, net, offsets
 
 __all__ = ["MODULE", "PARAM_NAMES", "main", "series", "series_name", "write"]
 
@@ -138,20 +139,68 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
         raise ResultError("no run in these files names a commit, so they have no place in a history; measure a commit")
     devices = {(row["run"], row["device"]): row for row in rows if row["record"] == "device" and row["present"]}
     timed = _by_place(rows)
-    written = 0
-    for place, times in sorted(timed.items()):
-        if place[0] in runs and place in devices:
-            _write_results(Path(results), runs[place[0]], devices[place], times)
-            written += 1
+    places = [place for place in timed if place[0] in runs and place in devices]
+    places.sort(key=lambda place: runs[place[0]]["started"])
+    methods = _methods(timed, {place: devices[place] for place in places})
+    shifts = _offsets(rows, {place: devices[place] for place in places}, runs)
+    for place in places:
+        machine = _machine_name(devices[place])
+        alike = [row for row in timed[place] if row.get("launches") == methods[machine, row["benchmark"], _key(row)]]
+        times = [_less(row, shifts[place]) for row in alike]
+        _write_results(Path(results), runs[place[0]], devices[place], times)
     _write_benchmarks(Path(results), [row for times in timed.values() for row in times])
-    return written
+    return len(places)
+
+
+def _methods(
+    timed: Mapping[tuple[str, str], Sequence[Row]], devices: Mapping[tuple[str, str], Row]
+) -> dict[tuple[str, str, tuple[str, str]], Any]:
+    """How each series is given to its device in the newest run: queued or live; other points are not of it."""
+    return {
+        (_machine_name(device), row["benchmark"], _key(row)): row.get("launches")
+        for place, device in devices.items()
+        for row in timed[place]
+    }
+
+
+def _machine_name(device: Row) -> str:
+    return _machine(device, device.get("fingerprint", {}))["machine"]
+
+
+def _offsets(
+    rows: Sequence[Row], devices: Mapping[tuple[str, str], Row], runs: Mapping[str, Row]
+) -> dict[tuple[str, str], float]:
+    """Seconds that stand on top of each place's cold samples, so that what remains is one series on every host."""
+    timed: dict[tuple[str, str], list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["record"] == "time":
+            timed[row["run"], row["device"]].append(net(row))
+    machines: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    for place in sorted(devices, key=lambda place: runs[place[0]]["started"]):
+        machines[_machine_name(devices[place])].append(place)
+    found: dict[tuple[str, str], float] = {}
+    for places in machines.values():
+        found |= zip(places, offsets([timed[place] for place in places]), strict=True)
+    return found
+
+
+def _less(row: Row, seconds: float) -> Row:
+    """`row` without its empty interval, and without so many seconds where it is long enough to have them in it."""
+    freed = net(row)
+    if not is_cold_sample(row) or freed["median"] <= seconds:
+        return freed
+    samples = [sample - seconds for sample in freed.get("samples", [])]
+    return {**freed, "median": freed["median"] - seconds, **({"samples": samples} if samples else {})}
 
 
 def _by_place(rows: Sequence[Row]) -> dict[tuple[str, str], list[Row]]:
-    """Our own timings by run and device: by the device's clock, one launch a call, caches cold."""
+    """Our own timings by run and device: by the device's clock, one launch a call, caches cold.
+
+    Live samples hold the host's gaps, and a series is one of a GPU model on whichever host.
+    """
     found: dict[tuple[str, str], list[Row]] = defaultdict(list)
     for row in rows:
-        ours = row["record"] == "time" and _is_ours(row) and row["clock"] == "device"
+        ours = row["record"] == "time" and _is_ours(row) and row["clock"] == "device" and row.get("launches") != "live"
         plain = (
             row.get("mode", "stream") == "stream" and row.get("cache", "cold") == "cold" and row.get("unit", "s") == "s"
         )

@@ -1,7 +1,7 @@
 """Where a result comes from: the machine's fingerprint, and the revision of the code, kept apart.
 
-A fingerprint is a flat mapping of facts by the names in `cuassay_reports.columns.FINGERPRINT`; its
-digest covers the stable ones only. This file finds the host's facts. A device's facts are handed in
+A fingerprint is a flat mapping of facts by the names in `cuassay_reports.facts.FINGERPRINT`; its
+digest covers the hard ones only. This file finds the host's facts. A device's facts are handed in
 by whoever asked the device: no driver is touched here.
 """
 
@@ -21,7 +21,7 @@ from typing import Literal
 from cuassay.core import settings
 from cuassay.devices.cpu.info import cpu_model
 from cuassay.errors import ResultError
-from cuassay_reports.columns import digest
+from cuassay_reports.facts import digest
 
 __all__ = [
     "HOST_PACKAGES",

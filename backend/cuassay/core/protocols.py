@@ -254,7 +254,7 @@ class Backend(Protocol):
     def identity(self, index: int) -> Mapping[str, str]:
         """Facts that tell this device from another: at least ``name``.
 
-        Names are those of `cuassay_reports.columns.FINGERPRINT`: ``uuid``, ``driver``, ``capability``, ``profile``...
+        Names are those of `cuassay_reports.facts.FINGERPRINT`: ``uuid``, ``driver``, ``capability``, ``profile``...
         """
 
     def health(self, index: int) -> str | None:

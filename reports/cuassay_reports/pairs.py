@@ -1,0 +1,93 @@
+"""Two runs of one device: whether their timings may be compared, how certain that is, and what is taken off first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache, cached_property
+from typing import Any
+
+from cuassay_reports.facts import difference, soft_difference
+from cuassay_reports.intervals import UNKNOWN, Shift, is_cold_sample, shift
+from cuassay_reports.load import Results, Row, grouped_by, records
+from cuassay_reports.verdicts import Verdict, judge, judge_weakly
+
+__all__ = ["Pair", "Pairs"]
+
+_MACHINE = ("uuid", "cpu", "cores", "memory")
+"""The soft facts by which another machine is told, so that a verdict is weakened; other soft facts are only named."""
+
+
+@dataclass(frozen=True)
+class Pair:
+    """What two runs of one device have in common, and what not.
+
+    Attributes
+    ----------
+    soft : sequence of str
+        The soft facts that differ, in words.
+    shift : Shift or None
+        What cold samples of the newer run took longer; None where nothing says.
+    """
+
+    soft: tuple[str, ...]
+    shift: Shift | None
+
+    @property
+    def is_weak(self) -> bool:
+        """Whether the runs were on different machines."""
+        return any(change.partition(" ")[0] in _MACHINE for change in self.soft)
+
+    def judge(self, old: Row, new: Row) -> tuple[Verdict, float]:
+        """The verdict on two rows of the runs, and the seconds that were taken off the newer one."""
+        is_cold = is_cold_sample(new)
+        moved = self.shift if is_cold and self.is_weak and not _both_net(old, new) else None
+        if moved is None:
+            unknown = UNKNOWN if is_cold and not _both_net(old, new) else 0.0
+            verdict = judge_weakly(old, new, unknown) if self.is_weak else judge(old, new)
+            return self._told(verdict), 0.0
+        verdict = judge_weakly(_moved(old, moved.seconds), new, moved.uncertain_s)
+        return self._told(verdict, str(moved)), moved.seconds
+
+    def _told(self, verdict: Verdict, *more: str) -> Verdict:
+        return Verdict(verdict.word, "; ".join([verdict.reason, *self.soft, *more]))
+
+
+class Pairs:
+    """Every pair of runs of `results`, asked as needed."""
+
+    def __init__(self, results: Results) -> None:
+        self._results = results
+        self.pair = cache(self._pair)
+        self.may_compare = cache(self._may_compare)
+
+    def facts(self, run: str, device: str) -> Mapping[str, object]:
+        """The fingerprint of `device` in `run`; empty where it recorded none."""
+        return self._facts.get((run, device), {})
+
+    def _may_compare(self, old: str, new: str, device: str) -> bool:
+        before, after = self.facts(old, device), self.facts(new, device)
+        return bool(before and after) and not difference(before, after)
+
+    def _pair(self, old: str, new: str, device: str) -> Pair:
+        before, after = (self._times.get((run, device), []) for run in (old, new))
+        soft = soft_difference(self.facts(old, device), self.facts(new, device))
+        return Pair(tuple(soft), shift(before, after))
+
+    @cached_property
+    def _facts(self) -> dict[tuple[str, str], Mapping[str, object]]:
+        devices = self._results.devices
+        columns = zip(devices["run"], devices["device"], devices["fingerprint"], strict=True)
+        return {(run, device): facts for run, device, facts in columns if isinstance(facts, Mapping)}
+
+    @cached_property
+    def _times(self) -> dict[tuple[Any, ...], list[Row]]:
+        return grouped_by(records(self._results.times[self._results.times["groups"] == ""]), ["run", "device"])
+
+
+def _both_net(old: Row, new: Row) -> bool:
+    return bool(old["raw"] != old["median"] and new["raw"] != new["median"])
+
+
+def _moved(row: Row, seconds: float) -> Row:
+    return {**row, **{name: row[name] + seconds for name in ("median", "q25", "q75")}}
