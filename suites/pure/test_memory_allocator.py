@@ -188,7 +188,7 @@ class TestOtherStreams:
 
         assert len(source.pending()) == 1
 
-    def test_a_source_that_cannot_record_leaves_the_block_live(
+    def test_a_block_whose_users_cannot_be_marked_is_freed_and_marked_later(
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         block = allocator.malloc(4096)
@@ -197,8 +197,11 @@ class TestOtherStreams:
 
         with pytest.raises(IndexError):
             allocator.free(block)
+        assert (block.is_live, block.state) == (False, "active_pending_free")
+        monkeypatch.undo()
 
-        assert block.is_live
+        assert allocator.empty_cache() > 0
+        assert allocator.statistics().active_bytes.all.current == 0
 
     @pytest.mark.parametrize("call", ["query", "wait"])
     def test_a_source_that_fails_at_an_event_loses_no_block(

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from cuassay.core.interrupts import mark_late
 from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.errors import ArgumentError
 from cuassay.memory import IntegerSource
@@ -33,3 +34,30 @@ def test_what_was_freed_goes_back_before_the_next_unless_work_is_captured(may_re
 
     assert direct.live == 24
     assert source.releases == may_release
+
+
+@pytest.mark.parametrize(("is_late", "left"), [(False, 2), (True, 1)], ids=["before", "after"])
+def test_a_block_whose_release_raises_is_tried_again_unless_it_is_gone(is_late: bool, left: int) -> None:
+    class Failing(IntegerSource):
+        error: BaseException | None = KeyboardInterrupt()
+
+        def release(self, address: int) -> None:
+            error, self.error = self.error, None
+            if error is None or is_late:
+                super().release(address)
+            if error is not None:
+                if is_late:
+                    mark_late(error)
+                raise error
+
+    source = Failing()
+    direct = Direct(source, lambda: nullcontext(True))
+    direct.malloc(24)
+    direct.append(direct.malloc(1000))
+
+    with pytest.raises(KeyboardInterrupt):
+        direct.settle()
+    assert len(source.ranges) == left
+    direct.settle()
+
+    assert len(source.ranges) == 1

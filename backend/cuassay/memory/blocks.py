@@ -16,7 +16,20 @@ from cuassay.errors import ArgumentError
 if TYPE_CHECKING:
     from cuassay.memory.lane import Lane
 
-__all__ = ["FREED", "HOLE", "LENT", "Block", "FreeBlocks", "Home", "Idle", "Segment", "merge", "split", "withhold"]
+__all__ = [
+    "FREED",
+    "GONE",
+    "HOLE",
+    "LENT",
+    "Block",
+    "FreeBlocks",
+    "Home",
+    "Idle",
+    "Segment",
+    "merge",
+    "split",
+    "withhold",
+]
 
 #: Orders free blocks by size, then by address, as one integer: C compares it, and `bisect` stays in C.
 _ADDRESS_BITS = 64
@@ -33,6 +46,7 @@ class _Freed:
     """The home of a block that is not live."""
 
     def append(self, block: Block, /) -> NoReturn:
+        block.home = self
         raise ArgumentError(f"{block!r} is freed twice; free what `malloc` gave once, and forget it then")
 
 
@@ -51,6 +65,9 @@ class _Withheld:
 
 
 FREED = _Freed()
+
+#: The home of a block that was merged into a neighbour: nothing is left of it.
+GONE = _Freed()
 
 #: Its memory is shown elsewhere: it is the ground of a segment made out of it, or about to be.
 LENT = _Withheld("lent to another segment")
@@ -138,7 +155,12 @@ class Block:
     @property
     def is_whole(self) -> bool:
         """True when it is all of its segment."""
-        return self.before is None and self.after is None
+        return self.after is None and self.segment.first is self
+
+    @property
+    def is_gone(self) -> bool:
+        """True when it was merged into a neighbour."""
+        return self.home is GONE
 
     @property
     def state(self) -> str:
@@ -149,6 +171,7 @@ class Block:
 
     def __repr__(self) -> str:
         state = {"active_allocated": "live", "inactive": "free"}.get(self.state, "waiting for other streams")
+        state = "gone into a neighbour" if self.is_gone else state
         return f"Block({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream}, {state})"
 
 
@@ -347,3 +370,4 @@ def merge(low: Block, high: Block) -> None:
     if high.after is not None:
         high.after.before = low
     high.before = high.after = None
+    high.home = GONE

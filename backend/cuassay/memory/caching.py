@@ -9,7 +9,8 @@ from __future__ import annotations
 import operator
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 from cuassay.core.protocols import MemorySource
@@ -183,7 +184,7 @@ class CachingAllocator(Relief):
 
     def _reclaim_deferred(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used: one they are done with, or else one its stream will wait for."""
-        if not lane.deferred.queue or self._captures:
+        if self._captures or not lane.deferred:
             return None
         self._poll(lane)
         found = self._find(lane, size, nbytes)
@@ -193,14 +194,23 @@ class CachingAllocator(Relief):
 
     def _await_lane(self, lane: Lane) -> bool:
         """Let the stream wait, on the device, for the users of all its freed blocks."""
-        if self._captures or not lane.deferred.queue:
+        if self._captures or not lane.deferred:
             return False
+        self._mark_held(lane)
         while (block := self._pop_deferred(lane)) is not None:
             self._wait(block)
         return True
 
+    @staticmethod
+    def _mark_held(lane: Lane) -> None:
+        """Mark the users of blocks that could not be marked when they were freed; whoever freed them was told."""
+        for _ in range(len(lane.deferred.held)):
+            with suppress(Exception):
+                lane.deferred.unhold()
+
     def _poll(self, lane: Lane) -> None:
         """Return the blocks whose users are done, up to the first that is not."""
+        self._mark_held(lane)
         while (block := self._pop_deferred(lane)) is not None:
             is_done = False
             try:
@@ -270,9 +280,10 @@ class CachingAllocator(Relief):
         target = int(self.config.garbage_collection_threshold * self.allowed)
         while (excess := self._books.reserved + coming - target) > 0:
             with self._lock:
-                ages = {block: self._clock - block.stamp for block in self._whole_free() if not block.segment.is_small}
+                ages = {one: self._clock - one.first.stamp for one in self._whole_free() if not one.is_small}
             mean = sum(ages.values()) / max(len(ages), 1)
-            if not sum(self._release(block) for block, age in ages.items() if age >= mean):
+            old = [partial(self._release, segment) for segment, age in ages.items() if age >= mean]
+            if not self._release_each(old)[0]:  # an error is for `empty_cache` to raise: there may be room without it
                 break
         if excess > 0:
             self._collect_old_pages()
@@ -283,8 +294,7 @@ class CachingAllocator(Relief):
         with self._lock:
             stamps = [block.stamp for lane in lanes if lane.territory is not None for block in lane.large]
         mean = sum(stamps) // max(len(stamps), 1)
-        for lane in lanes:
-            self._release_pages(lane, before=mean)
+        self._release_each(partial(self._release_pages, lane, before=mean) for lane in lanes)
 
     def _shrinkable(self) -> list[Lane]:
         """Lanes whose free memory may go."""
@@ -305,13 +315,24 @@ class CachingAllocator(Relief):
         -------
         int
             Bytes given back.
+
+        Raises
+        ------
+        Exception
+            The first of the source's errors, when the rest was given back; what could not go stays here, free.
         """
         self._await_all()
         with self._lock:
-            blocks = [block for block in self._whole_free() if pool in (None, block.lane.pool)]
+            segments = [segment for segment in self._whole_free() if pool in (None, segment.lane.pool)]
             pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
             lanes = [lane for one in pools for lane in one.lanes.values()]
-        return sum(map(self._release, blocks)) + sum(map(self._release_pages, lanes))
+        of_segments = [partial(self._release, segment) for segment in segments]
+        of_pages = [partial(self._release_pages, lane) for lane in lanes]
+        with self._releasing:  # what another thread gives back now is there when this returns
+            released, failure = self._release_each([*of_segments, *of_pages])
+        if failure is not None:
+            raise failure
+        return released
 
     # ----------------------------------------------------------------------------------------------- configuration
 

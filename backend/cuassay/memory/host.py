@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields
+from functools import partial
 from time import perf_counter_ns
 from typing import Any
 
@@ -193,8 +194,8 @@ class HostAllocator(CachingAllocator):
 
     def _segment_index(self) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
         if self._index is None:
-            ordered = sorted(self._segments.items())
-            self._index = tuple(start for start, _ in ordered), tuple(segment for _, segment in ordered)
+            ordered = tuple(self._every_segment())
+            self._index = tuple(segment.address for segment in ordered), ordered
         return self._index
 
     def _note_segment(self, segment: Segment, sign: int) -> None:
@@ -231,7 +232,7 @@ class HostAllocator(CachingAllocator):
         return super()._make_room_and_retry(lane, size, nbytes) or self._retry_after_waiting(lane, size, nbytes)
 
     def _retry_after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        if self._captures or not lane.deferred.queue:
+        if self._captures or not lane.deferred:
             return None
         super()._await_all()
         return self._retry_after_all(lane, size, nbytes)
@@ -248,8 +249,8 @@ class HostAllocator(CachingAllocator):
         whole, lane = self.config.segment_size(max(nbytes, _LEAST_SLAB)), self.lane(HOST)
         address = lane.pool.source.reserve(whole, HOST)
         with self._lock:
-            segment = self._segments[address] = Segment(address, whole, lane, is_small=False)
-            self._note_segment(segment, 1)
+            segment = Segment(address, whole, lane, is_small=False)
+            self._enter(segment)
             lane.large.add(segment.first)
 
     def tend(self) -> None:
@@ -257,12 +258,14 @@ class HostAllocator(CachingAllocator):
         if self._captures:
             return
         self._poll(self.lane(HOST))
-        self._trim()
+        failure = self._trim()
         if self._is_growing:
             self._is_growing = False
             ahead = self._ahead()
             if self._spare() < ahead:
                 self.reserve(ahead)
+        if failure is not None:
+            raise failure
 
     def _ahead(self) -> int:
         """What to keep pinned ahead, bytes: no more than would be kept when it is free."""
@@ -270,18 +273,18 @@ class HostAllocator(CachingAllocator):
         return self.config.pinned_ahead if limit is None else min(limit, self.config.pinned_ahead)
 
     def _spare(self) -> int:
+        lane = self.lane(HOST)
         with self._lock:
-            return sum(block.nbytes for block in self.lane(HOST).large)
+            return sum(block.nbytes for block in lane.large)
 
-    def _trim(self) -> None:
-        """Give back free segments above ``pinned_max_cached_size_mb``."""
+    def _trim(self) -> Exception | None:
+        """Give back free segments above ``pinned_max_cached_size_mb``; gives the first error of the source."""
         limit = self.config.pinned_max_cached_size
         if limit is None:
-            return
+            return None
         with self._lock:
-            blocks = [block for block in self._whole_free() if block.nbytes > limit]
-        for block in blocks:
-            self._release(block)
+            segments = [segment for segment in self._whole_free() if segment.nbytes > limit]
+        return self._release_each(partial(self._release, segment) for segment in segments)[1]
 
     # ------------------------------------------------------------------------------------------------------ figures
 

@@ -81,6 +81,13 @@ class Deferred:
         Whose blocks they are.
     is_capturing : callable
         True while work is captured, not run: then no marker can be recorded, and blocks are held back.
+
+    Attributes
+    ----------
+    queue : deque of Block
+        Blocks whose users are marked.
+    held : deque of Block
+        Blocks that are held back, because their users could not be marked yet.
     """
 
     __slots__ = ("_is_capturing", "_lane", "held", "history", "queue")
@@ -93,26 +100,37 @@ class Deferred:
         self.history: History | None = None
 
     def append(self, block: Block) -> None:
-        """Take a freed block, and mark how far its users are."""
+        """Take a freed block, and mark how far its users are.
+
+        Where that raises, the block is freed all the same, for its owner may be a finaliser: it is held back, and
+        marked later.
+        """
         if self.history is not None:
             self.history.note_free(block, is_done=False)
         if self._is_capturing():
             self.held.append(block)
-            return
-        try:
+        else:
             self._record(block)
-        except BaseException:
-            block.home = self
-            raise
 
     def _record(self, block: Block) -> None:
-        block.events = tuple(map(self._lane.pool.source.record, block.users))
+        try:
+            block.events = tuple(map(self._lane.pool.source.record, block.users))
+        except BaseException:
+            self.held.append(block)
+            raise
         self.queue.append(block)
 
     def unhold(self) -> None:
-        """The capture is over: mark the users of what was freed meanwhile."""
-        while self.held:
-            self._record(self.held.popleft())
+        """Mark the users of what is held back, outside of captures; what cannot be marked stays held back."""
+        for _ in range(len(self.held)):
+            try:
+                block = self.held.popleft()
+            except IndexError:  # another thread took the last one
+                return
+            self._record(block)
+
+    def __len__(self) -> int:
+        return len(self.queue) + len(self.held)
 
     def __iter__(self) -> Iterator[Block]:
         yield from tuple(self.queue)

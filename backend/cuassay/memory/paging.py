@@ -7,8 +7,10 @@ goes back if a call fails.
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from cuassay.core.interrupts import take_late
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Block, merge
 from cuassay.memory.config import SMALL_REQUEST, SMALL_SEGMENT
@@ -42,9 +44,10 @@ class PagedStore(Store):
         pool, granularity = lane.pool, lane.pool.source.granularity
         if not granularity or pool.no_split or pool.one_handle or not self.config.expandable_segments:
             return None
-        if lane.territory is None:
-            lane.territory = Territory(granularity, lane.large)
-        return lane.territory
+        with self._lock:  # of two, one would be forgotten, with all that it has
+            if lane.territory is None:
+                lane.territory = Territory(granularity, lane.large)
+            return lane.territory
 
     def _cut_from_pages(self, lane: Lane, territory: Territory, size: int, nbytes: int | None) -> Block | None:
         """A block out of pages, or None when there is no room."""
@@ -86,7 +89,7 @@ class PagedStore(Store):
         while self._make_room(lane, territory, size):
             with self._lock:
                 if territory.has_room(size):  # no other thread has opened the hole meanwhile
-                    spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._coming
+                    spare = int(self._books.peak_live * _SPARE) - self._books.reserved - self._moving
                     return territory.plan(size, spare)
         return None
 
@@ -152,9 +155,13 @@ class PagedStore(Store):
                 span = max(territory.whole(span // 2), least)
                 continue
             with self._lock:
-                territory.add_arena(arena)
-                self._segments[arena.address] = arena
-                self._books.move_span(1)
+                self._enter_arena(arena, territory)
+
+    def _enter_arena(self, arena: Arena, territory: Territory) -> None:
+        territory.add_arena(arena)
+        self._segments[arena] = None
+        self._pools.setdefault(arena.lane.pool.id, arena.lane.pool)  # its last owner can have left meanwhile
+        self._books.move_span(1)
 
     def _span(self, territory: Territory) -> int:
         wanted = self.config.expandable_segments_reserve
@@ -193,17 +200,17 @@ class PagedStore(Store):
             return
         missing, page = plan.missing, lane.pool.source.granularity
         with self._lock:
-            if self._books.reserved + self._coming + missing > self.allowed:
-                self._books.count("num_oom_rejections")
+            if not self._admit(missing):
                 raise OutOfMemoryError("above what is allowed")
-            self._coming += missing
-        try:
             self.driver_calls += 1
+        try:
             lane.pool.source.map(plan.growth.address, [page] * (missing // page))
-        finally:
+        except BaseException:
             with self._lock:
-                self._coming -= missing
+                self._moving -= missing
+            raise
         with self._lock:
+            self._moving -= missing
             self._books.move_pages(missing)
             if self.history is not None:
                 self.history.note_range("segment_map", plan.growth.address, missing, lane)
@@ -235,14 +242,35 @@ class PagedStore(Store):
             with self._lock:
                 views = [] if self._captures else territory.take_crowded(room_for)
             if views:
-                self._release_views(lane, views)
+                self._release_views(lane, territory, views)
 
-    def _release_views(self, lane: Lane, views: Iterable[View]) -> None:
-        source = lane.pool.source
-        source.synchronize((lane.stream,))
-        for view in views:
-            self.driver_calls += 1
-            source.release(view.alias)
+    def _release_views(self, lane: Lane, territory: Territory, views: Sequence[View]) -> None:
+        """Release views that the territory has let go of, when the stream is done with them."""
+        undo: dict[int, Callable[[], None]] = {view.alias: partial(territory.keep, view) for view in views}
+        try:
+            lane.pool.source.synchronize((lane.stream,))
+        except BaseException:
+            self._undo_all(undo)
+            raise
+        self._release_ranges(lane, undo)
+
+    def _release_ranges(self, lane: Lane, undo: dict[int, Callable[[], None]]) -> None:
+        """Release the ranges at these addresses; what a failure leaves is undone as is given with each."""
+        for address in tuple(undo):
+            try:
+                self.driver_calls += 1
+                lane.pool.source.release(address)
+            except BaseException as error:
+                if take_late(error):
+                    del undo[address]
+                self._undo_all(undo)
+                raise
+            del undo[address]
+
+    def _undo_all(self, undo: dict[int, Callable[[], None]]) -> None:
+        with self._lock:
+            for step in undo.values():
+                step()
 
     def _release_pages(self, lane: Lane, *, before: int | None = None) -> int:
         """Give the free pages of `lane` (those free since that time) back to the device; their bytes.
@@ -265,20 +293,25 @@ class PagedStore(Store):
             return released
 
     def _unmap(self, lane: Lane, territory: Territory, lent: list[tuple[Block, list[int]]], views: list[View]) -> int:
+        interrupt = None
         try:
-            self._release_views(lane, views)
+            self._release_views(lane, territory, views)
             self.driver_calls += 1
             lane.pool.source.unmap([page for _, pages in lent for page in pages])
-        except BaseException:
-            with self._lock:
-                for block, _ in lent:
-                    self._set_free(block)
-            raise
+        except BaseException as error:
+            if not take_late(error):
+                with self._lock:
+                    for block, _ in lent:
+                        self._set_free(block)
+                raise
+            interrupt = error
         with self._lock:
             released = sum(territory.empty(block) for block, _ in lent)
             self._books.move_pages(-released)
             if self.history is not None:
                 self.history.note_range("segment_unmap", lent[0][0].address, released, lane)
+        if interrupt is not None:
+            raise interrupt
         return released
 
     def _drop_arenas(self, lane: Lane, territory: Territory) -> None:
@@ -286,13 +319,11 @@ class PagedStore(Store):
         with self._lock:
             spans = territory.take_empty_arenas()
             for arena in spans:
-                del self._segments[arena.address]
+                del self._segments[arena]
                 self._books.move_span(-1)
             if spans:
                 self._forget(lane.pool)
-        for arena in spans:
-            self.driver_calls += 1
-            lane.pool.source.release(arena.address)
+        self._release_ranges(lane, {arena.address: partial(self._enter_arena, arena, territory) for arena in spans})
 
     @abstractmethod
     def _await_lane(self, lane: Lane) -> bool:

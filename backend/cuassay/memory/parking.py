@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from cuassay.core.protocols import MemorySource
-from cuassay.memory.blocks import FREED, LENT, Block, FreeBlocks, merge, split, withhold
+from cuassay.memory.blocks import FREED, GONE, LENT, Block, FreeBlocks, merge, split, withhold
 from cuassay.memory.books import Books
 from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig
 from cuassay.memory.history import History
@@ -179,6 +179,7 @@ def _join_neighbours(block: Block, free_blocks: FreeBlocks) -> Block:
     low, high, nbytes = block, block.after, block.nbytes
     block.stamp = 0
     while (before := low.before) is not None and before.idle is None:
+        low.home = GONE
         low = before
         nbytes += low.nbytes
         if low.stamp == _FRESH:
@@ -186,6 +187,7 @@ def _join_neighbours(block: Block, free_blocks: FreeBlocks) -> Block:
         else:
             free_blocks.remove(low)
     while high is not None and high.idle is None:
+        high.home = GONE
         nbytes += high.nbytes
         if high.stamp == _FRESH:
             high.stamp = 0

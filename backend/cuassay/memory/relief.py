@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from abc import abstractmethod
+from functools import partial
 from typing import NoReturn
 
 from cuassay.memory.blocks import Block
@@ -63,18 +64,25 @@ class Relief(PagedStore):
             return None
         whole, released = self.config.segment_size(size), 0
         with self._lock:
-            blocks = [block for block in self._whole_free() if self.config.is_oversize(block.nbytes)]
-        for block in sorted(blocks, key=lambda b: -b.nbytes):
+            segments = [segment for segment in self._whole_free() if self.config.is_oversize(segment.nbytes)]
+        for segment in sorted(segments, key=lambda s: -s.nbytes):
             if released < whole:
-                released += self._release(block)
+                released += self._release_each([partial(self._release, segment)])[0]
         return self._grow_by(lane, whole, size, nbytes) if released else None
 
     def _retry_after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """Everything free went back; the new segment may be just large enough."""
-        self.empty_cache()
+        failure = None
+        try:
+            self.empty_cache()
+        except Exception as error:  # noqa: BLE001  # the request may be served by what did go back
+            failure = error
         self._books.count("num_alloc_retries")
         found = self._find(lane, size, nbytes) or self._grow(lane, size, nbytes)
-        return found or self._grow_by(lane, least_segment(size), size, nbytes)
+        found = found or self._grow_by(lane, least_segment(size), size, nbytes)
+        if found is None and failure is not None:
+            raise failure
+        return found
 
     def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
         with self._lock:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left, bisect_right
-from collections.abc import Sequence
+import threading
+from bisect import bisect_left, bisect_right, insort
+from collections.abc import Callable, Sequence
+from functools import wraps
 from itertools import accumulate
-from typing import NoReturn
+from typing import Concatenate, NoReturn, ParamSpec, TypeVar
 
 from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
@@ -44,10 +46,26 @@ class Pageless:
         raise CapabilityError(f"{self!r} has no pages; {self.instead}")
 
 
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def _locked(method: Callable[Concatenate[IntegerSource, P], R]) -> Callable[Concatenate[IntegerSource, P], R]:
+    """Let threads call the method one at a time."""
+
+    @wraps(method)
+    def alone(source: IntegerSource, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        with source._lock:  # noqa: SLF001  # a method's
+            return method(source, *args, **kwargs)
+
+    return alone
+
+
 class IntegerSource:
     """A `cuassay.core.protocols.MemorySource` that hands out numbers.
 
-    Events are reached at once, unless `is_lazy`: then each waits for `complete`.
+    Each range is at the least address that has room for it, so addresses come again, as a driver's do. Events are
+    reached at once, unless `is_lazy`: then each waits for `complete`.
 
     Parameters
     ----------
@@ -88,7 +106,7 @@ class IntegerSource:
         self._held: dict[int, int] = {}
         self._starts: list[int] = []
         self._sorted: list[int] = []
-        self._next = _GAP
+        self._lock = threading.RLock()
         self._event = 0
         self._open: dict[int, int] = {}
 
@@ -102,8 +120,9 @@ class IntegerSource:
         """Calls that a driver would have answered, but for events."""
         return self.reserves + self.releases + self.maps + self.unmaps + self.aliased
 
+    @_locked
     def reserve(self, nbytes: int, stream: int) -> int:
-        """A range never given before. Raises `OutOfMemoryError`."""
+        """A range. Raises `OutOfMemoryError`."""
         self._take(nbytes, stream)
         self.reserves += 1
         address = self._addresses(nbytes)
@@ -119,17 +138,23 @@ class IntegerSource:
         self._used += nbytes
 
     def _addresses(self, nbytes: int) -> int:
-        address = self._next
-        self._next += -(-nbytes // _GAP) * _GAP + _GAP
+        """The least address that has room for so many bytes."""
+        address = _GAP
+        for start in self._starts:
+            if start - address >= _room(nbytes):
+                break
+            address = start + _room(self.ranges[start])
         self.ranges[address] = nbytes
-        self._starts.append(address)
+        insort(self._starts, address)
         return address
 
+    @_locked
     def span(self, nbytes: int, stream: int) -> int:
         """Numbers with nothing behind them yet."""
         self._demand_pages(nbytes)
         return self._addresses(nbytes)
 
+    @_locked
     def map(self, address: int, pages: Sequence[int]) -> None:
         """Note the pages. Raises `OutOfMemoryError`, and `ArgumentError` for what is mapped already."""
         self._demand_pages(address, *pages)
@@ -141,6 +166,7 @@ class IntegerSource:
         self._sorted = sorted(self.pages)
         self.maps += 1
 
+    @_locked
     def unmap(self, pages: Sequence[int]) -> None:
         """Forget the pages. Raises `ArgumentError` for what is no page, or is shown by an alias."""
         shown = {page for alias in self.aliases.values() for page in alias}
@@ -151,6 +177,7 @@ class IntegerSource:
         self._sorted = sorted(self.pages)
         self.unmaps += 1
 
+    @_locked
     def alias(self, pages: Sequence[int]) -> int:
         """A second address of the pages; it takes no memory. Raises `ArgumentError` for what is no page."""
         if not self.pages.keys() >= set(pages) or len(set(pages)) != len(pages):
@@ -164,16 +191,20 @@ class IntegerSource:
         if not self.granularity or any(number % self.granularity for number in numbers):
             raise ArgumentError(f"{numbers} are not all multiples of {self.granularity} bytes; align them")
 
+    @_locked
     def release(self, address: int) -> None:
         """Take the range back. Raises `ArgumentError` for one that is not in use."""
         if address not in self.ranges:
             raise ArgumentError(f"{address:#x} is not in use here; release what `reserve` gave, once")
+        if address not in self._held and address not in self.aliases and self._mapped_in(address):
+            raise ArgumentError(f"pages are mapped in the span at {address:#x}; unmap them first")
         del self.ranges[address]
         self._starts.remove(address)
         self.aliases.pop(address, None)
         self._used -= self._held.pop(address, 0)
         self.releases += 1
 
+    @_locked
     def synchronize(self, streams: Sequence[int]) -> None:
         """Note the streams; their events are reached, and those that they waited for."""
         self.synchronized.extend(streams)
@@ -182,6 +213,7 @@ class IntegerSource:
         for event in reached:
             self._open.pop(event, None)
 
+    @_locked
     def physical(self, address: int, nbytes: int) -> list[tuple[int, int]]:
         """Where ``[address, address + nbytes)`` is in segments and spans, whatever alias shows it: ranges, in order.
 
@@ -209,9 +241,14 @@ class IntegerSource:
             raise ArgumentError(f"{low:#x} to {high:#x} has memory in part only; map pages first")
         return found
 
+    def _mapped_in(self, address: int) -> bool:
+        position = bisect_left(self._sorted, address)
+        return position < len(self._sorted) and self._sorted[position] < address + self.ranges[address]
+
     def _pages_of(self, low: int, high: int) -> list[int]:
         return self._sorted[max(bisect_right(self._sorted, low) - 1, 0) : bisect_left(self._sorted, high)]
 
+    @_locked
     def record(self, stream: int) -> int:
         """A new event."""
         self._event += 1
@@ -219,6 +256,7 @@ class IntegerSource:
             self._open[self._event] = stream
         return self._event
 
+    @_locked
     def wait(self, stream: int, event: int) -> None:
         """Note the wait."""
         self.waits.append((stream, event))
@@ -227,13 +265,20 @@ class IntegerSource:
         """True when the event was reached."""
         return event not in self._open
 
+    @_locked
     def pending(self) -> tuple[int, ...]:
         """Events not reached yet, in the order they were recorded."""
         return tuple(sorted(self._open))
 
+    @_locked
     def complete(self, event: int) -> None:
         """Let the event be reached."""
         self._open.pop(event, None)
 
     def __repr__(self) -> str:
         return f"IntegerSource({format_bytes(self.free)} free of {format_bytes(self.total)})"
+
+
+def _room(nbytes: int) -> int:
+    """What a range of so many bytes takes of the addresses, with the gap behind it."""
+    return -(-nbytes // _GAP) * _GAP + _GAP

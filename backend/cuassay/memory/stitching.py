@@ -286,9 +286,13 @@ class Territory:
         return lend_out(view.first)
 
     def add_view(self, view: View) -> None:
-        """It is one more."""
-        self.views.append(view)
+        """It is one more, and in use."""
+        self.keep(view)
         self._awake.append(view)
+
+    def keep(self, view: View) -> None:
+        """Let the view be found by those that ask for its ranges."""
+        self.views.append(view)
         self._of_size.setdefault(view.nbytes, []).append(view)
         self._shown += len(view.pages)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import threading
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import Any
 
 from cuassay.core import settings
+from cuassay.core.interrupts import take_late
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory.blocks import Block, Segment
@@ -49,9 +50,9 @@ class Store(Parking, ABC):
         self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
         self._lock = threading.Lock()
         self._releasing = threading.RLock()
-        self._segments: dict[int, Segment] = {}
+        self._segments: dict[Segment, None] = {}  # in the order they came; by identity: an address can come again
         self._numbers = count(1)
-        self._coming = 0
+        self._moving = 0  # bytes that are not in the books, and on their way from a source or to it
         self.driver_calls = 0
         self._captures = 0
         self._routes: dict[int, list[Pool]] = {}
@@ -62,10 +63,18 @@ class Store(Parking, ABC):
         try:
             return pool.lanes[stream]
         except KeyError:
-            lane = Lane(pool, stream, self._miss, self._is_capturing)
-            if self.history is not None and self.history.is_on:
-                lane.tell(self.history)
-            return pool.lanes.setdefault(stream, lane)
+            return self._open(pool, stream)
+
+    def _open(self, pool: Pool, stream: int) -> Lane:
+        """The lane of `stream` in `pool`; under the lock, because others go through all lanes under it."""
+        with self._lock:
+            lane = pool.lanes.get(stream)
+            if lane is None:
+                lane = Lane(pool, stream, self._miss, self._is_capturing)
+                if self.history is not None and self.history.is_on:
+                    lane.tell(self.history)
+                pool.lanes[stream] = lane
+            return lane
 
     def _route(self) -> Pool:
         route = self._routes.get(threading.get_ident())
@@ -87,23 +96,38 @@ class Store(Parking, ABC):
 
     def _grow_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
         with self._lock:
-            if self._books.reserved + self._coming + whole > self.allowed:
-                self._books.count("num_oom_rejections")
+            if not self._admit(whole):
                 return None
-            self._coming += whole
-        try:
             self.driver_calls += 1
+        try:
             address = lane.pool.source.reserve(whole, lane.stream)
-        except OutOfMemoryError:
-            return None
-        finally:
+        except BaseException as error:
             with self._lock:
-                self._coming -= whole
+                self._moving -= whole
+            if isinstance(error, OutOfMemoryError):
+                return None
+            raise
         with self._lock:
+            self._moving -= whole
             segment = Segment(address, whole, lane, is_small=size <= SMALL_REQUEST)
-            self._segments[address] = segment
-            self._note_segment(segment, 1)
+            self._enter(segment)
             return self._cut_out(segment.first, size, nbytes)
+
+    def _admit(self, nbytes: int) -> bool:
+        """Let so many bytes be on their way here, if as many may be reserved."""
+        is_allowed = self._books.reserved + self._moving + nbytes <= self.allowed
+        if is_allowed:
+            self._moving += nbytes
+        else:
+            self._books.count("num_oom_rejections")
+        return is_allowed
+
+    def _enter(self, segment: Segment) -> None:
+        """Hold `segment` from here."""
+        pool = segment.lane.pool
+        self._pools.setdefault(pool.id, pool)  # its last owner can have left meanwhile
+        self._segments[segment] = None
+        self._note_segment(segment, 1)
 
     def _note_segment(self, segment: Segment, sign: int) -> None:
         if self.history is not None:
@@ -112,33 +136,52 @@ class Store(Parking, ABC):
             segment.is_oversize = self.config.is_oversize(segment.nbytes)
         self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=segment.is_oversize)
 
-    def _whole_free(self) -> list[Block]:
-        """Free blocks that are all of their segment, of pools whose memory may go; no block is parked afterwards."""
+    def _whole_free(self) -> list[Segment]:
+        """Segments that are free as a whole, of pools whose memory may go; no block is parked afterwards."""
         self._unpark_all()
-        return [
-            segment.first
-            for segment in self._segments.values()
-            if segment.first.idle is None
-            and segment.first.is_whole
-            and not isinstance(segment, Arena)
-            and segment.lane.pool.may_shrink
-        ]
+        return [segment for segment in self._segments if self._may_go(segment)]
 
-    def _release(self, block: Block) -> int:
-        """Give the segment of `block` back, if it is still free as a whole; its bytes, or 0."""
-        segment = block.segment
+    def _may_go(self, segment: Segment) -> bool:
+        if segment not in self._segments or isinstance(segment, Arena):
+            return False
+        return segment.first.idle is None and segment.first.is_whole and segment.lane.pool.may_shrink
+
+    def _release(self, segment: Segment) -> int:
+        """Give `segment` back, if it is still here and free as a whole; its bytes, or 0."""
         with self._releasing:
             with self._lock:
-                if self._captures or block.idle is not None or not block.is_whole:
+                if self._captures or not self._may_go(segment):
                     return 0
-                if self._segments.pop(segment.address, None) is None:
-                    return 0
-                segment.lane.free_blocks(is_small=segment.is_small).remove(block)
+                free_blocks = segment.lane.free_blocks(is_small=segment.is_small)
+                free_blocks.remove(segment.first)
+                del self._segments[segment]
                 self._note_segment(segment, -1)
                 self._forget(segment.lane.pool)
+                self._moving += segment.nbytes
                 self.driver_calls += 1
-            segment.lane.pool.source.release(segment.address)
+            try:
+                segment.lane.pool.source.release(segment.address)
+            except BaseException as error:
+                with self._lock:
+                    self._moving -= segment.nbytes
+                    if not take_late(error):
+                        self._enter(segment)
+                        free_blocks.add(segment.first)
+                raise
+            with self._lock:
+                self._moving -= segment.nbytes
         return segment.nbytes
+
+    @staticmethod
+    def _release_each(steps: Iterable[Callable[[], int]]) -> tuple[int, Exception | None]:
+        """Take every step, whichever of them fail; gives the bytes they released and the first error."""
+        released, failure = 0, None
+        for step in steps:
+            try:
+                released += step()
+            except Exception as error:  # noqa: BLE001  # what it is, is the source's to say
+                failure = failure or error
+        return released, failure
 
     def _known(self, pool: Pool) -> Pool:
         if not pool.is_private or pool.use_count == 0 or self._pools.get(pool.id) is not pool:
@@ -146,7 +189,7 @@ class Store(Parking, ABC):
         return pool
 
     def _forget(self, pool: Pool) -> None:
-        if pool.is_private and pool.use_count == 0 and not any(s.lane.pool is pool for s in self._segments.values()):
+        if pool.is_private and pool.use_count == 0 and not any(s.lane.pool is pool for s in self._segments):
             self._pools.pop(pool.id, None)
 
     @abstractmethod
@@ -170,7 +213,7 @@ class Store(Parking, ABC):
 
     def _statistics(self) -> MemoryStatistics:
         private: dict[tuple[int, int], int] = {pool.id: 0 for pool in self._pools.values() if pool.is_private}
-        for segment in self._segments.values():
+        for segment in self._segments:
             if segment.lane.pool.is_private:
                 private[segment.lane.pool.id] += segment.held
         plain = (s for s in self._every_segment() if not isinstance(s, Arena))  # as torch: what grows is not split
@@ -249,4 +292,4 @@ class Store(Parking, ABC):
     def _every_segment(self) -> list[Segment]:
         lanes = (lane for pool in self._pools.values() for lane in pool.lanes.values())
         over = (segment for lane in lanes if lane.territory is not None for segment in lane.territory.segments())
-        return sorted((*self._segments.values(), *over), key=lambda segment: segment.address)
+        return sorted((*self._segments, *over), key=lambda segment: segment.address)

@@ -232,8 +232,11 @@ class ShadowModel:
             del self._ends[low]
         self.requested -= requested
 
-    def check(self, allocator: CachingAllocator) -> None:
-        """Nothing is lost and nothing counted twice, in every segment and in the statistics."""
+    def check(self, allocator: CachingAllocator, *, with_peaks: bool = True) -> None:
+        """Nothing is lost and nothing counted twice, in every segment and in the statistics.
+
+        Peaks are this model's too unless blocks came and went in several threads, when it is told of them too late.
+        """
         figures, segments = allocator.statistics(), allocator.segments()
         for segment in segments:
             position = segment.address
@@ -249,9 +252,10 @@ class ShadowModel:
             figures.allocated_bytes.all.current == sum(live.values()), "allocated bytes are not those that are live"
         )
         _demand(figures.requested_bytes.all.current == self.requested, "requested bytes are not those asked for")
-        _demand(figures.requested_bytes.all.peak == self.peak, "the peak was another")
-        _demand(figures.allocation.all.peak == self.most, "another number of blocks was live at once")
         _demand(figures.allocation.all.allocated == self.given, "another number of blocks was given")
+        if with_peaks:
+            _demand(figures.requested_bytes.all.peak == self.peak, "the peak was another")
+            _demand(figures.allocation.all.peak == self.most, "another number of blocks was live at once")
 
 
 def _demand(condition: object, message: str, *values: object) -> None:

@@ -10,7 +10,7 @@ import os
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 
 from cuassay.core import settings
 from cuassay.core.device import Device
@@ -215,8 +215,14 @@ def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
         left = list(_current.values())
         _current.clear()
         fast.clear()
-    for former in left:
-        former.empty_cache()
+    with ExitStack() as each:  # whichever of them raises
+        each.callback(_forget_empty)
+        for former in left:
+            each.callback(former.empty_cache)
+
+
+def _forget_empty() -> None:
+    """Former allocators that hold nothing."""
     with _lock:
         for index, formers in _former.items():
             _former[index] = [one for one in formers if one.segments() or one in _direct]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 
+from cuassay.core.interrupts import take_late
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import StateError
 from cuassay.memory import Block, Lane, Pool, Segment
@@ -37,7 +38,8 @@ class Direct:
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
         """A block of `nbytes`; what was freed before goes back first. Raises `ArgumentError`, `OutOfMemoryError`."""
         nbytes = checked_nbytes(nbytes)
-        self.settle()
+        with suppress(Exception):  # what cannot go back stays for `settle` to tell of; there may be room without it
+            self.settle()
         address = self._source.reserve(nbytes, stream)
         lane = Lane(self._pool, stream, _no_miss, lambda: False)
         block = Block(address, nbytes, lane, Segment(address, nbytes, lane, is_small=False))
@@ -54,7 +56,13 @@ class Direct:
         """Give back what was freed, unless work is captured."""
         with self._releasing() as may_release:
             while may_release and self._freed:
-                self._source.release(self._freed.popleft().address)
+                block = self._freed.popleft()
+                try:
+                    self._source.release(block.address)
+                except BaseException as error:
+                    if not take_late(error):
+                        self._freed.append(block)
+                    raise
 
 
 def _no_miss(lane: Lane, nbytes: int) -> Block:

@@ -53,11 +53,12 @@ def _resource_class() -> type:
 
         def deallocate(self, ptr: Any, size: int, *, stream: Any = None) -> None:
             """Give a buffer's memory back, after what `stream` was given."""
-            block = self._blocks.pop(int(ptr), None)
+            block = self._blocks.get(int(ptr))
             if block is None:
                 raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
             if stream is not None and type(block.home) is not Direct:  # as `hook.record_stream`
                 allocator(self._index).record_stream(block, hook.address_of(stream, self._index))
+            del self._blocks[int(ptr)]
             CachingAllocator.free(block)
 
         @property

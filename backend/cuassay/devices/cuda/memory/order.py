@@ -9,15 +9,16 @@ from __future__ import annotations
 import atexit
 import ctypes
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
+from cuassay.core.interrupts import finish
 from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.check import check, error_of
 from cuassay.devices.cuda.memory import perthread
 
-__all__ = ["Marker", "Order", "at", "keep", "kept", "relaxed"]
+__all__ = ["Marker", "Order", "at", "finished", "keep", "kept", "relaxed"]
 
 #: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
 #: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
@@ -58,6 +59,11 @@ def relaxed() -> Iterator[None]:
         yield
     finally:
         check(cudart.cudaThreadExchangeStreamCaptureMode(former))
+
+
+def finished(call: Callable[..., Any], *arguments: Any, undo: Callable[[Any], object] | None = None) -> Any:
+    """`cuassay.core.interrupts.finish` for a function of cuda.bindings, which answers with its status first."""
+    return finish(call, *arguments, is_done=lambda answer: not answer[0], undo=undo)
 
 
 class Marker:

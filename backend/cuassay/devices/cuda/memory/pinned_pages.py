@@ -20,10 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from cuassay.core.interrupts import is_late
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.order import Marker, Order, at, relaxed
+from cuassay.devices.cuda.memory.order import Marker, Order, at, finished, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
 from cuassay.memory.host import HostSource
@@ -50,7 +51,10 @@ def register(address: int, nbytes: int) -> None:
     from cuda.bindings import runtime
 
     with relaxed():  # else it breaks what another thread captures
-        pinned = runtime.cudaHostRegister(address, nbytes, runtime.cudaHostRegisterPortable)
+        undo = runtime.cudaHostUnregister
+        pinned = finished(
+            runtime.cudaHostRegister, address, nbytes, runtime.cudaHostRegisterPortable, undo=lambda _: undo(address)
+        )
     check(pinned, f"pinning {format_bytes(nbytes)} of host memory")
 
 
@@ -59,7 +63,7 @@ def unregister(address: int) -> None:
     from cuda.bindings import runtime
 
     with relaxed():
-        unpinned = runtime.cudaHostUnregister(address)
+        unpinned = finished(runtime.cudaHostUnregister, address)
     check(unpinned, f"unpinning host memory at {address:#x}")
 
 
@@ -108,12 +112,20 @@ class PinnedSource(HostSource):
         with self._lock:
             pages = self._pages.pop(address)
         catching = suppress(CuassayError) if self._config().pinned_free_catch_all else nullcontext()
-        with catching, at(self._index):
-            if pages is None:
-                _unmade(address)
-            else:
-                unregister(address)
+        try:
+            with catching, at(self._index):
+                if pages is None:
+                    _unmade(address)
+                else:
+                    unregister(address)
+                    _unmapped(*pages)
+        except BaseException as error:
+            if not is_late(error):
+                with self._lock:
+                    self._pages[address] = pages
+            elif pages is not None:
                 _unmapped(*pages)
+            raise
 
     def record(self, stream: int) -> tuple[Order, Marker | None]:
         """A marker of what that stream was given so far."""
@@ -203,7 +215,12 @@ def _made(nbytes: int) -> tuple[int, None]:
     from cuda.bindings import runtime
 
     with relaxed():
-        made = runtime.cudaHostAlloc(nbytes, runtime.cudaHostAllocPortable)
+        made = finished(
+            runtime.cudaHostAlloc,
+            nbytes,
+            runtime.cudaHostAllocPortable,
+            undo=lambda found: runtime.cudaFreeHost(found[1]),
+        )
     return int(check(made, f"making {format_bytes(nbytes)} of pinned host memory")), None
 
 
@@ -211,7 +228,7 @@ def _unmade(address: int) -> None:
     from cuda.bindings import runtime
 
     with relaxed():
-        given_back = runtime.cudaFreeHost(address)
+        given_back = finished(runtime.cudaFreeHost, address)
     check(given_back, f"giving pinned host memory at {address:#x} back")
 
 

@@ -95,8 +95,12 @@ class PluggableSource(DeviceSource):
     def release(self, address: int) -> None:
         """Give a segment to the user's function, once the device is idle."""
         nbytes, stream = self._given.pop(address)
-        self.synchronize(())
-        self._free(address, nbytes, self.index, stream)
+        try:
+            self.synchronize(())
+            self._free(address, nbytes, self.index, stream)
+        except BaseException:
+            self._given[address] = nbytes, stream
+            raise
 
     def _no_room(self, nbytes: int) -> OutOfMemoryError:
         return OutOfMemoryError(

@@ -11,9 +11,10 @@ from contextlib import ExitStack
 from itertools import accumulate, groupby
 from typing import Any
 
+from cuassay.core.interrupts import is_late, mark_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.check import check
-from cuassay.devices.cuda.memory.order import Order, at, relaxed
+from cuassay.devices.cuda.memory.order import Order, at, finished, relaxed
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
 from cuassay.errors import ArgumentError
 from cuassay.memory.source import Pageless
@@ -32,7 +33,7 @@ class DeviceSource(Pageless, Order):
         from cuda.bindings import runtime as cudart
 
         with at(self.index), relaxed():
-            taken = cudart.cudaMalloc(nbytes)
+            taken = finished(cudart.cudaMalloc, nbytes, undo=lambda made: cudart.cudaFree(made[1]))
             if taken[0]:
                 cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
             return int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
@@ -42,7 +43,7 @@ class DeviceSource(Pageless, Order):
         from cuda.bindings import runtime as cudart
 
         with at(self.index), relaxed():
-            check(cudart.cudaFree(address), f"giving back the segment at {address:#x}")
+            check(finished(cudart.cudaFree, address), f"giving back the segment at {address:#x}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(cuda:{self.index})"
@@ -64,7 +65,11 @@ class AsyncSource(DeviceSource):
         with at(self.index), relaxed():
             taken = cudart.cudaMallocFromPoolAsync(nbytes, self._pool, self._stream)
             address = int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
-            check(cudart.cudaStreamSynchronize(self._stream), "waiting for memory of the driver's pool")
+            try:
+                check(cudart.cudaStreamSynchronize(self._stream), "waiting for memory of the driver's pool")
+            except BaseException:
+                cudart.cudaFreeAsync(address, self._stream)
+                raise
         return address
 
     def release(self, address: int) -> None:
@@ -73,8 +78,13 @@ class AsyncSource(DeviceSource):
 
         self.synchronize(())
         with at(self.index), relaxed():
-            check(cudart.cudaFreeAsync(address, self._stream), f"giving back the segment at {address:#x}")
-            check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
+            freed = finished(cudart.cudaFreeAsync, address, self._stream)
+            check(freed, f"giving back the segment at {address:#x}")
+            try:
+                check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
+            except BaseException as error:
+                mark_late(error)
+                raise
 
 
 class PageSource(DeviceSource):
@@ -91,13 +101,16 @@ class PageSource(DeviceSource):
         self.granularity = page_nbytes
         self._space = AddressSpace(index)
         self._pages: dict[int, Page] = {}
-        self._ranges: dict[int, int] = {}
+        #: Bytes of every span and alias, and the pages that an alias shows.
+        self._ranges: dict[int, tuple[int, Sequence[Page]]] = {}
+        #: Pages that are shown nowhere, and could not be released yet.
+        self._dead: list[Page] = []
 
     def span(self, nbytes: int, stream: int) -> int:
         """Addresses without memory; `stream` makes no difference. Raises `OutOfMemoryError`."""
         del stream
         address = self._space.reserve(nbytes)
-        self._ranges[address] = nbytes
+        self._ranges[address] = nbytes, ()
         return address
 
     def map(self, address: int, pages: Sequence[int]) -> None:
@@ -111,9 +124,26 @@ class PageSource(DeviceSource):
 
     def unmap(self, pages: Sequence[int]) -> None:
         """Give the pages at these addresses back to the device; the addresses stay."""
-        for run in _runs([(address, self._pages[address][1]) for address in sorted(pages)]):
-            self._space.hide(run[0][0], sum(nbytes for _, nbytes in run))
-            self._space.destroy([self._pages.pop(address) for address, _ in run])
+        with ExitStack() as undo:
+            for run in _runs([(address, self._pages[address][1]) for address in sorted(pages)]):
+                start, shown = run[0][0], [self._pages[address] for address, _ in run]
+                self._space.hide(start, shown)
+                undo.callback(self._space.show, start, shown)
+            undo.pop_all()
+        self._dead += map(self._pages.pop, pages)
+        self._bury()
+
+    def _bury(self) -> None:
+        """Release the pages that are shown nowhere; an error comes too late for those who hid them to undo that."""
+        while self._dead:
+            page = self._dead.pop()
+            try:
+                self._space.destroy([page])
+            except BaseException as error:
+                if not is_late(error):
+                    self._dead.append(page)
+                mark_late(error)
+                raise
 
     def alias(self, pages: Sequence[int]) -> int:
         """A range that shows the pages at these addresses, too. Raises `OutOfMemoryError`."""
@@ -124,18 +154,31 @@ class PageSource(DeviceSource):
             undo.callback(self._space.forget, address, nbytes)
             self._space.show(address, shown)
             undo.pop_all()
-        self._ranges[address] = -nbytes  # negative: something is shown there that `release` hides
+        self._ranges[address] = nbytes, shown
         return address
 
     def release(self, address: int) -> None:
         """Give back a segment, an empty span, or an alias."""
-        nbytes = self._ranges.pop(address, 0)
-        if not nbytes:
+        found = self._ranges.pop(address, None)
+        if found is None:
             super().release(address)
             return
-        if nbytes < 0:
-            self._space.hide(address, -nbytes)
-        self._space.forget(address, abs(nbytes))
+        try:
+            self._take_away(address, *found)
+        except BaseException as error:
+            if not is_late(error):
+                self._ranges[address] = found
+            raise
+
+    def _take_away(self, address: int, nbytes: int, shown: Sequence[Page]) -> None:
+        if shown:
+            self._space.hide(address, shown)
+        try:
+            self._space.forget(address, nbytes)
+        except BaseException as error:
+            if shown and not is_late(error):
+                self._space.show(address, shown)
+            raise
 
 
 def _runs(pages: list[tuple[int, int]]) -> Iterator[list[tuple[int, int]]]:

@@ -18,6 +18,7 @@ from typing import Any
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.check import check
+from cuassay.devices.cuda.memory.order import finished
 
 __all__ = ["AddressSpace", "granularity"]
 
@@ -41,7 +42,7 @@ def granularity(index: int) -> int:
 class AddressSpace:
     """Pages of one device and the ranges they are shown in. Sizes are multiples of `granularity`, bytes.
 
-    Every method either does all of its work or, when it raises, none.
+    Every method either does all of its work or, when it raises, none; `destroy` does it page by page.
     """
 
     def __init__(self, index: int) -> None:
@@ -59,7 +60,7 @@ class AddressSpace:
         """Give the addresses back; nothing is shown there any more."""
         from cuda.bindings import driver
 
-        check(driver.cuMemAddressFree(address, nbytes), f"giving back the addresses at {address:#x}")
+        check(finished(driver.cuMemAddressFree, address, nbytes), f"giving back the addresses at {address:#x}")
 
     def create(self, sizes: Iterable[int]) -> list[Page]:
         """New pages of these sizes. Raises `OutOfMemoryError`."""
@@ -79,7 +80,7 @@ class AddressSpace:
         from cuda.bindings import driver
 
         for handle, _ in pages:
-            check(driver.cuMemRelease(handle), f"releasing a page of cuda:{self.index}")
+            check(finished(driver.cuMemRelease, handle), f"releasing a page of cuda:{self.index}")
 
     def show(self, address: int, pages: Sequence[Page]) -> None:
         """Let `address` on show the pages side by side, readable and writable by the device and its peers."""
@@ -89,17 +90,19 @@ class AddressSpace:
             starts = accumulate((nbytes for _, nbytes in pages), initial=address)
             for start, (handle, nbytes) in zip(starts, pages, strict=False):  # one start more: the end
                 check(driver.cuMemMap(start, nbytes, 0, handle, 0), f"mapping a page at {start:#x}")
-                undo.callback(self.hide, start, nbytes)
+                undo.callback(self.hide, start, [(handle, nbytes)])
             total = sum(nbytes for _, nbytes in pages)
             given = driver.cuMemSetAccess(address, total, self._access, len(self._access))
             check(given, f"giving cuda:{self.index} access to {total:,} bytes at {address:#x}")
             undo.pop_all()
 
-    def hide(self, address: int, nbytes: int) -> None:
-        """Let whole pages from `address` on be shown there no more; no work under way may use them there."""
+    def hide(self, address: int, pages: Sequence[Page]) -> None:
+        """Let the pages that `address` on shows be shown there no more; no work under way may use them there."""
         from cuda.bindings import driver
 
-        check(driver.cuMemUnmap(address, nbytes), f"unmapping {nbytes:,} bytes at {address:#x}")
+        nbytes = sum(size for _, size in pages)
+        hidden = finished(driver.cuMemUnmap, address, nbytes, undo=lambda _: self.show(address, pages))
+        check(hidden, f"unmapping {nbytes:,} bytes at {address:#x}")
 
     def __repr__(self) -> str:
         return f"AddressSpace(cuda:{self.index}, {len(self._access) - 1} peers)"
