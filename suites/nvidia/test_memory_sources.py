@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterator
 from enum import IntEnum
+from functools import partial
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuassay.core import interrupts
+from cuassay.core.interrupts import is_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import sources
-from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
+from cuassay.errors import ArgumentError, CapabilityError, DriverError, OutOfMemoryError
 
 PAGE = 2**21
 
@@ -42,7 +45,8 @@ CALLS = {
 class Driver(ModuleType):
     """The driver's pages, addresses and mappings, and the rules it holds callers to.
 
-    `fail_at` is the number of the next call that fails for want of memory.
+    `fail_at` is the number of the next call that fails for want of memory. Of the calls that give back, `fails_back` is
+    the number of the next that fails, and `interrupted_at` of the next during which Ctrl-C is pressed.
     """
 
     def __init__(self) -> None:
@@ -53,13 +57,14 @@ class Driver(ModuleType):
         self.shown: dict[int, tuple[int, int]] = {}
         self.readable: set[int] = set()
         self.unmaps = 0
-        self.fail_at = 0
+        self.fail_at = self.fails_back = self.interrupted_at = 0
         self._next = PAGE
 
     def __getattr__(self, name: str) -> Any:
         """The calls by the driver's names; enumerations and structures, on whose values nothing here depends."""
         if name in CALLS:
-            return getattr(self, CALLS[name])
+            found = getattr(self, CALLS[name])
+            return partial(self._giving_back, found) if CALLS[name] in ("release", "forget", "unmap") else found
         if not name.startswith("CU"):
             raise AttributeError(name)
         return _Anything()
@@ -67,6 +72,15 @@ class Driver(ModuleType):
     def _fails(self) -> bool:
         self.fail_at -= 1
         return self.fail_at == 0
+
+    def _giving_back(self, call: Any, *arguments: Any) -> tuple[Any, ...]:
+        self.fails_back -= 1
+        if self.fails_back == 0:
+            return (CUresult.CUDA_ERROR_INVALID_VALUE,)
+        self.interrupted_at -= 1
+        if self.interrupted_at == 0:
+            return Interrupting(call(*arguments))
+        return tuple(call(*arguments))
 
     def create(self, nbytes: int, properties: Any, flags: int) -> tuple[Any, ...]:
         if self._fails():
@@ -134,6 +148,26 @@ class Driver(ModuleType):
 
     def state(self) -> tuple[Any, ...]:
         return dict(self.handles), set(self.released), dict(self.ranges), dict(self.shown), set(self.readable)
+
+
+class Interrupting(tuple[Any, ...]):
+    """The answer of a call during which Ctrl-C was pressed: Python raises when it has the answer."""
+
+    __slots__ = ()
+
+
+@pytest.fixture
+def ctrl_c(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let `finish` find an interrupt where the driver's model tells of one."""
+
+    def interrupted(call: Any, arguments: Any) -> Iterator[Any]:
+        for one in arguments:
+            answer = call(*one)
+            yield answer
+            if isinstance(answer, Interrupting):
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(interrupts, "starmap", interrupted)
 
 
 class _Anything(SimpleNamespace):
@@ -232,6 +266,89 @@ def test_a_call_that_fails_anywhere_changes_nothing(position, fail_at):
                 step()
             driver.fail_at = 0
             assert driver.readable == set(driver.shown)
+
+
+def stitched(source: sources.PageSource) -> tuple[int, int]:
+    """A span with four pages in two runs, and an alias of two others in it."""
+    span = source.span(32 * PAGE, 0)
+    source.map(span, [PAGE] * 8)
+    return span, source.alias([span + 6 * PAGE, span + 7 * PAGE])
+
+
+def give_back(source: sources.PageSource, what: str, span: int, alias: int) -> None:
+    if what == "alias":
+        source.release(alias)
+    else:
+        source.unmap([span, span + PAGE, span + 3 * PAGE, span + 4 * PAGE])
+
+
+@pytest.mark.parametrize(("what", "fails_back"), [("alias", 1), ("alias", 2), ("pages", 1), ("pages", 2)])
+def test_a_call_that_cannot_give_back_changes_nothing(driver, source, what, fails_back):
+    span, alias = stitched(source)
+    before = driver.state()
+    driver.fails_back = fails_back
+
+    with pytest.raises(DriverError) as caught:
+        give_back(source, what, span, alias)
+
+    assert driver.state() == before
+    assert not is_late(caught.value)
+    give_back(source, what, span, alias)
+    assert len(driver.handles) == 8 - 4 * (what == "pages")
+
+
+@pytest.mark.parametrize("fails_back", [3, 4, 5, 6])
+def test_a_page_that_cannot_be_released_is_released_by_the_next_call(driver, source, fails_back):
+    span, alias = stitched(source)
+    driver.fails_back = fails_back
+
+    with pytest.raises(DriverError) as caught:
+        give_back(source, "pages", span, alias)
+
+    assert is_late(caught.value)
+    assert span not in driver.shown
+    source.unmap([span + 2 * PAGE])
+    assert len(driver.handles) == 3
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("interrupted_at", range(1, 7))
+def test_an_interrupt_while_pages_are_given_back_leaves_them_or_says_that_it_is_late(driver, source, interrupted_at):
+    span, alias = stitched(source)
+    before = driver.state()
+    driver.interrupted_at = interrupted_at
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        give_back(source, "pages", span, alias)
+
+    if is_late(caught.value):
+        source.unmap([span + 2 * PAGE])
+        assert len(driver.handles) == 3
+    else:
+        assert driver.state() == before
+        give_back(source, "pages", span, alias)
+        assert len(driver.handles) == 4
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(("interrupted_at", "is_gone"), [(1, False), (2, True)], ids=["unmapping", "the addresses"])
+def test_an_interrupt_while_an_alias_is_released_leaves_it_or_says_that_it_is_late(
+    driver, source, interrupted_at, is_gone
+):
+    _, alias = stitched(source)
+    before = driver.state()
+    driver.interrupted_at = interrupted_at
+
+    with pytest.raises(KeyboardInterrupt) as caught:
+        source.release(alias)
+
+    assert is_late(caught.value) == is_gone
+    if is_gone:
+        assert alias not in driver.ranges
+    else:
+        assert driver.state() == before
+        source.release(alias)
+        assert alias not in driver.ranges
 
 
 @pytest.mark.parametrize("call", ["span", "map", "unmap", "alias"])

@@ -144,9 +144,10 @@ def test_a_new_segment_at_the_address_of_one_that_is_gone_stays() -> None:
                 taken.append(allocator.malloc(30 * MIB))
 
     source, listed, taken = Reused(), threading.Event(), list[Block]()
-    allocator = Listing(source, total=TOTAL, config="")
+    allocator = Listing(source, config="")
     second = threading.Thread(target=allocator.empty_cache)
-    for block in [allocator.malloc(24 * MIB), allocator.malloc(30 * MIB)]:
+    first, _between, last = allocator.malloc(12 * MIB), allocator.malloc(12 * MIB), allocator.malloc(30 * MIB)
+    for block in (first, last):
         allocator.free(block)
 
     with stopped(source, "release", allocator.empty_cache):
@@ -154,8 +155,9 @@ def test_a_new_segment_at_the_address_of_one_that_is_gone_stays() -> None:
         assert listed.wait(PATIENCE)  # it knows of both segments
     second.join(PATIENCE)
 
+    assert taken[0].address == last.address
     assert source.physical(taken[0].address, 30 * MIB)
-    assert reserved(allocator) == source.held == 30 * MIB
+    assert reserved(allocator) == source.held == 42 * MIB
 
 
 def test_only_the_segment_that_was_asked_for_is_released() -> None:
@@ -192,19 +194,19 @@ def test_trimming_pinned_memory_leaves_what_was_taken_meanwhile() -> None:
     source = Driver()
     source.total = 2**30
     allocator = HostAllocator(source, config="pinned_max_cached_size_mb:1")
-    for block in [allocator.malloc(24 * MIB), allocator.malloc(3 * MIB)]:
+    for block in [allocator.malloc(24 * MIB), allocator.malloc(1000)]:
         allocator.free(block)
 
     with stopped(source, "release", allocator.tend) as outcome:
         allocator.configure("pinned_max_cached_size_mb:1000")  # or each request would trim, too, and wait
-        small = [allocator.malloc(1200 * 1024) for _ in range(2)]
-        for block in small:
+        two = allocator.malloc(600 * 1024), allocator.malloc(600 * 1024)
+        for block in two:
             allocator.record_stream(block, 7)
             allocator.free(block)
-        live = allocator.malloc(2 * MIB)
+        live = allocator.malloc(MIB)
 
     assert outcome == [None]
-    assert source.physical(live.address, live.nbytes)
+    assert live.segment in allocator.segments()
     assert reserved(allocator) == source.held
 
 
@@ -404,6 +406,20 @@ def test_a_span_without_pages_that_cannot_be_given_back_is_kept() -> None:
 
     assert len(source.ranges) == len(allocator.segments()) == 1
     assert is_whole_again(source, allocator)
+
+
+def test_a_segment_that_a_small_one_was_made_of_goes_back_in_the_same_call() -> None:
+    class Pageless(Driver):
+        def map(self, address: int, pages: Any) -> None:
+            raise OutOfMemoryError("no page is left; free something")
+
+    source = Pageless(2 * MIB)
+    allocator = CachingAllocator(source, total=TOTAL, config="")
+    allocator.free(allocator.malloc(4 * MIB))  # a segment, because there are no pages
+    allocator.free(allocator.malloc(1000))
+
+    assert allocator.empty_cache() == 4 * MIB
+    assert source.held == 0
 
 
 # ------------------------------------------------------------------------------------------------ other streams' use

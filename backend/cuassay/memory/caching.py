@@ -323,9 +323,11 @@ class CachingAllocator(Relief):
         """
         self._await_all()
         with self._lock:
-            segments = [segment for segment in self._whole_free() if pool in (None, segment.lane.pool)]
             pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
             lanes = [lane for one in pools for lane in one.lanes.values()]
+            for lane in lanes:  # a segment may hold what a small one was made of
+                self._go_home(lane)
+            segments = [segment for segment in self._whole_free() if pool in (None, segment.lane.pool)]
         of_segments = [partial(self._release, segment) for segment in segments]
         of_pages = [partial(self._release_pages, lane) for lane in lanes]
         with self._releasing:  # what another thread gives back now is there when this returns
