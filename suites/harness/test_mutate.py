@@ -143,6 +143,7 @@ def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(project: Path,
         (("test_nowhere.py",), "could not be run|no test passes"),
         (("test_pool.py", "--jobs", "0"), "--jobs is 0"),
         (("test_pool.py", "--limit", "0"), "--limit is 0"),
+        (("test_pool.py", "--parts", "0"), "--parts is 0"),
         (("test_pool.py", "--source", "pool.py", "--equivalents", "test_pool.py"), "cannot be read as a list"),
     ],
     ids=lambda value: " ".join(value) if isinstance(value, tuple) else "",
@@ -168,7 +169,7 @@ test_scaled = conformance(OpSpec(fn=scaled, dtypes=("float32",), reference=lambd
 
 def test_declared_functions_are_the_default(tmp_path: Path) -> None:
     (tmp_path / "test_scaled.py").write_text(SPEC)
-    found = mutate(tmp_path, "test_scaled.py", "--device", "cpu", "--jobs", "2")
+    found = mutate(tmp_path, "test_scaled.py", "--device", "cpu", "--jobs", "2", "--parts", "2")
     assert "mutation score: 100.0 %" in found.stdout, found.stdout + found.stderr
     assert "test_scaled.py scaled" in found.stdout
 

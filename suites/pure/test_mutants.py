@@ -67,7 +67,7 @@ PYTHON_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "text", "expected"), PYTHON_CASES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("operator", "text", "expected"), PYTHON_CASES, ids=[f"{o}: {t}" for o, t, _ in PYTHON_CASES])
 def test_python_operator_makes_exactly_these_changes(operator: str, text: str, expected: set[str]) -> None:
     assert changed(text, operator) == expected
 
@@ -98,7 +98,7 @@ CUDA_CASES = [
 ]
 
 
-@pytest.mark.parametrize(("operator", "body", "expected"), CUDA_CASES, ids=lambda value: str(value)[:40])
+@pytest.mark.parametrize(("operator", "body", "expected"), CUDA_CASES, ids=[f"{o}: {t}" for o, t, _ in CUDA_CASES])
 def test_cuda_operator_makes_exactly_these_changes(operator: str, body: str, expected: set[str]) -> None:
     assert changed_cuda(body, operator) == expected
 

@@ -40,6 +40,9 @@ def add_mutate_command(commands: argparse._SubParsersAction[argparse.ArgumentPar
     )  # fmt: skip
     mutate.add_argument("--device", action="append", default=[], metavar="D", help="as pytest's --device; repeatable")
     mutate.add_argument("--jobs", type=int, metavar="N", help="mutants at the same time; default: as many as cores")
+    mutate.add_argument(
+        "--parts", type=int, default=1, metavar="N", help="processes that run the tests without a mutant (default: 1)"
+    )
     mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample, the same one for one --seed")
     mutate.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the sample (default: 0)")
     mutate.add_argument("--seconds", type=float, metavar="S", help="stop after so long; default: when all are done")
@@ -57,13 +60,15 @@ def _mutate(options: argparse.Namespace) -> int:
     jobs = usable_cores() if options.jobs is None else options.jobs
     if jobs < 1:
         raise SettingError(f"--jobs is {jobs}; give 1 or more")
+    if options.parts < 1:
+        raise SettingError(f"--parts is {options.parts}; give 1 or more")
     if options.limit is not None and options.limit < 1:
         raise SettingError(f"--limit is {options.limit}; give 1 or more")
     root, here = project_root(Path.cwd()), Path.cwd().resolve()
-    plan = campaign.Plan(
-        root, here.relative_to(root).as_posix(), tuple(options.tests),
-        tuple(f"--cuassay-device={device}" for device in options.device), jobs, options.seconds or float("inf"),
-    )  # fmt: skip
+    devices = tuple(f"--cuassay-device={device}" for device in options.device)
+    budget = options.seconds or float("inf")
+    folder, tests = here.relative_to(root).as_posix(), tuple(options.tests)
+    plan = campaign.Plan(root, folder, tests, devices, jobs, options.parts, budget)
     print("mutate: running the tests without a mutant", flush=True)
     baseline = campaign.measure_baseline(plan)
     print(f"mutate: {_passed(baseline.durations, baseline.failed)}")

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from collections import Counter
 from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -67,9 +68,21 @@ class Baseline:
         lines = self.lines.get(path, {})
         return {test for line in range(first, last + 1) for test in lines.get(line, ())}
 
-    def touching(self, path: str) -> set[str]:
-        """Tests that run any line of a file."""
-        return {test for tests in self.lines.get(path, {}).values() for test in tests}
+    def touching(self, path: str) -> Counter[str]:
+        """Tests that run any line of a file, and how many lines of it each runs."""
+        return Counter(test for tests in self.lines.get(path, {}).values() for test in tests)
+
+    def merge(self, other: Baseline) -> None:
+        """Add what another part of the tests found."""
+        self.durations |= other.durations
+        self.failed += other.failed
+        for path, by_line in other.lines.items():
+            lines = self.lines.setdefault(path, {})
+            for line, tests in by_line.items():
+                lines[line] = [*lines.get(line, ()), *tests]
+        self.declared = list(dict.fromkeys([*self.declared, *other.declared]))
+        self.paths = list(dict.fromkeys([*self.paths, *other.paths]))
+        self.modules = list(dict.fromkeys([*self.modules, *other.modules]))
 
 
 def read(path: Path) -> Baseline:

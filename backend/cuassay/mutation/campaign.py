@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import random
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, Self
 
+from cuassay.core import settings
 from cuassay.errors import MutationError
 from cuassay.mutation import baseline as first_run
 from cuassay.mutation.baseline import Baseline
@@ -54,6 +56,8 @@ class Plan:
         Other arguments of pytest, such as ``--device sim``.
     jobs : int
         Mutants at the same time.
+    parts : int
+        Processes that run the tests without a mutant; with more than one, tests that need a device alone are left out.
     budget : float
         Seconds for all mutants; those that are not reached are left out of the score. Infinite by default.
     """
@@ -63,6 +67,7 @@ class Plan:
     tests: tuple[str, ...]
     options: tuple[str, ...] = ()
     jobs: int = 1
+    parts: int = 1
     budget: float = float("inf")
 
 
@@ -138,18 +143,41 @@ def measure_baseline(plan: Plan) -> Baseline:
     except ImportError:
         raise MutationError("mutation needs coverage.py, which is not installed; install cuassay[mutate]") from None
     with tempfile.TemporaryDirectory(prefix="cuassay-mutate-") as folder:
-        out = Path(folder) / "baseline.json"
-        command = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET, *plan.options, *plan.tests]
-        environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
-        begun_in = plan.root / plan.folder
-        done = subprocess.run(command, cwd=begun_in, env=environment, capture_output=True, text=True, check=False)
-        said = f"pytest said:\n{done.stdout[-4000:]}{done.stderr[-4000:]}"
-        if not out.exists():
-            raise MutationError(f"the tests could not be run without a mutant; {said}")
-        found = first_run.read(out)
+        runs = [_Run(plan, Path(folder) / f"{part}.json", part) for part in range(plan.parts)]
+        found = Baseline()
+        for run in runs:
+            found.merge(run.finish())
     if not set(found.durations) - set(found.failed):
-        raise MutationError(f"no test passes without a mutant, so none can judge one; {said}")
+        raise MutationError(f"no test passes without a mutant, so none can judge one; {runs[0].said}")
     return found
+
+
+class _Run:
+    """The tests without a mutant, or one part of them, in a process that starts at once."""
+
+    def __init__(self, plan: Plan, out: Path, part: int) -> None:
+        shard = [f"--cuassay-shard={part + 1}/{plan.parts}"] if plan.parts > 1 else []
+        pytest = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET]
+        environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
+        self._out = out
+        self._log = out.with_suffix(".log")
+        with self._log.open("wb") as log:
+            self._process = subprocess.Popen(
+                [*pytest, *plan.options, *shard, *plan.tests],
+                cwd=plan.root / plan.folder,
+                env=environment,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+            )
+        self.said = ""
+
+    def finish(self) -> Baseline:
+        """What it found, once it has ended."""
+        self._process.wait()
+        self.said = f"pytest said:\n{self._log.read_text(errors='replace')[-4000:]}"
+        if not self._out.exists():
+            raise MutationError(f"the tests could not be run without a mutant; {self.said}")
+        return first_run.read(self._out)
 
 
 _QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
@@ -223,6 +251,10 @@ class _Bench:
         self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
         self._copy = Path(self._folder.name).resolve() / "project"
         copy_project(plan.root, files, self._copy)
+        self._cache = self._copy.parent / "cache"  # compiled mutants go with it
+        known = Path(settings.get("CUASSAY_CACHE_DIR"))
+        if known.is_dir():
+            shutil.copytree(known, self._cache)
         self._worker = self._start()
 
     def __enter__(self) -> Self:
@@ -236,7 +268,7 @@ class _Bench:
         worker = Path(__file__).with_name("worker.py")
         paths = os.pathsep.join(self._paths())
         environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths}
-        environment["CUASSAY_CACHE_DIR"] = str(self._copy.parent / "cache")
+        environment["CUASSAY_CACHE_DIR"] = str(self._cache)
         command = [sys.executable, str(worker)]
         started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self._write(started, self._baseline.modules)

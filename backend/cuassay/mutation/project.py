@@ -5,7 +5,9 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
 from pathlib import Path
 
 from cuassay.errors import MutationError, SettingError
@@ -116,24 +118,28 @@ def _of_file(root: Path, file: Path) -> list[Mutant]:
 
 
 def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baseline) -> list[str]:
-    """Tests that can see `mutant`, the fastest first.
+    """Tests that can see `mutant`, those first that are likely to find it soon.
 
-    Of Python these are the tests that run the changed lines; where that is the head of a function, those that run the
-    function; at module level, those that run any line of the file. Of CUDA C++ these are the tests that run code of a
-    Python file that names the kernel's file, or a file that includes it.
+    Of Python these are the tests that run the changed lines, the fastest first; where that is the head of a function,
+    those that run the function; at module level, those that run any line of the file. Of CUDA C++ these are the tests
+    that run code of a Python file that names the kernel's file, or a file that includes it: those first that run most
+    of that code.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
-        found = {test for user in _users(mutant.path, root, files) for test in baseline.touching(user)}
+        users = _users(mutant.path, root, tuple(files))
+        ranked = sum((baseline.touching(user) for user in users), Counter())
     else:
         found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
         found = found or baseline.covering(mutant.path, *mutant.edit.scope)
         if mutant.edit.scope == (0, 0):
-            found = found or baseline.touching(mutant.path)
-    good = (found - set(baseline.failed)) & set(baseline.durations)
-    return sorted(good, key=lambda test: baseline.durations[test])
+            found = found or set(baseline.touching(mutant.path))
+        ranked = Counter(dict.fromkeys(found, 0))
+    good = (set(ranked) - set(baseline.failed)) & set(baseline.durations)
+    return sorted(good, key=lambda test: (-ranked[test], baseline.durations[test]))
 
 
-def _users(kernel: str, root: Path, files: Sequence[str]) -> list[str]:
+@cache
+def _users(kernel: str, root: Path, files: tuple[str, ...]) -> list[str]:
     """Python files that name `kernel`, or a file of CUDA C++ that includes it, at whatever depth."""
     texts = {name: (root / name).read_text(encoding="utf-8", errors="replace") for name in files
              if Path(name).suffix in {".py", *CUDA_SUFFIXES}}  # fmt: skip

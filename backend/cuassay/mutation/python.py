@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -184,10 +185,12 @@ def _span(node: ast.AST, offsets: Sequence[int], text: str) -> tuple[int, int]:
 
 
 def _is_python(text: str) -> bool:
-    try:
-        compile(text, "mutant", "exec", dont_inherit=True)
-    except (SyntaxError, ValueError):
-        return False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of what looks like a mistake: it is meant to be one
+        try:
+            compile(text, "mutant", "exec", dont_inherit=True)
+        except (SyntaxError, ValueError):
+            return False
     return True
 
 
