@@ -18,7 +18,8 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 import cupy
 
 import cuassay
-from cuassay import cuda, devices, ops
+from cuassay import cuda, devices, ops, random
+from cuassay.core.generator import GeneratorState
 from cuassay.cuda import memory
 from cuassay.devices.cuda.memory import hook, perthread
 
@@ -191,6 +192,28 @@ def test_a_plan_is_run_by_two_threads(elsewhere: Elsewhere) -> None:
 
     for result in (run(), elsewhere(run), run()):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-4)
+
+
+def test_a_graph_that_draws_is_replayed_by_two_threads(elsewhere: Elsewhere) -> None:
+    generator, out = random.Generator("cuda", seed=6), cupy.zeros(2**22, cupy.float32)
+    random.uniform(out=out, generator=generator)
+    cuda.synchronize()
+    graph = cuda.CUDAGraph()
+    with cuda.graph(graph):
+        random.uniform(out=out, generator=generator)
+
+    def replay() -> None:
+        with cupy.cuda.Stream.ptds:
+            graph.replay()
+
+    for _ in range(10):
+        replay()
+        elsewhere(replay)
+    cuda.synchronize()
+
+    wanted = ops.uniform(out, state=GeneratorState(6, 4 + 4 * 19))
+    assert bool((out == wanted).all())
+    graph.reset()
 
 
 CUPYS_SETTING = """

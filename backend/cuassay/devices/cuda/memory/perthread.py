@@ -16,7 +16,7 @@ from typing import Any
 from cuassay.devices.cuda.driver import forks
 from cuassay.errors import CuassayError
 
-__all__ = ["LEGACY", "PER_THREAD", "device_of", "ended", "handle", "is_number", "number"]
+__all__ = ["LEGACY", "PER_THREAD", "device_of", "ended", "handle", "is_number", "name_of", "number"]
 
 #: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
 LEGACY, PER_THREAD = 1, 2
@@ -78,6 +78,11 @@ def _taken(index: int) -> int:
     order.wait(PER_THREAD, marker)
     lease.orders[index], lease.numbers[index] = order, mine
     return mine
+
+
+def name_of(address: int, index: int) -> int:
+    """A stream by which to tell it from others, whichever thread asks: its address, or this thread's `number`."""
+    return number(index) if address == PER_THREAD else address
 
 
 def device_of(stream: int) -> int | None:

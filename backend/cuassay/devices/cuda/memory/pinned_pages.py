@@ -43,7 +43,7 @@ DEVICE_SHIFT = 56
 
 def stream_key(index: int, address: int) -> int:
     """The number of the stream at `address` on device `index`."""
-    return index << DEVICE_SHIFT | (perthread.number(index) if address == perthread.PER_THREAD else address)
+    return index << DEVICE_SHIFT | perthread.name_of(address, index)
 
 
 def register(address: int, nbytes: int) -> None:

@@ -27,8 +27,10 @@ from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.driver.graph_driver import status
 from cuassay.devices.cuda.launch.launch import kernel
+from cuassay.devices.cuda.memory import perthread
 from cuassay.devices.cuda.memory.alignment import aligned, deliver, is_aligned
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
+from cuassay.devices.cuda.streams.stream import ExternalStream
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 
@@ -184,13 +186,26 @@ def _dense(out: Array) -> Array:
 class _Cell:
     """16 bytes of device memory: seed and offset of the next replay; and the stream they were last written on."""
 
-    __slots__ = ("address", "device", "memory", "stream")
+    __slots__ = ("address", "device", "memory", "name", "stream")
 
     def __init__(self, memory: Any, address: int, device: Device) -> None:
         self.memory = memory
         self.address = address
         self.device = device
         self.stream: Any = None
+        self.name = 0
+
+    def write_on(self, stream: Any) -> None:
+        """From here `stream` writes it, after the replays on the former one, which may be reading it."""
+        name = perthread.name_of(stream.ptr, self.device.index)
+        if self.stream is not None and self.name != name:
+            stream.wait_event(self.last_stream().record())
+        self.stream, self.name = stream, name
+
+    def last_stream(self) -> Any:
+        """The stream it was last written on, as this thread can name it."""
+        address = perthread.handle(self.name)
+        return self.stream if address == self.stream.ptr else ExternalStream(address, self.device.index)
 
 
 class _Cells:
@@ -232,7 +247,7 @@ class _Cells:
                 self._dropped.append(cell)
                 return
             event = cupy.cuda.Event(disable_timing=True)
-            event.record(cell.stream)
+            event.record(cell.last_stream())
         cell.stream = None
         self._leaving.append((event, cell))
 
@@ -268,10 +283,7 @@ def _publish(place: Place) -> None:
     if not isinstance(cell, _Cell):
         return
     with at(cell.device.index):
-        stream = cupy.cuda.get_current_stream()
-        if cell.stream is not None and cell.stream.ptr != stream.ptr:
-            stream.wait_event(cell.stream.record())  # that replay may be reading the cell
-        cell.stream = stream
+        cell.write_on(cupy.cuda.get_current_stream())
         kernel("random.cu", "random_renew")(1, 1, (Drawn(place.state.seed, place.state.offset, cell.address),))
 
 
