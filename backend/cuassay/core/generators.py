@@ -12,6 +12,7 @@ generator may serve several graphs whose replays run at the same time, as each g
 
 from __future__ import annotations
 
+import os
 import secrets
 import threading
 from collections.abc import Callable
@@ -38,10 +39,12 @@ __all__ = [
 class Position:
     """Where a generator stands; shared by those that `Generator.graphsafe_set_state` made one."""
 
-    __slots__ = ("lock", "state")
+    __slots__ = ("state",)
+
+    #: One for all, so that a fork can wait for it; it is held for a few additions.
+    lock = threading.Lock()
 
     def __init__(self, state: GeneratorState) -> None:
-        self.lock = threading.Lock()
         self.state = state
 
     def take(self, words: int) -> GeneratorState:
@@ -364,6 +367,10 @@ def _key(seed: int) -> int:
 _DEFAULTS: dict[Device, Generator] = {}
 _SEEDS: dict[str, int] = {}
 _LOCK = threading.Lock()
+
+# No thread is within either while the process is forked: a child that draws would wait for ever.
+for _lock in (_LOCK, Position.lock):
+    os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock.release)
 
 
 def default_generator(device: str | Device) -> Generator:

@@ -18,7 +18,7 @@ from cuassay.core import settings, syncdebug
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
-from cuassay.devices.sim import calls, pinned
+from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
@@ -49,16 +49,23 @@ class SimBackend:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._machine: Machine | None = None
+        forks.watch(self)
+
+    def lose(self) -> None:
+        """This process was forked: whatever thread held the lock is not here."""
+        self._lock = threading.Lock()
 
     def __repr__(self) -> str:
         return f"SimBackend({self.count()} devices, profile {self.machine.profile.name})"
 
     @property
     def machine(self) -> Machine:
-        """The simulated machine, made by the settings at the first use."""
+        """The simulated machine, made by the settings at the first use; in a forked child another like the parent's."""
         with self._lock:
             if self._machine is None:
                 self._machine = _machine({})
+            elif self._machine.is_lost:
+                self._machine = self._machine.renewed()
             return self._machine
 
     @contextmanager

@@ -26,6 +26,7 @@ from cuassay.core.callers import is_ours
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 from cuassay.core.round_robin import RoundRobin
+from cuassay.devices.sim import forks
 from cuassay.devices.sim.clock import Access, AccessLog, Clock, Host, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.memory_source import SimSource
@@ -176,6 +177,8 @@ class SimDevice:
 
     def release(self, block: Block) -> None:
         """Called when the last array on `block` is gone: at any moment, in any thread."""
+        if self.machine.is_lost:
+            return
         self._freed.append(block)
         if self.machine.lock.acquire(blocking=False):
             try:
@@ -296,6 +299,7 @@ class Machine:
     def __init__(self, devices: int, memory: int, profile: Profile) -> None:
         self.lock = threading.RLock()
         self.busy = 0
+        self.is_lost = False
         self.host = Host()
         self.profile = profile
         self._numbers = count()
@@ -304,13 +308,31 @@ class Machine:
         self.memory = memory
         self.pinned: HostMemory | None = None  # made at the first use: see `pinned.host_memory`
         self.devices = [SimDevice(self, index, memory) for index in range(devices)]
+        forks.watch(self)
 
     def next_number(self) -> int:
         """A number no queue has."""
         return next(self._numbers)
 
+    def lose(self) -> None:
+        """This process was forked: another thread of the parent may have been at work on it."""
+        self.is_lost, self.lock, self.busy = True, threading.RLock(), 0
+        OPEN.clear()
+
+    def renewed(self) -> Machine:
+        """A fresh machine with as many devices, as much memory and the same profile."""
+        return Machine(len(self.devices), self.memory, self.profile)
+
     def working(self) -> Machine:
-        """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later."""
+        """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later.
+
+        Raises
+        ------
+        ForkError
+            In a child that was forked after the machine was made.
+        """
+        if self.is_lost:
+            raise forks.error()
         return self
 
     def __enter__(self) -> None:

@@ -124,7 +124,7 @@ class _Memory:
         self.home.allocator.record_stream(self.block, self.home.source.know(queue))
 
     def __del__(self) -> None:
-        if hasattr(self, "block"):
+        if hasattr(self, "block") and not self.home.machine.is_lost:
             self.home.allocator.free(self.block)
 
 
