@@ -10,6 +10,7 @@ import pytest
 
 from cuassay import Device, from_host, namespace, ops, to_host
 from cuassay.errors import ArgumentError
+from cuassay.testing import requires
 
 
 @pytest.fixture
@@ -17,6 +18,7 @@ def ones(device: Device) -> Any:
     return from_host(np.ones((3, 4), np.float32), device)
 
 
+@requires("views")
 def test_an_out_whose_elements_share_memory_is_refused(device: Device, ones: Any) -> None:
     row = from_host(np.zeros((1, 4), np.float32), device)
     out = namespace(device).broadcast_to(row, (3, 4))
@@ -40,6 +42,7 @@ def test_elements_are_apart_where_each_axis_steps_over_the_next(
         ops.add(np.ones(shape, np.float32), 1.0, out=out)
 
 
+@requires("views")
 @pytest.mark.parametrize("view", [np.s_[::2, 1:5], np.s_[::-2, 5:1:-1]], ids=["gaps", "reversed"])
 def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, view: Any) -> None:
     whole = from_host(np.zeros((6, 8), np.float32), device)
@@ -51,6 +54,7 @@ def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, vie
     assert (to_host(whole) == expected).all()
 
 
+@requires("views")
 def test_an_out_in_another_order_of_axes_is_written(device: Device, ones: Any) -> None:
     out = from_host(np.zeros((4, 3), np.float32), device)
 

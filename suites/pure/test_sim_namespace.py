@@ -12,7 +12,7 @@ import pytest
 
 from cuassay.core.protocols import Backend, Capture, Event, Stream
 from cuassay.devices.sim import BACKEND, SimArray
-from cuassay.errors import CapabilityError, DeviceError
+from cuassay.errors import CapabilityError, DeviceError, RaceError
 
 
 @pytest.fixture(autouse=True)
@@ -141,3 +141,44 @@ def test_flags_are_attributes_and_items_as_numpys(xp: Any) -> None:
         assert getattr(turned.flags, name) == turned.flags[name.upper()] == getattr(numpys.flags, name)
     with pytest.raises(KeyError, match="'OWNDATA' is no flag"):
         turned.flags["OWNDATA"]
+
+
+SLICED: dict[str, Callable[[Any], Any]] = {
+    "slice": lambda array: array[1:],
+    "transpose": lambda array: array.T,
+    "reshape": lambda array: array.reshape(-1),
+    "function": lambda array: np.flip(array),
+    "iteration": lambda array: next(iter(array)),
+}
+
+
+@pytest.mark.parametrize("view", SLICED.values(), ids=SLICED.keys())
+def test_a_slice_is_a_copy_on_a_device_without_views(view: Callable[[Any], Any]) -> None:
+    with BACKEND.simulated(devices=1, memory=2**20, profile="copies") as backend:
+        array = backend.namespace(0).ones((3, 2))
+
+        view(array)[...] = 5
+
+        assert array.get().tolist() == np.ones((3, 2)).tolist()
+        assert backend.probe(0, "views").reason == "the profile copies gives a copy for each slice"
+
+
+def test_a_write_at_an_index_reaches_the_array_without_views() -> None:
+    with BACKEND.simulated(devices=1, memory=2**20, profile="copies") as backend:
+        array = backend.namespace(0).ones(4)
+
+        array[1:3] += 1
+
+        assert array.get().tolist() == [1, 2, 2, 1]
+        assert backend.namespace(0).asarray(array) is array
+
+
+def test_a_slice_without_views_reads_the_array() -> None:
+    with BACKEND.simulated(devices=1, memory=2**20, profile="copies") as backend:
+        array = backend.from_host(np.ones(4), 0)
+        backend.synchronize(0)
+        with backend.use_stream(backend.new_stream(0)):
+            array.fill(2.0)
+
+        with pytest.raises(RaceError, match=r"read by getitem .* not ordered after the write by fill"):
+            array[1:]

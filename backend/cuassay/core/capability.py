@@ -44,6 +44,7 @@ FEATURES: dict[str, str] = {
     "peer_access": "one device can read another's memory directly",
     "vmm": "virtual address ranges can be reserved and mapped page by page",
     "ipc": "memory can be shared with another process",
+    "views": "slices, transposes and reshapes show the array's own memory; elsewhere each is a copy",
     "race_detection": "unordered accesses are found by the device itself",
     "cublaslt": "matrix products by cuBLASLt: bias and activation in the same pass, tuning, fp8 as it is",
     "tf32": "float32 matrix products may run with inputs rounded to TF32",

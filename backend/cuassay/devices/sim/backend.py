@@ -52,7 +52,7 @@ class SimBackend:
         forks.watch(self)
 
     def lose(self) -> None:
-        """This process was forked: whatever thread held the lock is not here."""
+        """Called in a forked child: whatever thread held the lock is not there."""
         self._lock = threading.Lock()
 
     def __repr__(self) -> str:

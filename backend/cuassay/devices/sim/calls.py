@@ -80,7 +80,7 @@ def call(
         queue = home.machine.current_queue(home)
         work = _Work(name, function, args, kwargs, found, list(writes), home, queue, reads=reads)
         result = work.compute() if views else None
-        if views and work.is_view(result):
+        if views and home.machine.has_views and work.is_view(result):
             return work.place(result)
         if queue.capture is None:
             return work.run(result, waits=waits)
@@ -202,7 +202,7 @@ class _Work:
         if outputs is not None and id(result) in known:
             outputs.append(None)
             return known[id(result)]
-        if result.size and _inside(result, self.home):
+        if result.size and self.home.machine.has_views and _inside(result, self.home):
             return _view(result, self.home, self.found)
         made = new_like(result, self.home, self.queue)
         if outputs is None:

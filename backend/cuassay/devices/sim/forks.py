@@ -19,7 +19,7 @@ class Forked(Protocol):
     """What is to be told in a child."""
 
     def lose(self) -> None:
-        """This process was forked from the one that made it."""
+        """Called in a child that was forked from the process that made it."""
 
 
 _watched: weakref.WeakSet[Forked] = weakref.WeakSet()

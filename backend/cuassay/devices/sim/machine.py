@@ -302,6 +302,7 @@ class Machine:
         self.is_lost = False
         self.host = Host()
         self.profile = profile
+        self.has_views = "views" not in profile.features
         self._numbers = count()
         self._refused: dict[np.dtype[Any], str | None] = {}
         self._current = _Current()
@@ -315,7 +316,7 @@ class Machine:
         return next(self._numbers)
 
     def lose(self) -> None:
-        """This process was forked: another thread of the parent may have been at work on it."""
+        """Called in a forked child: another thread of the parent may have been at work on it."""
         self.is_lost, self.lock, self.busy = True, threading.RLock(), 0
         OPEN.clear()
 

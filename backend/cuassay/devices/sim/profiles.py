@@ -108,6 +108,8 @@ PROFILES: dict[str, Profile] = {
             bandwidth=0.4e12,
             throughput=13e12,
         ),
+        # As JAX, MLX and others have it; all else as on h200.
+        Profile(name="copies", compute=9.0, features={"views": "the profile copies gives a copy for each slice"}),
         # The least a kind may offer: what code written for `h200` must not take for granted.
         Profile(
             name="minimal",
