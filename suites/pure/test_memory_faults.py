@@ -500,6 +500,26 @@ def test_a_block_whose_users_cannot_be_asked_is_asked_for_later(call: str, error
     assert is_whole_again(source, allocator)
 
 
+def test_a_stream_that_cannot_wait_does_not_keep_the_memory_of_others() -> None:
+    class Deaf(Driver):
+        def wait(self, stream: int, event: int) -> None:
+            if stream == 1:
+                raise RuntimeError("it cannot wait")
+            super().wait(stream, event)
+
+    source = Deaf(is_lazy=True)
+    allocator = CachingAllocator(source, total=TOTAL, config="")
+    waiting, other = allocator.malloc(20 * MIB, 1), allocator.malloc(30 * MIB, 2)
+    allocator.record_stream(waiting, 3)
+    for block in (waiting, other):
+        allocator.free(block)
+
+    assert allocator.malloc(40 * MIB, 4).is_live
+    with pytest.raises(RuntimeError, match="it cannot wait"):
+        allocator.empty_cache()
+    assert allocator.statistics().active_bytes.all.current == 60 * MIB
+
+
 def test_a_capture_that_ends_while_a_block_is_held_back_loses_no_block() -> None:
     _, allocator = made()
     block = allocator.malloc(32 * MIB)

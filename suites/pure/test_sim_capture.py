@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator
 from itertools import pairwise
 from typing import Any
@@ -632,3 +633,35 @@ def test_memory_of_a_pool_that_other_streams_used_is_free_once(taken_between: in
 
     ranges = sorted((block.low, block.high) for block in taken)
     assert all(low[1] <= high[0] for low, high in pairwise(ranges))
+
+
+class _Dying(deque[Any]):
+    """Blocks that were dropped; one more is dropped, by another thread, while somebody looks at them."""
+
+    late: Any = None
+
+    def _drop(self) -> None:
+        self.late = None
+
+    def __iter__(self) -> Iterator[Any]:
+        yield from tuple(super().__iter__())
+        self._drop()
+
+    def popleft(self) -> Any:
+        found = super().popleft()
+        self._drop()
+        return found
+
+
+def test_a_block_that_dies_while_a_pool_is_tidied_is_free_afterwards() -> None:
+    device = BACKEND._device(0)
+    pool, capture = private.Pool((7, 8), device.reserve), _Anything()
+    first, late = (pool.take(1024, device.default, capture) for _ in range(2))
+    pool._dropped = dropped = _Dying()
+    dropped.late = late
+    del first, late
+
+    pool.tidy()
+    pool.tidy()
+
+    assert sum(piece.high - piece.low for piece in pool._free) == pool.nbytes

@@ -255,14 +255,13 @@ class CachingAllocator(Relief):
         with self._lock:
             self._return(block)
 
-    def _await_all(self) -> None:
-        """Every stream waits, on the device, for the users of all its freed blocks."""
+    def _await_all(self) -> Exception | None:
+        """Every stream waits, on the device, for the users of all its freed blocks; gives the first error."""
         if self._captures:
-            return
+            return None
         self._books.count("num_sync_all_streams")
-        for pool in tuple(self._pools.values()):
-            for lane in tuple(pool.lanes.values()):
-                self._await_lane(lane)
+        lanes = [lane for pool in tuple(self._pools.values()) for lane in tuple(pool.lanes.values())]
+        return self._try_each(partial(self._await_lane, lane) for lane in lanes)[1]
 
     # ---------------------------------------------------------------------------------------------- more and less
 
@@ -283,7 +282,7 @@ class CachingAllocator(Relief):
                 ages = {one: self._clock - one.first.stamp for one in self._whole_free() if not one.is_small}
             mean = sum(ages.values()) / max(len(ages), 1)
             old = [partial(self._release, segment) for segment, age in ages.items() if age >= mean]
-            if not self._release_each(old)[0]:  # an error is for `empty_cache` to raise: there may be room without it
+            if not self._try_each(old)[0]:  # an error is for `empty_cache` to raise: there may be room without it
                 break
         if excess > 0:
             self._collect_old_pages()
@@ -294,7 +293,7 @@ class CachingAllocator(Relief):
         with self._lock:
             stamps = [block.stamp for lane in lanes if lane.territory is not None for block in lane.large]
         mean = sum(stamps) // max(len(stamps), 1)
-        self._release_each(partial(self._release_pages, lane, before=mean) for lane in lanes)
+        self._try_each(partial(self._release_pages, lane, before=mean) for lane in lanes)
 
     def _shrinkable(self) -> list[Lane]:
         """Lanes whose free memory may go."""
@@ -321,7 +320,7 @@ class CachingAllocator(Relief):
         Exception
             The first of the source's errors, when the rest was given back; what could not go stays here, free.
         """
-        self._await_all()
+        unfinished = self._await_all()
         with self._lock:
             pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
             lanes = [lane for one in pools for lane in one.lanes.values()]
@@ -331,9 +330,9 @@ class CachingAllocator(Relief):
         of_segments = [partial(self._release, segment) for segment in segments]
         of_pages = [partial(self._release_pages, lane) for lane in lanes]
         with self._releasing:  # what another thread gives back now is there when this returns
-            released, failure = self._release_each([*of_segments, *of_pages])
-        if failure is not None:
-            raise failure
+            released, failure = self._try_each([*of_segments, *of_pages])
+        if (error := unfinished or failure) is not None:
+            raise error
         return released
 
     # ----------------------------------------------------------------------------------------------- configuration

@@ -223,9 +223,8 @@ class HostAllocator(CachingAllocator):
         """Never: the stream is the host, and pinning other memory is mostly sooner done than a queue of copies."""
         return False
 
-    def _await_all(self) -> None:
-        if not self._captures:
-            self._poll(self.lane(HOST))
+    def _await_all(self) -> Exception | None:
+        return None if self._captures else self._try_each([partial(self._poll, self.lane(HOST))])[1]
 
     def _make_room_and_retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         """As for device memory; in the end the host does wait for copies."""
@@ -234,8 +233,11 @@ class HostAllocator(CachingAllocator):
     def _retry_after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
         if self._captures or not lane.deferred:
             return None
-        super()._await_all()
-        return self._retry_after_all(lane, size, nbytes)
+        failure = super()._await_all()
+        found = self._retry_after_all(lane, size, nbytes)
+        if found is None and failure is not None:
+            raise failure
+        return found
 
     # ------------------------------------------------------------------------------------------ ahead of the demand
 
@@ -284,7 +286,7 @@ class HostAllocator(CachingAllocator):
             return None
         with self._lock:
             segments = [segment for segment in self._whole_free() if segment.nbytes > limit]
-        return self._release_each(partial(self._release, segment) for segment in segments)[1]
+        return self._try_each(partial(self._release, segment) for segment in segments)[1]
 
     # ------------------------------------------------------------------------------------------------------ figures
 

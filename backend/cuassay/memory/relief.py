@@ -67,7 +67,7 @@ class Relief(PagedStore):
             segments = [segment for segment in self._whole_free() if self.config.is_oversize(segment.nbytes)]
         for segment in sorted(segments, key=lambda s: -s.nbytes):
             if released < whole:
-                released += self._release_each([partial(self._release, segment)])[0]
+                released += self._try_each([partial(self._release, segment)])[0]
         return self._grow_by(lane, whole, size, nbytes) if released else None
 
     def _retry_after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:

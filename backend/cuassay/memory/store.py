@@ -173,12 +173,12 @@ class Store(Parking, ABC):
         return segment.nbytes
 
     @staticmethod
-    def _release_each(steps: Iterable[Callable[[], int]]) -> tuple[int, Exception | None]:
+    def _try_each(steps: Iterable[Callable[[], int | None]]) -> tuple[int, Exception | None]:
         """Take every step, whichever of them fail; gives the bytes they released and the first error."""
         released, failure = 0, None
         for step in steps:
             try:
-                released += step()
+                released += step() or 0
             except Exception as error:  # noqa: BLE001  # what it is, is the source's to say
                 failure = failure or error
         return released, failure

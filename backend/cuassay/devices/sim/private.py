@@ -104,9 +104,10 @@ class Pool:
 
     def tidy(self) -> None:
         """Between captures everything dropped is free, and neighbours of one segment are one range again."""
-        self._held += [(low, high) for low, high, *_ in self._dropped]
+        while self._dropped:  # one by one: another block may die meanwhile
+            low, high, *_ = self._dropped.popleft()
+            self._held.append((low, high))
         self._free += [_Free(low, high, None, {}) for low, high in self._held]
-        self._dropped.clear()
         self._held.clear()
         self._merge()
 

@@ -75,7 +75,11 @@ def _taken(index: int) -> int:
     except KeyError:
         mine, marker = next(_numbers), None
         _devices[mine] = index
-    order.wait(PER_THREAD, marker)
+    try:
+        order.wait(PER_THREAD, marker)
+    except BaseException:
+        _idle[index][mine] = marker
+        raise
     lease.orders[index], lease.numbers[index] = order, mine
     return mine
 

@@ -143,10 +143,12 @@ class _Captured(CaptureKeepAlive):
     def capture_end(self, capture: object, device: Device) -> None:
         super().capture_end(capture, device)
         entered = self._entered.pop(id(capture), None)
-        if entered is not None:
-            entered.__exit__(None, None, None)
-        if not self.is_open:
-            self.streams.clear()
+        try:
+            if entered is not None:
+                entered.__exit__(None, None, None)
+        finally:
+            if not self.is_open:
+                self.streams.clear()
 
 
 class _State:

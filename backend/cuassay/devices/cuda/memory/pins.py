@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.handle import Handle
+from cuassay.core.interrupts import is_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory.order import at
 from cuassay.devices.cuda.memory.pinned_pages import register, stream_key, unregister
@@ -58,7 +59,12 @@ class Pin(Handle):
         for index in set(self._users.values()):  # the whole device: of the streams themselves, some may be gone
             runtime.synchronize(index)
         del _pins[self.address]
-        unregister(self.address)
+        try:
+            unregister(self.address)
+        except BaseException as error:
+            if not is_late(error):
+                _pins[self.address] = self
+            raise
 
     def __enter__(self) -> HostArray:
         return self.array
