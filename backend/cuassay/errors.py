@@ -19,6 +19,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
+    ├── MeasurementError (RuntimeError)     a measurement that measured nothing
     ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
@@ -50,6 +51,7 @@ __all__ = [
     "KernelNotFoundError",
     "LibraryNotFoundError",
     "LinAlgError",
+    "MeasurementError",
     "MissingNameError",
     "MutationError",
     "OutOfMemoryError",
@@ -142,6 +144,10 @@ class SynchronizationError(CuassayError, RuntimeError):
 
 class StateError(CuassayError, RuntimeError):
     """A call that what came before does not allow; the message says which call is due."""
+
+
+class MeasurementError(CuassayError, RuntimeError):
+    """A measurement that measured nothing: its samples are those of no work."""
 
 
 class MutationError(CuassayError, RuntimeError):

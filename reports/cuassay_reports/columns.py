@@ -171,6 +171,19 @@ _BEGIN = (
     *_PART,
 )
 
+_CONDITION = (
+    _DEVICE,
+    Column("when", "str", "relative to the timings of this run", required=True, choices=("before", "during", "after")),
+    Column("sm_clock", "float", "streaming-multiprocessor clock", unit="MHz"),
+    Column("memory_clock", "float", "memory clock", unit="MHz"),
+    Column("power", "float", "power drawn", unit="W"),
+    Column("temperature", "float", "temperature of the device", unit="°C"),
+    Column("throttle", "str", "what holds the clocks down: none, power cap, thermal..."),
+    Column("ecc", "bool", "error correction is on"),
+    Column("processes", "int", "processes that compute on the device, this one with them"),
+    Column("reason", "str", "why nothing is known"),
+)
+
 _END = (
     *_PART,
     Column("reason", "str", "what ended the part before its last test or timing, such as: interrupted; left out where "
@@ -184,6 +197,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "test": _COMMON + _TEST,
     "time": _COMMON + _TIME,
     "limit": _COMMON + _LIMIT,
+    "condition": _COMMON + _CONDITION,
     "mutation": _COMMON + _MUTATION,
     "plan": _COMMON + _PLAN,
     "begin": _COMMON + _BEGIN,

@@ -42,6 +42,7 @@ class Timing:
     case: str
     tags: Sequence[str]
     median: str
+    raw: str
     spread: str
     host: str
     rate: str
@@ -176,6 +177,7 @@ def _timing(case: Sequence[dict[str, Any]], shown: _Shown, common: Sequence[str]
         case=row["case"],
         tags=[tag for tag in _tags(row) if tag not in common],
         median=units.quantity(row["median"], row["unit"]),
+        raw="" if row["raw"] == row["median"] else f"{units.quantity(row['raw'], row['unit'])} with the empty interval",
         spread=_spread(row),
         host="" if host is None else units.quantity(host["median"], host["unit"]),
         rate=units.quantity(row["flop_per_s"], "FLOP/s")

@@ -17,7 +17,7 @@ from cuassay.benchmarking import timing as module
 from cuassay.benchmarking.cases import cases, row, timing_row
 from cuassay.benchmarking.roofline import fraction, limits
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, CaptureError, MeasurementError
 from cuassay.testing import devices as on
 from cuassay.testing import requires
 from cuassay.testing.opspec import Work, own_specs
@@ -53,7 +53,8 @@ def test_no_garbage_is_collected_inside_a_sample(device: Device, is_on: bool) ->
     inside: list[bool] = []
     (gc.enable if is_on else gc.disable)()
     try:
-        measure(lambda: inside.append(gc.isenabled()), device, samples=2)
+        add = adding(device)
+        measure(lambda: (inside.append(gc.isenabled()), add()), device, samples=2)
         after = gc.isenabled()
     finally:
         gc.enable()
@@ -63,7 +64,8 @@ def test_no_garbage_is_collected_inside_a_sample(device: Device, is_on: bool) ->
 
 def test_peers_take_turns_in_abba_order(device: Device) -> None:
     order: list[str] = []
-    calls = {name: lambda name=name: order.append(name) for name in "ab"}
+    add = adding(device)
+    calls = {name: lambda name=name: (order.append(name), add()) for name in "ab"}
 
     interleave(calls, device, samples=2)
 
@@ -124,7 +126,7 @@ def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: 
     series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0, longest_hold=module.LONGEST_HOLD)
     series._once = lambda: (1e-6, 10e-6 + series.hold_s, series.hold_s >= needed_s)  # a held sample takes longer
 
-    module._Series._find_hold(series)
+    module._Series.find_hold(series)
 
     assert (series.queued, series.hold_s) == (held_s > 0, pytest.approx(held_s))
 
@@ -203,6 +205,72 @@ def test_a_case_becomes_a_row_of_results(device: Device) -> None:
     assert columns["bytes"] == case.work.bytes > 0
 
 
+@on("sim:*", "cuda:*")
+@requires("timing")
+def test_a_call_that_gives_the_device_nothing_is_refused(device: Device) -> None:
+    with pytest.raises(MeasurementError, match=r"fn gave .* nothing to do"):
+        measure(lambda: None, device, samples=3)
+
+
+@on("sim:*", "cuda:*")
+@requires("timing")
+def test_the_empty_interval_is_shorter_than_any_call(device: Device) -> None:
+    empty = module.empty_interval(device, fresh=True)
+
+    assert empty is not None
+    assert 0 <= empty.median_s < measure(adding(device), device, samples=3).median_s
+    assert module.empty_interval(device) is empty
+
+
+@on("cpu")
+def test_there_is_no_empty_interval_where_nothing_queues(device: Device) -> None:
+    assert module.empty_interval(device) is None
+
+
+@on("sim")
+def test_a_cold_series_carries_the_empty_interval_and_a_batch_its_share(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(1e-7, 0.0))
+
+    cold, warm = (measure(adding(device), device, cache=cache, samples=3) for cache in ("cold", "warm"))
+    live = measure(adding(device), device, queued=False, samples=3)
+
+    assert cold.empty_s == 1e-7
+    assert 0 < warm.empty_s < cold.empty_s
+    assert live.empty_s == 0.0
+    assert cold.net_s == cold.median_s - 1e-7
+    assert timing_row("add", device, "cuassay", cold, case="1000")["empty"] == 1e-7
+
+
+@on("sim")
+def test_a_sample_must_exceed_the_empty_interval_by_its_spread(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    taken = measure(adding(device), device, samples=3).median_s
+    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(taken * 0.8, taken * 0.1))
+
+    with pytest.raises(MeasurementError, match="cannot be told from two events"):
+        measure(adding(device), device, samples=3)
+
+
+@requires("graphs")
+def test_a_graph_that_captured_nothing_is_refused(device: Device) -> None:
+    with pytest.raises(CaptureError, match="the graph holds nothing"):
+        measure(lambda: None, device, mode="graph", samples=3)
+
+
+@requires("graphs")
+def test_a_graph_that_captured_a_part_is_refused(device: Device) -> None:
+    few, many, turn = adding(device), adding(device, 3_000_000), count()
+
+    def call() -> None:
+        few()
+        if next(turn) != module.WARM_UP:  # what runs live and not while it is captured
+            many()
+
+    with pytest.raises(CaptureError, match="lacks some of its launches"):
+        measure(call, device, mode="graph", samples=3)
+
+
 # ------------------------------------------------------------------------------------------------ figures
 
 
@@ -234,6 +302,12 @@ def test_a_ratio_below_one_is_faster() -> None:
     found = ratio(series(1.0, 1.0, 1.0), series(2.0, 2.0, 4.0))
 
     assert (found.value, found.high) == (0.5, 0.5)
+
+
+def test_a_ratio_is_of_times_without_their_empty_intervals() -> None:
+    of, to = (Timing((sample,) * 3, (), "device", "cold", empty_s=1.0) for sample in (2.0, 3.0))
+
+    assert (ratio(of, to).value, ratio(of, to).low) == (0.5, 0.5)
 
 
 def test_a_ratio_to_no_time_is_refused() -> None:

@@ -328,3 +328,12 @@ def test_a_case_whose_peers_moved_as_well_is_ambiguous_on_another_card(
 
     assert set(found["verdict"]) == {"ambiguous"}
     assert "but peers moved by +20.0%" in found["why"].iloc[0]
+
+
+def test_the_page_keeps_the_median_as_measured(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    (section,) = sections(load(write_rows("r1", device_row(), time_row(10e-6, empty=2e-6), time_row(1.0, case="b"))))
+
+    assert [(row.median, row.raw) for row in section.rows] == [
+        ("8.00 µs", "10.0 µs with the empty interval"),
+        ("1.00 s", ""),
+    ]

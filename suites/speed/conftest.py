@@ -11,6 +11,7 @@ import pytest
 
 from cuassay import Device, devices, namespace, to_host
 from cuassay.benchmarking.cases import Case
+from cuassay.benchmarking.conditions import Watch
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import Limit, limits
@@ -123,7 +124,16 @@ def recorder(pytestconfig: pytest.Config) -> Iterator[Recorder | None]:
         yield None
         return
     with Recorder(path, run=_run_of(pytestconfig)) as opened:
+        watch = Watch(opened.write)
+        write = opened.write_time
+
+        def watched(**columns: object) -> None:
+            write(**columns)
+            watch.look(str(columns["device"]))
+
+        opened.write_time = watched  # type: ignore[method-assign]
         yield opened
+        watch.close()
 
 
 def _run_of(config: pytest.Config) -> str | None:

@@ -175,6 +175,7 @@ def timing_row(
         "cache": timing.cache,
         "mode": timing.mode,
         "launches": timing.launches,
+        "empty": timing.empty_s or None,
         "minimum": min(timing.samples_s),
         "q25": low,
         "q75": high,

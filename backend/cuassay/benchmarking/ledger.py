@@ -46,9 +46,9 @@ _COMMAND = "command"
 #: Of the one case of a test none of whose devices was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
-_FIGURES = ("median", "minimum", "q25", "q75")
+_FIGURES = ("median", "minimum", "q25", "q75", "empty")
 
-_TABLES = ("run", "plan", "device", "limit", "time", "test", "begin", "end")
+_TABLES = ("run", "plan", "device", "limit", "condition", "time", "test", "begin", "end")
 
 Row = Mapping[str, Any]
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 
 from cuassay import devices
 from cuassay.benchmarking.cases import DTYPES, cases, row
+from cuassay.benchmarking.conditions import Watch
 from cuassay.benchmarking.part import TIMES, Part
 from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import limits
@@ -48,8 +49,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         for device in selected:
             for limit in limits(device, DTYPES):
                 part.write("limit", **limit.columns())
+        watch = Watch(part.write)
         for device, spec, dtype in work:
-            _measure(part, device, spec, dtype)
+            _measure(part, watch, device, spec, dtype)
+        watch.close()
         part.end()
     if part.lost:
         print(part.told(), file=sys.stderr)
@@ -78,8 +81,9 @@ def _count(spec: OpSpec, dtype: str) -> int:
     return sum(1 for _ in spec.draw_bench(0, dtype, _TINY))
 
 
-def _measure(part: Part, device: Device, spec: OpSpec, dtype: str) -> None:
+def _measure(part: Part, watch: Watch, device: Device, spec: OpSpec, dtype: str) -> None:
     for case in cases(spec, device, dtype):
+        watch.look(device)
         timing = measure(case.run, device, cache="cold", max_seconds=SECONDS_A_CASE)
         part.write("time", **row(case, "cuassay", timing))
         print(f"{case.spec.name} {case.dtype} {case.label} on {device}: {timing!r}", flush=True)

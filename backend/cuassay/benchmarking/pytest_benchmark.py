@@ -190,9 +190,9 @@ class DeviceBenchmark:
 
 
 def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
-    if work is None or not timing.median_s:
+    if work is None or not timing.net_s:
         return {}
-    rates = {"bytes_per_s": work.bytes / timing.median_s, "flop_per_s": work.flops / timing.median_s}
+    rates = {"bytes_per_s": work.bytes / timing.net_s, "flop_per_s": work.flops / timing.net_s}
     return {name: value for name, value in rates.items() if value}
 
 

@@ -57,7 +57,7 @@ def fraction(work: Work, timing: Timing, ceilings: Sequence[Limit], dtype: str) 
         for limit, amount in (("bandwidth", work.bytes), ("compute", work.flops))
         if limit in rates
     ]
-    return max(needed) / timing.median_s if needed and timing.median_s else None
+    return max(needed) / timing.net_s if needed and timing.net_s else None
 
 
 def _limits(device: Device, dtypes: Sequence[str]) -> Iterator[Limit]:

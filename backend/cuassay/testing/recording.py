@@ -53,7 +53,9 @@ def fingerprint_of(device: Device) -> Mapping[str, object]:
     facts = {"kind": device.kind, **{_FACTS.get(name, name): value for name, value in identity.items()}}
     if compute:
         facts["capability"] = f"{compute.value:.1f}"
-    return device_fingerprint(facts, host=_host())
+    versions = {name: version for name, _, version, _ in getattr(backend(device.kind), "libraries", list)() if version}
+    packages = getattr(backend(device.kind), "packages", ())
+    return device_fingerprint({**facts, "versions": versions}, host=_host(), packages=packages)
 
 
 @cache

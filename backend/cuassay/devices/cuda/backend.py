@@ -22,7 +22,7 @@ from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
-from cuassay.devices.cuda.driver import libraries, runtime
+from cuassay.devices.cuda.driver import libraries, nvml, runtime
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import CaptureError
@@ -81,6 +81,12 @@ class CudaBackend:
         }
         return quantities.get(name, 0.0)
 
+    #: Distributions whose versions can change a result on this kind; those that are not installed are left out.
+    packages = (
+        *("cupy-cuda13x", "cupy-cuda12x", "torch", "cuda-bindings", "cuda-core", "nvmath-python", "triton"),
+        *("nvidia-cublas", "nvidia-cublas-cu12", "nvidia-cudnn-cu13", "nvidia-cudnn-cu12", "nvidia-cuda-nvrtc"),
+    )
+
     def identity(self, index: int) -> Mapping[str, str]:
         """Name, uuid, compute capability and driver."""
         properties = runtime.get_device_properties(index)
@@ -91,6 +97,10 @@ class CudaBackend:
             "driver": _driver(),
             "cuda": runtime.driver_version(),
         }
+
+    def conditions(self, index: int) -> dict[str, object]:
+        """Clocks, power, temperature, throttling and neighbours of the card now; where NVML is absent, the reason."""
+        return nvml.conditions(self.identity(index)["uuid"])
 
     def libraries(self) -> list[tuple[str, str, str, str]]:
         """Each CUDA library: name, path, version, and why it is absent."""
