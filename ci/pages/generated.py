@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
-from pages import operations, tables
+from pathlib import Path
+
+from pages import operations, performance, storeys, tables, torch_names
 from pages.names import MODULES, shadowed
 
 __all__ = ["pages"]
+
+DOCS = Path(__file__).parents[2] / "reports" / "docs"
 
 
 def pages() -> dict[str, str]:
     """The text of each generated page, by its path in the site."""
     reference = {f"reference/{module}.md": _reference(module) for module in MODULES}
-    return {**reference, "reference/cuassay.ops.md": operations.page(), **tables.pages()}
+    made = {**reference, "reference/cuassay.ops.md": operations.page(), **tables.pages()}
+    made["reference/torch.md"] = torch_names.page()
+    for path, fill in (("performance.md", performance.fill), ("explanation/architecture.md", storeys.fill)):
+        made[path] = fill((DOCS / path).read_text(encoding="utf-8"))
+    return made
 
 
 def _reference(module: str) -> str:
