@@ -17,6 +17,7 @@ from cuassay.core import interrupts
 from cuassay.core.interrupts import is_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import sources
+from cuassay.devices.cuda.memory.pluggable import PluggableSource
 from cuassay.errors import ArgumentError, CapabilityError, DriverError, OutOfMemoryError
 
 PAGE = 2**21
@@ -349,6 +350,25 @@ def test_an_interrupt_while_an_alias_is_released_leaves_it_or_says_that_it_is_la
         assert driver.state() == before
         source.release(alias)
         assert alias not in driver.ranges
+
+
+def test_a_users_function_that_raises_keeps_the_segment(monkeypatch):
+    failures, freed = [RuntimeError("busy")], []
+
+    def free(*arguments: int) -> None:
+        if failures:
+            raise failures.pop()
+        freed.append(arguments)
+
+    source = PluggableSource(0, lambda nbytes, device, stream: 0x1000, free)
+    monkeypatch.setattr(source, "synchronize", lambda streams: None)
+    source.reserve(4096, 7)
+
+    with pytest.raises(RuntimeError, match="busy"):
+        source.release(0x1000)
+    source.release(0x1000)
+
+    assert freed == [(0x1000, 4096, 0, 7)]
 
 
 @pytest.mark.parametrize("call", ["span", "map", "unmap", "alias"])

@@ -175,12 +175,13 @@ class Store(Parking, ABC):
     @staticmethod
     def _try_each(steps: Iterable[Callable[[], int | None]]) -> tuple[int, Exception | None]:
         """Take every step, whichever of them fail; gives the bytes they released and the first error."""
-        released, failure = 0, None
+        released = 0
+        failure: Exception | None = None
         for step in steps:
             try:
                 released += step() or 0
             except Exception as error:  # noqa: BLE001  # what it is, is the source's to say
-                failure = failure or error
+                failure = error if failure is None else failure
         return released, failure
 
     def _known(self, pool: Pool) -> Pool:
