@@ -117,7 +117,7 @@ def _paired(row: dict[str, Any], other: str) -> float:
     ours, others = row["samples"], row[f"samples{other}"]
     if isinstance(ours, list) and isinstance(others, list) and len(ours) == len(others) and all(ours):
         return float(median(b / a for a, b in zip(ours, others, strict=True)))
-    return float(row[f"median{other}"] / row["median"])
+    return float(row[f"median{other}"] / row["median"]) if row["median"] else math.nan
 
 
 def peer_summaries(results: Results) -> list[PeerSummary]:

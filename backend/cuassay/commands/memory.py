@@ -66,7 +66,7 @@ def _viz(options: argparse.Namespace) -> int:
     snapshot = load(options.snapshot)
     page = timeline.render(snapshot, f"memory of {options.snapshot.name}")
     try:
-        options.output.write_text(page, encoding="utf-8")
+        options.output.write_text(page, encoding="utf-8", errors="backslashreplace")  # paths may hold lone surrogates
     except OSError as error:
         raise ArgumentError(
             f"{options.output} cannot be written: {error.strerror}; name a file in a folder that exists"

@@ -10,6 +10,7 @@ import gzip
 import io
 import json
 import pickle
+import reprlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -154,10 +155,27 @@ def load(path: str | Path) -> dict[str, Any]:
     return found
 
 
-#: What every segment, block and event has; torch leaves out the stacks of those that have none.
-_SEGMENT = ("address", "total_size", "stream", "blocks")
-_BLOCK = ("address", "size", "state")
-_EVENT = ("action", "size", "stream")
+#: What every segment, block, event and frame has, and of which type.
+_SEGMENT = {"address": int, "total_size": int, "stream": int, "blocks": list}
+_BLOCK = {"address": int, "size": int, "state": str}
+_EVENT = {"action": str, "size": int, "stream": int}
+_MOVE = {**_EVENT, "addr": int}
+_FRAME = {"filename": str, "line": int, "name": str}
+
+#: What some writers leave out, and what then holds: torch the stacks of those without, its earlier releases the times.
+_SEGMENT_DEFAULTS = {"device": 0, "allocated_size": 0}
+_BLOCK_DEFAULTS = {"requested_size": 0}
+_EVENT_DEFAULTS = {"time_us": 0}
+_NOTHING: Mapping[str, int] = {}
+
+#: Addresses and sizes have 64 bits; larger numbers are a spoilt file's, and no picture can be drawn to their scale.
+_LARGEST = 2**64
+
+#: The index of a device is a place in the list of traces.
+_MOST_DEVICES = 2**16
+
+#: What happens to memory at an address; other events are only counted.
+_MOVES = ("alloc", "free_completed")
 
 
 def _read(data: bytes) -> dict[str, Any]:
@@ -165,21 +183,65 @@ def _read(data: bytes) -> dict[str, Any]:
     found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()
     if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
         raise ValueError("it has no segments")  # noqa: TRY004  of the file, not of an argument
-    for segment in found["segments"]:
-        _demand("segment", segment, _SEGMENT)
-        for block in segment["blocks"]:
-            _demand("block", block, _BLOCK)
-            block.setdefault("frames", [])
-    for event in (event for trace in found.setdefault("device_traces", []) for event in trace):
-        _demand("event", event, _EVENT)
-        event.setdefault("frames", [])
+    checked: set[int] = set()
+    found.setdefault("device_traces", [])
+    for name in ("segments", "host_segments"):
+        for segment in _listed(found, name):
+            _check_segment(segment, checked)
+    for name in ("device_traces", "host_traces"):
+        for trace in _listed(found, name):
+            _check_trace(trace, checked)
     return found
 
 
-def _demand(what: str, entry: Any, keys: tuple[str, ...]) -> None:
-    missing = keys if not isinstance(entry, dict) else [key for key in keys if key not in entry]
+def _listed(found: dict[str, Any], name: str) -> list[Any]:
+    listed = found.get(name) or []
+    if not isinstance(listed, list):
+        raise ValueError(f"its {name} are of type {type(listed).__name__}")  # noqa: TRY004
+    return listed
+
+
+def _check_segment(segment: Any, checked: set[int]) -> None:
+    _demand("segment", segment, _SEGMENT, _SEGMENT_DEFAULTS)
+    if not 0 <= segment["device"] < _MOST_DEVICES:
+        raise ValueError(f"the device of one segment of it is {segment['device']}")
+    for block in segment["blocks"]:
+        _demand("block", block, _BLOCK, _BLOCK_DEFAULTS)
+        _check_frames(block, checked)
+
+
+def _check_trace(trace: Any, checked: set[int]) -> None:
+    if not isinstance(trace, list):
+        raise ValueError(f"one trace of it is of type {type(trace).__name__}")  # noqa: TRY004
+    for event in trace:
+        _demand("event", event, _EVENT, _EVENT_DEFAULTS)
+        if event["action"] in _MOVES:
+            _demand("event", event, _MOVE)
+        _check_frames(event, checked)
+
+
+def _check_frames(entry: dict[str, Any], checked: set[int]) -> None:
+    """Most stacks are one list that many entries share: each is checked once."""
+    frames = entry.setdefault("frames", [])
+    if id(frames) in checked:
+        return
+    if not isinstance(frames, list):
+        raise ValueError(f"a stack of it is of type {type(frames).__name__}")  # noqa: TRY004
+    for frame in frames:
+        _demand("frame", frame, _FRAME)
+    checked.add(id(frames))
+
+
+def _demand(what: str, entry: Any, types: Mapping[str, type], defaults: Mapping[str, int] = _NOTHING) -> None:
+    missing = types if not isinstance(entry, dict) else [name for name in types if name not in entry]
     if missing:
         raise ValueError(f"one {what} of it has no {', '.join(missing)}")
+    for name, value in defaults.items():
+        entry.setdefault(name, value)
+    for name in (*types, *defaults):
+        value, kind = entry[name], types.get(name, int)
+        if type(value) is not kind or (kind is int and abs(value) >= _LARGEST):
+            raise ValueError(f"the {name} of one {what} of it is {reprlib.repr(value)}")
 
 
 def _told(error: Exception) -> str:
