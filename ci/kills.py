@@ -190,16 +190,20 @@ def _name(nodeid: str) -> str:
     return nodeid.rpartition("::")[2]
 
 
-def _length(kind: str, folder: Path) -> float:
-    """Seconds that a session takes which is left alone; it must be called passed."""
+def _moments(kind: str, folder: Path) -> tuple[float, float]:
+    """Seconds to the first outcome, and to the end, of a session that is left alone; it must be called passed."""
     begun = time.monotonic()
-    status = _start(kind, folder).wait(_SESSION_SECONDS)
+    started, first = _start(kind, folder), 0.0
+    while started.poll() is None:
+        if not first and (folder / "seen").exists() and (folder / "seen").stat().st_size:
+            first = time.monotonic() - begun
+        time.sleep(0.01)
     length = time.monotonic() - begun
     tally = Tally()
-    _judge(kind, folder, status, 0, tally)
-    if not tally.all_done:
+    _judge(kind, folder, started.returncode, 0, tally)
+    if started.returncode or not tally.all_done:
         raise SystemExit(f"{kind}: a session that nobody killed did not pass:\n{(folder / 'log').read_text()}")
-    return length
+    return first, length
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -210,10 +214,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills") as root:
         for place, kind in enumerate(asked.kind or KINDS):
-            tally, length = Tally(), _length(kind, Path(root, f"{os.getpid()}-{place}-whole"))
+            tally, (first, length) = Tally(), _moments(kind, Path(root, f"{os.getpid()}-{place}-whole"))
             for number in range(asked.kills):
                 folder = Path(root, f"{os.getpid()}-{place}-{number}")
-                trial(kind, folder, dice.uniform(0, length), dice, tally)
+                trial(kind, folder, dice.uniform(first / 2, length), dice, tally)
             print(tally.row(kind), flush=True)
             faults += tally.faults
     print("\n".join(faults), end="\n" if faults else "")
