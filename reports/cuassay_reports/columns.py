@@ -308,6 +308,12 @@ def _is_float(value: object) -> bool:
     return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
 
 
+def _is_floats(value: object) -> bool:
+    if not isinstance(value, list):
+        return False
+    return all(map(math.isfinite if set(map(type, value)) == {float} else _is_float, value))
+
+
 def _is_time(value: object) -> bool:
     """Of the forms of ISO 8601 those with a date of the calendar, and of a year that pandas can hold."""
     if not isinstance(value, str) or not _ISO_TIME.fullmatch(value):
@@ -348,7 +354,7 @@ _TYPES: dict[Kind, Callable[[object], bool]] = {
     "float": _is_float,
     "bool": lambda value: isinstance(value, bool),
     "object": _is_object,
-    "list": lambda value: isinstance(value, list) and all(map(_is_float, value)),
+    "list": _is_floats,
 }
 
 _WORDS: dict[Kind, str] = {

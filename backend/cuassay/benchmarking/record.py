@@ -245,7 +245,8 @@ def _plain(value: object) -> object:
     if isinstance(value, Mapping):
         return {_plain(key): _plain(item) for key, item in value.items()}
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]
+        are_floats = set(map(type, value)) == {float} and all(map(math.isfinite, value))  # as samples are
+        return list(value) if are_floats else [_plain(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
