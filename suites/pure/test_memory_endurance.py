@@ -312,6 +312,7 @@ class World:
     def end(self) -> None:
         """Everything was freed: nothing is active or held for ever."""
         self.source.rate = 0.0
+        self.allocator.empty_cache()  # marks what could not be marked when it was freed
         for event in self.source.pending():
             self.source.complete(event)
         self.allocator.empty_cache()
