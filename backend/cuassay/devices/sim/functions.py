@@ -35,6 +35,9 @@ _FACTS = frozenset(
 )
 #: Functions that make an array like another, without reading it.
 _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
+#: What runs in a function's place. NumPy 2.3 and newer give `unique_values` in the order of a hash table, which the
+#: standard allows; CuPy sorts, and scikit-learn counts on it.
+_INSTEAD: Mapping[str, Callable[..., Any]] = {"unique_values": partial(np.unique, equal_nan=False)}
 #: Functions that look at shapes alone, and make arrays of them.
 _SHAPES = frozenset("diag_indices_from tril_indices_from triu_indices_from".split())
 #: Functions whose number stays on the device, where NumPy gives Python's.
@@ -91,7 +94,7 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
         return APPLIED[name](*args, **kwargs)
     return calls.call(
         name,
-        partial(_kept, function) if name in _NUMBERS else function,
+        partial(_kept, function) if name in _NUMBERS else _INSTEAD.get(name, function),
         args,
         kwargs,
         writes=written(name, args, kwargs),

@@ -7,6 +7,7 @@ refused and plain numbers go to the device. Which names are refused is said in `
 
 from __future__ import annotations
 
+import inspect
 import types
 from collections.abc import Callable
 from functools import partial
@@ -123,6 +124,11 @@ class _Forward:
 
     def __repr__(self) -> str:
         return f"{self._function!r} on {self._sim_device.device}"
+
+    @property
+    def __signature__(self) -> inspect.Signature:
+        """NumPy's; `ValueError` for a function of C that has none, as `inspect.signature` raises of itself."""
+        return inspect.signature(self._function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         name = getattr(self._function, "__name__", "function")
