@@ -27,6 +27,7 @@ from cuassay.testing.declared import Declared
 __all__ = [
     "AWKWARD",
     "LAYOUTS",
+    "MARGIN",
     "HostArray",
     "Kind",
     "Layout",
@@ -61,6 +62,9 @@ def _every(step: slice) -> Callable[[Any, Shape], Any]:
     return lambda base, shape: base[(..., *(step,) * len(shape))]  # with the dots a view even in 0-d
 
 
+#: Elements on both sides of an array whose surroundings are watched: more than one vector access, and aligned as it is.
+MARGIN = 256
+
 #: Only basic indexing and reshapes that are views, so that every array type can follow.
 LAYOUTS: dict[str, Layout] = {
     "contiguous": Layout(lambda shape: shape, lambda base, shape: base),
@@ -73,6 +77,11 @@ LAYOUTS: dict[str, Layout] = {
     ),
     # Three elements in: a pointer that no vector load wider than the element may touch.
     "offset": Layout(lambda shape: (_size(shape) + 3,), lambda base, shape: base[3:].reshape(shape)),
+    # Contiguous and aligned, with poison on both sides: what a tail reads beyond the array shows in the result.
+    "inside": Layout(
+        lambda shape: (_size(shape) + 2 * MARGIN,),
+        lambda base, shape: base[MARGIN : MARGIN + _size(shape)].reshape(shape),
+    ),
 }
 
 

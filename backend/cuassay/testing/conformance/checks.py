@@ -36,7 +36,7 @@ from cuassay.testing.conformance.running import (
     verify,
 )
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, HostArray, Sample, each
+from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Sample, each
 
 __all__ = ["CHECKS", "Check"]
 
@@ -116,18 +116,25 @@ def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:
-    before = host.base()
-    base = devices.from_host(before, device)
-    out = LAYOUTS[host.layout].view(base, host.shape)
+    before = np.ones(host.base().size + 2 * MARGIN, host.dtype)  # a tail that writes too far changes what is around
+    _within(before, host)[...] = host.base()
+    around = devices.from_host(before, device)
+    out = LAYOUTS[host.layout].view(_within(around, host), host.shape)
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"):
         result = spec.run(device, args, {**kwargs, "out": out})
     if result is not out:
         raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
     compare(spec, device, dtype, sample, out)
-    after = devices.to_host(base)
-    LAYOUTS[host.layout].view(after, host.shape)[...] = host.values
+    after = devices.to_host(around)
+    LAYOUTS[host.layout].view(_within(after, host), host.shape)[...] = host.values
     assert_same_bits(after, before)
+
+
+def _within(around: Any, host: HostArray) -> Any:
+    """The base of `host` in the middle of a flat array."""
+    shape = LAYOUTS[host.layout].base(host.shape)
+    return around[MARGIN : around.size - MARGIN].reshape(shape)
 
 
 @check(is_op)
