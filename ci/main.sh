@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # tests and measures the declared ops on every device present, and writes the report
-# groups:
+# groups: benchmark report
 set -euo pipefail
 runs=reports/out/main # one folder a run: the page shows what changed since the run before
 status=0

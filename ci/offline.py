@@ -60,7 +60,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument(
         "--installed", type=Path, metavar="FILE", help="what the other side has: pip freeze or pip list"
     )
-    parser.add_argument("--extras", default="asv,cuda13", help="extras of ours to bundle (default %(default)s)")
+    parser.add_argument(
+        "--extras", default="asv,benchmark,cuda13,report", help="extras of ours to bundle (default %(default)s)"
+    )
     parser.add_argument(
         "--python", dest="version", default="3.12", help="the other side's Python (default %(default)s)"
     )

@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, memory, tune, mutate.
+"""The ``cuassay`` command: devices, settings, run, report, memory, tune, mutate, completion.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -12,17 +12,20 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from cuassay import devices
+from cuassay.commands.completion import add_completion_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
+from cuassay.commands.parsing import Parser, painted
 from cuassay.commands.tune import add_tune_command
 from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
-from cuassay.errors import CuassayError
+from cuassay.errors import ArgumentError, CapabilityError, CuassayError
 
 __all__ = ["main", "parser"]
 
@@ -37,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = command(options)
         sys.stdout.flush()
     except CuassayError as error:
-        print(f"cuassay: {error}", file=sys.stderr)
+        print(f"{painted('cuassay:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
         print("cuassay: interrupted", file=sys.stderr)
@@ -50,21 +53,31 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def parser() -> argparse.ArgumentParser:
     """The whole command line, for `main` and for the documentation."""
-    whole = argparse.ArgumentParser(
-        prog="cuassay", description="Test and measure declared operations on every device present."
+    whole = Parser(
+        prog="cuassay",
+        description="Test and measure declared operations on every device present.",
+        example="cuassay devices -v\ncuassay run --device sim --out results\ncuassay report results --html report.html",
     )
-    whole.add_argument("--version", action="version", version=f"cuassay {_version()}")
+    whole.add_argument("-V", "--version", action="version", version=f"cuassay {_version()}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
-    listing = commands.add_parser("devices", help="what is here, what each can do, and why the rest is not")
+    listing = commands.add_parser(
+        "devices", help="what is here, what each can do, and why the rest is not", example="cuassay devices -v"
+    )
     listing.add_argument(
         "-v", "--verbose", action="store_true", help="capabilities, and each CUDA library's path and version"
     )
     listing.add_argument("--json", action="store_true", help="the same as JSON")
     listing.set_defaults(command=_devices)
-    shown = commands.add_parser("settings", help="every environment variable that is read, and its value")
+    shown = commands.add_parser(
+        "settings", help="every environment variable that is read, and its value", example="cuassay settings --json"
+    )
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     shown.set_defaults(command=_settings)
-    run = commands.add_parser("run", help="test and measure the declared operations; write result files")
+    run = commands.add_parser(
+        "run",
+        help="test and measure the declared operations; write result files",
+        example="cuassay run --device sim --out results",
+    )
     run.add_argument(
         "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
     )
@@ -81,10 +94,14 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
-    report = commands.add_parser("report", help="read result files; print a summary, or write a page")
+    report = commands.add_parser(
+        "report",
+        help="read result files; print a summary, or write a page",
+        example="cuassay report results\ncuassay report results --html report.html --md -",
+    )
     report.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
-    report.add_argument("--html", metavar="FILE", help="write the page")
-    report.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
+    report.add_argument("--html", metavar="FILE", help="write the page; - is standard output")
+    report.add_argument("--md", metavar="FILE", help="write a short form in Markdown; - is standard output")
     report.add_argument(
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
@@ -92,6 +109,7 @@ def parser() -> argparse.ArgumentParser:
     add_memory_commands(commands)
     add_tune_command(commands)
     add_mutate_command(commands)
+    add_completion_command(commands, parser)
     return whole
 
 
@@ -105,19 +123,38 @@ def _version() -> str:
 def _run(options: argparse.Namespace) -> int:
     from cuassay.benchmarking import run
     from cuassay.benchmarking.termination import exit_on_sigterm
-    from cuassay.testing.presence import parse_selector
+    from cuassay.testing.presence import Presence
 
     selectors = options.device or ["all"]
-    for selector in selectors:
-        parse_selector(selector)  # a name nobody knows is told once, before any child starts
+    Presence(selectors).devices  # noqa: B018  raises here if one does not exist, before any child starts
+    _make_folder(Path(options.out))
     jobs = run.default_jobs() if options.jobs is None else options.jobs
     steps = {"tests": not options.no_tests, "times": not options.no_times}
     with exit_on_sigterm():  # and with us the children
         return run.run(selectors, Path(options.out), jobs=jobs, **steps)
 
 
+def _make_folder(folder: Path) -> None:
+    """Make the folder of results; raises `ArgumentError` if nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ArgumentError(
+            f"--out {folder} cannot be written: {error.strerror}; name a folder that you may write to"
+        ) from error
+
+
 def _report(options: argparse.Namespace) -> int:
-    from cuassay_reports import command
+    try:
+        from cuassay_reports import command
+    except ModuleNotFoundError as error:
+        if error.name not in ("jinja2", "markupsafe", "pandas"):
+            raise
+        raise CapabilityError(
+            f"a report needs {error.name}, which is not installed; install it with: pip install 'cuassay[report]'"
+        ) from error
 
     return command.run(options.paths, options.html, options.md, strict=options.strict)
 
@@ -169,14 +206,15 @@ def _device(device: Device, *, verbose: bool) -> dict[str, Any]:
 
 def _kind_lines(kind: dict[str, Any]) -> Iterable[str]:
     if kind["absent"]:
-        yield f"{kind['kind']:<8} absent: {kind['absent']}"
+        yield painted(f"{kind['kind']:<8} absent: {kind['absent']}", "faint", sys.stdout)
     for device in kind["devices"]:
         facts = {
             key: value
             for key, value in device.items()
             if key not in ("device", "name", "memory", "capabilities", "missing")
         }
-        yield f"{device['device']:<8} {device['name']}, {format_bytes(device['memory'])}"
+        name = painted(f"{device['device']:<8}", "bold", sys.stdout)
+        yield f"{name} {device['name']}, {format_bytes(device['memory'])}"
         yield from (f"           {key}: {value}" for key, value in facts.items() if value)
         yield from _capability_lines(device)
     for library in kind.get("libraries", ()):

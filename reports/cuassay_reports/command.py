@@ -79,6 +79,11 @@ def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
 
 
 def _save(path: Path, text: str) -> None:
+    if str(path) == "-":
+        sys.stdout.write(text)
+        return
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder; name a file in it")
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text, encoding="utf-8")
     sys.stdout.write(f"wrote {path}\n")

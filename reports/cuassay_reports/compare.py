@@ -11,9 +11,8 @@ import math
 from statistics import median
 from typing import Any
 
-import pandas as pd
-
 from cuassay_reports.facts import difference
+from cuassay_reports.frames import pd
 from cuassay_reports.load import OURS, Results, Row, grouped_by, records
 from cuassay_reports.pairs import Pairs
 from cuassay_reports.verdicts import THRESHOLDS, Thresholds, Verdict, judge, relative_change

@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import pandas as pd
-
 from cuassay_reports.compare import SERIES
+from cuassay_reports.frames import pd
 from cuassay_reports.load import Results
 
 __all__ = ["history", "lines"]

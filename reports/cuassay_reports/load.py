@@ -14,11 +14,10 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from cuassay_reports.columns import TABLES, Column, ResultFormatError
 from cuassay_reports.endings import Ending, endings
 from cuassay_reports.facts import digest
+from cuassay_reports.frames import pd
 from cuassay_reports.intervals import net
 from cuassay_reports.lines import Lines, Rejected, Row, read_lines
 

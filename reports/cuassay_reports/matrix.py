@@ -10,8 +10,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
-import pandas as pd
-
+from cuassay_reports.frames import pd
 from cuassay_reports.load import Row, grouped_by, records
 
 __all__ = ["DTYPE_ORDER", "STATES", "State", "dtypes_in_order", "support"]

@@ -9,9 +9,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
-
 from cuassay_reports import skips, units
+from cuassay_reports.frames import pd
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support

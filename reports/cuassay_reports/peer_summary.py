@@ -12,10 +12,9 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
-import pandas as pd
-
 from cuassay_reports import units
 from cuassay_reports.compare import CASE, OURS, throughput
+from cuassay_reports.frames import pd
 from cuassay_reports.load import Results, records
 
 __all__ = ["BEHIND", "WORST", "Group", "PeerSummary", "Worst", "beside_best", "peer_summaries"]

@@ -5,8 +5,7 @@ A green page says nothing when half of it was skipped, so this is shown with the
 
 from __future__ import annotations
 
-import pandas as pd
-
+from cuassay_reports.frames import pd
 from cuassay_reports.load import Results
 
 __all__ = ["by_reason", "new_since", "nowhere", "without_device"]

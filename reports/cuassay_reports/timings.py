@@ -11,12 +11,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import pandas as pd
 from markupsafe import Markup
 
 from cuassay_reports import units
 from cuassay_reports.charts import sparkline
 from cuassay_reports.compare import OURS, SERIES, changes, peers, throughput
+from cuassay_reports.frames import pd
 from cuassay_reports.history import lines
 from cuassay_reports.load import Results, grouped_by, records
 

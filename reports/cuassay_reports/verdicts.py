@@ -32,6 +32,7 @@ THRESHOLDS = Thresholds(
     noisy=0.10,  # a spread above it hides changes that matter: "same" would claim too much
     samples=5,   # fewer have no quartiles worth the name
 )  # fmt: skip
+"""The thresholds that `changes` uses."""
 
 
 @dataclass(frozen=True)

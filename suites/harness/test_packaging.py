@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tomllib
 import venv
 import zipfile
 from collections.abc import Mapping
@@ -80,11 +81,19 @@ def test_a_file_missing_from_the_wheel_is_noticed(wheel: Path, tmp_path: Path, n
 def test_a_base_installation_brings_no_cuda_package(metadata: email.message.Message) -> None:
     needs = metadata.get_all("Requires-Dist", [])
     base = {re.split(r"[\[<>=; ]", need)[0] for need in needs if "extra ==" not in need}
-    assert base == {"jinja2", "ml-dtypes", "numpy", "pandas", "pytest", "pytest-benchmark", "threadpoolctl"}
+    assert base == {"ml-dtypes", "numpy", "pytest"}
 
 
-def test_extras_are_one_for_each_cuda_major_asv_and_mutation(metadata: email.message.Message) -> None:
-    assert set(metadata.get_all("Provides-Extra", [])) == {"asv", "cuda12", "cuda13", "mutate"}
+def test_extras_are_one_for_each_cuda_major_and_each_further_task(metadata: email.message.Message) -> None:
+    assert set(metadata.get_all("Provides-Extra", [])) == {
+        "asv", "benchmark", "completion", "cuda12", "cuda13", "mutate", "report",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ["benchmark", "report"])
+def test_job_installs_what_the_extra_names(name: str) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    assert project["dependency-groups"][name] == project["project"]["optional-dependencies"][name]
 
 
 @pytest.mark.parametrize(

@@ -93,9 +93,9 @@ def test_a_table_and_progress(tmp_path: Path, untuned: Path, capsys: pytest.Capt
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "tune what"),
-        (["{shapes}", "--shapes", "square"], "not both"),
-        (["--shapes", "cubes"], "there are no public products 'cubes'"),
+        ([], "needs either a file or --shapes NAME; got neither"),
+        (["{shapes}", "--shapes", "square"], "got both"),
+        (["--shapes", "cubes"], "--shapes has no list 'cubes'"),
         (["{shapes}:cubes"], "has no list 'cubes'"),
         (["{shapes}", "--limit", "0"], "--limit is 1 or more"),
         (["{untuned}", "--dtype", "float16"], "leave --dtype out"),

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import subprocess
 import sys
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 import cuassay
+from cuassay import cli
+from cuassay.benchmarking.record import Recorder, begin
 from cuassay.cli import main
+from cuassay.commands.parsing import painted
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:
@@ -30,3 +37,134 @@ def test_a_misspelt_setting_is_told(capsys: pytest.CaptureFixture[str], monkeypa
     assert main(["settings"]) == 0
 
     assert capsys.readouterr().err == "cuassay: CUASSAY_SEEDS is no setting; did you mean CUASSAY_SEED?\n"
+
+
+# ------------------------------------------------------------------------------------------------ help, mistakes
+
+
+def parsers(parser: argparse.ArgumentParser) -> Iterator[argparse.ArgumentParser]:
+    yield parser
+    for action in parser._actions:
+        if isinstance(action, argparse._SubParsersAction):
+            for below in action.choices.values():
+                yield from parsers(below)
+
+
+@pytest.mark.parametrize("parser", list(parsers(cli.parser())), ids=lambda parser: parser.prog)
+def test_help_has_an_example_that_parses(parser: argparse.ArgumentParser) -> None:
+    _, _, examples = parser.format_help().partition("example:\n")
+    lines = [line.partition("  #")[0].split() for line in examples.strip().splitlines()]
+
+    assert lines
+    assert all(words[: len(parser.prog.split())] == parser.prog.split() for words in lines)
+    for words in lines:
+        cli.parser().parse_args(words[1 : words.index(">") if ">" in words else None])
+
+
+def test_short_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["-V"])
+
+    assert capsys.readouterr().out == f"cuassay {cuassay.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [(["devcies"], "devices"), (["devices", "--jsn"], "--json"), (["memory", "replya"], "replay")],
+    ids=["command", "option", "below"],
+)
+def test_misspelt_word_is_answered_with_the_one_meant(
+    capsys: pytest.CaptureFixture[str], words: list[str], meant: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+    assert capsys.readouterr().err.endswith(f"did you mean {meant!r}?\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "--device", "sim:7"], "sim:7 does not exist: the last is sim:"),
+        (
+            ["run", "--device", "sim", "--out", "{file}/results"],
+            "--out {file}/results cannot be written: Not a directory",
+        ),
+        (["report", "{results}", "--html", "{folder}"], "{folder} is a folder; name a file in it"),
+        (["tune", "--shapes", "nope"], "--shapes has no list 'nope'; choose one of"),
+        (["tune"], "tune needs either a file or --shapes NAME; got neither"),
+        (["tune", "x", "--shapes", "llama3_8b"], "tune needs either a file or --shapes NAME; got both"),
+        (["memory", "viz", "{file}", "-o", "page.html"], "holds no snapshot"),
+    ],
+    ids=["device", "out", "html", "shapes", "neither", "both", "snapshot"],
+)
+def test_mistake_is_one_line_and_starts_nothing(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
+) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with Recorder(tmp_path / "results.jsonl") as recorder:
+        begin(recorder, "pytest")
+    names = {name: str(tmp_path / name) for name in ("file", "folder")} | {"results": str(tmp_path / "results.jsonl")}
+
+    assert main([word.format(**names) for word in words]) == 2
+
+    [line] = capsys.readouterr().err.splitlines()
+    assert message.format(**names) in line
+
+
+@pytest.mark.parametrize("option", ["--html", "--md"])
+def test_dash_is_standard_output(capsys: pytest.CaptureFixture[str], tmp_path: Path, option: str) -> None:
+    with Recorder(tmp_path / "results.jsonl") as recorder:
+        begin(recorder, "pytest")
+
+    main(["report", str(tmp_path), option, "-"])
+
+    assert capsys.readouterr().out.startswith("<!DOCTYPE html>" if option == "--html" else "#")
+    assert not (Path.cwd() / "-").exists()
+
+
+# ------------------------------------------------------------------------------------------------ completion, colour
+
+
+def test_completion_script_knows_every_command(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("shtab", reason="shtab is not installed")
+
+    assert main(["completion", "bash"]) == 0
+
+    script = capsys.readouterr().out
+    assert all(name in script for name in ("devices", "settings", "run", "report", "memory", "tune", "--html"))
+
+
+def test_completion_without_its_library_names_the_extra(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "shtab", None)
+
+    assert main(["completion", "zsh"]) == 2
+
+    assert "pip install 'cuassay[completion]'" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("variables", "coloured"),
+    [({"FORCE_COLOR": "1"}, True), ({"FORCE_COLOR": "1", "NO_COLOR": "1"}, False), ({}, False)],
+    ids=["forced", "refused", "no terminal"],
+)
+def test_colour_follows_the_variables_that_users_know(
+    monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], coloured: bool
+) -> None:
+    for name in ("FORCE_COLOR", "NO_COLOR"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+    assert (painted("sim:0", "bold", io.StringIO()) != "sim:0") == coloured
+
+
+def test_help_is_as_wide_as_the_terminal_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+
+    _, _, options = cli.parser().format_help().partition("example:")[0].partition("COMMAND\n")
+
+    assert 40 < max(map(len, options.splitlines())) <= 60

@@ -13,6 +13,7 @@ from statistics import geometric_mean
 from typing import TYPE_CHECKING, Any
 
 from cuassay import devices
+from cuassay.commands.parsing import Parser
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError
@@ -37,11 +38,19 @@ _SUFFIX = ".csv.gz"
 _PASSES = 3
 
 
-def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``memory`` and what it offers."""
-    memory = commands.add_parser("memory", help="allocator: replay traces, draw snapshots")
+    memory = commands.add_parser(
+        "memory",
+        help="allocator: replay traces, draw snapshots",
+        example="cuassay memory replay serving:7\ncuassay memory viz snapshot.json -o page.html",
+    )
     offers = memory.add_subparsers(required=True, metavar="COMMAND")
-    replaying = offers.add_parser("replay", help="how much a policy reserves for recorded traces, and how fast it is")
+    replaying = offers.add_parser(
+        "replay",
+        help="how much a policy reserves for recorded traces, and how fast it is",
+        example="cuassay memory replay serving:7\ncuassay memory replay suites/data/traces --policy cupy",
+    )
     replaying.add_argument(
         "traces",
         nargs="+",
@@ -54,17 +63,31 @@ def add_memory_commands(commands: argparse._SubParsersAction[argparse.ArgumentPa
     replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
     replaying.set_defaults(command=_replay)
-    picture = offers.add_parser("viz", help="a snapshot as one page: live bytes by call site, and the map of blocks")
+    picture = offers.add_parser(
+        "viz",
+        help="a snapshot as one page: live bytes by call site, and the map of blocks",
+        example="cuassay memory viz snapshot.json -o page.html",
+    )
     picture.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, help="a file that dump_snapshot wrote, ours or torch's"
     )
-    picture.add_argument("-o", "--output", metavar="PAGE", type=Path, required=True, help="the page, such as page.html")
+    picture.add_argument(
+        "-o",
+        "--output",
+        metavar="PAGE",
+        type=Path,
+        required=True,
+        help="the page, such as page.html; - is standard output",
+    )
     picture.set_defaults(command=_viz)
 
 
 def _viz(options: argparse.Namespace) -> int:
     snapshot = load(options.snapshot)
     page = timeline.render(snapshot, f"memory of {options.snapshot.name}")
+    if str(options.output) == "-":
+        print(page)
+        return 0
     try:
         options.output.write_text(page, encoding="utf-8", errors="backslashreplace")  # paths may hold lone surrogates
     except OSError as error:

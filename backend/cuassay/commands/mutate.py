@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from cuassay.benchmarking.fingerprint import usable_cores
+from cuassay.commands.parsing import Parser
 from cuassay.errors import SettingError
 
 if TYPE_CHECKING:
@@ -18,20 +19,17 @@ if TYPE_CHECKING:
 
 __all__ = ["add_mutate_command"]
 
-_EPILOG = """\
-example:
-  cuassay mutate test_rms.py --device sim      mutants of the functions that test_rms.py declares
-  cuassay mutate tests/test_pool.py --source mylib/pool.py --limit 50
-"""
+_EXAMPLE = """\
+cuassay mutate test_rms.py --device sim      # mutants of the functions that test_rms.py declares
+cuassay mutate tests/test_pool.py --source mylib/pool.py --limit 50"""
 
 
-def add_mutate_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``mutate``."""
     mutate = commands.add_parser(
         "mutate",
         help="plant small faults in the code under test, and report those that its tests miss",
-        epilog=_EPILOG,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        example=_EXAMPLE,
     )
     mutate.add_argument("tests", nargs="+", metavar="TESTS", help="test files, folders or ids, as pytest takes them")
     mutate.add_argument(

@@ -12,6 +12,7 @@ from statistics import geometric_mean
 from typing import Any
 
 from cuassay import devices
+from cuassay.commands.parsing import Parser
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.tune.results import Results
@@ -22,9 +23,13 @@ __all__ = ["add_tune_command"]
 Row = dict[str, Any]
 
 
-def add_tune_command(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``tune``."""
-    tune = commands.add_parser("tune", help="find the fastest way for matrix products, and keep it")
+    tune = commands.add_parser(
+        "tune",
+        help="find the fastest way for matrix products, and keep it",
+        example="cuassay tune cuassay_untuned.jsonl --device cuda:0\ncuassay tune --shapes llama3_8b --limit 10",
+    )
     tune.add_argument(
         "file",
         nargs="?",
@@ -42,6 +47,7 @@ def add_tune_command(commands: argparse._SubParsersAction[argparse.ArgumentParse
 
 
 def _tune(options: argparse.Namespace) -> int:
+    _check_arguments(options)
     indices = [_usable(Device(name)) for name in options.device or ["cuda:0"]]
     from cuassay.devices.cuda.blas import offline
     from cuassay.devices.cuda.blas.tuning import tuner
@@ -62,6 +68,17 @@ def _tune(options: argparse.Namespace) -> int:
             offline.tune_on_several(unknown, indices, tell)
     _show(rows, as_json=options.json)
     return 0
+
+
+def _check_arguments(options: argparse.Namespace) -> None:
+    """Raise `ArgumentError` for what is wrong on any machine, before a device is asked for."""
+    if (options.file is None) == (options.shapes is None):
+        given = "neither" if options.file is None else "both"
+        raise ArgumentError(f"tune needs either a file or --shapes NAME; got {given}; give one of them")
+    if options.shapes is not None:
+        _listed(_public(), options.shapes, "--shapes has no list")
+    if options.limit is not None and options.limit < 1:
+        raise ArgumentError(f"--limit is 1 or more; got {options.limit}")
 
 
 def _check_files(indices: Sequence[int]) -> None:
@@ -99,10 +116,8 @@ def _public() -> dict[str, tuple[GemmShape, ...]]:
 def _products(options: argparse.Namespace) -> Sequence[Any]:
     from cuassay.devices.cuda.blas import offline
 
-    if (options.file is None) == (options.shapes is None):
-        raise ArgumentError("tune what? Give a file, or --shapes with a name; not both")
     if options.shapes is not None:
-        shapes = _listed(_public(), options.shapes, "there are no public products")
+        shapes = _listed(_public(), options.shapes, "--shapes has no list")
     elif _is_recorded(options.file):
         if options.dtype is not None:
             raise ArgumentError(f"{options.file} says of each product its dtype; leave --dtype out")
@@ -138,11 +153,7 @@ def _split(file: str) -> tuple[str, str]:
 
 
 def _limited(products: Sequence[Any], limit: int | None) -> Sequence[Any]:
-    if limit is None:
-        return products
-    if limit < 1:
-        raise ArgumentError(f"--limit is 1 or more; got {limit}")
-    return spread_out(products)[:limit]
+    return products if limit is None else spread_out(products)[:limit]
 
 
 # ------------------------------------------------------------------------------------------------ what is shown

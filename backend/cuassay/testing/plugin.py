@@ -11,6 +11,7 @@ import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -242,6 +243,14 @@ def xp(device: Any) -> Any:
     found = find(device)  # a project's own `device` may be a name
     with backend(found.kind).activate(found.index):
         yield namespace(found)
+
+
+if find_spec("pytest_benchmark") is None:
+
+    @pytest.fixture
+    def benchmark() -> None:
+        """Skip in place of pytest-benchmark's fixture."""
+        pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
 
 
 @pytest.fixture

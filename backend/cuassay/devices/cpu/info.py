@@ -13,26 +13,32 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import threadpoolctl
 
 from cuassay.core import settings
+from cuassay.errors import CapabilityError
 
 __all__ = ["blas", "cpu_model", "limited_threads", "simd", "total_memory"]
 
 
 @cache
-def _controller_of(has_scipy: bool) -> threadpoolctl.ThreadpoolController:
+def _controller_of(has_scipy: bool) -> Any:
     del has_scipy  # SciPy's wheels bring a BLAS of their own, loaded with it: who looked before does not know it
+    try:
+        import threadpoolctl
+    except ModuleNotFoundError:
+        return None
     return threadpoolctl.ThreadpoolController()
 
 
-def _controller() -> threadpoolctl.ThreadpoolController:
+def _controller() -> Any:
+    """What knows the loaded BLAS libraries; None without the extra `benchmark`."""
     return _controller_of("scipy.linalg" in sys.modules)
 
 
 def blas() -> tuple[dict[str, Any], ...]:
-    """Each BLAS loaded, its LAPACK with it: ``internal_api``, ``version``, ``num_threads``..."""
-    return tuple(pool for pool in _controller().info() if pool["user_api"] == "blas")
+    """Each BLAS loaded, its LAPACK with it: ``internal_api``, ``version``, ``num_threads``; none if none is known."""
+    controller = _controller()
+    return () if controller is None else tuple(pool for pool in controller.info() if pool["user_api"] == "blas")
 
 
 @contextmanager
@@ -42,7 +48,13 @@ def limited_threads() -> Iterator[None]:
     if not threads:
         yield
         return
-    with _controller().limit(limits=threads, user_api="blas"):
+    controller = _controller()
+    if controller is None:
+        raise CapabilityError(
+            f"CUASSAY_CPU_THREADS={threads} needs threadpoolctl, which is not installed; "
+            "install it with: pip install 'cuassay[benchmark]'"
+        )
+    with controller.limit(limits=threads, user_api="blas"):
         yield
 
 
