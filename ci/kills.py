@@ -1,8 +1,9 @@
 """Kills sessions at random moments, and says what their reports, processes and records were like afterwards.
 
-Three kinds: plain pytest, pytest under xdist, and ``cuassay run``. Half of the kills (SIGKILL) hit the process that was
-started, the others any of its processes. Of each is asked: does a report call the run passed, is a process left, is an
-outcome lost that the session had finished? Needs Linux (``/proc``).
+Three kinds: plain pytest, pytest under xdist, and ``cuassay run``. Four of five kills (SIGKILL) come after a random
+number of outcomes, the others within the start. Half of them hit the process that was started, the others any of its
+processes. Of each is asked: does a report call the run passed, is a process left, is an outcome lost that the session
+had finished? Needs Linux (``/proc``).
 
 ``python ci/kills.py --kills 100 --seed 1`` prints the table, and ends with 1 where an answer is yes.
 """
@@ -34,13 +35,17 @@ _MARK = "CUASSAY_KILLS_TRIAL"
 #: How long processes may take to end by themselves, and how long a session that was hit elsewhere may go on, seconds.
 _ORPHAN_SECONDS, _SESSION_SECONDS = 30.0, 120.0
 
+#: Share of the kills that come after a random number of outcomes, and how long after, at most; the others come within
+#: the first seconds.
+_AMONG_TESTS, _JITTER_SECONDS, _START_SECONDS = 0.8, 0.05, 4.0
+
 _TESTS = """
 import time
 import pytest
 from cuassay.testing import exclusive
 
 @pytest.mark.parametrize("number", range(150))
-def test_it(number): time.sleep(0.002 + number % 5 * 0.003)
+def test_it(number): time.sleep(0.005 + number % 5 * 0.005)
 
 @exclusive
 @pytest.mark.parametrize("number", range(5))
@@ -109,11 +114,15 @@ HEAD = (
 )
 
 
-def trial(kind: str, folder: Path, delay: float, dice: random.Random, tally: Tally) -> None:
-    """Start a session of `kind` in `folder`, kill one of its processes after `delay` seconds, and look what is left."""
+def trial(kind: str, folder: Path, dice: random.Random, tally: Tally) -> None:
+    """Start a session of `kind` in `folder`, kill one of its processes at a random moment, and look what is left."""
     started, mark = _start(kind, folder), folder.name
-    time.sleep(delay)
-    victims = sorted(_processes(mark)) if dice.random() < 0.5 else [started.pid]
+    outcomes = dice.randrange(_COUNT) if dice.random() < _AMONG_TESTS else -1
+    seconds = dice.uniform(0, _START_SECONDS if outcomes < 0 else _JITTER_SECONDS)
+    while started.poll() is None and len(_seen(folder)) < outcomes:
+        time.sleep(0.005)
+    time.sleep(seconds)
+    victims = sorted(_processes(mark)) if dice.random() < 0.5 else []
     victim = dice.choice(victims or [started.pid])
     if started.poll() is None:
         os.kill(victim, signal.SIGKILL)
@@ -124,7 +133,13 @@ def trial(kind: str, folder: Path, delay: float, dice: random.Random, tally: Tal
     left = list(_processes(mark))
     for process in left:
         os.kill(process, signal.SIGKILL)
-    _judge(f"{kind}, {delay:.2f} s, process {victim} of {started.pid}", folder, status, len(left), tally)
+    told = f"{kind}: process {victim} of {started.pid}, after {outcomes} outcomes and {seconds:.3f} s"
+    _judge(told, folder, status, len(left), tally)
+
+
+def _seen(folder: Path) -> list[str]:
+    """The tests that the session had finished, in order."""
+    return (folder / "seen").read_text().split() if (folder / "seen").exists() else []
 
 
 def _start(kind: str, folder: Path) -> subprocess.Popen[bytes]:
@@ -163,8 +178,7 @@ def _wait_until_gone(mark: str) -> float:
 
 
 def _judge(told: str, folder: Path, status: int, left: int, tally: Tally) -> None:
-    seen = (folder / "seen").read_text().split() if (folder / "seen").exists() else []
-    text = io.StringIO()
+    seen, text = _seen(folder), io.StringIO()
     with redirect_stdout(text), redirect_stderr(io.StringIO()):
         reported = report([folder / "results"])
     results = load(folder / "results") if seen else None
@@ -190,20 +204,12 @@ def _name(nodeid: str) -> str:
     return nodeid.rpartition("::")[2]
 
 
-def _moments(kind: str, folder: Path) -> tuple[float, float]:
-    """Seconds to the first outcome, and to the end, of a session that is left alone; it must be called passed."""
-    begun = time.monotonic()
-    started, first = _start(kind, folder), 0.0
-    while started.poll() is None:
-        if not first and (folder / "seen").exists() and (folder / "seen").stat().st_size:
-            first = time.monotonic() - begun
-        time.sleep(0.01)
-    length = time.monotonic() - begun
-    tally = Tally()
-    _judge(kind, folder, started.returncode, 0, tally)
-    if started.returncode or not tally.all_done:
+def _leave_alone(kind: str, folder: Path) -> None:
+    """A session that nobody kills must be called passed; else the trials say nothing."""
+    status, tally = _start(kind, folder).wait(_SESSION_SECONDS), Tally()
+    _judge(kind, folder, status, 0, tally)
+    if status or not tally.all_done:
         raise SystemExit(f"{kind}: a session that nobody killed did not pass:\n{(folder / 'log').read_text()}")
-    return first, length
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -214,10 +220,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     print(HEAD, flush=True)
     with tempfile.TemporaryDirectory(prefix="kills") as root:
         for place, kind in enumerate(asked.kind or KINDS):
-            tally, (first, length) = Tally(), _moments(kind, Path(root, f"{os.getpid()}-{place}-whole"))
+            tally = Tally()
+            _leave_alone(kind, Path(root, f"{os.getpid()}-{place}-whole"))
             for number in range(asked.kills):
-                folder = Path(root, f"{os.getpid()}-{place}-{number}")
-                trial(kind, folder, dice.uniform(first / 2, length), dice, tally)
+                trial(kind, Path(root, f"{os.getpid()}-{place}-{number}"), dice, tally)
             print(tally.row(kind), flush=True)
             faults += tally.faults
     print("\n".join(faults), end="\n" if faults else "")
