@@ -67,8 +67,22 @@ __all__ = [
 ]
 
 
+_MOST = 4_000
+
+
 class CuassayError(Exception):
-    """Base of everything raised on purpose here."""
+    """Base of everything raised on purpose here.
+
+    A message over 4,000 characters is cut in the middle: it quotes an argument, and its last words say what to do.
+    """
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(_cut(arg) if isinstance(arg, str) and len(arg) > _MOST else arg for arg in args))
+
+
+def _cut(message: str) -> str:
+    head, tail = message[: _MOST // 2], message[-_MOST // 2 :]
+    return f"{head} [... {len(message) - _MOST:,} characters left out ...] {tail}"
 
 
 class DeviceError(CuassayError, RuntimeError):

@@ -267,6 +267,8 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
 
 def _dtype(name: str, *arrays: Array) -> np.dtype[Any]:
     """The promoted dtype, which must be one of LAPACK's."""
+    for array, parameter in zip(arrays, "ab", strict=False):
+        registry.owner_of(array, f"{name}'s {parameter}")
     dtype = promote(*(as_dtype(array.dtype) for array in arrays))
     if dtype_name(dtype) not in LAPACK:
         raise DTypeError(

@@ -24,6 +24,7 @@ from cuassay.core.generators import (
     seed_default_generators,
 )
 from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 
@@ -186,6 +187,8 @@ def _next(array: Any, generator: Generator | None) -> DrawState:
     """The state to draw for `array` from; of an array without elements nothing is taken."""
     device = registry.device_of(array, "what numbers are drawn for")
     source = default_generator(device) if generator is None else generator
+    if not isinstance(source, Generator):
+        raise ArgumentError(f"generator must be a Generator; got {shown(source)}; make one with Generator(device)")
     if source.device != device:
         raise DeviceError(f"{source!r} cannot draw on {device}; give a generator of that device, or none")
     return source.take() if array.size else GeneratorState()

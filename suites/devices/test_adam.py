@@ -548,7 +548,7 @@ def test_every_hyperparameter_holds_from_the_next_step_on(draw: Draw) -> None:
         ),
         (lambda draw: draw(1, "float64"), DTypeError, "grads beside float32 params must be float32"),
         (lambda draw: [draw(1)[0].astype(np.float64), *draw(1)[1:]], DTypeError, "grads must have one dtype"),
-        (lambda draw: [*draw(1)[:3], None], ArgumentError, r"grads\[3\] is no array"),
+        (lambda draw: [*draw(1)[:3], None], ArgumentError, r"grads\[3\] is not an array"),
     ],
     ids=["fewer", "shape", "dtype", "mixed", "none"],
 )

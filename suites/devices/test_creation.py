@@ -9,7 +9,7 @@ import pytest
 
 import cuassay
 from cuassay import devices, random
-from cuassay.errors import CapabilityError, DeviceError, OutOfMemoryError, ShapeError
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError, OutOfMemoryError, ShapeError
 
 
 @pytest.mark.parametrize("shape", [(3, 4), [3, 4], 12, (), (0, 5), np.int64(3), np.array([2, 3])], ids=str)
@@ -80,7 +80,7 @@ def test_what_is_no_device_is_refused():
 def test_what_is_no_shape_is_refused_and_takes_nothing(make, shape):
     free = devices.backend("sim").memory_info(0)[0]
 
-    with pytest.raises(ShapeError, match=r"is no shape: .*; give whole numbers, 0 or more"):
+    with pytest.raises(ShapeError, match=r"is not a shape: .*; give whole numbers, 0 or more"):
         make(shape)
 
     assert devices.backend("sim").memory_info(0)[0] == free
@@ -94,7 +94,7 @@ def test_a_list_of_numbers_is_host_data(device):
 
 
 def test_like_what_is_no_array_is_refused():
-    with pytest.raises(DeviceError, match="no array of a known device kind"):
+    with pytest.raises(ArgumentError, match="not an array of any known device kind"):
         cuassay.empty_like(object())
 
 

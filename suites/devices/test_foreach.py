@@ -141,7 +141,7 @@ def _device(arrays: list[Any]) -> Device:
     ("change", "error", "message"),
     [
         (lambda a: {"grads": [*a[:-1], a[-1].astype(np.float64)]}, DTypeError, "grads must have one dtype"),
-        (lambda a: {"grads": [*a[:-1], to_host(a[-1]).tolist()]}, ArgumentError, r"grads\[1\] is no array"),
+        (lambda a: {"grads": [*a[:-1], to_host(a[-1]).tolist()]}, ArgumentError, r"grads\[1\] is not an array"),
         (lambda a: {"grad_scale": 2.0}, ArgumentError, "grad_scale must be an array of the device"),
     ],
     ids=["dtype", "no array", "a number"],

@@ -152,7 +152,7 @@ def test_another_devices_generator_is_refused(device: Device) -> None:
         (lambda: random.permutation(out=np.empty(3, np.int32), dtype="int32"), "got dtype 'int32' too"),
         (
             lambda: random.dropout([1.0, 2.0]),
-            "no array of a known device kind; got builtins.list",
+            "not an array of any known device kind; got builtins.list",
         ),
     ],
     ids=["nothing", "two shapes", "two devices", "uniform", "normal", "integers", "permutation", "no array"],

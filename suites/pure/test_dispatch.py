@@ -34,9 +34,9 @@ def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
     ("call", "error", "message"),
     [
         (lambda: ops.add(1, 2), ArgumentError, "at least one array"),
-        (lambda: ops.add([1.0], ONES), ArgumentError, "a is no array of a known device kind; got builtins.list"),
+        (lambda: ops.add([1.0], ONES), ArgumentError, "a is not an array of any known device kind; got builtins.list"),
         (lambda: ops.exp([1, 2]), ArgumentError, r"make one of it: numpy.asarray\(.*cuassay.from_host\("),
-        (lambda: ops.matmul(ONES, 2.0), ArgumentError, "b is no array"),
+        (lambda: ops.matmul(ONES, 2.0), ArgumentError, "b is not an array"),
         (lambda: ops.add(ONES, from_host(ONES, "sim")), DeviceError, "a is on cpu:0, b on sim:0"),
         (lambda: ops.add(from_host(ONES, "sim"), from_host(ONES, "sim:1")), DeviceError, "sim:0, b on sim:1"),
         (lambda: ops.add(ONES, ONES, out=from_host(ONES, "sim")), DeviceError, "out must be on cpu:0"),
@@ -67,7 +67,7 @@ def test_arrays_on_two_devices_are_refused_also_where_their_dtypes_were_met_befo
 def test_a_list_of_no_arrays_is_refused_also_where_the_dtypes_of_the_first_were_met_before() -> None:
     ops.foreach_add_([ONES.copy()], [ONES])
 
-    with pytest.raises(ArgumentError, match=r"b\[0\] is no array of a known device kind; got builtins.list"):
+    with pytest.raises(ArgumentError, match=r"b\[0\] is not an array of any known device kind; got builtins.list"):
         ops.foreach_add_([ONES.copy()], [[1.0] * 4])
 
 

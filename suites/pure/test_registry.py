@@ -86,7 +86,7 @@ def test_what_is_no_array_has_no_backend(thing: type) -> None:
     assert registry.backend_of(thing) is None
 
 
-@pytest.mark.parametrize(("array_type", "kind"), [(np.ndarray, "cpu"), (np.float32, "cpu"), (np.matrix, "cpu")])
+@pytest.mark.parametrize(("array_type", "kind"), [(np.ndarray, "cpu"), (np.float32, "cpu"), (np.memmap, "cpu")])
 def test_an_array_type_finds_its_kind(array_type: type, kind: str) -> None:
     found = registry.backend_of(array_type)
 

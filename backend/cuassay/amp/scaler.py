@@ -21,6 +21,7 @@ from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError, StateError
 from cuassay.ops import registry
 
@@ -293,6 +294,8 @@ class GradScaler(Handle):
         """
         if not self._enabled:
             return
+        if not isinstance(state_dict, Mapping):
+            raise ArgumentError(f"the state is a mapping; got {shown(state_dict)}; give what state_dict gave")
         missing = [key for key in _KEYS if key not in state_dict]
         if missing:
             raise ArgumentError(

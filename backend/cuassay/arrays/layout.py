@@ -5,11 +5,14 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Iterable, Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ShapeError
 
 __all__ = [
@@ -39,9 +42,9 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     try:
         extents = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))
     except TypeError as error:
-        raise ShapeError(f"{shape!r} is no shape: {error}; give whole numbers, 0 or more") from error
+        raise ShapeError(f"{shape!r} is not a shape: {error}; give whole numbers, 0 or more") from error
     if min(extents, default=0) < 0:
-        raise ShapeError(f"{shape!r} is no shape: negative extents are not allowed; give whole numbers, 0 or more")
+        raise ShapeError(f"{shape!r} is not a shape: negative extents are not allowed; give whole numbers, 0 or more")
     return extents
 
 
@@ -91,11 +94,12 @@ def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
     first = shapes[0] if shapes else ()
     if all(shape == first for shape in shapes):
         return first
-    try:
-        return np.broadcast_shapes(*shapes)
-    except ValueError:
+    axes = zip_longest(*map(reversed, shapes), fillvalue=1)  # numpy.broadcast_shapes knows 32 axes only
+    found = [set(extents) - {1} for extents in axes]
+    if any(len(extents) > 1 for extents in found):
         listed = ", ".join(map(str, shapes))
-        raise ShapeError(f"shapes {listed} do not broadcast; from the right, extents must be equal or 1") from None
+        raise ShapeError(f"shapes do not broadcast; got {listed}; from the right, extents must be equal or 1")
+    return tuple(extents.pop() if extents else 1 for extents in reversed(found))
 
 
 def normalize_axis(axis: int, ndim: int) -> int:
@@ -106,10 +110,11 @@ def normalize_axis(axis: int, ndim: int) -> int:
     ShapeError
         If an array of `ndim` dimensions has no such axis.
     """
-    if not -ndim <= axis < ndim:
+    whole = as_whole(axis)
+    if whole is None or not -ndim <= whole < ndim:
         allowed = f"give {-ndim} to {ndim - 1}" if ndim else "a scalar has no axis to give"
-        raise ShapeError(f"axis {axis} does not exist; the array has {ndim} dimensions; {allowed}")
-    return axis % ndim
+        raise ShapeError(f"axis {shown(axis)} does not exist; the array has {ndim} dimensions; {allowed}")
+    return whole % ndim
 
 
 def overlap(a: NDArray[Any], b: NDArray[Any]) -> bool:

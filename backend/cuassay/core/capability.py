@@ -15,6 +15,7 @@ from typing import Any
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
 from cuassay.core.units import BYTES, format_bytes
+from cuassay.core.words import shown
 from cuassay.errors import CapabilityError, CapabilityNameError
 
 __all__ = [
@@ -126,6 +127,8 @@ def parse_requirement(text: str) -> Requirement:
     CapabilityNameError
         If nothing of that name is defined.
     """
+    if not isinstance(text, str):
+        raise CapabilityNameError(f"a requirement is a str; got {shown(text)}; write one such as 'graphs' or 'float16'")
     quantity = _QUANTITY.fullmatch(text.strip())
     if quantity is not None and quantity["name"] in QUANTITIES:
         return Requirement(text, quantity["name"], float(quantity["value"]) * BYTES[quantity["unit"] or ""])
@@ -155,8 +158,8 @@ def dtype_word(dtype: Any) -> Any:
 
 def unknown_dtype(name: object) -> str:
     """What to say of a `name` that is none of `DTYPE_NAMES`: which it is near, and which there are."""
-    meant = did_you_mean(str(name), DTYPE_NAMES)
-    return f"{name!r} is no dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
+    meant = did_you_mean(shown(name), DTYPE_NAMES)
+    return f"{shown(name)} is no dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 
 @dataclass(slots=True)

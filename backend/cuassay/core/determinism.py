@@ -10,6 +10,7 @@ import warnings
 
 from cuassay.core.callers import stacklevel
 from cuassay.core.debug_modes import mode_number
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError
 
 __all__ = [
@@ -33,7 +34,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
         If `mode` is no bool.
     """
     if not isinstance(mode, bool):
-        raise ArgumentError(f"mode is True or False; got {mode!r}; for words see set_deterministic_debug_mode")
+        raise ArgumentError(f"mode is True or False; got {shown(mode)}; for words see set_deterministic_debug_mode")
     set_deterministic_debug_mode((1 if warn_only else 2) if mode else 0)
 
 

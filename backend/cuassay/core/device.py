@@ -8,6 +8,8 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import DeviceError
 
 __all__ = ["Device", "index_on"]
@@ -38,13 +40,20 @@ class Device:
         if index is not None and number is not None:
             raise DeviceError(f"device {name!r} already has an index; got another, {index!r}; give one of the two")
         object.__setattr__(self, "kind", kind)
-        object.__setattr__(self, "index", int(index if number is None and index is not None else number or 0))
+        object.__setattr__(self, "index", number or 0 if index is None else _checked(name, index))
 
     def __str__(self) -> str:
         return f"{self.kind}:{self.index}"
 
     def __repr__(self) -> str:
         return f"Device('{self}')"
+
+
+def _checked(name: object, index: object) -> int:
+    whole = as_whole(index)
+    if whole is None or whole < 0:
+        raise DeviceError(f"device {shown(name)} has no such index; got {shown(index)}; give a whole number, 0 or more")
+    return whole
 
 
 def index_on(kind: str, device: int | str | Device) -> int:
@@ -69,6 +78,8 @@ def _split(name: str | Device) -> tuple[str, int | None]:
     text: object = name  # callers without a type checker pass anything
     match = _FORM.fullmatch(text) if isinstance(text, str) else None
     if match is None:
-        raise DeviceError(f"{name!r} does not name a device; give 'kind' or 'kind:index', such as 'cpu' or 'cuda:1'")
+        raise DeviceError(
+            f"{shown(name)} does not name a device; give 'kind' or 'kind:index', such as 'cpu' or 'cuda:1'"
+        )
     index = match["index"]
     return match["kind"], None if index is None else int(index)

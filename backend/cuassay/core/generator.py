@@ -10,6 +10,8 @@ from __future__ import annotations
 import struct
 from dataclasses import dataclass
 
+from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 
 __all__ = ["DEFAULT_SEED", "WORDS_PER_CALL", "GeneratorState"]
@@ -47,10 +49,11 @@ class GeneratorState:
     offset: int = 0
 
     def __post_init__(self) -> None:
-        if not 0 <= self.seed < _SEEDS:
-            raise ArgumentError(f"seed {self.seed!r} does not fit; give an integer from 0 to 2**64 - 1")
-        if not 0 <= self.offset < _OFFSETS:
-            raise ArgumentError(f"offset {self.offset!r} does not fit; give a multiple of 4 from 0 to 2**63 - 4")
+        seed, offset = as_whole(self.seed), as_whole(self.offset)
+        if seed is None or not 0 <= seed < _SEEDS:
+            raise ArgumentError(f"seed does not fit; got {shown(self.seed)}; give an integer from 0 to 2**64 - 1")
+        if offset is None or not 0 <= offset < _OFFSETS:
+            raise ArgumentError(f"offset does not fit; got {shown(self.offset)}; give a multiple of 4 below 2**63")
         if self.offset % WORDS_PER_CALL:
             raise ArgumentError(f"offset {self.offset!r} is no multiple of 4; one Philox call gives four words")
 

@@ -21,9 +21,11 @@ from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
 from cuassay.core.protocols import Backend, PinnedMemory
-from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, ShapeError
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, OutOfMemoryError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
+from cuassay.ops.outputs import is_read_only
 
 __all__ = [
     "BUILT_IN",
@@ -79,9 +81,10 @@ def backend(kind: str) -> Backend:
     DeviceError
         If no kind has that name.
     """
-    if kind not in _modules():
+    named: object = kind  # callers without a type checker pass anything
+    if not isinstance(named, str) or named not in _modules():
         raise DeviceError(
-            f"there is no device kind {kind!r}{did_you_mean(kind, kinds())}; "
+            f"there is no device kind {shown(kind)}{did_you_mean(str(kind), kinds())}; "
             f"known: {', '.join(kinds())}; others register by the entry point group {ENTRY_POINT_GROUP!r}"
         )
     return _load(kind)
@@ -128,6 +131,7 @@ def capabilities(name: str | Device) -> Capabilities:
 
 def why_unsupported(op: Op, name: str | Device, dtype: str) -> str | None:
     """Why `op` does not run in `dtype` on this device, or None when it does: no kernel, or a capability is missing."""
+    _check_op(op)
     device = find(name)
     if dtype not in op.dtypes(device.kind):
         return f"{device}: {op.name} has no kernel for {dtype}"
@@ -138,7 +142,13 @@ def why_unsupported(op: Op, name: str | Device, dtype: str) -> str | None:
 
 def supported_dtypes(op: Op, name: str | Device) -> tuple[str, ...]:
     """The registry dtypes `op` runs in on this device: a kernel exists and the device can."""
+    _check_op(op)
     return tuple(dtype for dtype in op.schema.dtypes if why_unsupported(op, name, dtype) is None)
+
+
+def _check_op(op: Any) -> None:
+    if not isinstance(op, Op):
+        raise ArgumentError(f"op must be an operation; got {shown(op)}; give one such as cuassay.ops.add")
 
 
 def namespace(name: str | Device) -> Any:
@@ -192,8 +202,8 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
         return owner.empty(extents, dtype, index) if stream is None else owner.empty(extents, dtype, index, stream)
     except CuassayError:
         raise
-    except (TypeError, ValueError) as error:
-        raise ShapeError(f"{shape!r} is no shape: {error}; give whole numbers, 0 or more") from error
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ShapeError(f"{shown(shape)} is not a shape: {error}; give whole numbers, 0 or more") from error
 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
@@ -242,12 +252,7 @@ def to_host(array: Any) -> Any:
 
 
 def _owner(array: Any) -> Backend:
-    owner = registry.backend_of(type(array))
-    if owner is None:
-        raise DeviceError(
-            f"{type(array).__qualname__} is no array of a known device kind; known kinds: {', '.join(kinds())}"
-        )
-    return owner
+    return registry.owner_of(array, "the argument")
 
 
 def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device) -> Any:
@@ -266,7 +271,17 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device)
     """
     found = find(device)
     capabilities(found).require(["pinned_memory"])
-    return _transfers(found.kind).empty_pinned(as_shape(shape), dtype, found.index)
+    extents = as_shape(shape)
+    try:
+        return _transfers(found.kind).empty_pinned(extents, dtype, found.index)
+    except CuassayError:
+        raise
+    except MemoryError as error:
+        raise OutOfMemoryError(
+            f"no host memory to pin for shape {extents}; got: {error}; use fewer elements"
+        ) from error
+    except (OverflowError, ValueError) as error:
+        raise ShapeError(f"{shown(shape)} is too large a shape; got: {error}; use fewer elements") from error
 
 
 def is_pinned(array: Any) -> bool:
@@ -306,6 +321,11 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
     origin, target = _device_kind(src), _device_kind(dst)
     if origin is not None and target is not None:
         return registry.op("copy")(src, out=dst)
+    for array, name in ((src, "src"), (dst, "dst")):
+        if not is_pinned(array):
+            registry.owner_of(array, f"copy's {name}")
+    if is_read_only(dst):
+        raise ArgumentError(f"copy's dst is read-only; got shape {tuple(dst.shape)}; give a writable array")
     if src.shape != dst.shape or src.dtype != dst.dtype:
         raise ArgumentError(
             f"copy takes two arrays of one shape and dtype; got {src.shape}, {dtype_name(src.dtype)} and {dst.shape}, "

@@ -108,8 +108,9 @@ def geometry(bound: Bound) -> Geometry:
             f"got {a}, {weight} and groups={groups}; reshape an operand"
         )
     bias = bound["bias"]
-    if bias is not None and tuple(bias.shape) != weight[:1]:
-        raise ShapeError(f"slow_conv2d's bias must have shape {weight[:1]}; got {tuple(bias.shape)}; one a filter")
+    given = None if bias is None else tuple(getattr(bias, "shape", ()))
+    if given not in (None, weight[:1]):
+        raise ShapeError(f"slow_conv2d's bias must have shape {weight[:1]}; got {given}; give one number a filter")
     stride, dilation = pair("stride", bound["stride"], 1), pair("dilation", bound["dilation"], 1)
     padding = pair("padding", bound["padding"], 0)
     size, kernel = (a[2], a[3]), (weight[2], weight[3])

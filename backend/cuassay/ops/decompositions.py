@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name, promote
+from cuassay.core.numbers import as_real
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, DTypeError, ShapeError
 
 __all__ = [
@@ -148,6 +150,8 @@ def eigh(bound: Bound) -> Shape:
 def lstsq(bound: Bound) -> Shape:
     """`a` (..., M, N), `b` (..., M, K): `x` (..., N, K), `residuals` (..., K), `rank` (...), `s` (..., min(M, N))."""
     stack, rows, columns = _matrices("lstsq_", bound)
+    if bound["rcond"] is not None and as_real(bound["rcond"]) is None:
+        raise ArgumentError(f"lstsq_'s rcond must be a real number; got {shown(bound['rcond'])}; give one, or None")
     count = _right("lstsq_", bound, stack, rows)[-1]
     dtype = _promoted(bound)
     real = real_dtype(dtype)

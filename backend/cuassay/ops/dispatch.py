@@ -18,12 +18,12 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import SchemaError
+from cuassay.errors import CuassayError, SchemaError
 from cuassay.ops import registry
 from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
-from cuassay.ops.outputs import check_out, refuse_out
-from cuassay.ops.placement import arrays, is_number, place_of
+from cuassay.ops.outputs import check_out, check_written, is_read_only, read_only, refuse_out
+from cuassay.ops.placement import arrays, destination, is_number, place_of, too_large, unreadable
 from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "Shortcut", "interpose", "redispatch"]
@@ -233,11 +233,18 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     if target.kind != device.kind:
         return _across(op, bound, out, route.backend, target)
     out = _output(op, bound, route, target, out)
-    if is_explaining():
-        with within(described(op.name, bound, device)):
+    try:
+        if is_explaining():
+            with within(described(op.name, bound, device)):
+                _on(route.backend, device.index, partial(route.serve, bound, out))
+        else:
             _on(route.backend, device.index, partial(route.serve, bound, out))
-    else:
-        _on(route.backend, device.index, partial(route.serve, bound, out))
+    except OverflowError as error:
+        raise too_large(op, bound, route.dtype) from error
+    except ValueError as error:
+        if out is not None and is_read_only(out):
+            raise read_only(op.schema, out) from error
+        raise
     return out
 
 
@@ -256,11 +263,13 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     device_of = route.backend.device_of
     if op.schema.is_irregular:
         _check_owner(op, bound, operands, route.backend)
+    if op.schema.written:
+        check_written(op.schema, bound)
     devices = [device_of(operands[place]) for place in _places(op, route, operands)]
     device = devices[0]
     if devices.count(device) < len(devices):
         place_of(op, bound)  # raises, naming two that differ
-    return route, device, device if op.schema.place is None else op.schema.place(bound, out, device)
+    return route, device, device if op.schema.place is None else destination(op, bound, out, device)
 
 
 def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], backend: Backend) -> None:
@@ -366,15 +375,25 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     schema, backend = op.schema, route.backend
     if route.result is None:
         refuse_out(schema, out)
-        schema.shape(bound)
+        _shape(schema, bound)
         return None
-    shape = schema.shape(bound)
+    shape = _shape(schema, bound)
     if out is None:
         return backend.empty(shape, route.result, device.index)
     operands = _operands(schema, bound)
     arrays = [operands[place] for place in _places(op, route, operands)]
     check_out(schema, bound, arrays, out, backend=backend, device=device, shape=shape, dtype=route.result)
     return out
+
+
+def _shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
+    """By the schema's rule. What the rule itself trips over is an argument of a type that it does not know."""
+    try:
+        return schema.shape(bound)
+    except CuassayError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise unreadable(schema, bound, error) from error
 
 
 def _described(value: Any) -> Any:

@@ -12,7 +12,8 @@ from numbers import Real
 from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, HALVES, compute_dtype, dtype_name
-from cuassay.core.numbers import as_whole
+from cuassay.core.numbers import as_real, as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.schema import ShapeRule
 
@@ -213,9 +214,9 @@ def loss_scale(bound: Bound) -> tuple[int, ...]:
         check_one(name, bound[name], "float32")
     check_one("growth_tracker", bound["growth_tracker"], "int32")
     growth, backoff, interval = bound["growth_factor"], bound["backoff_factor"], bound["growth_interval"]
-    if not isinstance(growth, Real) or not 1 < float(growth) < math.inf:
+    if not 1 < (as_real(growth) or 0) < math.inf:
         raise ArgumentError(f"growth_factor must be a number above 1; got {growth!r}; 2.0 is usual")
-    if not isinstance(backoff, Real) or not 0 < float(backoff) < 1:
+    if not 0 < (as_real(backoff) or 0) < 1:
         raise ArgumentError(f"backoff_factor must be a number between 0 and 1; got {backoff!r}; 0.5 is usual")
     if (whole := as_whole(interval)) is None or whole < 1:
         raise ArgumentError(f"growth_interval must be a whole number of steps, 1 or more; got {interval!r}; see 2000")
@@ -264,9 +265,10 @@ def check_hyperparameters(bound: Bound) -> None:
 
 
 def _check_number(name: str, value: Any, low: float, high: float) -> None:
-    if isinstance(value, bool) or not isinstance(value, Real) or not low <= float(value) < high:
+    found = None if isinstance(value, bool) else as_real(value)
+    if found is None or not low <= found < high:
         until = "finite" if high == math.inf else f"below {high}"
-        raise ArgumentError(f"{name} must be a number, {low} or more and {until}; got {value!r}; correct it")
+        raise ArgumentError(f"{name} must be a number, {low} or more and {until}; got {shown(value)}; correct it")
 
 
 def _check_stochastic(bound: Bound) -> None:

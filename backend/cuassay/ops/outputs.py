@@ -15,7 +15,7 @@ from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.schema import Schema
 
-__all__ = ["check_out", "overlaps_itself", "refuse_out"]
+__all__ = ["check_out", "check_written", "is_read_only", "overlaps_itself", "read_only", "refuse_out"]
 
 
 def refuse_out(schema: Schema, out: Any) -> None:
@@ -74,6 +74,29 @@ def check_out(
             f"{schema.name}'s out has several elements in one place (shape {tuple(out.shape)}, strides "
             f"{tuple(out.strides)} bytes), of which one would win; write into a contiguous array and copy from that"
         )
+
+
+def read_only(schema: Schema, out: Any) -> ArgumentError:
+    """The error for an `out` that cannot be written: made when the kernel fails, as each call would pay for asking."""
+    return ArgumentError(
+        f"{schema.name}'s out is read-only; got {tuple(out.shape)} {dtype_name(out.dtype)}; give out=array.copy()"
+    )
+
+
+def check_written(schema: Schema, bound: Mapping[str, Any]) -> None:
+    """Raise `ArgumentError` where a parameter that is written is read-only, before any of them is written."""
+    for param in schema.written:
+        for name, array in param.members(bound[param.name]):
+            if is_read_only(array):
+                raise ArgumentError(
+                    f"{schema.name} writes {name}, which is read-only; got {tuple(array.shape)} "
+                    f"{dtype_name(array.dtype)}; nothing was written; give a copy, or set flags.writeable"
+                )
+
+
+def is_read_only(array: Any) -> bool:
+    """By NumPy's flag, which CuPy's arrays do not have."""
+    return not getattr(array.flags, "writeable", True)
 
 
 def _name(schema: Schema, bound: Mapping[str, Any], operand: Any) -> str:

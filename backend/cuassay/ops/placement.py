@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 from cuassay.ops.schema import Schema
@@ -16,7 +18,7 @@ from cuassay.ops.schema import Schema
 if TYPE_CHECKING:
     from cuassay.ops.dispatch import Op
 
-__all__ = ["arrays", "is_number", "place_of"]
+__all__ = ["arrays", "destination", "is_number", "place_of", "too_large", "unreadable"]
 
 _NUMBERS = frozenset((bool, int, float, complex))
 
@@ -59,3 +61,41 @@ def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
     if place is None:
         raise ArgumentError(f"{op.name} needs at least one array to know its device; got only Python numbers")
     return place
+
+
+def destination(op: Op, bound: Mapping[str, Any], out: Any, device: Device) -> Device:
+    """Where an op that moves arrays puts its output. Raises `DeviceError` where that does not exist."""
+    assigned = op.schema.place
+    target = device if assigned is None else assigned(bound, out, device)
+    if target != device and out is None:
+        _check_exists(registry.backend(target.kind), target)
+    return target
+
+
+def _check_exists(backend: Backend, device: Device) -> None:
+    reason = backend.why_absent()
+    if reason is not None:
+        raise DeviceError(f"{device} does not exist: {reason}; give one of a kind that is here, such as 'cpu'")
+    count = backend.count()
+    if device.index >= count:
+        raise DeviceError(
+            f"{device} does not exist; {count} {device.kind} devices are here; give an index below {count}"
+        )
+
+
+def too_large(op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any]) -> ArgumentError:
+    """The error for a Python number that the dtype of the call cannot hold."""
+    numbers = ", ".join(f"{name} {shown(value)}" for name, value in bound.items() if is_number(value))
+    return ArgumentError(
+        f"a number is too large for {op.name} in {dtype_name(dtype)}; got {numbers or 'none by itself'}; "
+        "give one that the dtype holds, or cast the arrays to a wider dtype"
+    )
+
+
+def unreadable(schema: Schema, bound: Mapping[str, Any], error: Exception) -> ArgumentError:
+    """The error for an argument of a type that the shape rule cannot work with."""
+    scalars = ", ".join(f"{name}={shown(bound[name])}" for name in schema.scalar_names)
+    return ArgumentError(
+        f"{schema.name} cannot use its arguments: {error}; got {scalars or 'arrays alone'}; its form is "
+        f"{schema.signature}"
+    )

@@ -16,6 +16,8 @@ from cuassay.arrays.distributions import bounds
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.generator import GeneratorState
 from cuassay.core.generators import ReplayState
+from cuassay.core.numbers import as_real
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, ShapeError
 
 __all__ = ["dropout", "integers", "mask", "normal", "permutation", "probabilities", "uniform"]
@@ -91,10 +93,10 @@ def _drawn(bound: Mapping[str, Any], name: str) -> Shape:
 
 
 def _number(bound: Mapping[str, Any], name: str) -> float:
-    try:
-        return float(bound[name])
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(f"{name} must be a number; got {bound[name]!r}; give a float") from error
+    found = as_real(bound[name])
+    if found is None:
+        raise ArgumentError(f"{name} must be a real number; got {shown(bound[name])}; give a float")
+    return found
 
 
 def _check_probability(bound: Mapping[str, Any]) -> None:

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.arrays.subclasses import why_refused
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, DeviceError, KernelNotFoundError, SchemaError
@@ -226,11 +227,18 @@ def owner_of(array: Any, what: str) -> Backend:
     """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` where it is no array of any."""
     found = backend_of(type(array))
     if found is None:
-        raise ArgumentError(
-            f"{what} is no array of a known device kind; got {type(array).__module__}.{type(array).__qualname__}; "
-            "make one of it: numpy.asarray(...) on the host, cuassay.from_host(..., device) on another device"
-        )
+        why = why_refused(type(array))
+        if why is not None:
+            raise ArgumentError(f"{what} is of a type that no operation takes; got {_type_name(array)}: {why}")
+        raise ArgumentError(f"{what} is not an array of any known device kind; got {_type_name(array)}; {_MAKE_ONE}")
     return found
+
+
+_MAKE_ONE = "make one of it: numpy.asarray(...) on the host, cuassay.from_host(..., device) on another device"
+
+
+def _type_name(value: Any) -> str:
+    return f"{type(value).__module__}.{type(value).__qualname__}"
 
 
 def device_of(array: Any, what: str) -> Device:

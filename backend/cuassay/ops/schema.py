@@ -33,6 +33,7 @@ Form = Literal["array", "arrays", "scalar"]
 Access = Literal["read", "both"]
 
 _REQUIRED: Any = object()
+_NUMBERS = frozenset((bool, int, float, complex))
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +81,7 @@ class Param:
         if self.form == "arrays" and isinstance(value, list | tuple):
             for position, array in enumerate(value):
                 yield f"{self.name}[{position}]", array
-        elif self.required or hasattr(value, "dtype"):
+        elif self.required or (value is not None and type(value) not in _NUMBERS):
             yield self.name, value
 
 
@@ -113,8 +114,9 @@ class Schema:
         The parameters whose promotion is the registry dtype; all unless stated.
     typed_by : str
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
-    arrays, array_names, scalar_names, pick_arrays, is_irregular
-        From `params`: those that are arrays or lists of them, in order; names; from arguments by name to the arrays;
+    arrays, written, array_names, scalar_names, pick_arrays, is_irregular
+        From `params`: those that are arrays or lists, in order; those written; names; from arguments by name to
+        the arrays;
         whether arrays cannot be told by place alone: there is a list, one that may be missing, or one whose dtype does
         not count.
     """
@@ -132,6 +134,7 @@ class Schema:
     typed_by: str = ""
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
+    written: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     pick_arrays: Callable[[Mapping[str, Any]], Sequence[Any]] = field(init=False, compare=False, repr=False)
@@ -144,6 +147,7 @@ class Schema:
         names = tuple(param.name for param in self.params if param.form != "scalar")
         derived = {
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
+            "written": tuple(param for param in self.params if param.access == "both"),
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),

@@ -10,7 +10,9 @@ from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
 from cuassay.arrays.layout import broadcast_shapes, normalize_axis
-from cuassay.errors import DTypeError, ShapeError
+from cuassay.core.numbers import as_real, as_whole
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.schema import ShapeRule
 
 __all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same"]
@@ -52,7 +54,10 @@ def reduced(bound: Mapping[str, Any]) -> Shape:
     """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
     shape = _shape(bound["a"])
     axes = reduced_axes(bound["axis"], len(shape))
-    if bound["keepdims"]:
+    keepdims = bound["keepdims"]
+    if keepdims is not True and keepdims is not False and as_whole(keepdims) not in (0, 1):
+        raise ArgumentError(f"keepdims must be True or False; got {shown(keepdims)}; give one of the two")
+    if keepdims:
         return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 
@@ -84,6 +89,8 @@ def normalized(bound: Mapping[str, Any]) -> Shape:
     shape = _shape(bound["a"])
     if not shape:
         raise ShapeError("layer_norm needs an axis to normalize over; got a 0-d array; give at least one dimension")
+    if as_real(bound["eps"]) is None:
+        raise ArgumentError(f"layer_norm's eps must be a real number; got {shown(bound['eps'])}; 1e-5 is usual")
     for name in ("weight", "bias"):
         if _shape(bound[name]) != shape[-1:]:
             raise ShapeError(

@@ -13,6 +13,7 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 from cuassay.optim.state import FIXED, CachedPlan, State, arguments, host_number
@@ -237,6 +238,8 @@ class Adam:
         ArgumentError, ShapeError
             If it is of other groups, parameters or options, or holds what is none; then nothing was changed.
         """
+        if not isinstance(state_dict, Mapping):
+            raise ArgumentError(f"the state is a mapping; got {shown(state_dict)}; give what state_dict gave")
         missing = [name for name in ("param_groups", "state") if name not in state_dict]
         if missing:
             raise ArgumentError(f"the state lacks {', '.join(missing)}; give what state_dict gave")

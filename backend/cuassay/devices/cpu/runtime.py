@@ -16,6 +16,7 @@ import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.arrays.subclasses import why_refused
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -170,8 +171,8 @@ class CpuBackend:
         return info.total_memory()
 
     def owns(self, array_type: type) -> bool:
-        """`numpy.ndarray` and NumPy's scalars."""
-        return issubclass(array_type, (np.ndarray, np.generic))
+        """`numpy.ndarray` and NumPy's scalars; of its subclasses those that compute as it does."""
+        return issubclass(array_type, (np.ndarray, np.generic)) and why_refused(array_type) is None
 
     def device_of(self, array: Any) -> Device:
         """Always ``cpu:0``."""
