@@ -1,10 +1,11 @@
 """Mutants of Python and CUDA C++: which changes are made, where, and under which name."""
 
 import ast
+from pathlib import Path
 
 import pytest
 
-from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, looks_like_cuda, tokens_of
+from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, kernels_in, looks_like_cuda, tokens_of
 from cuassay.mutation.mutant import Edit, mutants_of
 from cuassay.mutation.python import OPERATORS, next_digit, python_mutants
 
@@ -181,6 +182,39 @@ def test_the_last_digit_of_the_mantissa_changes(number: str, expected: str) -> N
     assert next_digit(number) == expected
 
 
+def test_kernels_are_told_from_other_functions() -> None:
+    text = """
+    __device__ int one() { return 1; }
+    struct Two { __device__ int of(int a) { return a; } };
+    template <typename T> __global__ void __launch_bounds__(256, 2) three(T *a) { if (a) { one(); } }
+    extern "C" __global__ void four(float a) {}
+    """
+    assert kernels_in(text) == ["three", "four"]
+
+
 def test_a_text_with_a_kernel_is_known() -> None:
     assert looks_like_cuda('extern "C" __global__ void f() {}')
     assert not looks_like_cuda("global f")
+
+
+def test_kernels_are_judged_by_the_tests_that_launch_them(tmp_path: Path) -> None:
+    """Of a kernel those of its own instantiations in turn; of a header those of every kernel that includes it."""
+    pytest.importorskip("coverage", reason="coverage.py is not installed")
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.project import covering, find_mutants
+
+    (tmp_path / "a.cuh").write_text("__device__ int one(int a) { return a + 1; }")
+    (tmp_path / "b.cuh").write_text('#include "a.cuh"\n')
+    (tmp_path / "b.cu").write_text('#include "b.cuh"\ntemplate <class T> __global__ void k(T *a) { a[0] = one(2); }')
+    (tmp_path / "c.cu").write_text("__global__ void other(int *a) { a[0] = 2; }")
+    durations = {"slow": 3.0, "fast": 1.0, "of_b": 2.0, "of_c": 1.0, "bad": 0.1}
+    launches = {"k<float>": ["slow", "fast", "bad"], "k<int>": ["of_b", "slow"], "other": ["of_c"]}
+    baseline = Baseline(durations=durations, failed=["bad"], launches=launches)
+    files = ["a.cuh", "b.cuh", "b.cu", "c.cu"]
+
+    def judges(source: str) -> list[str]:
+        return covering(find_mutants(tmp_path, [source], baseline)[0], tmp_path, files, baseline)
+
+    assert judges("b.cu::k") == ["fast", "of_b", "slow"]
+    assert judges("a.cuh") == ["fast", "of_b", "slow"]
+    assert judges("c.cu") == ["of_c"]

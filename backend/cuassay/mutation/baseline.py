@@ -10,9 +10,9 @@ import json
 import os
 import sys
 import time
-from collections import Counter
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +48,8 @@ class Baseline:
         Ids of those that did not pass.
     lines : dict
         File, relative to the root, to line to the ids of the tests that run it.
+    launches : dict
+        Name expression of a kernel, such as ``add<float>``, to the ids of the tests that launch it.
     declared : list of Declared
         The functions of the collected specs that stand below the root.
     paths : list of str
@@ -59,6 +61,7 @@ class Baseline:
     durations: dict[str, float] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
     lines: dict[str, dict[int, list[str]]] = field(default_factory=dict)
+    launches: dict[str, list[str]] = field(default_factory=dict)
     declared: list[Declared] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
@@ -68,9 +71,9 @@ class Baseline:
         lines = self.lines.get(path, {})
         return {test for line in range(first, last + 1) for test in lines.get(line, ())}
 
-    def touching(self, path: str) -> Counter[str]:
-        """Tests that run any line of a file, and how many lines of it each runs."""
-        return Counter(test for tests in self.lines.get(path, {}).values() for test in tests)
+    def touching(self, path: str) -> set[str]:
+        """Tests that run any line of a file."""
+        return {test for tests in self.lines.get(path, {}).values() for test in tests}
 
     def merge(self, other: Baseline) -> None:
         """Add what another part of the tests found."""
@@ -80,6 +83,8 @@ class Baseline:
             lines = self.lines.setdefault(path, {})
             for line, tests in by_line.items():
                 lines[line] = [*lines.get(line, ()), *tests]
+        for name, tests in other.launches.items():
+            self.launches[name] = [*self.launches.get(name, ()), *tests]
         self.declared = list(dict.fromkeys([*self.declared, *other.declared]))
         self.paths = list(dict.fromkeys([*self.paths, *other.paths]))
         self.modules = list(dict.fromkeys([*self.modules, *other.modules]))
@@ -104,7 +109,8 @@ def read(path: Path) -> Baseline:
         for name, by_line in found["lines"].items()
     }
     declared = [Declared(**row) for row in found["declared"]]
-    return Baseline(found["durations"], found["failed"], lines, declared, found["paths"], found["modules"])
+    facts = (found[name] for name in ("paths", "modules"))
+    return Baseline(found["durations"], found["failed"], lines, found["launches"], declared, *facts)
 
 
 # ------------------------------------------------------------------------------------------------ in the child
@@ -122,6 +128,7 @@ class _Watch:
         self._coverage.start()
         self._found = Baseline()
         self._declared: dict[Declared, None] = {}
+        self._launches = _Launches()
 
     @pytest.hookimpl(trylast=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
@@ -137,10 +144,12 @@ class _Watch:
         """Count lines for this test, and its seconds."""
         begun = time.perf_counter()
         self._coverage.switch_context(item.nodeid)
+        self._launches.test = item.nodeid
         try:
             return (yield)
         finally:
             self._coverage.switch_context("")
+            self._launches.test = ""
             self._found.durations[item.nodeid] = time.perf_counter() - begun
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
@@ -161,6 +170,7 @@ class _Watch:
             "failed": self._found.failed,
             "tests": list(durations),
             "lines": dict(self._lines(kept)),
+            "launches": self._launches.found,
             "declared": [{name: getattr(one, name) for name in one.__slots__} for one in self._declared],
             "paths": list(_paths_below(self._root)),
             "modules": _modules_outside(self._root),
@@ -174,6 +184,28 @@ class _Watch:
             lines = {line: [kept[test] for test in tests if test in kept] for line, tests in by_line.items()}
             relative = Path(file).relative_to(self._root).as_posix()
             yield relative, {line: tests for line, tests in lines.items() if tests}
+
+
+class _Launches:
+    """Which test launches which of our own kernels, once the room of CUDA is loaded."""
+
+    def __init__(self) -> None:
+        self.found: dict[str, list[str]] = {}
+        self.test = ""
+        if find_spec("cupy") is not None:
+            from cuassay.devices.cuda.launch.launch import Kernel
+
+            for method in ("__call__", "bind"):
+                setattr(Kernel, method, self._watched(getattr(Kernel, method)))
+
+    def _watched(self, launch: Callable[..., Any]) -> Callable[..., Any]:
+        def watched(kernel: Any, *args: Any, **kwargs: Any) -> Any:
+            tests = self.found.setdefault(kernel.name, [])
+            if self.test and self.test not in tests[-1:]:
+                tests.append(self.test)
+            return launch(kernel, *args, **kwargs)
+
+        return watched
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from cuassay.mutation.mutant import Edit, Mutant, mutants_of
 
-__all__ = ["CUDA_OPERATORS", "Token", "cuda_edits", "cuda_mutants", "looks_like_cuda", "tokens_of"]
+__all__ = ["CUDA_OPERATORS", "Token", "cuda_edits", "cuda_mutants", "kernels_in", "looks_like_cuda", "tokens_of"]
 
 
 class Token(NamedTuple):
@@ -83,6 +83,21 @@ def cuda_edits(text: str) -> list[Edit]:
         for start, end, replacement in operator(tokens, index)
     )
     return sorted((edit for edit in found if edit.function), key=lambda edit: edit.start)
+
+
+def kernels_in(text: str) -> list[str]:
+    """Names of the kernels that a text defines."""
+    tokens = tokens_of(text)
+    by_start = {token.start: index for index, token in enumerate(tokens)}
+    return [name for name, start, _ in _bodies(tokens) if "__global__" in _head(tokens, by_start[start])]
+
+
+def _head(tokens: Sequence[Token], brace: int) -> set[str]:
+    """Words of a definition before the brace that opens its body."""
+    begin = brace
+    while begin > 0 and tokens[begin - 1].text not in {";", "}"}:
+        begin -= 1
+    return {token.text for token in tokens[begin:brace]}
 
 
 def _bodies(tokens: Sequence[Token]) -> Iterator[tuple[str, int, int]]:

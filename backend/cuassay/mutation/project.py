@@ -5,14 +5,14 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
-from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from functools import cache
+from itertools import zip_longest
 from pathlib import Path
 
 from cuassay.errors import MutationError, SettingError
 from cuassay.mutation.baseline import Baseline
-from cuassay.mutation.cuda import cuda_mutants
+from cuassay.mutation.cuda import cuda_mutants, kernels_in
 from cuassay.mutation.mutant import Mutant
 from cuassay.mutation.python import python_mutants
 
@@ -122,35 +122,58 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
 
     Of Python these are the tests that run the changed lines, the fastest first; where that is the head of a function,
     those that run the function; at module level, those that run any line of the file. Of CUDA C++ these are the tests
-    that run code of a Python file that names the kernel's file, or a file that includes it: those first that run most
-    of that code.
+    that launch the changed kernel, or any kernel whose file includes the changed one: for each instantiation a fast one
+    first.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
-        users = _users(mutant.path, root, tuple(files))
-        ranked = sum((baseline.touching(user) for user in users), Counter())
-    else:
-        found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
-        found = found or baseline.covering(mutant.path, *mutant.edit.scope)
-        if mutant.edit.scope == (0, 0):
-            found = found or set(baseline.touching(mutant.path))
-        ranked = Counter(dict.fromkeys(found, 0))
-    good = (set(ranked) - set(baseline.failed)) & set(baseline.durations)
-    return sorted(good, key=lambda test: (-ranked[test], baseline.durations[test]))
+        return _launching(_kernels_of(mutant, root, tuple(files)), baseline)
+    found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
+    found = found or baseline.covering(mutant.path, *mutant.edit.scope)
+    if mutant.edit.scope == (0, 0):
+        found = found or baseline.touching(mutant.path)
+    return _passing(found, baseline)
+
+
+def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:
+    """Those that pass without a mutant, the fastest first."""
+    good = (set(tests) - set(baseline.failed)) & set(baseline.durations)
+    return sorted(good, key=lambda test: baseline.durations[test])
+
+
+def _launching(kernels: Collection[str], baseline: Baseline) -> list[str]:
+    """Tests that launch one of `kernels`: the fastest of each instantiation, then the second of each, and so on."""
+    columns = (
+        _passing(tests, baseline) for name, tests in baseline.launches.items() if name.partition("<")[0] in kernels
+    )
+    rows = zip_longest(*columns)
+    return list(dict.fromkeys(test for row in rows for test in row if test is not None))
+
+
+def _kernels_of(mutant: Mutant, root: Path, files: tuple[str, ...]) -> frozenset[str]:
+    """The changed kernel; where a device function is changed, all kernels that may call it."""
+    of_files = _kernels_by_file(root, files)
+    if mutant.function in of_files.get(mutant.path, ()):
+        return frozenset({mutant.function})
+    return frozenset(name for file in _including(mutant.path, root, files) for name in of_files[file])
 
 
 @cache
-def _users(kernel: str, root: Path, files: tuple[str, ...]) -> list[str]:
-    """Python files that name `kernel`, or a file of CUDA C++ that includes it, at whatever depth."""
-    texts = {name: (root / name).read_text(encoding="utf-8", errors="replace") for name in files
-             if Path(name).suffix in {".py", *CUDA_SUFFIXES}}  # fmt: skip
-    names, grown = {Path(kernel).name}, True
+def _kernels_by_file(root: Path, files: tuple[str, ...]) -> dict[str, list[str]]:
+    return {name: kernels_in(text) for name, text in _cuda_texts(root, files).items()}
+
+
+@cache
+def _cuda_texts(root: Path, files: tuple[str, ...]) -> dict[str, str]:
+    return {name: (root / name).read_text(encoding="utf-8") for name in files if Path(name).suffix in CUDA_SUFFIXES}
+
+
+def _including(path: str, root: Path, files: tuple[str, ...]) -> set[str]:
+    """`path`, and the files of CUDA C++ that include it, directly or through others."""
+    texts = _cuda_texts(root, files)
+    found, grown = {path}, True
     while grown:
-        more = {
-            Path(name).name
-            for name, text in texts.items()
-            if Path(name).suffix in CUDA_SUFFIXES and names & {Path(i).name for i in _INCLUDE.findall(text)}
-        }
-        grown = not more <= names
-        names |= more
-    quoted = [re.compile(rf"""["']{re.escape(name)}["']""") for name in names]
-    return [name for name, text in texts.items() if name.endswith(".py") and any(q.search(text) for q in quoted)]
+        names = {Path(name).name for name in found}
+        more = {name for name, text in texts.items() if names & {Path(i).name for i in _INCLUDE.findall(text)}}
+        grown = not more <= found
+        found |= more
+    return found
