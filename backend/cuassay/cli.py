@@ -16,6 +16,7 @@ from tempfile import TemporaryFile
 from typing import Any
 
 from cuassay import devices
+from cuassay.commands.ab import add_ab_commands
 from cuassay.commands.completion import add_completion_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
@@ -106,6 +107,7 @@ def parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
     report.set_defaults(command=_report)
+    add_ab_commands(commands)
     add_memory_commands(commands)
     add_tune_command(commands)
     add_mutate_command(commands)

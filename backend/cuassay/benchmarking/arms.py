@@ -1,0 +1,124 @@
+"""The two sides of a comparison: a commit, a wheel, a folder, an interpreter or a command, made ready to be started."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuassay.errors import ArgumentError
+
+__all__ = ["RECORD", "Arm", "arm"]
+
+RECORD = "{record}"
+"""Stands in a command for the file that its ``time`` rows go to."""
+
+#: Folders of a source tree that Python imports from, this project's among them.
+_ROOTS = ("backend", "reports", "src", ".")
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One side.
+
+    Attributes
+    ----------
+    name : str
+        As it was given.
+    identity : str
+        What it stands for exactly: the full hash of a commit; an interrupted comparison goes on only with the same.
+    command : sequence of str
+        What is started; `RECORD` is replaced.
+    environment : mapping
+        What it adds to the environment.
+    """
+
+    name: str
+    identity: str
+    command: Sequence[str]
+    environment: Mapping[str, str]
+
+    def words(self, record: Path) -> list[str]:
+        """The command, with the file of its rows."""
+        return [word.replace(RECORD, str(record)) for word in self.command]
+
+
+def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
+    """Make one side ready.
+
+    Parameters
+    ----------
+    name : str
+        A commit of the repository around; a wheel; a folder of sources; an interpreter, or the folder of an
+        environment; or a command, which is a text with a space or with ``{record}``.
+    folder : path
+        Where a commit is checked out, or a wheel is installed.
+    workload : sequence of str
+        What an interpreter is told to run.
+    label : str
+        ``base`` or ``head``: the name of its folder.
+
+    Raises
+    ------
+    ArgumentError
+        It is none of these.
+    """
+    path = Path(name)
+    if " " in name or RECORD in name:
+        return Arm(name, name, _command(name), {})
+    if path.suffix == ".whl" and path.is_file():
+        target = _installed(path, folder / label)
+        return Arm(name, f"{path.resolve()} {path.stat().st_mtime_ns}", [sys.executable, *workload], _imports([target]))
+    python = next((one for one in (path / "bin" / "python", path) if one.is_file() and os.access(one, os.X_OK)), None)
+    if python is not None:
+        return Arm(name, str(python.absolute()), [str(python.absolute()), *workload], {})
+    if path.is_dir():
+        return Arm(name, str(path.resolve()), [sys.executable, *workload], _imports(_roots(path.resolve())))
+    commit = _git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    if commit is None:
+        raise ArgumentError(
+            f"{name!r} is neither a commit of this repository, nor a wheel, a folder, an interpreter or a command; a "
+            f"command has a space in it, and {RECORD} where it is told the file of its rows"
+        )
+    tree = folder / label / commit[:12]
+    if not tree.is_dir() and _git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
+        raise ArgumentError(f"git could not check {name!r} out into {tree}; look at: git worktree list")
+    return Arm(name, commit, [sys.executable, *workload], _imports(_roots(tree)))
+
+
+def _command(text: str) -> list[str]:
+    words = shlex.split(text)
+    if not any(RECORD in word for word in words):
+        raise ArgumentError(
+            f"the command {text!r} is not told where its rows go; write {RECORD} where the file belongs"
+        )
+    return words
+
+
+def _installed(wheel: Path, target: Path) -> Path:
+    command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--upgrade", "--target", str(target)]
+    done = subprocess.run([*command, str(wheel)], capture_output=True, text=True, check=False)
+    if done.returncode:
+        raise ArgumentError(f"pip could not install {wheel}: {done.stderr.strip()}; give a folder or an interpreter")
+    return target
+
+
+def _roots(tree: Path) -> list[Path]:
+    return [tree / name for name in _ROOTS if (tree / name).is_dir()]
+
+
+def _imports(roots: Sequence[Path]) -> dict[str, str]:
+    former = os.environ.get("PYTHONPATH")
+    return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([former] if former else [])])}
+
+
+def _git(*arguments: str) -> str | None:
+    try:
+        done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
+    except OSError:
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None

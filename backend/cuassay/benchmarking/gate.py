@@ -1,0 +1,172 @@
+"""The gate's statistics: pairs of process medians in, verdicts out; whole suites at once, without a device.
+
+A pair is the log-ratio of two fresh processes' medians, head over base. Pairs are looked at in groups: at each look a
+benchmark is a *suspect*, *same*, or goes on. A suspect is measured again, with pairs of its own, and only what both
+say is a verdict. The variance of few pairs is moderated by the runner's noise profile. What a benchmark can promise
+follows from its noise: see `CLASSES`. ``ci/gate_simulation.py`` shows what this comes to.
+
+Sources: moderated t, Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), doi 10.2202/1544-6115.1027; processes as
+replicates, Kalibera and Jones, ISMM 2013, doi 10.1145/2464157.2464160.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.benchmarking.student import quantile
+
+__all__ = [
+    "BUDGET",
+    "CLASSES",
+    "CONFIRMING_PAIRS",
+    "LOOKS",
+    "NoiseClass",
+    "Word",
+    "class_of",
+    "common_shift",
+    "confirmation_level",
+    "confirmed",
+    "look",
+    "smallest_effect",
+]
+
+Word = Literal["faster", "slower", "same", "ambiguous"]
+Floats = NDArray[np.float64]
+
+LOOKS: tuple[int, ...] = (4, 6, 8, 10)
+"""Pairs after which a benchmark is looked at: 20 process starts at most."""
+
+CONFIRMING_PAIRS = 10
+"""Pairs that a suspect is measured again with."""
+
+BUDGET = 0.0005
+"""Chance of any false alarm in a comparison of the whole suite."""
+
+ALARM_LEVEL, SAME_LEVEL = 0.999, 0.90
+"""Confidence of one look that a benchmark changed, and that it did not change by more than the floor."""
+
+FEWEST_FOR_SHIFT = 8
+"""Benchmarks from which the median of all is their common shift, rather than one of them."""
+
+MOST_PRIOR_DEGREES = 15.0
+"""The profile counts for no more than so many degrees of freedom, so that a runner that got noisier is noticed."""
+
+ESTIMATE_ALLOWANCE = 1.4
+"""A profile of 20 processes overstates a noise by up to 38 % in one of 100: classes are decided with that in mind."""
+
+
+@dataclass(frozen=True, slots=True)
+class NoiseClass:
+    """What is promised of benchmarks up to a noise; all are fractions.
+
+    Attributes
+    ----------
+    noise : float
+        Largest standard deviation of one process' median.
+    promise : float
+        The slow-down that is found; infinite where it is reported only, and never fails a build.
+    floor : float
+        A smaller effect is not called a change.
+    """
+
+    noise: float
+    promise: float
+    floor: float
+
+
+CLASSES: tuple[NoiseClass, ...] = (
+    NoiseClass(noise=0.0015, promise=0.005, floor=0.0025),
+    NoiseClass(noise=0.003, promise=0.01, floor=0.005),
+    NoiseClass(noise=0.01, promise=0.02, floor=0.01),
+    NoiseClass(noise=math.inf, promise=math.inf, floor=0.02),
+)
+
+
+def class_of(noise: float | None) -> NoiseClass:
+    """The class of a benchmark with that noise in the profile; without one, the last that gates."""
+    if noise is None:
+        return CLASSES[-2]
+    return next(one for one in CLASSES if noise <= one.noise * ESTIMATE_ALLOWANCE)
+
+
+def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
+    """The confidence of a confirmation at which `benchmarks` unchanged ones keep to the `budget` together.
+
+    A look accuses one in a thousand on either side, and there are `len(LOOKS)` of them.
+    """
+    accused = len(LOOKS) * 2 * (1 - ALARM_LEVEL)
+    return 1 - min(0.005, budget / max(benchmarks, 1) / accused)
+
+
+def common_shift(pairs: Floats) -> Floats:
+    """What all benchmarks of a pair have in common, by pair: the median; 0 for few benchmarks.
+
+    Parameters
+    ----------
+    pairs : array, (benchmarks, pairs)
+        Log-ratios; NaN where a benchmark was not measured in a pair.
+    """
+    if len(pairs) < FEWEST_FOR_SHIFT:
+        return np.zeros(pairs.shape[1])
+    return np.asarray(np.nanmedian(pairs, axis=0))
+
+
+def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArray[np.int8]:
+    """Look at benchmarks after some pairs.
+
+    Parameters
+    ----------
+    pairs : array, (benchmarks, pairs)
+        Log-ratios of head over base without the common shift.
+    noise, degrees : array, (benchmarks,)
+        The standard deviation of one process' median by the profile, and its degrees of freedom; 0 where unknown.
+    floor : array, (benchmarks,)
+        Of each benchmark's class.
+
+    Returns
+    -------
+    array, (benchmarks,)
+        1 a suspect of being slower, -1 of being faster, 0 same, 2 undecided.
+    """
+    mean, error, freedom = _moderated(pairs, noise, degrees)
+    size = np.abs(mean)
+    alarmed = (size - _quantiles(ALARM_LEVEL, freedom) * error > 0) & (size > floor)
+    same = size + _quantiles(SAME_LEVEL, freedom) * error < floor
+    return np.where(alarmed, np.sign(mean), np.where(same, 0, 2)).astype(np.int8)
+
+
+def confirmed(
+    side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: float
+) -> NDArray[np.bool_]:
+    """Whether fresh pairs of suspects say the same as the look that accused them, on the same side."""
+    mean, error, freedom = _moderated(pairs, noise, degrees)
+    size = mean * side
+    return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))
+
+
+def smallest_effect(pairs: Floats, noise: float, degrees: float, floor: float) -> float:
+    """The smallest change that these pairs of one benchmark would have shown in nine of ten cases, a fraction."""
+    _, error, freedom = _moderated(pairs[None], np.array([noise]), np.array([degrees]))
+    needed = (_quantiles(ALARM_LEVEL, freedom) + _quantiles(SAME_LEVEL, freedom)) * error
+    return float(max(needed[0], floor))
+
+
+def _moderated(pairs: Floats, noise: Floats, degrees: Floats) -> tuple[Floats, Floats, Floats]:
+    """Mean, standard error and degrees of freedom: the pairs' own variance weighed with that of the profile."""
+    count = pairs.shape[1]
+    own = pairs.var(axis=1, ddof=1)
+    prior = np.minimum(degrees, MOST_PRIOR_DEGREES)
+    freedom = prior + count - 1
+    variance = (prior * 2 * noise**2 + (count - 1) * own) / freedom
+    return pairs.mean(axis=1), np.sqrt(variance / count), freedom
+
+
+def _quantiles(level: float, freedom: Floats) -> Floats:
+    known = np.unique(freedom)
+    table = np.array([quantile(level, float(one)) for one in known])
+    return np.asarray(table[np.searchsorted(known, freedom)])

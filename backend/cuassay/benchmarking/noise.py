@@ -1,0 +1,91 @@
+"""The noise profile of a runner, which ``cuassay aa`` writes: how far fresh processes of unchanged code scatter."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuassay.benchmarking.gate import common_shift
+from cuassay.errors import ResultError
+from cuassay_reports.facts import difference
+
+__all__ = ["Noise", "Profile"]
+
+_FORM = "facts of noise profile 1"
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """Of one benchmark: the standard deviation of a process' median over it, and from how many processes."""
+
+    noise: float
+    processes: int
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom."""
+        return self.processes - 1.0
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The noise of every benchmark on one kind of machine.
+
+    Attributes
+    ----------
+    facts : mapping
+        The fingerprint of the device.
+    noises : mapping
+        By the benchmark's name.
+    """
+
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    noises: Mapping[str, Noise] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, processes: list[dict[str, float]], facts: Mapping[str, Any]) -> Profile:
+        """From the medians of fresh processes of one code; what all benchmarks of a process share is left out."""
+        names = sorted(set.intersection(*(set(one) for one in processes)))
+        logs = np.array([[math.log(one[name]) for one in processes] for name in names])
+        logs = logs - logs.mean(axis=1, keepdims=True)
+        scatter = (logs - common_shift(logs)).std(axis=1, ddof=1)
+        return cls(facts, {name: Noise(float(one), len(processes)) for name, one in zip(names, scatter, strict=True)})
+
+    def save(self, path: Path) -> None:
+        """Write it as JSON."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        noises = {name: asdict(one) for name, one in self.noises.items()}
+        path.write_text(json.dumps({_FORM: dict(self.facts), "noises": noises}, indent=1) + "\n")
+
+    @classmethod
+    def load(cls, path: Path) -> Profile:
+        """Read it.
+
+        Raises
+        ------
+        ResultError
+            The file is not a profile.
+        """
+        try:
+            stored = json.loads(path.read_text())
+            return cls(stored[_FORM], {name: Noise(**one) for name, one in stored["noises"].items()})
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise ResultError(f"{path} is not a noise profile: {error!r}; write one with: cuassay aa") from error
+
+    def require(self, facts: Mapping[str, Any], path: Path) -> None:
+        """Refuse to be used on another kind of machine.
+
+        Raises
+        ------
+        ResultError
+            A hard fact differs.
+        """
+        changed = difference(self.facts, facts)
+        if changed:
+            raise ResultError(f"{path} was made on another kind of machine: {'; '.join(changed)}; run cuassay aa here")

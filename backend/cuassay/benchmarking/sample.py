@@ -1,0 +1,138 @@
+"""The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
+
+It runs with the code of one of the two sides, so it must not know of the comparison: what it measures, where, and for
+how long is all that it is told. ``--spin NAME=SECONDS`` keeps the device busy after each call of a benchmark, and
+``--scatter`` multiplies a benchmark's samples by a random factor: both are for tests of the gate itself.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from fnmatch import fnmatch
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.benchmarking.cases import DTYPES, Case, case_labels, cases, row
+from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.timing import Timing, measure
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError
+from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.recording import device_columns
+
+__all__ = ["benchmark_name", "main"]
+
+#: Seconds of `spin` on every benchmark that is named with ``--spin``, on both sides: a launch is not free.
+SPIN_BASE_S = 5e-6
+
+#: Cycles that the clock of `spin` is measured with.
+_CYCLES = 4_000_000
+
+
+def benchmark_name(columns: dict[str, Any]) -> str:
+    """What a benchmark is called in a comparison, such as ``add float32 8x1024x768``."""
+    told = (columns["benchmark"], columns.get("dtype", ""), columns["case"], _peer(columns))
+    return " ".join(filter(None, told))
+
+
+def _peer(columns: dict[str, Any]) -> str:
+    return "" if columns["implementation"] == "cuassay" else str(columns["implementation"])
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and record; gives the exit status."""
+    asked = _parser().parse_args(argv)
+    try:
+        device = devices.find(asked.device)
+        spins = {name: float(seconds) for name, _, seconds in (one.rpartition("=") for one in asked.spin)}
+        with Recorder(asked.record) as recorder:
+            recorder.write_device(**device_columns(device))
+            _measure(recorder, device, asked, spins)
+    except CuassayError as error:
+        sys.stderr.write(f"cuassay ab: {error}\n")
+        return 2
+    return 0
+
+
+def _measure(recorder: Recorder, device: Device, asked: argparse.Namespace, spins: dict[str, float]) -> None:
+    random = np.random.default_rng(asked.seed)
+    spun = _spinning(device) if spins else None
+    for case in _cases(device, asked.only, asked.limit):
+        name = f"{case.spec.name} {case.dtype} {case.label}"
+        run = case.run if spun is None or name not in spins else spun(case, SPIN_BASE_S + spins[name])
+        timing = measure(run, device, cache="cold", max_seconds=asked.seconds)
+        factor = 1 + asked.scatter * random.standard_normal()
+        recorder.write_time(**row(case, "cuassay", _scaled(timing, factor)))
+        del run, case
+    gc.collect()
+    devices.backend(device.kind).synchronize(device.index)
+
+
+def _scaled(timing: Timing, factor: float) -> Timing:
+    return replace(timing, samples_s=tuple(sample * factor for sample in timing.samples_s))
+
+
+def _cases(device: Device, only: Sequence[str], limit: int) -> Iterator[Case]:
+    """The cases whose names fit a pattern of `only`, all where there is none, up to `limit` of them."""
+    left = limit
+    for spec, dtype in _measurable(device):
+        labels = [f"{spec.name} {dtype} {label}" for label in case_labels(spec, device, dtype)]
+        wanted = [not only or any(fnmatch(name, pattern) or name == pattern for pattern in only) for name in labels]
+        if not any(wanted) or not left:
+            continue  # its numbers are not drawn
+        for case, is_wanted in zip(cases(spec, device, dtype), wanted, strict=True):
+            if is_wanted and left:
+                left -= 1
+                yield case
+
+
+def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
+    for spec in own_specs():
+        for dtype in DTYPES:
+            if spec.bench is not None and dtype in spec.dtypes and spec.why_unsupported(device, dtype) is None:
+                yield spec, dtype
+
+
+def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
+    """Gives what calls a case and then keeps the device busy for so many seconds, by its own clock."""
+    backend: Any = devices.backend(device.kind)
+    once, twice = (
+        measure(partial(backend.spin, device.index, cycles), device, max_seconds=0.2).median_s
+        for cycles in (_CYCLES, 2 * _CYCLES)
+    )
+    hertz = _CYCLES / (twice - once)
+
+    def spun(case: Case, seconds: float) -> Callable[[], Any]:
+        cycles = int(seconds * hertz)
+
+        def run() -> None:
+            case.run()
+            backend.spin(device.index, cycles)
+
+        return run
+
+    return spun
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m cuassay.benchmarking.sample", description=__doc__)
+    parser.add_argument("--device", required=True, metavar="D")
+    parser.add_argument("--record", required=True, metavar="FILE")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
+    parser.add_argument("--limit", type=int, default=-1, metavar="N", help="the first so many benchmarks")
+    parser.add_argument("--seconds", type=float, default=0.1, help="longest time for each benchmark")
+    parser.add_argument("--spin", action="append", default=[], metavar="NAME=SECONDS")
+    parser.add_argument("--scatter", type=float, default=0.0, metavar="FRACTION")
+    parser.add_argument("--seed", type=int)
+    return parser
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -1,0 +1,174 @@
+"""``cuassay ab`` and ``cuassay aa``: is HEAD slower than BASE, and how noisy is this runner."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import math
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from cuassay import devices
+from cuassay.benchmarking import gate
+from cuassay.benchmarking.ab import Comparison, Outcome, Side, Verdict, compare, profile, progress
+from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.noise import Profile
+
+__all__ = ["add_ab_commands"]
+
+_ORDER = {"slower": 0, "faster": 1, "ambiguous": 2, "same": 3}
+
+_SHOWN_SAME = 40
+
+
+def add_ab_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+    """Declare ``ab`` and ``aa``."""
+    ab = commands.add_parser("ab", help="is HEAD slower than BASE? fresh processes by turns until that is decided")
+    ab.add_argument("base", metavar="BASE", help="a commit, wheel, folder of sources, interpreter, or command")
+    ab.add_argument("head", metavar="HEAD", help="the same")
+    _add_common(ab)
+    ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
+    ab.add_argument(
+        "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
+    )
+    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
+    ab.set_defaults(command=_ab)
+    aa = commands.add_parser("aa", help="how noisy is this runner? writes the noise profile that ab reads")
+    aa.add_argument(
+        "target", nargs="?", default=sys.executable, metavar="TARGET", help="as BASE; default: this package"
+    )
+    _add_common(aa)
+    aa.add_argument("--processes", type=int, default=20, help="fresh processes (default: %(default)s)")
+    aa.add_argument(
+        "--out", default="reports/out/noise.json", metavar="FILE", help="the profile (default: %(default)s)"
+    )
+    aa.set_defaults(command=_aa)
+
+
+def _add_common(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("--device", default="", metavar="D", help="where; default: the first accelerator, else cpu")
+    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
+    parser.add_argument("--limit", type=int, metavar="N", help="the first N benchmarks")
+    parser.add_argument(
+        "--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)"
+    )
+    parser.add_argument(
+        "--state", metavar="DIR", help="keeps finished processes: the same command goes on where it stopped"
+    )
+    parser.add_argument("--json", metavar="FILE", help="write the outcome as JSON")
+    parser.add_argument(
+        "--run", metavar="COMMAND", help=f"what is measured instead of the declared operations; rows go to {RECORD}"
+    )
+    parser.add_argument("--scatter", type=float, help=argparse.SUPPRESS)  # simulated noise, to test the gate
+
+
+def _ab(options: argparse.Namespace) -> int:
+    with _folder(options) as folder:
+        comparison = _comparison(options, folder, {"base": options.base, "head": options.head})
+        known = None
+        if options.profile:
+            known = Profile.load(Path(options.profile))
+            comparison.medians("p", 0, "base", options.only)  # what kind of machine this is
+            comparison.starts -= 1
+            known.require(comparison.facts, Path(options.profile))
+        outcome = compare(comparison, known, budget=options.budget, only=options.only)
+    print("\n".join(lines(outcome, profiled=known is not None)))
+    _save(options, outcome.columns())
+    return 1 if options.fail_on and any(one.gates for one in outcome.of("slower")) else 0
+
+
+def _aa(options: argparse.Namespace) -> int:
+    with _folder(options) as folder:
+        comparison = _comparison(options, folder, {"base": options.target})
+        found, medians = profile(comparison, max(options.processes, 3), options.only)
+    found.save(Path(options.out))
+    print(f"{'noise':>8} {'gate at':>8} {'median':>10}  benchmark")
+    for name, noise in sorted(found.noises.items(), key=lambda one: one[1].noise):
+        print(f"{noise.noise:8.2%} {_promise(gate.class_of(noise.noise).promise):>8} {medians[name]:10.3g}  {name}")
+    print(f"wrote {options.out}: {len(found.noises)} benchmarks, {options.processes} processes")
+    _save(options, {"noises": {name: one.noise for name, one in found.noises.items()}, "medians": medians})
+    return 0
+
+
+def _folder(options: argparse.Namespace) -> tempfile.TemporaryDirectory[str] | _Kept:
+    return _Kept(options.state) if options.state else tempfile.TemporaryDirectory(prefix="cuassay-ab-")
+
+
+class _Kept:
+    """A state folder that stays."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    def __enter__(self) -> str:
+        return self._path
+
+    def __exit__(self, *raised: object) -> None:
+        return None
+
+
+def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str]) -> Comparison:
+    extra = ["--scatter", str(options.scatter)] if options.scatter else []
+    sides = {side: Side(arm(name, Path(folder), _workload(options), side), extra) for side, name in targets.items()}
+    selects = options.run is None and not any(RECORD in name for name in targets.values())
+    return Comparison(sides, Path(folder), selects, seeded=bool(options.scatter), told=progress)
+
+
+def _workload(options: argparse.Namespace) -> list[str]:
+    """What an interpreter is told: the declared operations, or the user's command without its interpreter."""
+    if options.run is not None:
+        words = options.run.split()
+        return words[1:] if words and Path(words[0]).name.startswith("python") else ["-m", *words]
+    where = options.device or str(_first_device())
+    words = [
+        "-m",
+        "cuassay.benchmarking.sample",
+        "--device",
+        where,
+        "--record",
+        RECORD,
+        "--seconds",
+        str(options.seconds),
+    ]
+    return [*words, *(["--limit", str(options.limit)] if options.limit else [])]
+
+
+def _first_device() -> str:
+    kinds = sorted(devices.kinds(), key=lambda kind: kind in ("cpu", "sim"))
+    return next(f"{kind}:0" for kind in kinds if devices.backend(kind).why_absent() is None)
+
+
+def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
+    """The outcome in words: a line a benchmark, the changed ones first."""
+    yield f"{outcome.base} -> {outcome.head}: {len(outcome.verdicts)} benchmarks, {outcome.starts} processes, "
+    f"{outcome.seconds:.0f} s"
+    if not profiled:
+        yield "without a noise profile: changes of 2 % are promised at best; write one with: cuassay aa"
+    if outcome.shift:
+        yield f"common to all benchmarks, and taken off: {outcome.shift:+.2%}"
+    yield from (f"not compared: {name}" for name in outcome.missing)
+    ordered = sorted(outcome.verdicts, key=lambda one: (_ORDER[one.word], -abs(one.effect)))
+    same = [one for one in ordered if one.word == "same"]
+    for one in ordered:
+        if one.word != "same" or same.index(one) < _SHOWN_SAME:
+            yield _line(one)
+    if len(same) > _SHOWN_SAME:
+        yield f"and {len(same) - _SHOWN_SAME} more that are the same"
+    yield ", ".join(f"{len(outcome.of(word))} {word}" for word in ("slower", "faster", "ambiguous", "same"))
+
+
+def _line(one: Verdict) -> str:
+    noise = "unknown" if one.noise is None else f"{one.noise:.2%}"
+    told = f"noise {noise}, gate at {_promise(one.promise)}, {one.pairs} pairs: {one.why}"
+    return f"{one.word:9} {one.effect:+7.2%}  {one.name}  ({told})"
+
+
+def _promise(promise: float) -> str:
+    return f"{promise:.1%}" if math.isfinite(promise) else "never"
+
+
+def _save(options: argparse.Namespace, told: object) -> None:
+    if options.json:
+        Path(options.json).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

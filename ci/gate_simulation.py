@@ -1,0 +1,149 @@
+"""What the A/B gate promises, simulated: false alarms of unchanged suites, and how often a slow-down is found.
+
+    python ci/gate_simulation.py [--null 5000000] [--found 20000] [--seed 0]
+
+Each benchmark has a profile of 20 processes, drawn as well, then pairs until the gate decides, then, if it is a
+suspect, the confirming pairs. Prints the table of reports/docs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.benchmarking import gate
+
+Floats = NDArray[np.float64]
+Draw = Callable[[np.random.Generator, int, int], Floats]
+
+SUITE = 300
+PROFILED = 20
+CHUNK = 250_000
+
+
+@dataclass(frozen=True)
+class Noise:
+    """How the median of one process scatters: a name, and what draws it in units of its standard deviation."""
+
+    name: str
+    draw: Draw
+
+
+def gaussian(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
+    """A normal one."""
+    return random.standard_normal((benchmarks, processes))
+
+
+def heavy(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
+    """Student's t of 4 degrees, of unit variance: now and then a process that was disturbed."""
+    return np.asarray(random.standard_t(4, (benchmarks, processes)) / np.sqrt(2.0))
+
+
+def two_states(random: np.random.Generator, benchmarks: int, processes: int) -> Floats:
+    """Two clock states, three processes of ten in the slower one, of unit variance with a fifth of it normal."""
+    state = (random.random((benchmarks, processes)) < 0.3) - 0.3
+    return np.asarray(state / np.sqrt(0.21) * np.sqrt(0.8) + random.standard_normal(state.shape) * np.sqrt(0.2))
+
+
+NOISES = (Noise("normal", gaussian), Noise("heavy tails", heavy), Noise("two states", two_states))
+
+
+@dataclass
+class Counts:
+    """What became of benchmarks."""
+
+    benchmarks: int = 0
+    slower: int = 0
+    faster: int = 0
+    ambiguous: int = 0
+    pairs: int = 0
+
+    @property
+    def any_alarm(self) -> float:
+        """Chance that a suite of 300 such benchmarks has an alarm; for none that was seen, its upper 95 % bound."""
+        alarms = self.slower + self.faster
+        return 1 - (1 - max(alarms, 3 if alarms == 0 else alarms) / self.benchmarks) ** SUITE
+
+
+def simulate(draw: Draw, spread: float, effect: float, benchmarks: int, seed: int) -> Counts:
+    """Take `benchmarks` through the gate: `spread` is the noise of a process, `effect` the slow-down, fractions."""
+    counts = Counts()
+    for chunk in range(0, benchmarks, CHUNK):
+        random = np.random.default_rng((seed, chunk))
+        _simulate(counts, draw, spread, effect, min(CHUNK, benchmarks - chunk), random)
+    return counts
+
+
+def _simulate(
+    counts: Counts, draw: Draw, spread: float, effect: float, number: int, random: np.random.Generator
+) -> None:
+    def pairs_of(benchmarks: int, pairs: int) -> Floats:
+        processes = draw(random, benchmarks, 2 * pairs) * spread
+        return np.asarray(processes[:, ::2] - processes[:, 1::2] + np.log1p(effect))
+
+    noise = (draw(random, number, PROFILED) * spread).std(axis=1, ddof=1)
+    degrees = np.full(number, PROFILED - 1.0)
+    classes = [gate.class_of(one) for one in (c.noise for c in gate.CLASSES)]
+    edges = np.array([c.noise * gate.ESTIMATE_ALLOWANCE for c in classes])
+    floor = np.array([c.floor for c in classes])[np.searchsorted(edges, noise)]
+    all_pairs = pairs_of(number, gate.LOOKS[-1])
+    open_ = np.arange(number)
+    suspects: list[tuple[NDArray[np.int64], NDArray[np.int8]]] = []
+    for count in gate.LOOKS:
+        counts.pairs += (count - (0 if count == gate.LOOKS[0] else gate.LOOKS[gate.LOOKS.index(count) - 1])) * len(
+            open_
+        )
+        found = gate.look(all_pairs[open_, :count], noise[open_], degrees[open_], floor[open_])
+        accused = np.abs(found) == 1
+        suspects.append((open_[accused], found[accused]))
+        open_ = open_[found == 2]
+    who = np.concatenate([one for one, _ in suspects])
+    side = np.concatenate([one for _, one in suspects])
+    fresh = pairs_of(len(who), gate.CONFIRMING_PAIRS)
+    level = gate.confirmation_level(SUITE)
+    kept = gate.confirmed(side, fresh, noise[who], degrees[who], floor[who], level)
+    counts.benchmarks += number
+    counts.slower += int((kept & (side == 1)).sum())
+    counts.faster += int((kept & (side == -1)).sum())
+    counts.ambiguous += len(open_) + int((~kept).sum())
+
+
+SPREADS = (0.001, 0.0015, 0.003, 0.005, 0.01, 0.014)
+EFFECTS = (0.0025, 0.005, 0.01, 0.02, 0.03, 0.05)
+
+
+def table(null: int, found: int, seed: int) -> list[str]:
+    """The lines of a Markdown table."""
+    head = ["noise", "r %", "any false alarm in 300, %", "ambiguous %", "pairs", *(f"{e:.2%}" for e in EFFECTS)]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for noise in NOISES:
+        for spread in SPREADS:
+            unchanged = simulate(noise.draw, spread, 0.0, null, seed)
+            seen = [simulate(noise.draw, spread, effect, found, seed + 1) for effect in EFFECTS]
+            sign = "< " if unchanged.slower + unchanged.faster == 0 else ""
+            cells = [noise.name, f"{spread * 100:g}", f"{sign}{unchanged.any_alarm * 100:.3f}"]
+            cells += [f"{unchanged.ambiguous / null * 100:.1f}", f"{unchanged.pairs / null:.1f}"]
+            cells += [f"{one.slower / found * 100:.1f}" for one in seen]
+            lines.append("| " + " | ".join(cells) + " |")
+            print(lines[-1], file=sys.stderr, flush=True)
+    return lines
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--null", type=int, default=5_000_000, help="unchanged benchmarks a row")
+    parser.add_argument("--found", type=int, default=20_000, help="benchmarks a slow-down")
+    parser.add_argument("--seed", type=int, default=0)
+    options = parser.parse_args(argv)
+    print("\n".join(table(options.null, options.found, options.seed)))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

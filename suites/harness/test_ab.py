@@ -1,0 +1,222 @@
+"""``cuassay ab`` and ``aa``: two sides by turns in fresh processes, verdicts, exit codes, and going on after a stop."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.benchmarking.ab import modes_of
+from cuassay.benchmarking.arms import arm
+from cuassay.benchmarking.noise import Profile
+from cuassay.cli import main
+from cuassay.errors import ArgumentError, ResultError
+
+#: A benchmark's process as anybody may write one: rows of a scattered time, of a device that the arguments name.
+WORKLOAD = """
+import json, random, sys
+record, slow, scatter, uuid, log = sys.argv[1:]
+slow, random = json.loads(slow), random.Random()
+row = {"schema": 1, "run": "r", "device": "cuda:0"}
+facts = {"kind": "cuda", "name": "NVIDIA H200", "driver": "580.1", "uuid": uuid}
+rows = [{"record": "device", **row, "present": True, "fingerprint": facts}]
+for case in "abcdefghijkl":
+    time = 1e-4 * slow.get(case, 1.0) * slow.get("all", 1.0) * random.gauss(1.0, float(scatter))
+    told = {"benchmark": "work", "case": case, "implementation": "cuassay", "clock": "device", "n": 10}
+    rows.append({"record": "time", **row, **told, "median": time})
+open(log, "a").write(slow.get("name", "?"))
+if slow.get("dies"): sys.exit("out of memory")
+open(record, "w").write("".join(json.dumps(one) + "\\n" for one in rows))
+"""
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def command(tmp_path: Path) -> Command:
+    (tmp_path / "work.py").write_text(WORKLOAD)
+
+    def make(name: str, scatter: float = 0.001, uuid: str = "GPU-1", **slow: Any) -> str:
+        told = json.dumps({"name": name, **slow}, separators=(",", ":"))
+        log = tmp_path / "log"
+        return f"{sys.executable} {tmp_path}/work.py {{record}} '{told}' {scatter} {uuid} {log}"
+
+    return make
+
+
+def ab(tmp_path: Path, *arguments: str) -> tuple[int, dict[str, Any]]:
+    status = main(["ab", *arguments, "--json", str(tmp_path / "out.json")])
+    return status, json.loads((tmp_path / "out.json").read_text())
+
+
+def words(outcome: dict[str, Any]) -> dict[str, str]:
+    return {one["name"].removeprefix("work "): one["word"] for one in outcome["verdicts"]}
+
+
+def test_a_slower_benchmark_fails_the_build_and_no_other_is_accused(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status, outcome = ab(tmp_path, command("A"), command("B", c=1.05, d=0.9), "--fail-on", "slower")
+
+    found = words(outcome)
+    assert status == 1
+    assert (found.pop("c"), found.pop("d")) == ("slower", "faster")
+    assert set(found.values()) == {"same"}
+    assert "1 slower, 1 faster, 0 ambiguous, 10 same" in capsys.readouterr().out
+
+
+def test_nothing_fails_without_being_asked_to(tmp_path: Path, command: Command) -> None:
+    assert ab(tmp_path, command("A"), command("B", c=1.05))[0] == 0
+
+
+def test_equal_sides_are_the_same_and_say_what_would_have_been_seen(tmp_path: Path, command: Command) -> None:
+    status, outcome = ab(tmp_path, command("A"), command("B"), "--fail-on", "slower")
+
+    assert status == 0
+    assert set(words(outcome).values()) == {"same"}
+    assert all(0.01 <= one["smallest"] < 0.05 for one in outcome["verdicts"])
+    assert outcome["starts"] <= 20
+
+
+def test_what_all_benchmarks_have_in_common_is_reported_and_accuses_none(tmp_path: Path, command: Command) -> None:
+    _, outcome = ab(tmp_path, command("A"), command("B", all=1.08))
+
+    assert set(words(outcome).values()) == {"same"}
+    assert outcome["shift"] == pytest.approx(0.08, abs=0.005)
+
+
+def test_noise_makes_ambiguous_and_never_red(tmp_path: Path, command: Command) -> None:
+    status, outcome = ab(tmp_path, command("A", 0.1), command("B", 0.1), "--fail-on", "slower")
+
+    assert status == 0
+    assert "ambiguous" in words(outcome).values()
+    assert "slower" not in words(outcome).values()
+
+
+def test_the_sides_take_turns_in_abba_order(tmp_path: Path, command: Command) -> None:
+    ab(tmp_path, command("A"), command("B"))
+
+    assert (tmp_path / "log").read_text()[:8] == "ABBAABBA"
+
+
+def test_an_interrupted_comparison_goes_on_where_it_stopped(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    state = tmp_path / "state"
+    sides = command("A"), command("B")
+    assert ab(tmp_path, *sides, "--state", str(state))[0] == 0
+    started = (tmp_path / "log").read_text()
+    (state / "p03-base.jsonl").unlink()
+
+    assert ab(tmp_path, *sides, "--state", str(state))[0] == 0
+    assert (tmp_path / "log").read_text() == started + "A"
+    assert main(["ab", command("A"), command("other"), "--state", str(state)]) == 2
+    assert "holds another comparison" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("head", "said"),
+    [
+        pytest.param({"dies": 1}, "out of memory", id="process-dies"),
+        pytest.param({"uuid": "GPU-2"}, "measured on another device", id="another-card"),
+    ],
+)
+def test_a_failure_of_the_infrastructure_is_status_two(
+    command: Command, capsys: pytest.CaptureFixture[str], head: dict[str, Any], said: str
+) -> None:
+    assert main(["ab", command("A"), command("B", **head), "--fail-on", "slower"]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_profile_says_the_noise_and_ab_promises_by_it(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    noise = tmp_path / "noise.json"
+    assert main(["aa", command("A", 0.0005), "--processes", "12", "--out", str(noise)]) == 0
+    noises = Profile.load(noise).noises
+
+    assert len(noises) == 12
+    assert all(0.0002 < one.noise < 0.0012 for one in noises.values())
+
+    sides = command("A", 0.0005), command("B", 0.0005, e=1.006)
+    status, outcome = ab(tmp_path, *sides, "--profile", str(noise), "--fail-on", "slower")
+    assert (status, words(outcome)["e"]) == (1, "slower")
+    assert {one["promise"] for one in outcome["verdicts"]} == {0.005}
+    assert "gate at 0.5%" in capsys.readouterr().out
+
+
+def test_what_is_too_noisy_to_promise_anything_is_reported_and_fails_nothing(tmp_path: Path, command: Command) -> None:
+    noise = tmp_path / "noise.json"
+    main(["aa", command("A", 0.03), "--processes", "12", "--out", str(noise)])
+    sides = command("A", 0.03), command("B", 0.03, e=2.0)
+
+    status, outcome = ab(tmp_path, *sides, "--profile", str(noise), "--fail-on", "slower")
+
+    assert (status, words(outcome)["e"]) == (0, "slower")
+
+
+def test_a_profile_of_another_kind_of_machine_is_refused() -> None:
+    profile = Profile({"name": "NVIDIA H100"}, {})
+
+    with pytest.raises(ResultError, match="name NVIDIA H100 -> NVIDIA H200"):
+        profile.require({"name": "NVIDIA H200"}, Path("noise.json"))
+
+
+def test_noise_that_a_process_has_in_all_benchmarks_is_not_of_any_one() -> None:
+    processes = [{str(name): (1 + number % 2) * 1.0 for name in range(10)} for number in range(6)]
+
+    assert max(one.noise for one in Profile.of(processes, {}).noises.values()) < 1e-12
+
+
+def test_a_commit_is_checked_out_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for words in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],
+    ):
+        subprocess.run(["git", *words], cwd=tmp_path, check=True, capture_output=True)
+    monkeypatch.chdir(tmp_path)
+
+    made = arm("HEAD", tmp_path / "state", ["-m", "work"], "base")
+
+    assert len(made.identity) == 40
+    assert (made.command[0], made.command[1:]) == (sys.executable, ["-m", "work"])
+    assert f"state/base/{made.identity[:12]}" in made.environment["PYTHONPATH"]
+    assert (tmp_path / "state" / "base" / made.identity[:12] / ".git").exists()
+
+
+def test_a_folder_is_imported_from_and_an_interpreter_is_started(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "src").mkdir(parents=True)
+
+    folder, python = (arm(name, tmp_path, ["x.py"], "base") for name in (str(tmp_path / "tree"), sys.executable))
+
+    assert folder.environment["PYTHONPATH"].startswith(f"{tmp_path}/tree/src:{tmp_path}/tree")
+    assert (python.command, python.environment) == ([sys.executable, "x.py"], {})
+
+
+@pytest.mark.parametrize(
+    ("name", "said"), [("neither-this-nor-that", "neither a commit"), ("python work.py", "not told where its rows go")]
+)
+def test_what_is_no_side_is_refused(tmp_path: Path, name: str, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        arm(name, tmp_path, [], "base")
+
+
+def test_two_modes_are_told() -> None:
+    assert modes_of([0.0, 0.001, 0.041, 0.0005, 0.04, 0.0402]) == "two modes 4.07% apart, 3 of 6 in the upper"
+    assert modes_of([0.0, 0.01, 0.02, 0.03, 0.04, 0.05]) == ""
+    assert modes_of([0.0, 0.0, 0.0, 0.0, 0.0, 0.5]) == ""  # one that was disturbed
+
+
+def test_a_planted_slow_down_of_a_declared_operation_is_found_on_sim(tmp_path: Path) -> None:
+    child = f"{sys.executable} -m cuassay.benchmarking.sample --device sim --record {{record}} --only 'add float*'"
+    child += " --scatter 0.0005 --spin 'add float32 1x128x768="
+
+    status, outcome = ab(tmp_path, f"{child}0'", f"{child}5e-7'", "--fail-on", "slower")
+
+    assert (status, words(outcome)["add float32 1x128x768"]) == (1, "slower")
+    assert outcome["verdicts"][0]["effect"] == pytest.approx(5e-7 / 8.3e-6, rel=0.3)
