@@ -15,6 +15,7 @@ from cuassay.benchmarking import gate
 from cuassay.benchmarking.ab import Comparison, Outcome, Side, Verdict, compare, profile, progress
 from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.noise import Profile
+from cuassay.commands.parsing import Parser
 
 __all__ = ["add_ab_commands"]
 
@@ -23,9 +24,13 @@ _ORDER = {"slower": 0, "faster": 1, "ambiguous": 2, "same": 3}
 _SHOWN_SAME = 40
 
 
-def add_ab_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
+def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     """Declare ``ab`` and ``aa``."""
-    ab = commands.add_parser("ab", help="is HEAD slower than BASE? fresh processes by turns until that is decided")
+    ab = commands.add_parser(
+        "ab",
+        help="is HEAD slower than BASE? fresh processes by turns until that is decided",
+        example="cuassay ab main HEAD --device cuda:0 --profile noise.json --fail-on slower",
+    )
     ab.add_argument("base", metavar="BASE", help="a commit, wheel, folder of sources, interpreter, or command")
     ab.add_argument("head", metavar="HEAD", help="the same")
     _add_common(ab)
@@ -35,7 +40,11 @@ def add_ab_commands(commands: argparse._SubParsersAction[argparse.ArgumentParser
     )
     ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
     ab.set_defaults(command=_ab)
-    aa = commands.add_parser("aa", help="how noisy is this runner? writes the noise profile that ab reads")
+    aa = commands.add_parser(
+        "aa",
+        help="how noisy is this runner? writes the noise profile that ab reads",
+        example="cuassay aa --device cuda:0 --out noise.json",
+    )
     aa.add_argument(
         "target", nargs="?", default=sys.executable, metavar="TARGET", help="as BASE; default: this package"
     )
