@@ -18,8 +18,8 @@ from cuassay import cli
 from cuassay.errors import ArgumentError
 from cuassay.memory import snapshot
 from cuassay.observe.timeline import render
-from cuassay_reports.facts import digest
 from cuassay_reports.command import run as report
+from cuassay_reports.facts import digest
 
 Make = Callable[..., Any]
 
