@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from markupsafe import Markup
 
-__all__ = ["sparkline"]
+__all__ = ["Point", "history_plot", "sparkline"]
 
 _WIDTH, _HEIGHT, _MARGIN = 84.0, 22.0, 3.0
 
@@ -46,3 +47,67 @@ def _places(values: Sequence[float]) -> list[tuple[float, float]]:
     return [
         (_MARGIN + number * step, _HEIGHT / 2 - (value - middle) / span * inner) for number, value in enumerate(values)
     ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Point:
+    """One point of a history: its median, its quartiles, and what is read on hovering."""
+
+    run: str
+    value: float
+    low: float
+    high: float
+    text: str
+
+
+_WIDE, _TALL, _EDGE = 640.0, 96.0, 6.0
+
+
+def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) -> Markup:
+    """Return a plot of `points`, oldest first, with a band of their quartiles and a line at each step.
+
+    Parameters
+    ----------
+    points : sequence of Point
+        Positive and finite.
+    steps : mapping
+        Run at which a new level began, to the word for it: slower or faster.
+    label : str
+        What a screen reader says.
+    """
+    low, high = min(point.value for point in points), max(point.value for point in points)
+    middle, span = (low + high) / 2, max(high - low, 0.02 * high)
+
+    def height(value: float) -> float:
+        place = _TALL / 2 - (value - middle) / span * (_TALL - 2 * _EDGE)
+        return min(max(place, 0.0), _TALL)
+
+    step = (_WIDE - 2 * _EDGE) / max(len(points) - 1, 1)
+    across = [_EDGE + number * step for number in range(len(points))]
+    places = list(zip(across, points, strict=True))
+    upper = [(x, height(point.high if math.isfinite(point.high) else point.value)) for x, point in places]
+    lower = [(x, height(point.low if math.isfinite(point.low) else point.value)) for x, point in places]
+    marks = [
+        Markup('<line class="{word}" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{tall:.0f}"/>').format(
+            word=steps[point.run], x=x - step / 2, tall=_TALL
+        )
+        for x, point in places
+        if point.run in steps
+    ]
+    dots = [
+        Markup('<circle cx="{x:.1f}" cy="{y:.1f}" r="2"><title>{text}</title></circle>').format(
+            x=x, y=height(point.value), text=point.text
+        )
+        for x, point in places
+    ]
+    return Markup(
+        '<svg class="history" viewBox="0 0 {w:.0f} {h:.0f}" role="img" aria-label="{label}">'
+        '<polygon points="{band}"/>{marks}{dots}</svg>'
+    ).format(
+        w=_WIDE,
+        h=_TALL,
+        label=label,
+        band=" ".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *reversed(lower)]),
+        marks=Markup("").join(marks),
+        dots=Markup("").join(dots),
+    )

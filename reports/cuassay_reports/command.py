@@ -7,6 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import load
@@ -52,7 +53,7 @@ def run(
         _tell(results.rejected)
         if results.rejected and results.runs.empty:
             return UNREADABLE
-        page = build(results)
+        page = build(results, acknowledgements(map(Path, paths)))
         _write(page, html, md)
     except (OSError, ResultFormatError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")

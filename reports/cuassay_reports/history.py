@@ -1,17 +1,67 @@
-"""One benchmark over many runs: the points that may stand on one line.
+"""One benchmark over many runs: the series, where its level changed, and what the newest run makes suspicious.
 
-Only points of one fingerprint are joined; a change of driver starts a new line.
+A series joins the points of one model of GPU under equal hard facts; another card or host is a point of the same
+series. What a whole run took longer is taken off first. Two runs prove nothing: what is found here says where the
+paired gate should look.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
+from cuassay_reports.acknowledged import Acknowledgement, reason_for
 from cuassay_reports.compare import SERIES
 from cuassay_reports.frames import pd
-from cuassay_reports.load import Results
+from cuassay_reports.intervals import LONGEST as LONGEST_SAMPLE
+from cuassay_reports.intervals import is_cold_sample, offsets
+from cuassay_reports.load import Results, records
+from cuassay_reports.steps import LONGEST, Segment, segments
 
-__all__ = ["history", "lines"]
+__all__ = [
+    "KEY",
+    "LIMITS",
+    "Limits",
+    "change_points",
+    "history",
+    "lines",
+    "roster",
+    "series",
+    "slower_since",
+    "standing",
+    "suspects",
+]
+
+KEY = ["subject", "digest", *SERIES]
+"""Columns that make two points one series: the model of device, its hard facts, and what is measured how."""
+
+_Floats = npt.NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Limits:
+    """When a point or a step of a series is worth a word; fractions but for the last three."""
+
+    step: float
+    suspect: float
+    spread: float
+    baseline: int
+    fewest: int
+
+
+LIMITS = Limits(
+    step=0.01,     # a smaller step is seen by the paired gate alone
+    suspect=0.01,  # the same for the newest point
+    spread=6.0,    # deviations: at 20 points 5 gives one suspect in 300 unchanged series, 6 hardly any
+    baseline=20,   # points before the newest that make its baseline
+    fewest=5,      # points below which there is no baseline
+)  # fmt: skip
 
 
 def history(results: Results) -> pd.DataFrame:
@@ -25,7 +75,7 @@ def history(results: Results) -> pd.DataFrame:
     """
     revisions = results.runs[["run", "commit", "dirty"]]
     points = results.times.merge(revisions, on="run", how="left").sort_values("order", kind="stable", ignore_index=True)
-    step = points.groupby(["subject", "digest", *SERIES], sort=False)["median"].pct_change()
+    step = points.groupby(KEY, sort=False)["median"].pct_change()
     return points.assign(step=step)
 
 
@@ -34,4 +84,211 @@ def lines(results: Results) -> dict[tuple[Any, ...], list[float]]:
     known = results.times[results.times["digest"] != ""]
     points = known.drop_duplicates(["run", "digest", *SERIES], keep="last")
     grouped = points.groupby(["digest", *SERIES], sort=False)["median"]
-    return {tuple(key): [float(value) for value in medians] for key, medians in grouped}
+    return {tuple(key): [float(value) for value in medians.tail(LONGEST)] for key, medians in grouped}
+
+
+def series(results: Results) -> pd.DataFrame:
+    """Return the points of every series, the shift of each run removed.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a point, in the order of the runs: the columns of ``KEY``, `series` (a number), `run`, `order`,
+        `started`, `commit`, `median`, `q25`, `q75`, `better`, `shift` (the fraction that the whole run took longer
+        than usual, which is taken off) and `value`, the median without it. Timings without a fingerprint, and the
+        cases of a group, are not in it.
+    """
+    times = results.times
+    points = times[(times["digest"] != "") & (times["groups"] == "") & (times["median"] > 0)]
+    number = points.groupby(KEY, sort=False).ngroup()
+    points = points.assign(series=number).drop_duplicates(["series", "run"], keep="last")
+    commits = dict(zip(results.runs["run"], results.runs["commit"], strict=True))
+    base = points["median"] - _empty(points)
+    shift = _shift(points, np.log(base))
+    kept = [*KEY, "series", "run", "order", "started", "median", "q25", "q75", "better"]
+    return points[kept].assign(commit=points["run"].map(commits), shift=np.expm1(shift), value=base / np.exp(shift))
+
+
+def _empty(points: pd.DataFrame) -> _Floats:
+    """Seconds of the empty interval that a run did not take off its cold samples, as its peers' rows tell."""
+    found = np.zeros(len(points))
+    peers = points[~points["ours"] & (points["median"] < LONGEST_SAMPLE) & (points["clock"] == "device")]
+    for _, rows in peers.groupby(["subject", "digest"], sort=False):
+        runs = [(run, records(some)) for run, some in rows.groupby("run", sort=False)]
+        for (run, _), seconds in zip(runs, offsets([some for _, some in runs]), strict=True):
+            if seconds:
+                of_run = (points["run"] == run) & (points["subject"].isin(rows["subject"].unique()))
+                found[of_run.to_numpy()] = seconds
+    moved = np.flatnonzero(found)
+    told = zip(moved, records(points.iloc[moved]), strict=True)
+    warm = [place for place, row in told if not is_cold_sample(row) or row["median"] < 2 * found[place]]
+    found[warm] = 0.0
+    return found
+
+
+_FEWEST_SERIES = 8
+
+
+def _shift(points: pd.DataFrame, logs: pd.Series[float]) -> pd.Series[float]:
+    """What all series of a run have in common: the median of how far each is from the median of its own past."""
+    usual = logs.groupby(points["series"]).transform("median")
+    apart = (logs - usual).groupby([points["subject"], points["digest"], points["run"]])
+    return apart.transform("median").where(apart.transform("size") >= _FEWEST_SERIES, 0.0)
+
+
+def _points(source: Results | pd.DataFrame) -> pd.DataFrame:
+    return series(source) if isinstance(source, Results) else source
+
+
+def change_points(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd.DataFrame:
+    """Find where the level of each series changed, in its last 200 points.
+
+    Parameters
+    ----------
+    source : Results or pandas.DataFrame
+        What `load` gave, or `series`.
+
+    Returns
+    -------
+    pandas.DataFrame
+        One row a step, oldest first within a series: the columns of ``KEY``, `series`, `run` and `commit` of the
+        first point of the new level, `before_commit` of the last of the old one, `change` (new level over old, less
+        1), `error` (the mean distance of points from their level, a fraction), `points` of the new level, `word`
+        (slower or faster), and `is_open`: it is a slow-down that later steps have not taken back.
+    """
+    found = [row for points in _each(_points(source)) for row in _steps(points, limits)]
+    return pd.DataFrame(found, columns=[*KEY, "series", *_STEP])
+
+
+_STEP = ("run", "commit", "before_commit", "change", "error", "points", "word", "is_open")
+
+
+def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
+    """The points of each series, oldest first, the last ones of a long series."""
+    for _, some in points.sort_values("order", kind="stable").groupby("series", sort=False):
+        yield some.tail(LONGEST)
+
+
+def _steps(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
+    sign = 1 if points["better"].iloc[-1] == "less" else -1
+    parts = segments(np.log(points["value"].to_numpy()))
+    is_open = _open(parts, sign, limits)
+    for place, (old, new) in enumerate(pairwise(parts)):
+        change, error = math.expm1(new.level - old.level), max(old.error, new.error)
+        if abs(change) < max(limits.step, error):
+            continue
+        first, last = points.iloc[new.start], points.iloc[old.stop - 1]
+        word = "slower" if sign * change > 0 else "faster"
+        values = (first["run"], first["commit"], last["commit"], change, error, len(new), word, is_open[place])
+        yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, values, strict=True))}
+
+
+def _open(parts: Sequence[Segment], sign: int, limits: Limits) -> list[bool]:
+    """Whether the series has stayed above the level before each step."""
+    rest = [min((sign * part.level for part in parts[place:]), default=math.inf) for place in range(1, len(parts))]
+    levels = [sign * part.level for part in parts]
+    return [
+        least > old + max(limits.step / 2, (new - old) / 2) and new > old
+        for (old, new), least in zip(pairwise(levels), rest, strict=True)
+    ]
+
+
+def slower_since(
+    source: Results | pd.DataFrame, accepted: Iterable[Acknowledgement] = (), limits: Limits = LIMITS
+) -> pd.DataFrame:
+    """Return the slow-downs that still stand, the largest first.
+
+    Parameters
+    ----------
+    source : Results or pandas.DataFrame
+        What `load` gave, or `series`.
+    accepted : iterable of Acknowledgement
+        What `acknowledged.acknowledgements` read.
+
+    Returns
+    -------
+    pandas.DataFrame
+        The rows of `change_points` that are open, with `acknowledged`: the reason somebody gave, or ``""``.
+    """
+    return standing(change_points(source, limits), accepted)
+
+
+def standing(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] = ()) -> pd.DataFrame:
+    """Return the same from the frame that `change_points` gave."""
+    still, known = steps[steps["is_open"].astype(bool)], list(accepted)
+    reasons = [reason_for(row, known) for row in records(still)]
+    found = still.assign(acknowledged=pd.Series(reasons, index=still.index, dtype="str"))
+    return found.sort_values("change", ascending=False, key=abs, kind="stable", ignore_index=True)
+
+
+def suspects(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd.DataFrame:
+    """Return the series whose newest point is far from its baseline: candidates for the paired gate, not verdicts.
+
+    The baseline is the median of the last points alike, and how far they are from it (the median absolute deviation).
+
+    Returns
+    -------
+    pandas.DataFrame
+        The columns of ``KEY``, `series`, `run`, `commit`, `baseline`, `value`, `change`, `deviations`, `kind` (step, or
+        creep where several runs in turn have moved the same way) and `is_slower`.
+    """
+    found = [row for points in _each(_points(source)) for row in _suspect(points, limits)]
+    return pd.DataFrame(found, columns=[*KEY, "series", *_SUSPECT])
+
+
+_SUSPECT = ("run", "commit", "baseline", "value", "change", "deviations", "kind", "is_slower")
+
+
+def _suspect(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
+    values = np.log(points["value"].to_numpy())
+    before = values[-limits.baseline - 1 : -1]
+    if len(before) < limits.fewest:
+        return
+    middle = float(np.median(before))
+    deviation = max(1.4826 * float(np.median(np.abs(before - middle))), _LEAST_DEVIATION)
+    apart = float(values[-1]) - middle
+    if abs(apart) < max(limits.suspect, limits.spread * deviation):
+        return
+    newest = points.iloc[-1]
+    creeps = len(values) > 3 and bool((np.sign(np.diff(values[-4:])) == np.sign(apart)).all())
+    told = (newest["run"], newest["commit"], math.exp(middle), newest["value"], math.expm1(apart), apart / deviation)
+    kind = "creep" if creeps else "step", (apart > 0) == (newest["better"] == "less")
+    yield {**{name: newest[name] for name in [*KEY, "series"]}, **dict(zip(_SUSPECT, (*told, *kind), strict=True))}
+
+
+_LEAST_DEVIATION = 5e-4
+
+
+def roster(source: Results | pd.DataFrame) -> pd.DataFrame:
+    """Return the series that only the newest run of their subject has, and those that it lacks.
+
+    Returns
+    -------
+    pandas.DataFrame
+        `subject`, the columns of ``SERIES``, `status` (new, or vanished: one of the five runs before had it)
+        and `last_run`, the last run that has it.
+        Only runs under the newest run's hard facts count: another driver makes no series new.
+    """
+    points = _points(source)
+    found = [row for _, some in points.groupby("subject", sort=False) for row in _moved(some)]
+    return pd.DataFrame(found, columns=["subject", *SERIES, "status", "last_run"])
+
+
+_RECENT = 5
+"""Runs before the newest whose series are missed where the newest lacks them."""
+
+
+def _moved(points: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    newest = records(points.nlargest(1, "order"))[0]
+    alike = points[points["digest"] == newest["digest"]]
+    before = alike.loc[alike["order"] < newest["order"], "order"]
+    if before.empty:
+        return
+    ends = alike.groupby("series", sort=False)["order"].agg(["min", "max"])
+    recent = before.drop_duplicates().nlargest(_RECENT).min()
+    last_rows = {row["series"]: row for row in records(alike.drop_duplicates("series", keep="last"))}
+    for number, first, last in ends.itertuples():
+        status = "new" if first == newest["order"] else "vanished" if recent <= last < newest["order"] else ""
+        if status:
+            row = last_rows[number]
+            yield {**{name: row[name] for name in ["subject", *SERIES]}, "status": status, "last_run": row["run"]}

@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuassay_reports import skips, units
+from cuassay_reports.acknowledged import Acknowledgement
+from cuassay_reports.attention import Attention, attention
 from cuassay_reports.frames import pd
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
@@ -103,6 +105,7 @@ class Page:
 
     tone: str
     headline: str
+    attention: Attention
     unfinished: Sequence[Unfinished]
     rejected: Sequence[Rejected]
     figures: Sequence[Figure]
@@ -121,18 +124,28 @@ class Page:
     torn: int
 
 
-def build(results: Results) -> Page:
-    """Gather the report's content from the newest rows of every subject."""
+def build(results: Results, accepted: Sequence[Acknowledgement] = ()) -> Page:
+    """Gather the report's content from the newest rows of every subject.
+
+    Parameters
+    ----------
+    results : Results
+        What `load` gave.
+    accepted : sequence of Acknowledgement
+        The slow-downs that need no attention any more.
+    """
     latest = results.latest()
     new = skips.new_since(results)
     timed = sections(results)
     outcomes = _outcomes(latest.tests)
     runs = [_run_line(row) for row in records(results.runs)]
     unfinished = _unfinished(latest)
-    tone, headline = _headline(latest, outcomes, timed, unfinished)
+    noted = attention(results, accepted)
+    tone, headline = _headline(latest, outcomes, _slower(timed, noted), unfinished)
     return Page(
         tone=tone,
         headline=headline,
+        attention=noted,
         unfinished=unfinished,
         rejected=results.rejected,
         figures=_figures(latest, outcomes, timed),
@@ -158,9 +171,8 @@ def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
 
 
 def _headline(
-    latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection], unfinished: Sequence[Unfinished]
+    latest: Results, outcomes: Mapping[str, int], slower: Sequence[str], unfinished: Sequence[Unfinished]
 ) -> tuple[str, str]:
-    slower = sum(section.slower for section in timed)
     where = units.count(_present(latest), "device")
     if unfinished or outcomes["failed"]:
         return "bad", "; ".join(
@@ -169,10 +181,18 @@ def _headline(
     if latest.rejected:
         return "warn", f"{units.count(len(latest.rejected), 'line or file', 'lines or files')} could not be read"
     if slower:
-        return "warn", f"Everything that ran passed; {units.count(slower, 'timing')} got slower"
+        return "warn", "; ".join(["Everything that ran passed", *slower])
     if outcomes["passed"]:
         return "good", f"Everything that ran passed, on {where}"
     return "plain", f"No test passed or failed; {where} seen"
+
+
+def _slower(timed: Sequence[TimingSection], noted: Attention) -> list[str]:
+    newly, standing = sum(section.slower for section in timed), len(noted.standing)
+    told = [f"{units.count(newly, 'timing')} got slower"] if newly else []
+    if standing:
+        told.append(f"{units.count(standing, 'slow-down')} {'stands' if standing == 1 else 'stand'} unacknowledged")
+    return told
 
 
 def _failed(latest: Results, outcomes: Mapping[str, int]) -> list[str]:

@@ -44,6 +44,9 @@ _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?
 #: Failures that are shown at once; the others are folded, so that what comes after them is seen.
 _SHOWN_FAILURES = 12
 
+#: Slow-downs whose plots are shown at once.
+_SHOWN_STANDING = 12
+
 #: Lines and files without a result that are named.
 _SHOWN_REJECTED = 20
 
@@ -91,6 +94,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "tone_sign": _TONE_SIGNS,
         "count": units.count,
         "shown_failures": _SHOWN_FAILURES,
+        "shown_standing": _SHOWN_STANDING,
         "shown_rejected": _SHOWN_REJECTED,
         "behind": BEHIND,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's

@@ -1,0 +1,141 @@
+"""What the top of the page says about speed: what got slower and since when, what looks suspicious, what is missing.
+
+Joins what `history` found into text and plots. A step over many runs is a finding; the newest run alone is a hint.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from markupsafe import Markup
+
+from cuassay_reports import units
+from cuassay_reports.acknowledged import Acknowledgement
+from cuassay_reports.charts import Point, history_plot
+from cuassay_reports.frames import pd
+from cuassay_reports.history import change_points, roster, series, standing, suspects
+from cuassay_reports.load import Results, records
+from cuassay_reports.steps import LONGEST
+
+__all__ = ["Attention", "Standing", "Suspect", "attention"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Standing:
+    """A slow-down that stands: since which commit, by how much, and its history as a plot."""
+
+    benchmark: str
+    what: str
+    device: str
+    change: str
+    level: str
+    noise: str
+    since: str
+    before: str
+    started: str
+    points: int
+    acknowledged: str
+    plot: Markup
+
+
+@dataclass(frozen=True, kw_only=True)
+class Suspect:
+    """A series whose newest point is far from its baseline."""
+
+    benchmark: str
+    what: str
+    device: str
+    change: str
+    deviations: str
+    kind: str
+    is_slower: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Attention:
+    """All of it; `shift` says what the newest run as a whole took longer, "" below one percent."""
+
+    standing: Sequence[Standing]
+    acknowledged: Sequence[Standing]
+    suspects: Sequence[Suspect]
+    vanished: Sequence[str]
+    new: Sequence[str]
+    shift: str
+
+
+def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Attention:
+    """Find what a reader should look at first."""
+    points = series(results)
+    steps = change_points(points)
+    found = records(standing(steps, list(accepted)))
+    numbers = {row["series"] for row in found}
+    shown = dict(list(points[points["series"].isin(numbers)].groupby("series", sort=False)))
+    rows = [_standing(row, shown[row["series"]], steps[steps["series"] == row["series"]]) for row in found]
+    moved = records(roster(points))
+    return Attention(
+        standing=[row for row in rows if not row.acknowledged],
+        acknowledged=[row for row in rows if row.acknowledged],
+        suspects=[_suspect(row) for row in records(suspects(points)) if row["series"] not in numbers],
+        vanished=[_name(row) for row in moved if row["status"] == "vanished"],
+        new=[_name(row) for row in moved if row["status"] == "new"],
+        shift=_shift(points),
+    )
+
+
+def _standing(row: dict[str, Any], points: pd.DataFrame, steps: pd.DataFrame) -> Standing:
+    past = points.tail(LONGEST)
+    began = points.loc[points["run"] == row["run"], "started"].iloc[0]
+    words = dict(zip(steps["run"], steps["word"], strict=True))
+    return Standing(
+        benchmark=row["benchmark"],
+        what=_what(row),
+        device=row["device"],
+        change=units.signed_percent(row["change"]),
+        level=units.quantity(float(past["value"].tail(row["points"]).median()), row["unit"]),
+        noise=f"± {units.percent(row['error'])}",
+        since=row["commit"][:10] or row["run"],
+        before=row["before_commit"][:10],
+        started="" if pd.isna(began) else began.strftime("%Y-%m-%d"),
+        points=row["points"],
+        acknowledged=row["acknowledged"],
+        plot=history_plot([_point(point) for point in records(past)], words, f"history of {_name(row)}"),
+    )
+
+
+def _point(row: dict[str, Any]) -> Point:
+    scale = row["value"] / row["median"]
+    started = "" if pd.isna(row["started"]) else row["started"].strftime("%Y-%m-%d %H:%M")
+    text = f"{row['commit'][:10] or row['run']} · {started} · {units.quantity(row['value'], row['unit'])}"
+    return Point(run=row["run"], value=row["value"], low=row["q25"] * scale, high=row["q75"] * scale, text=text)
+
+
+def _suspect(row: dict[str, Any]) -> Suspect:
+    return Suspect(
+        benchmark=row["benchmark"],
+        what=_what(row),
+        device=row["device"],
+        change=units.signed_percent(row["change"]),
+        deviations=f"{abs(row['deviations']):.0f} deviations from its last runs",
+        kind=row["kind"],
+        is_slower=row["is_slower"],
+    )
+
+
+def _what(row: dict[str, Any]) -> str:
+    ours = "" if row["implementation"] == "cuassay" else row["implementation"]
+    host = "host clock" if row["clock"] == "host" else ""
+    mode = "graph" if row["mode"] == "graph" else ""
+    return " ".join(text for text in (row["dtype"], row["case"], ours, host, mode) if text)
+
+
+def _name(row: dict[str, Any]) -> str:
+    return f"{row['benchmark']} {_what(row)} on {row['device']}"
+
+
+def _shift(points: pd.DataFrame) -> str:
+    """The shift of the newest run, where it is one percent or more."""
+    newest = points[points["order"] == points["order"].max()]
+    moved = newest["shift"].iloc[0] if len(newest) else 0.0
+    return units.signed_percent(moved) if abs(moved) >= 0.01 else ""
