@@ -127,6 +127,8 @@ _TIME = (
     Column("samples", "list", "every sample in order", unit="unit"),
     Column("empty", "float", "what of each figure is the empty interval: two events with nothing between them, shared "
            "by the calls of a sample; readers take it off", unit="s"),
+    Column("settled", "bool", "the standard error of the median was as small as asked for when sampling ended"),
+    Column("modes", "str", "how far apart two groups of samples are, where there are two"),
     Column("bytes", "int", "bytes that must be read and written once", unit="B"),
     Column("flops", "int", "floating-point operations of the definition", unit="FLOP"),
     Column("memory", "int", "peak device memory beyond the inputs", unit="B"),

@@ -16,6 +16,7 @@ from cuassay.benchmarking import roofline
 from cuassay.benchmarking import timing as module
 from cuassay.benchmarking.cases import cases, row, timing_row
 from cuassay.benchmarking.roofline import fraction, limits
+from cuassay.benchmarking.settling import SETTLED_SAMPLES
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
 from cuassay.testing import devices as on
@@ -45,7 +46,9 @@ def test_the_most_samples_is_a_limit(device: Device) -> None:
 
 
 def test_a_median_that_is_settled_at_once_has_the_fewest_samples(device: Device) -> None:
-    assert len(measure(adding(device), device, precision=1e9).samples_s) == MIN_SAMPLES
+    found = measure(adding(device), device, precision=1e9, max_seconds=60.0)
+
+    assert (len(found.samples_s), found.settled) == (SETTLED_SAMPLES, True)
 
 
 @pytest.mark.parametrize("is_on", [True, False])
@@ -131,11 +134,27 @@ def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: 
     assert (series.queued, series.hold_s) == (held_s > 0, pytest.approx(held_s))
 
 
-@pytest.mark.parametrize(("samples", "is_settled"), [(12, False), (14, True)])
-def test_more_samples_settle_a_median(samples: int, is_settled: bool) -> None:
-    taken = SimpleNamespace(device_s=[0.99, 1.01] * (samples // 2))
+@pytest.mark.parametrize(
+    ("samples", "is_settled"),
+    [
+        pytest.param([1e-5] * 29, False, id="29 short ones"),
+        pytest.param([1e-5] * 30, True, id="30 short ones"),
+        pytest.param([2e-3] * 10, True, id="20 ms"),
+        pytest.param([2e-3] * 9, False, id="fewer than 10"),
+        pytest.param([1.0] * 25 + [1.1] * 25, False, id="drifted"),
+    ],
+)
+def test_a_median_settles_with_samples_enough_that_agree(samples: list[float], is_settled: bool) -> None:
+    taken = SimpleNamespace(device_s=samples, repeats=1)
 
     assert module._Series.is_settled(taken, 0.005) == is_settled  # type: ignore[arg-type]
+
+
+def test_a_series_that_ran_out_of_time_is_not_settled(device: Device) -> None:
+    found = measure(adding(device), device, precision=-1.0, samples=12)
+
+    assert found.settled is False
+    assert timing_row("add", device, "cuassay", found, case="1000")["settled"] is False
 
 
 @requires("graphs")

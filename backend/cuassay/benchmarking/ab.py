@@ -23,7 +23,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.benchmarking import gate
+from cuassay.benchmarking import gate, settling
 from cuassay.benchmarking.arms import Arm
 from cuassay.benchmarking.ledger import read
 from cuassay.benchmarking.noise import Noise, Profile
@@ -352,18 +352,12 @@ def _word(side: int | None, kept: bool | None, effect: float, smallest: float, p
 
 def modes_of(values: Sequence[float]) -> str:
     """Say of log-ratios that they fall into two groups far apart, where they do; else nothing."""
-    ordered = np.sort(np.array(values))
-    if len(ordered) < 6:
+    found = settling.modes_of(values)
+    if found is None:
         return ""
-    gaps = np.diff(ordered)
-    cut = int(gaps[1:-1].argmax()) + 2  # two on each side at least
-    low, high = ordered[:cut], ordered[cut:]
-    within = max(float(np.ptp(low)), float(np.ptp(high)), 1e-5)
-    if gaps[cut - 1] < 3 * within:
-        return ""
-    return (
-        f"two modes {math.expm1(float(high.mean() - low.mean())):.2%} apart, {len(high)} of {len(ordered)} in the upper"
-    )
+    low, high = found
+    upper = sum(value > (low + high) / 2 for value in values)
+    return f"two modes {math.expm1(high - low):.2%} apart, {upper} of {len(values)} in the upper"
 
 
 def profile(comparison: Comparison, processes: int, only: Sequence[str] = ()) -> tuple[Profile, dict[str, float]]:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.benchmarking.settling import modes_of
 from cuassay.benchmarking.timing import Timing
 from cuassay.core import settings
 from cuassay.core.device import Device
@@ -160,6 +161,12 @@ def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
     return timing_row(case.spec.name, case.device, implementation, timing, **told)
 
 
+def _modes(timing: Timing) -> str | None:
+    """Where the samples fall into two groups, how far these are apart."""
+    found = modes_of(timing.samples_s)
+    return None if found is None else f"two, {found[1] / found[0] - 1:.1%} apart"
+
+
 def timing_row(
     benchmark: str, device: str | Device, implementation: str, timing: Timing, **told: object
 ) -> dict[str, object]:
@@ -176,6 +183,8 @@ def timing_row(
         "mode": timing.mode,
         "launches": timing.launches,
         "empty": timing.empty_s or None,
+        "settled": timing.settled,
+        "modes": _modes(timing),
         "minimum": min(timing.samples_s),
         "q25": low,
         "q75": high,

@@ -25,6 +25,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from cuassay import devices
+from cuassay.benchmarking import settling
+from cuassay.benchmarking.settling import is_enough, standard_error
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend, Spinning
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
@@ -38,8 +40,8 @@ Call = Callable[[], Any]
 #: A warm sample shorter than this is a batch of calls: one event pair costs about a microsecond of device time.
 BATCH_SECONDS = 100e-6
 
-#: Fewest samples a median and its spread are worth stating of.
-MIN_SAMPLES = 10
+#: Fewest samples a median and its spread are worth stating of, where time is short.
+MIN_SAMPLES = settling.FEWEST
 
 #: Calls before the first sample: compilation, tuning, first touch of pages, clocks rising.
 WARM_UP = 3
@@ -87,6 +89,9 @@ class Timing:
     empty_s : float
         What of each sample is the empty interval: two events with nothing between them, shared by the calls between
         them. It is part of `samples_s`; 0 where it is not known.
+    settled : bool or None
+        The standard error of the median was within the precision that was asked for when sampling ended; None where
+        nobody asked.
     """
 
     samples_s: tuple[float, ...]
@@ -96,6 +101,7 @@ class Timing:
     mode: Mode = "stream"
     queued: bool | None = None
     empty_s: float = 0.0
+    settled: bool | None = None
 
     @property
     def net_s(self) -> float:
@@ -158,7 +164,8 @@ def measure(
     max_seconds : float
         No sample is begun later than this, once there are `MIN_SAMPLES`.
     precision : float
-        Stop once the median's standard error is this small, relative to it.
+        Stop once the median's standard error by batch means is this small, relative to it, and there are 30 samples or
+        20 ms of the device's time.
 
     Raises
     ------
@@ -367,6 +374,7 @@ class _Series:
         self.repeats = 1
         self.device_s: list[float] = []
         self.host_s: list[float] = []
+        self.settled = False
 
     def calibrate(self) -> None:
         """Find how long the stream must be held, and how many calls fill a warm sample."""
@@ -420,18 +428,15 @@ class _Series:
         return start.elapsed_time(end) * 1e-3 / self.repeats, host / self.repeats, is_queued
 
     def is_settled(self, precision: float) -> bool:
-        """Whether the median's standard error, from the median absolute deviation, is within `precision`."""
-        middle = statistics.median(self.device_s)
-        deviation = statistics.median(abs(sample - middle) for sample in self.device_s)
-        # 1.4826 makes it a standard deviation of normal samples, 1.2533 that of their median.
-        return 1.4826 * 1.2533 * deviation <= precision * middle * math.sqrt(len(self.device_s))
+        """Whether there are samples enough, and the median's standard error by batch means is within `precision`."""
+        return is_enough(self.device_s, self.repeats) and standard_error(self.device_s) <= precision
 
     def timing(self, mode: Mode, empty: Empty | None) -> Timing:
         """The series, closed."""
         whose: Literal["device", "host"] = "device" if self.has_clock else "host"
         queued = None if self.spins is None else self.queued
         share = empty.median_s / self.repeats if empty is not None and queued else 0.0
-        return Timing(tuple(self.device_s), tuple(self.host_s), whose, self.cache, mode, queued, share)
+        return Timing(tuple(self.device_s), tuple(self.host_s), whose, self.cache, mode, queued, share, self.settled)
 
 
 def _sample(series: list[_Series], samples: int, max_seconds: float, precision: float) -> None:
@@ -442,9 +447,11 @@ def _sample(series: list[_Series], samples: int, max_seconds: float, precision: 
         for turn in range(samples):
             for one in series if turn % 2 == 0 else reversed(series):
                 one.add()
-            if turn + 1 >= min(MIN_SAMPLES, samples) and (
-                time.perf_counter() - begun > max_seconds or all(one.is_settled(precision) for one in series)
-            ):
+            if turn + 1 < min(MIN_SAMPLES, samples):
+                continue
+            for one in series:
+                one.settled = one.is_settled(precision)
+            if time.perf_counter() - begun > max_seconds or all(one.settled for one in series):
                 return
 
 
