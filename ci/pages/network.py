@@ -10,7 +10,7 @@ __all__ = ["use_own_files"]
 #: What a page loads by itself. A link that a reader may follow is not meant.
 _LOADS = re.compile(r"""<(?:script|img|iframe|source|link rel="stylesheet")[^>]*?(?:src|href)=["']?(https?:[^"'> ]+)""")
 
-#: Lets search run in a page that is opened from disk. The theme asks a server of others for it.
+#: Lets search run in a page that is opened from disk. The theme loads it from a server of others, we from our own file.
 _SHIM = re.compile(r"""<script src="?https://unpkg\.com/iframe-worker/shim"?[^>]*></script>""")
 
 
@@ -18,7 +18,9 @@ def use_own_files(site: Path) -> list[str]:
     """Rewrite the pages in place; gives one line for each file that a page would load from the network."""
     faults = []
     for page in sorted(site.rglob("*.html")):
-        text = _SHIM.sub("", page.read_text(encoding="utf-8"))
+        up = "../" * (len(page.relative_to(site).parts) - 1)
+        own = f'<script src="{up}javascripts/worker-from-disk.js"></script>'
+        text = _SHIM.sub(own, page.read_text(encoding="utf-8"))
         page.write_text(text, encoding="utf-8")
         faults += [f"{page.relative_to(site)} loads {address} from the network" for address in _LOADS.findall(text)]
     return faults

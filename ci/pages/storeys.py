@@ -58,7 +58,7 @@ def _box(room: str, left: float, top: int, width: float) -> str:
     return (
         f'<rect x="{left:.0f}" y="{top}" width="{width:.0f}" height="{_HEIGHT}" rx="6" fill="none" '
         'stroke="currentColor"/>'
-        f'<text x="{left + width / 2:.0f}" y="{top + _HEIGHT / 2 + 5:.0f}" text-anchor="middle" font-size="14" '
+        f'<text x="{left + width / 2:.0f}" y="{top + _HEIGHT / 2 + 5:.0f}" text-anchor="middle" font-size="18" '
         f'fill="currentColor">{escape(room)}</text>'
     )
 

@@ -86,12 +86,12 @@ OURS_ALONE = sorted(set(cuda.__all__) - set(TORCH))
 
 def page() -> str:
     """The whole page."""
-    lines = [f"| `torch.cuda.{name}` | {_linked(ours)} | {differs} |" for name, ours, differs in rows()]
+    lines = [f"| `{name}` | {_linked(ours)} | {differs} |" for name, ours, differs in rows()]
     alone = ", ".join(_linked(f"cuassay.cuda.{name}") for name in OURS_ALONE)
     return (
         "# torch's names and ours\n\n"
         "Every name of torch's reference page of `torch.cuda`. An empty last cell means that it does what torch's "
-        "does, for CuPy arrays.\n\n| torch | ours | what differs |\n|---|---|---|\n" + "\n".join(lines) + "\n\n"
+        "does, for CuPy arrays.\n\n| `torch.cuda` | ours | what differs |\n|---|---|---|\n" + "\n".join(lines) + "\n\n"
         "`torch.cuda.tunable` has its own page: [cuassay.cuda.tunable](cuassay.cuda.tunable.md). `torch.amp` is "
         "[cuassay.amp](cuassay.amp.md), `torch.optim` [cuassay.optim](cuassay.optim.md).\n\n"
         f"## Ours alone\n\nNot on torch's page, or in another of its modules: {alone}.\n"
@@ -111,8 +111,9 @@ def rows() -> Iterator[tuple[str, str, str]]:
 def _linked(ours: str) -> str:
     if not ours:
         return ""
-    module, _, _ = ours.rpartition(".")
-    return f"`{ours}`" if module == "cuassay.cuda.memory" else f"[`{ours}`]({module}.md#{ours})"
+    module, _, name = ours.rpartition(".")
+    shown = name if module == "cuassay.cuda" else ours.removeprefix("cuassay.")
+    return f"`{shown}`" if module == "cuassay.cuda.memory" else f"[`{shown}`]({module}.md#{ours})"
 
 
 def _differs(name: str) -> str:

@@ -263,3 +263,28 @@ def test_the_install_line_reaches_no_index_and_keeps_what_is_there(offline: Modu
     line = offline.install_line(Path("dist/offline"))
     assert "--no-index --no-deps" in line
     assert "--target site dist/offline/*.whl" in line
+
+
+# ------------------------------------------------------------------------------------------------ plain English
+
+
+@pytest.mark.parametrize(
+    ("line", "count"),
+    [("x is no array", 1), ("there is no network", 0), ("it is told of once", 2), ("a plain sentence", 0)],
+)
+def test_phrase_that_readers_stumble_on_is_found(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, line: str, count: int
+) -> None:
+    monkeypatch.syspath_prepend(CI)
+    file = tmp_path / "page.md"
+    file.write_text(f"First line.\n{line}\n")
+    found = list(importlib.import_module("words").found(file))
+    assert len(found) == count
+    assert all(place.startswith(f"{file}:2: ") for place in found)
+
+
+@pytest.mark.parametrize("page", sorted((ROOT / "reports" / "docs").rglob("*.md")), ids=lambda page: page.name)
+def test_page_of_the_documentation_has_none_of_the_phrases(monkeypatch: pytest.MonkeyPatch, page: Path) -> None:
+    monkeypatch.syspath_prepend(CI)
+    words = importlib.import_module("words")
+    assert page.name == "writing.md" or list(words.found(page)) == []

@@ -1,0 +1,58 @@
+"""Find phrases that readers stumble on, in every tracked text file.
+
+Decides nothing about the phrases: they are in `ci/words.txt`, each with what to write in its place.
+
+    ci/words.py [FILE...]
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+__all__ = ["found", "phrases"]
+
+ROOT = Path(__file__).parent.parent
+SUFFIXES = (".md", ".py", ".pyi", ".sh", ".toml", ".yml", ".j2", ".cu", ".cuh")
+
+#: The list itself, the page that shows phrases before and after, and what machines have written.
+LEFT_OUT = ("ci/words", "reports/docs/contributing/writing.md", "reports/ledger/", "suites/data/")
+
+
+def main(files: list[str]) -> None:
+    chosen = [Path(file) for file in files] or tracked()
+    lines = [line for file in chosen for line in found(file)]
+    print(*lines, sep="\n")
+    if lines:
+        raise SystemExit(f"{len(lines)} phrases to write in plain English; ci/words.txt says how")
+
+
+def tracked() -> list[Path]:
+    """The text files that git knows."""
+    command = ["git", "ls-files", "-z"]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout
+    names = [name for name in listed.split("\0") if name.endswith(SUFFIXES) and not name.startswith(LEFT_OUT)]
+    return [ROOT / name for name in names]
+
+
+def phrases() -> list[tuple[re.Pattern[str], str]]:
+    """Each phrase with what to write."""
+    lines = Path(__file__).with_suffix(".txt").read_text(encoding="utf-8").splitlines()
+    pairs = (line.rsplit(" => ", 1) for line in lines if line and not line.startswith("#"))
+    return [(re.compile(phrase), instead) for phrase, instead in pairs]
+
+
+def found(file: Path) -> Iterator[str]:
+    """One line for each place in `file` that a phrase stands at."""
+    known = phrases()
+    for number, line in enumerate(file.read_text(encoding="utf-8").splitlines(), 1):
+        for phrase, instead in known:
+            for match in phrase.finditer(line):
+                yield f"{file}:{number}: {match[0].strip()!r}: write {instead!r}"
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
