@@ -61,7 +61,7 @@ def main() -> None:
         folder = Path(name) / "example"
         folder.mkdir()
         _draw_terminal("race", _race(folder))
-        _photograph(chromium, "report", _report(folder), 1280, 860)
+        _photograph(chromium, "report", _report(folder), 860, 800)
         _photograph(chromium, "memory", _memory(folder), 1180, 760)
 
 
