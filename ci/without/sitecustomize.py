@@ -15,11 +15,17 @@ HIDDEN = tuple(filter(None, os.environ.get("WITHOUT_MODULES", "").split(",")))
 _find = importlib.machinery.PathFinder.find_spec
 
 
-def _find_unless_hidden(name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
-    if any(name == hidden or name.startswith(f"{hidden}.") for hidden in HIDDEN):
-        return None
-    return _find(name, path, target)
+class _Finder:
+    """Finds modules unless they are hidden. A bound method of it, kept as a class attribute, is not bound again.
+
+    pytest keeps `PathFinder.find_spec` so. A plain function there would get pytest's hook as the module's name.
+    """
+
+    def find_spec(self, name: str, path: Sequence[str] | None = None, target: Any = None) -> Any:
+        if any(name == hidden or name.startswith(f"{hidden}.") for hidden in HIDDEN):
+            return None
+        return _find(name, path, target)
 
 
 if HIDDEN:
-    importlib.machinery.PathFinder.find_spec = staticmethod(_find_unless_hidden)  # type: ignore[method-assign, assignment]
+    importlib.machinery.PathFinder.find_spec = _Finder().find_spec  # type: ignore[method-assign, assignment]

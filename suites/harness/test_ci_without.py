@@ -78,3 +78,12 @@ def test_without_its_bindings_cublaslt_is_absent_with_the_reason(hidden: str) ->
 
     assert reason.startswith("cublasLt cannot be used: No module named 'nvmath")
     assert "install cuassay[cuda13]" in reason
+
+
+def test_pytest_starts_and_its_tests_lack_the_module(tmp_path: Path) -> None:
+    """pytest keeps Python's finder as an attribute of a class of its own, which must not bind it once more."""
+    (tmp_path / "test_it.py").write_text("def test_it():\n    import numpy.fft\n")
+    arguments = ["-q", "-p", "no:cacheprovider", "--rootdir", str(tmp_path), str(tmp_path)]
+    code = f"import pytest; pytest.main({arguments})"
+
+    assert "No module named 'numpy.fft'" in told(code, "numpy.fft")
