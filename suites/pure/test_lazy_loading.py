@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -30,3 +31,13 @@ def test_importing_the_package_imports_neither_numpy_nor_a_kind_of_device() -> N
     code = "import sys, cuassay; print([m for m in sys.modules if m in ('numpy', 'cupy') or 'cuassay.devices' in m])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "no:xdist")], ids=["with xdist", "without xdist"])
+def test_a_session_of_a_project_that_does_not_use_us_imports_no_numpy(tmp_path: Path, options: tuple[str, ...]) -> None:
+    loaded = "[m for m in sys.modules if m == 'numpy' or 'cuassay.devices' in m]"
+    (tmp_path / "test_foreign.py").write_text(f"import sys\n\ndef test_it():\n    assert {loaded} == []\n")
+    words = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, "test_foreign.py"]
+    done = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout

@@ -14,7 +14,6 @@ from typing import Any
 import pytest
 from xdist.scheduler import LoadScopeScheduling
 
-from cuassay.benchmarking.record import sendable
 from cuassay.testing.presence import HOST_KINDS, Presence
 
 __all__ = ["DeviceScheduling", "Reporter", "Workers"]
@@ -52,6 +51,8 @@ class Reporter:
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, Any, Any]:
         """Escape lone surrogates, such as a message has that names a file."""
+        from cuassay.benchmarking.record import sendable  # brings NumPy, which the controller may never need
+
         return sendable((yield))
 
 
