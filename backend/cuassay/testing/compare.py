@@ -8,7 +8,7 @@ rules of their own. How wide the tolerance is stands in `tolerance`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
@@ -75,6 +75,7 @@ def assert_close(
     dtype: Any = None,
     device: str | Device | None = None,
     check_dtype: bool = True,
+    inputs: Any = None,
 ) -> None:
     """Raise `AssertionError` unless `actual` agrees with `expected`.
 
@@ -93,6 +94,8 @@ def assert_close(
         Where `actual` must be; otherwise where `expected` is, when that is no NumPy array or number.
     check_dtype : bool
         False compares values of unlike dtypes.
+    inputs : tuple, optional
+        Arguments and keywords of the call, as NumPy arrays: a failure prints those at the worst index.
     """
     __tracebackhide__ = True
     _check_place(actual, expected, device)
@@ -106,7 +109,7 @@ def assert_close(
     verdict = judge(got, want, limit)
     _note(verdict.ratio)
     if verdict.bad:
-        raise AssertionError(_message(_numbers(verdict, got, want)))
+        raise AssertionError(_message(_numbers(verdict, got, want) + _given(verdict.index, got.shape, inputs)))
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
@@ -229,6 +232,33 @@ def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
         f"  worst at {index}: got {_full(got[index])}, expected {_full(want[index])}\n"
         f"  error {verdict.error!r} against tolerance {verdict.limit!r} ({over})"
     )
+
+
+def _given(index: tuple[int, ...], shape: tuple[int, ...], inputs: Any) -> str:
+    """The inputs that have an element, or a row, at the worst index."""
+    lines = []
+    args, kwargs = inputs or ((), {})
+    named = [(str(place), one) for place, one in enumerate(args)] + list(kwargs.items())
+    for name, array in named:
+        if isinstance(array, np.ndarray) and array.size:
+            found = _at(array, index, shape)
+            if found is not None:
+                lines.append(f"\n  input {name} there: {found}")
+    return "".join(lines)
+
+
+def _at(array: NDArray[Any], index: tuple[int, ...], shape: tuple[int, ...]) -> str | None:
+    with suppress(ValueError):
+        if np.broadcast_shapes(array.shape, shape) == shape:
+            return _full(np.broadcast_to(array, shape)[index])
+    if len(shape) < array.ndim and array.shape[: len(shape)] == shape:
+        row = array[index].reshape(-1)
+        return f"{row[:_SHOWN].tolist()}{' ...' if row.size > _SHOWN else ''} ({row.size:,} numbers)"
+    return None
+
+
+#: Of a row of inputs so many numbers are printed.
+_SHOWN = 6
 
 
 def _full(value: Any) -> str:

@@ -7,6 +7,7 @@ A user writes at most a function; everything else has a default. What is then ch
 from __future__ import annotations
 
 import inspect
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -84,6 +85,13 @@ class OpSpec(Declared):
         Capabilities beside the dtype's.
     deterministic : bool
         Two equal runs of `fn` give the same bits. Of an op its schema says so.
+    waits : bool
+        False: `fn` never makes the host wait for the device; it is run in sync debug mode.
+    relations : sequence of str
+        What holds between two results of `fn`, words of `cuassay.testing.conformance.relations`: ``"even"``, ``"odd"``,
+        ``"shift_invariant"``, ``"permutation_of_axis"``, ``"linear"``, ``"batch_invariant"``, ``"idempotent"``.
+    without : mapping
+        Names of generated checks that are not for this spec, such as ``"aliasing"``, to the reason; they are skipped.
 
     Raises
     ------
@@ -109,6 +117,10 @@ class OpSpec(Declared):
     known_failures: tuple[KnownFailure, ...] = ()
     requires: tuple[str, ...] = ()
     deterministic: bool = True
+    waits: bool = True
+    relations: tuple[str, ...] = ()
+    without: Mapping[str, str] = field(default_factory=dict)
+    has_default_samples: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
         check_fields(vars(self))
@@ -123,9 +135,16 @@ class OpSpec(Declared):
         self._set("result_dtype", dtype_word(self.result_dtype))
         self._set("known_failures", tuple(self.known_failures))
         self._set("requires", _several(self.requires))
+        self._set("relations", _several(self.relations))
+        self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
-        check(self)
+        before = dict(os.environ)
+        with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
+            check(self)
+        for name in os.environ.keys() - before.keys():
+            del os.environ[name]
+        os.environ.update(before)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -361,7 +380,7 @@ def _single(who: str, answer: Any) -> NDArray[Any]:
             f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: write one for each, "
             "as fn=lambda xp, a: f(xp, a)[0], or join them"
         )
-    array = np.asarray(answer)
+    array = np.array(answer)  # a copy: the function may keep what it gave
     if array.dtype == np.object_:
         raise SpecError(f"{who} gives {answer!r:.200}; a spec compares one array or number: give one")
     return array

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, epsilon, is_float, reference_dtype
 from cuassay.testing.samples import over_lists
 
-__all__ = ["OwnError", "is_coarse", "own_error"]
+__all__ = ["OwnError", "is_coarse", "own_error", "own_errors"]
 
 #: Runs on numbers that differ by about a unit: one alone may be rounded without an error by chance.
 _RUNS = 4
@@ -74,6 +74,36 @@ def own_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own
             return None
     with np.errstate(all="ignore"):
         return OwnError(max(errors), max(_largest(other - exact[0]) for other in exact[1:]))
+
+
+def own_errors(
+    call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], *, runs: int = _RUNS
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]] | None:
+    """What rounding does to each element of ``call(args, kwargs)``, and which of them leave the range on the way.
+
+    Returns
+    -------
+    tuple of numpy.ndarray, or None
+        The largest error of each over a few runs on nearly these numbers; which of them are infinite, NaN or zero in
+        the dtype itself only. None where the function does not run on NumPy's arrays.
+    """
+    chance = np.random.default_rng(0)
+    largest: Any = 0.0
+    outside: Any = False
+    for run in range(runs):
+        given = _changed(args, kwargs, partial(_moved, chance=chance)) if run else (args, kwargs)
+        try:
+            with np.errstate(all="ignore"):
+                rounded = np.asarray(call(*_changed(*given, np.copy)))
+                exact = np.asarray(call(*_changed(*given, _widened)))
+                kind = np.complex128 if np.iscomplexobj(exact) else np.float64
+                error = np.abs(rounded.astype(kind) - exact.astype(kind))
+                # Twice infinity, as of what overflows in both, tells of the way as well.
+                outside = outside | ~np.isfinite(rounded) | ((rounded == 0) & (exact != 0))
+                largest = np.maximum(largest, np.where(np.isfinite(error), error, 0.0))
+        except Exception:  # noqa: BLE001  whatever it raises, it does not tell
+            return None
+    return np.asarray(largest), np.asarray(outside)
 
 
 def _largest(difference: NDArray[np.float64]) -> float:

@@ -181,6 +181,16 @@ class Sample(Declared):
         args, kwargs = self._changed(lambda value: _laid_out(value, layout))
         return replace(self, args=args, kwargs=kwargs, label=f"{self.label}, {layout}")
 
+    def changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments with each array, as NumPy's, changed; what `change` gives back unchanged stays the sample's own."""
+
+        def put(value: Any) -> Any:
+            array = _to_numpy(value)
+            new = change(array)
+            return value if new is array else new
+
+        return self._changed(put)
+
     def _changed(self, change: Callable[[Any], Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
         kwargs = {name: over_lists(value, change) for name, value in self.kwargs.items()}
         return tuple(over_lists(value, change) for value in self.args), kwargs

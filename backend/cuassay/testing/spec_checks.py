@@ -16,7 +16,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
-from cuassay.core.nearest import nearest
+from cuassay.core.nearest import did_you_mean, nearest
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, KnownFailure
@@ -69,6 +69,7 @@ def check(spec: OpSpec) -> None:
     _check_known_failures(spec)
     for need in spec.requires:
         parse_requirement(need)
+    _check_words(spec)
     _check_drawn(spec)
 
 
@@ -96,6 +97,22 @@ def _check_known_failures(spec: OpSpec) -> None:
             raise SpecError(f"{spec.name} has a known failure on kind={entry.kind!r}, {advice}")
         if entry.check is not None:
             _check_name(spec, entry.check)
+
+
+def _check_words(spec: OpSpec) -> None:
+    """Relations and the checks left out are known by name; leaving one out has a reason."""
+    from cuassay.testing.conformance.checks import CHECKS  # it needs specs
+    from cuassay.testing.conformance.relations import RELATIONS
+
+    for field, words, known in (("relations", spec.relations, RELATIONS), ("without", spec.without, CHECKS)):
+        for word in words:
+            if word not in known:
+                raise SpecError(
+                    f"{spec.name}: {field}= names {word!r}{did_you_mean(word, known)}; it takes {', '.join(known)}"
+                )
+    for word, reason in spec.without.items():
+        if not str(reason).strip():
+            raise SpecError(f"{spec.name} leaves {word!r} out without a reason; write without={{{word!r}: 'why'}}")
 
 
 def _check_name(spec: OpSpec, name: str) -> None:

@@ -21,7 +21,18 @@ from cuassay.errors import SpecError
 from cuassay.testing.declared import Declared
 from cuassay.testing.own_error import OwnError
 
-__all__ = ["BY_CLASS", "FUNCTION", "GENERAL", "GROWTH", "MODE_EPS", "Growth", "Tolerance", "allowed", "by_own_error"]
+__all__ = [
+    "BY_CLASS",
+    "FUNCTION",
+    "GENERAL",
+    "GROWTH",
+    "MODE_EPS",
+    "Growth",
+    "Tolerance",
+    "allowed",
+    "by_own_error",
+    "own_limit",
+]
 
 Growth = Literal["none", "sqrt", "linear"]
 
@@ -157,6 +168,12 @@ def by_own_error(own: OwnError, dtype: Any, expected: Any, terms: int, magnitude
     sums = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude)
     passed_on = max(_OWN_ERRORS * own.rounding, _UNITS_OF_INPUTS * own.inputs)
     return FUNCTION.ulps * unit * size + sums + min(passed_on, believed)
+
+
+def own_limit(errors: Any, dtype: Any, expected: Any) -> Any:
+    """The absolute tolerance that some units of the result, and a function's own rounding `errors`, explain."""
+    size = _finite_size(expected)
+    return FUNCTION.ulps * epsilon(dtype) * size + _OWN_ERRORS * errors + smallest_subnormal(dtype)
 
 
 def _finite_size(array: Any) -> NDArray[Any]:

@@ -22,7 +22,7 @@ from cuassay.testing.fanin import arrays_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Kind, Sample
 
-__all__ = ["bad_inputs", "few", "of_most_elements", "one", "promotions", "samples_of", "seed"]
+__all__ = ["bad_inputs", "few", "of_most_elements", "one", "plainest", "promotions", "samples_of", "seed"]
 
 
 def seed() -> int:
@@ -112,10 +112,16 @@ def few(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
     return [sample for sample in chosen if spec.refusal(sample) is None] or [one(spec, device, dtype)]
 
 
-def one(spec: OpSpec, device: Device, dtype: Any) -> Sample:
-    """The largest ordinary sample that the reference takes: a kernel of several blocks runs several."""
+def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: int = 0) -> Sample:
+    """The largest ordinary sample that the reference takes: a kernel of several blocks runs several.
+
+    With `most` the largest of so many elements in all, or the smallest; with `axes` one of so many at least, if any is.
+    """
     drawn = list(samples_of(spec, device, dtype, "values"))
-    for place in of_most_elements(drawn):
+    order = of_most_elements(drawn)
+    fitting = [place for place in order if _elements(drawn[place]) <= most] or order[::-1]
+    fitting = sorted(fitting, key=lambda place: _axes(drawn[place]) < axes)
+    for place in fitting:
         if spec.refusal(drawn[place]) is None:
             return drawn[place]
     raise SpecError(
@@ -125,5 +131,23 @@ def one(spec: OpSpec, device: Device, dtype: Any) -> Sample:
 
 def of_most_elements(drawn: Sequence[Sample]) -> list[int]:
     """The samples' places, the one with most elements first."""
-    sizes = [sum(np.size(array) for array in arrays_of(*sample.host())) for sample in drawn]
+    sizes = [_elements(sample) for sample in drawn]
     return sorted(range(len(drawn)), key=lambda place: -sizes[place])
+
+
+def _elements(sample: Sample) -> int:
+    return sum(np.size(array) for array in arrays_of(*sample.host()))
+
+
+def _axes(sample: Sample) -> int:
+    return max((array.ndim for array in arrays_of(*sample.host())), default=0)
+
+
+def plainest(spec: OpSpec, device: Device) -> Any:
+    """What is checked once for all dtypes is checked in float32, float64 or the first other that runs on `device`."""
+    reasons = {name: spec.why_unsupported(device, name) for name in spec.dtypes}
+    order = sorted(reasons, key=lambda name: name not in ("float32", "float64"))
+    found = next((name for name in order if reasons[name] is None), None)
+    if found is None:
+        pytest.skip("; ".join(dict.fromkeys(filter(None, reasons.values()))))
+    return as_dtype(found)

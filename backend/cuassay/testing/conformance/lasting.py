@@ -1,0 +1,165 @@
+"""Checks of what outlives a call: results that share memory, caches keyed too coarsely, global state left changed."""
+
+from __future__ import annotations
+
+import os
+import random
+import sys
+from collections.abc import Callable, Sequence
+from itertools import product
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.core.device import Device
+from cuassay.testing.conformance.choosing import few, one, plainest
+from cuassay.testing.conformance.running import check, on_sample, run_sample, turned, verify
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample, each
+
+# ------------------------------------------------------------------------------------------------ global state
+
+
+def _numpy_generator() -> Any:
+    name, keys, *rest = np.random.get_state()  # noqa: NPY002  the global one is looked at, not used
+    return name, np.asarray(keys).tobytes(), *rest
+
+
+def _torch(name: str) -> Callable[[], Any]:
+    """A getter of `torch`, where the tests have imported it."""
+
+    def get() -> Any:
+        torch = sys.modules.get("torch")
+        return None if torch is None else str(getattr(torch, name)())
+
+    return get
+
+
+#: What no function may leave changed, by the name a failure prints. Generators only where a result must repeat.
+STATE: dict[str, Callable[[], Any]] = {
+    "np.geterr()": np.geterr,
+    "np.get_printoptions()": lambda: repr(np.get_printoptions()),
+    "os.environ": lambda: dict(os.environ),
+    "the working directory": os.getcwd,
+    "torch.get_default_dtype()": _torch("get_default_dtype"),
+    "torch.get_num_threads()": _torch("get_num_threads"),
+}
+GENERATORS: dict[str, Callable[[], Any]] = {
+    "the state of the module random": random.getstate,
+    "the state of np.random": _numpy_generator,
+    "the state of torch's generator": _torch("get_rng_state"),
+}
+
+
+@check(lambda spec: spec.op is None)
+def check_state(spec: OpSpec, device: Device) -> None:
+    """Global state is as before: floating-point errors, generators, environment, defaults, the current stream."""
+    watched = {**STATE, **(GENERATORS if spec.deterministic else {})}
+    backend = devices.backend(device.kind)
+    with np.errstate(all="ignore"), np.printoptions():
+        # Seeded to the same number by a call before, generators would be equal.
+        random.random(), np.random.random_sample()  # noqa: NPY002, S311
+        before = {name: get() for name, get in watched.items()}  # drawing samples runs the function too
+        environment, stream = dict(os.environ), backend.current_stream(device.index)
+        try:
+            for sample in few(spec, device, plainest(spec, device))[:2]:
+                run_sample(spec, device, sample)
+                args, kwargs = sample.on(device)
+                spec.run(device, args, kwargs)
+            changed = [name for name, get in watched.items() if get() != before[name]]
+            changed += ["the current stream"] if backend.current_stream(device.index) != stream else []
+        finally:
+            _restore(os.environ, environment)
+    if changed:
+        raise AssertionError(
+            f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager"
+        )
+
+
+def _restore(now: Any, before: dict[str, str]) -> None:
+    for name in now.keys() - before.keys():
+        del now[name]
+    now.update({name: value for name, value in before.items() if now.get(name) != value})
+
+
+# ------------------------------------------------------------------------------------------------ aliasing
+
+#: Calls on other numbers after the first: what is kept in two or three buffers in turn is found.
+_CALLS = 3
+
+
+@check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
+def check_aliasing(spec: OpSpec, device: Device) -> None:
+    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input."""
+    shared: list[Sample] = []
+    computes = False
+    for sample in few(spec, device, plainest(spec, device)):
+        with on_sample(sample), np.errstate(all="ignore"):
+            args, kwargs = sample.on(device)
+            result = spec.run(device, args, kwargs)
+            if not hasattr(result, "shape") or not result.size:
+                continue
+            first = devices.to_host(result)
+            _call_on_others(spec, device, sample)
+            _check_kept(devices.to_host(result), first)
+            if _shares(device, result, each(args, kwargs)):
+                shared.append(sample)
+            computes = computes or not _is_moved(first, sample)
+    if shared and computes:
+        raise AssertionError(
+            f"the result is a view of an input, or the input itself, for sample {shared[0].label}, and computed for "
+            "others: who writes into the result then writes into the input; return a copy"
+        )
+
+
+def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
+    other = sample
+    for _ in range(_CALLS):
+        other = turned(other)
+        run_sample(spec, device, other)
+
+
+def _check_kept(now: Any, first: Any) -> None:
+    if now.tobytes() != first.tobytes():
+        raise AssertionError(
+            "the result of one call changed when the function was called again on other numbers: it returns a buffer "
+            "that it keeps; return a new array, or a copy"
+        )
+
+
+def _shares(device: Device, result: Any, given: Any) -> bool:
+    backend = devices.backend(device.kind)
+    arrays = [one for one in given if hasattr(one, "dtype") and backend.owns(type(one))]
+    if not backend.owns(type(result)):
+        return False
+    return any(one.size and backend.overlap(result, one) != "none" for one in arrays)
+
+
+def _is_moved(result: Any, sample: Sample) -> bool:
+    """Whether the result holds nothing but elements of the inputs, as a transposition's does."""
+    given = [one for one in each(*sample.host()) if isinstance(one, np.ndarray) and one.dtype == result.dtype]
+    found = {bits for one in given for bits in _bits(one)}
+    return set(_bits(result)) <= found
+
+
+def _bits(array: Any) -> Sequence[bytes]:
+    dense = np.ascontiguousarray(array).reshape(-1)
+    return [item.tobytes() for item in dense.view(f"V{dense.itemsize}")]
+
+
+# ------------------------------------------------------------------------------------------------ second calls
+
+#: Layouts of one shape, in turn: the contiguous one first and again at the end.
+_MOST = 2048
+_IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
+
+
+@check(lambda spec: spec.op is None)
+def check_second_call(spec: OpSpec, device: Device) -> None:
+    """Calls of one shape in turns of dtype and layout are right: no cache leaves one of them out of its key."""
+    dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
+    plainest(spec, device)  # the skip, where there is none
+    for layout, dtype in product(_IN_TURN, map(as_dtype, dtypes)):
+        verify(spec, device, dtype, iter([one(spec, device, dtype, most=_MOST, axes=2).laid_out(layout)]))

@@ -1,0 +1,115 @@
+"""Checks of the precision on the way: a result wider than its inputs, float64 by way of float32, sums in 16 bits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
+from cuassay.arrays.rounding import narrowed
+from cuassay.core.device import Device
+from cuassay.testing.conformance.choosing import few, one
+from cuassay.testing.conformance.running import check, compare_values, on_sample, run_sample, runs_on_host
+from cuassay.testing.fanin import arrays_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_error import own_error
+from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.tolerance import FUNCTION, allowed
+
+_WIDE = ("float64", "complex128")
+
+
+def _result(spec: OpSpec, device: Device, sample: Sample) -> Any:
+    result = run_sample(spec, device, sample)
+    return devices.to_host(result) if hasattr(result, "shape") and hasattr(result, "dtype") else None
+
+
+@check(lambda spec: spec.op is None and spec.result_dtype is None)
+def check_wider_result(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Of floats of 32 bits or fewer the result has no more than 32, unless `result_dtype=` says so."""
+    sample = one(spec, device, dtype, most=2048)
+    given = arrays_of(*sample.host())
+    if not given or not all(is_float(x.dtype) or is_complex(x.dtype) for x in given):
+        return
+    if any(dtype_name(array.dtype) in _WIDE for array in given):
+        return
+    result = _result(spec, device, sample)
+    if result is not None and dtype_name(result.dtype) in _WIDE:
+        names = ", ".join(dict.fromkeys(dtype_name(array.dtype) for array in given))
+        raise AssertionError(
+            f"the result is {dtype_name(result.dtype)}, wider than its inputs ({names}): a constant or a step in "
+            f"double precision widens it; cast that, or say result_dtype={dtype_name(result.dtype)!r} if it is meant"
+        )
+
+
+@check(lambda spec: spec.op is None and "float64" in spec.dtypes)
+def check_full_precision(spec: OpSpec, device: Device) -> None:
+    """Results in float64 are not all exactly float32 numbers, which a step in float32 makes them."""
+    if spec.why_unsupported(device, "float64") is not None:
+        return
+    for sample in few(spec, device, as_dtype("float64")):
+        result = _result(spec, device, sample)
+        if result is None or result.dtype != np.float64 or not all(_is_full(x) for x in arrays_of(*sample.host())):
+            continue
+        finite = result[np.isfinite(result)]
+        if finite.size >= _ENOUGH and _fits(finite, "float32") and not _fits(finite, "bfloat16"):
+            raise AssertionError(
+                "each result in float64 is exactly a float32 number: a step on the way is computed in float32; compute "
+                f"in the dtype of the inputs\n  sample: {sample.label}"
+            )
+
+
+#: Results that cannot all be float32 numbers by chance.
+_ENOUGH = 8
+
+
+def _is_full(array: Any) -> bool:
+    return array.dtype != np.float64 or (array.size >= _ENOUGH and not _fits(array, "float32"))
+
+
+def _fits(array: Any, dtype: str) -> bool:
+    with np.errstate(all="ignore"):
+        return bool((narrowed(array, as_dtype(dtype)).astype(np.float64) == array).all())
+
+
+#: As many terms as a sum in float16 no longer takes; each an eighth of an ordinary number, so that none overflows.
+_TERMS, _PART = 4097, 0.125
+
+
+@check(lambda spec: spec.op is None and "float16" in spec.dtypes)
+def check_accumulation(spec: OpSpec, device: Device) -> None:
+    """Reductions of float16 along the last axis are as good as sums in float32 are; ask for less by `tolerance=`."""
+    if spec.why_unsupported(device, "float16") is not None or spec.tolerance is not None:
+        return
+    sample = _long(one(spec, device, as_dtype("float16"), most=4096))
+    if sample is None or spec.refusal(sample) is not None or not runs_on_host(spec, sample):
+        return
+    expected = spec.expected(sample)
+    if expected.dtype.kind not in "fc" or expected.size * _TERMS != arrays_of(*sample.host())[0].size:
+        return
+    args, kwargs = sample.on("cpu")
+    own = own_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
+    if own is None:
+        return
+    sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
+    limit = _UNITS * epsilon("float16") * np.abs(expected) + 2 * own.inputs + sums
+    with on_sample(sample):
+        compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
+
+
+#: Roundings of a result to float16, and of steps after its sum.
+_UNITS = 8.0
+
+
+def _long(sample: Sample) -> Sample | None:
+    """One array of many small positive terms along its last axis; None where the sample is of several."""
+    arrays = arrays_of(*sample.host())
+    if len(arrays) != 1 or len(sample.args) != 1 or not arrays[0].ndim or not arrays[0].size:
+        return None
+    (array,) = arrays
+    shape = (*array.shape[:-1][-1:], _TERMS)
+    values = np.resize(np.abs(array.astype(np.float64)) * _PART, shape).astype(array.dtype)
+    return replace(sample, args=(HostArray(values),), label=f"{_TERMS:,} positive terms")

@@ -1,0 +1,131 @@
+"""Checks of how work is queued: streams of its own, two in turn, capture and replay, waits of the host."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import devices
+from cuassay.core import syncdebug
+from cuassay.core.device import Device
+from cuassay.core.protocols import Spinning
+from cuassay.errors import RaceError, SynchronizationError
+from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.conformance.choosing import one, plainest
+from cuassay.testing.conformance.running import check, compare, on_sample, overwrite, turned
+from cuassay.testing.opspec import OpSpec
+
+#: Cycles that the default stream is kept busy for: about 5 ms, so that what is queued there by mistake comes too late.
+_BUSY = 10_000_000
+
+
+@check(needs=("streams",))
+def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Made, run and read on a stream of its own, then on a second, with the default one busy, the result is right."""
+    backend = devices.backend(device.kind)
+    sample = one(spec, device, dtype)
+    with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
+        spec.run(device, *sample.on(device))  # what is made once is made here, and ready
+        backend.synchronize(device.index)
+        main = backend.current_stream(device.index)
+        sides = [backend.new_stream(device.index) for _ in range(2)]
+        if isinstance(backend, Spinning):
+            backend.spin(device.index, _BUSY)
+        found = []
+        for side in sides:
+            with backend.use_stream(side):
+                result = spec.run(device, *sample.on(device))
+                found.append((result, devices.to_host(result) if hasattr(result, "shape") else result))
+        for side in sides:
+            main.wait_stream(side)
+        backend.synchronize(device.index)
+        for result, read in found:
+            compare(spec, device, dtype, sample, result)
+            if hasattr(result, "shape"):
+                _check_read(read, devices.to_host(result))
+
+
+def _check_read(read: Any, now: Any) -> None:
+    try:
+        assert_same_bits(read, now)
+    except AssertionError as error:
+        raise AssertionError(
+            "read on the stream that was current, the result was not there yet: the function queues work on another "
+            f"stream; launch on the current stream, or make that wait\n{error}"
+        ) from None
+
+
+@check(lambda spec: spec.op is None, needs=("graphs",))
+def check_captured(spec: OpSpec, device: Device) -> None:
+    """A function captured in a graph, replayed after its inputs have changed, computes on the new numbers."""
+    backend = devices.backend(device.kind)
+    dtype = plainest(spec, device)
+    sample = one(spec, device, dtype, most=4096)
+    other = turned(sample)
+    if spec.refusal(other) is not None:
+        return
+    with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
+        args, kwargs = sample.on(device)
+        main, side = backend.current_stream(device.index), backend.new_stream(device.index)
+        side.wait_stream(main)
+        capture = backend.new_capture(device.index)
+        try:
+            with backend.use_stream(side):
+                spec.run(device, args, kwargs)
+                side.synchronize()
+                with _capturing(spec, capture):
+                    result = spec.run(device, args, kwargs)
+                overwrite(device, args, other)
+                capture.replay()
+            side.synchronize()
+            compare(spec, device, dtype, other, result)
+        finally:  # a capture left open would fail every test after this one
+            capture.reset()
+
+
+@contextmanager
+def _capturing(spec: OpSpec, capture: Any) -> Iterator[None]:
+    """Between begin and end; what cannot be captured skips the test, with the place where it waits."""
+    capture.begin()
+    try:
+        yield
+        capture.end()
+    except (AssertionError, RaceError):
+        raise
+    except Exception as error:  # noqa: BLE001  libraries refuse by different types
+        reason = str(error).partition("\n")[0]
+        pytest.skip(f"{spec.name} cannot be captured: {_place(spec, error)}{reason}")
+
+
+def _place(spec: OpSpec, error: BaseException) -> str:
+    """The line of the function, or of its module, at which `error` was raised."""
+    code = getattr(spec.fn, "__code__", None)
+    frames = [
+        frame for frame in traceback.extract_tb(error.__traceback__) if code and frame.filename == code.co_filename
+    ]
+    return f"{frames[-1].filename}:{frames[-1].lineno}: " if frames else ""
+
+
+@check(lambda spec: spec.op is None and not spec.waits, needs=("streams",))
+def check_waits(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """A function that declares `waits=False` never makes the host wait for the device."""
+    if device.kind == "cpu":
+        pytest.skip(f"{device}: a call returns when its work is done; there is nothing to wait for")
+    sample = one(spec, device, dtype, most=4096)
+    with on_sample(sample), np.errstate(all="ignore"):
+        args, kwargs = sample.on(device)
+        spec.run(device, args, kwargs)  # what is compiled and measured once may wait
+        devices.backend(device.kind).synchronize(device.index)
+        before = syncdebug.get_mode()
+        syncdebug.set_mode("error")
+        try:
+            spec.run(device, args, kwargs)
+        except SynchronizationError as error:
+            raise AssertionError(f"waits=False, but {_place(spec, error)}{error}") from error
+        finally:
+            syncdebug.set_mode(before)

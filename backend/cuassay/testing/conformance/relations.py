@@ -1,0 +1,116 @@
+"""Metamorphic relations: what must hold between two results of one function, whatever its reference says.
+
+Each word of `OpSpec.relations` is one of `RELATIONS`; its sentence stands in the docstring of its function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import epsilon, is_complex, is_float
+from cuassay.core.device import Device
+from cuassay.testing.compare import assert_close, assert_same_bits
+from cuassay.testing.conformance.choosing import few
+from cuassay.testing.conformance.running import check, on_sample, run_sample
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample
+
+__all__ = ["RELATIONS"]
+
+Array = NDArray[Any]
+Call = Callable[[Array], Array]
+
+#: Units of the largest number that two ways of computing one result may differ by, for the root of each term.
+_UNITS = 16.0
+
+
+def even(call: Call, a: Array) -> None:
+    """f(-a) is f(a)."""
+    _close(call(-a), call(a), a)
+
+
+def odd(call: Call, a: Array) -> None:
+    """f(-a) is -f(a)."""
+    _close(call(-a), -call(a), a)
+
+
+def shift_invariant(call: Call, a: Array) -> None:
+    """f(a + c) is f(a) for one number c, as of a softmax."""
+    shifted = (a + a.dtype.type(2)).astype(a.dtype)
+    back = (shifted - a.dtype.type(2)).astype(a.dtype)  # what is left of the numbers after the rounding of the sum
+    _close(call(shifted), call(back), shifted)
+
+
+def permutation_of_axis(call: Call, a: Array) -> None:
+    """Elements of the last axis in another order give the same, as of a sum."""
+    _close(call(np.ascontiguousarray(a[..., ::-1])), call(a), a)
+
+
+def linear(call: Call, a: Array) -> None:
+    """f(a + b) is f(a) + f(b), and f(2 a) is 2 f(a)."""
+    other = np.roll(a, 1)
+    whole = (a + other).astype(a.dtype)
+    rest = (whole - other).astype(a.dtype)
+    _close(call(whole), (call(rest) + call(other)).astype(a.dtype), a)
+    _close(call((2 * a).astype(a.dtype)), 2 * call(a), a)
+
+
+def batch_invariant(call: Call, a: Array) -> None:
+    """A row of the first axis alone gives the bits that it gives within the batch."""
+    if a.ndim < 2 or not a.shape[0]:
+        return
+    whole = call(a)
+    for row in (0, a.shape[0] - 1):
+        assert_same_bits(call(np.ascontiguousarray(a[row : row + 1])), np.ascontiguousarray(whole[row : row + 1]))
+
+
+def idempotent(call: Call, a: Array) -> None:
+    """f(f(a)) is f(a)."""
+    once = call(a)
+    _close(call(once), once, a)
+
+
+#: Word of `OpSpec.relations` to its function.
+RELATIONS: dict[str, Callable[[Call, Array], None]] = {
+    found.__name__: found
+    for found in (even, odd, shift_invariant, permutation_of_axis, linear, batch_invariant, idempotent)
+}
+
+
+def _close(got: Array, want: Array, given: Array) -> None:
+    if not (is_float(got.dtype) or is_complex(got.dtype)):
+        assert_close(got, want, rtol=0, atol=0)
+        return
+    unit = max(epsilon(got.dtype), epsilon(given.dtype) if is_float(given.dtype) or is_complex(given.dtype) else 0.0)
+    sizes = [np.abs(np.nan_to_num(one.astype(np.complex128), posinf=0, neginf=0)) for one in (want, given)]
+    largest = max(float(size.max(initial=0.0)) for size in sizes)
+    bound = _UNITS * unit * np.sqrt(max(1, given.size / max(1, got.size))) * largest
+    assert_close(got, want, tolerance=np.minimum(bound, 0.25 * max(float(sizes[0].max(initial=0.0)), unit * largest)))
+
+
+@check(lambda spec: spec.op is None and bool(spec.relations))
+def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The declared relations hold between results on related inputs, whatever the reference says."""
+    for sample in few(spec, device, dtype):
+        a = sample.host()[0][0]
+        if not isinstance(a, np.ndarray) or not a.size:
+            continue
+
+        def call(first: Array, sample: Sample = sample) -> Array:
+            given = Sample((HostArray(first), *sample.args[1:]), sample.kwargs)
+            result = run_sample(spec, device, given)
+            return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
+
+        for word in spec.relations:
+            with on_sample(sample):
+                try:
+                    RELATIONS[word](call, a)
+                except AssertionError as error:
+                    raise AssertionError(
+                        f"it is not {word.replace('_', ' ')}: {RELATIONS[word].__doc__} Declared by relations=\n{error}"
+                    ) from None
