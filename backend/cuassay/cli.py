@@ -103,6 +103,9 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
     report.add_argument("--html", metavar="FILE", help="write the page; - is standard output")
     report.add_argument("--md", metavar="FILE", help="write a short form in Markdown; - is standard output")
+    report.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
+    report.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
+    report.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished")
     report.add_argument(
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
@@ -158,7 +161,8 @@ def _report(options: argparse.Namespace) -> int:
             f"a report needs {error.name}, which is not installed; install it with: pip install 'cuassay[report]'"
         ) from error
 
-    return command.run(options.paths, options.html, options.md, strict=options.strict)
+    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
+    return command.run(options.paths, options.html, options.md, **named)
 
 
 def _settings(options: argparse.Namespace) -> int:

@@ -8,31 +8,38 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from cuassay_reports.acknowledged import acknowledgements
-from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import load
+from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 
-__all__ = ["INCOMPLETE", "UNREADABLE", "main", "run"]
+__all__ = ["FOUND", "UNREADABLE", "main", "run"]
 
 UNREADABLE = 2
 """Exit status when the input cannot be read or the output not written."""
 
-INCOMPLETE = 1
-"""Exit status when a run that is shown did not come to its end."""
+FOUND = 1
+"""Exit status when a run that is shown did not come to its end, or what the user named was found."""
 
 #: Lines and files without a result that are named.
 _NAMED = 20
 
 
 def run(
-    paths: Sequence[str | Path], html: str | Path | None = None, md: str | Path | None = None, *, strict: bool = False
+    paths: Sequence[str | Path],
+    html: str | Path | None = None,
+    md: str | Path | None = None,
+    *,
+    json: str | Path | None = None,
+    junit: str | Path | None = None,
+    fail_on: str = "",
+    strict: bool = False,
 ) -> int:
     """Write the report of the results in `paths`; print a summary where neither file is named.
 
-    It only reports: failed tests in the results do not make it fail. An incomplete run does: what it lacks may have
-    failed.
+    Failed tests in the results make it fail only where `fail_on` says so. An incomplete run always does: what it lacks
+    may have failed.
 
     Parameters
     ----------
@@ -40,27 +47,43 @@ def run(
         Result files, or folders of them.
     html, md : path, optional
         Where to write the page, and the short form; folders are created.
+    json, junit : path, optional
+        Where to write the verdicts as JSON, and what `fail_on` names (left out: all of it) as JUnit's XML.
+    fail_on : str
+        Findings that make it end with 1, by commas: ``failed``, ``slower``, ``vanished``.
     strict : bool
         Refuse a file that cannot be read and a line that is not a result; else they are named and left out.
 
     Returns
     -------
     int
-        0; 1 where a run is incomplete; 2 where nothing can be read, or a file not written. The reason is printed.
+        0; 1 where a run is incomplete, or something of `fail_on` was found;
+        2 where nothing can be read, or a file not written. The reason is printed.
     """
     try:
+        words = parse_fail_on(fail_on)
         results = load(*paths, strict=strict)
         _tell(results.rejected)
-        if results.rejected and results.runs.empty:
+        if results.runs.empty:
+            sys.stderr.write(f"cuassay report: {', '.join(map(str, paths))}: no result in these files; run again\n")
             return UNREADABLE
         page = build(results, acknowledgements(map(Path, paths)))
-        _write(page, html, md)
-    except (OSError, ResultFormatError) as error:
+        if json is not None:
+            _save(Path(json), as_json(page))
+        if junit is not None:
+            _save(Path(junit), as_junit(page, words or FINDINGS))
+        if {html, md, json, junit} == {None} or html is not None or md is not None:
+            _write(page, html, md)
+    except (OSError, ValueError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")
         return UNREADABLE
     for one in page.unfinished:
         sys.stderr.write(f"cuassay report: run {one.run} is incomplete: {one.why}\n")
-    return INCOMPLETE if page.unfinished else 0
+    found = findings(page)
+    for word in words:
+        for each in found[word]:
+            sys.stderr.write(f"cuassay report: {word}: {each['name']}: {each['reason']}\n")
+    return FOUND if page.unfinished or any(found[word] for word in words) else 0
 
 
 def _tell(rejected: Sequence[Rejected]) -> None:
@@ -96,6 +119,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
     parser.add_argument("--html", metavar="FILE", help="write the page")
     parser.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
+    parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
+    parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
+    parser.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished")
     parser.add_argument("--strict", action="store_true", help="refuse lines and files that hold no result")
     options = parser.parse_args(argv)
-    return run(options.paths, options.html, options.md, strict=options.strict)
+    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
+    return run(options.paths, options.html, options.md, **named)

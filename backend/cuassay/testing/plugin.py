@@ -84,6 +84,8 @@ def pytest_configure(config: pytest.Config) -> None:
             _ = harness.presence.devices
     except (DeviceError, SettingError) as error:
         raise pytest.UsageError(str(error)) from None
+    if not config.pluginmanager.hasplugin("benchmark"):
+        config.pluginmanager.register(_WithoutBenchmark(), "cuassay_without_benchmark")
     if config.getoption("cuassay_shard"):
         from cuassay.testing.sharding import Sharding, parse_shard
 
@@ -102,9 +104,25 @@ def _configure_worker(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporter(), "cuassay_reporter")
 
 
+#: Options of pytest-benchmark that ask for figures, by what a user writes.
+_FIGURES = ("only", "enable", "json", "save", "autosave", "compare")
+
+
+def _refuse_figures_of_workers(config: pytest.Config) -> None:
+    """pytest-benchmark measures nothing in a worker of xdist, and would end well without a figure."""
+    if config.getoption("tx", default=None) is None or not config.getoption("tx"):
+        return
+    for name in _FIGURES:
+        if config.getoption(f"benchmark_{name}", default=None):
+            raise pytest.UsageError(
+                f"--benchmark-{name} asks for figures, and workers of xdist measure none; add -n0 to this command"
+            )
+
+
 def _configure_controller(config: pytest.Config, harness: Harness) -> None:
     from cuassay.testing.summary import Tally
 
+    _refuse_figures_of_workers(config)
     required = _required(config, harness)
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
@@ -245,12 +263,15 @@ def xp(device: Any) -> Any:
         yield namespace(found)
 
 
-if find_spec("pytest_benchmark") is None:
+class _WithoutBenchmark:
+    """Stands in for pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
 
     @pytest.fixture
-    def benchmark() -> None:
+    def benchmark(self) -> None:
         """Skip in place of pytest-benchmark's fixture."""
-        pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
+        if find_spec("pytest_benchmark") is None:
+            pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
+        pytest.skip("pytest-benchmark is turned off; leave out -p no:benchmark")
 
 
 @pytest.fixture

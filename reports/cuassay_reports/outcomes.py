@@ -1,0 +1,87 @@
+"""The report for machines: which of its findings fail a job, and the same findings as JSON and as JUnit's XML."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any
+from xml.etree import ElementTree as ET
+
+from cuassay_reports.page import Page
+
+__all__ = ["FINDINGS", "as_json", "as_junit", "findings", "parse_fail_on"]
+
+FINDINGS = ("failed", "slower", "vanished")
+"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks."""
+
+
+def parse_fail_on(text: str) -> tuple[str, ...]:
+    """Return the words of ``failed,slower``.
+
+    Raises
+    ------
+    ValueError
+        A word is not one of ``FINDINGS``.
+    """
+    words = tuple(word.strip() for word in text.split(",") if word.strip())
+    for word in words:
+        if word not in FINDINGS:
+            raise ValueError(f"--fail-on {word!r} is not a finding; use one or more of: {', '.join(FINDINGS)}")
+    return words
+
+
+def findings(page: Page) -> dict[str, list[dict[str, str]]]:
+    """Return each word of ``FINDINGS`` to what was found: a `name` and a `reason` each."""
+    noted = page.attention
+    standing = [
+        (f"{row.benchmark} {row.what} on {row.device}", f"{row.change} since {row.since}") for row in noted.standing
+    ]
+    names = {name for name, _ in standing}
+    newly = [
+        (f"{row.benchmark} {row.dtype} {row.case} on {device}", row.why)
+        for device, row in page.changed
+        if row.verdict == "slower"
+    ]
+    return {
+        "failed": [{"name": failure.nodeid, "reason": failure.reason} for failure in page.failures],
+        "slower": [_named(*one) for one in [*standing, *(one for one in newly if one[0] not in names)]],
+        "vanished": [_named(name, "the newest run lacks it") for name in noted.vanished],
+    }
+
+
+def _named(name: str, reason: str) -> dict[str, str]:
+    return {"name": name, "reason": reason}
+
+
+def as_json(page: Page) -> str:
+    """Return the verdicts of the page: `headline`, `run`, `revision`, `incomplete`, the findings and the suspects."""
+    noted = page.attention
+    suspects = [
+        _named(f"{row.benchmark} {row.what} on {row.device}", f"{row.change}, {row.kind}") for row in noted.suspects
+    ]
+    told: dict[str, Any] = {
+        "headline": page.headline,
+        "run": page.newest.run,
+        "revision": page.newest.revision,
+        "incomplete": [{"name": one.run, "reason": one.why} for one in page.unfinished],
+        **findings(page),
+        "suspects": suspects,
+    }
+    return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_junit(page: Page, words: Sequence[str] = FINDINGS) -> str:
+    """Return JUnit's XML with a test case for each finding named in `words`; one that passes where there is none."""
+    found = [(word, one) for word, ones in findings(page).items() if word in words for one in ones]
+    suite = ET.Element("testsuite", name="cuassay report", tests=str(len(found) or 1), failures=str(len(found)))
+    for word, one in found:
+        case = ET.SubElement(suite, "testcase", classname=word, name=_printable(one["name"]))
+        ET.SubElement(case, "failure", message=_printable(one["reason"]))
+    if not found:
+        ET.SubElement(suite, "testcase", classname="report", name=_printable(page.headline))
+    return ET.tostring(suite, encoding="unicode", xml_declaration=True) + "\n"
+
+
+def _printable(text: str) -> str:
+    """XML has no control characters, not even escaped."""
+    return "".join(letter if letter.isprintable() else "\N{REPLACEMENT CHARACTER}" for letter in text)

@@ -1,0 +1,93 @@
+"""What a job reads of a report: exit statuses, JSON, JUnit; and the public functions over frames."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+
+from cuassay_reports.analysis import compare, export, load
+from cuassay_reports.command import main
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def results(write_rows: Make, device_row: Make, test_row: Make, time_row: Make) -> Path:
+    """Two runs: in the second a test fails, a benchmark is slower, and another is missing."""
+    write_rows("r1", device_row(), test_row(), time_row(1.0), time_row(1.0, case="gone"), commit="a" * 40)
+    again = test_row("failed", reason="wrong\x00")
+    folder: Path = write_rows("r2", device_row(), again, time_row(1.5), commit="b" * 40)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("words", "status"),
+    [("", 0), ("failed", 1), ("slower", 1), ("vanished", 1), ("failed,slower", 1), ("slow", 2)],
+)
+def test_a_job_fails_on_what_it_names(results: Path, words: str, status: int) -> None:
+    assert main([str(results), "--fail-on", words]) == status
+
+
+@pytest.mark.parametrize("word", ["failed", "slower", "vanished"])
+def test_a_clean_history_fails_on_nothing(demo_clean: Path, word: str) -> None:
+    assert main([str(demo_clean), "--fail-on", word]) == 0
+
+
+@pytest.fixture
+def demo_clean(write_rows: Make, device_row: Make, test_row: Make, time_row: Make) -> Path:
+    write_rows("r1", device_row(), test_row(), time_row(1.0))
+    folder: Path = write_rows("r2", device_row(), test_row(), time_row(1.0))
+    return folder
+
+
+@pytest.mark.parametrize("content", ["", '{"record":"run","sch'], ids=["empty", "cut"])
+def test_a_file_without_a_row_is_not_success(tmp_path: Path, content: str) -> None:
+    (tmp_path / "r.jsonl").write_text(content)
+
+    assert main([str(tmp_path)]) == 2
+
+
+def test_json_and_junit_carry_the_same_verdicts(results: Path, tmp_path: Path) -> None:
+    told, cases = tmp_path / "r.json", tmp_path / "r.xml"
+
+    assert main([str(results), "--json", str(told), "--junit", str(cases)]) == 0
+
+    found = json.loads(told.read_text())
+    junit = [(case.get("classname"), case.get("name")) for case in ET.parse(cases).iter("testcase")]  # noqa: S314  ours
+    assert [name for name, _ in junit] == ["failed", "slower", "vanished"]
+    assert [name for _, name in junit] == [found[word][0]["name"] for word in ("failed", "slower", "vanished")]
+    assert found["vanished"][0]["name"] == "softmax float32 gone on cuda:0"
+
+
+def test_two_commits_are_compared_in_either_order(results: Path) -> None:
+    read = load(results)
+
+    assert compare(read, "aaa", "r2")["verdict"].tolist() == ["slower"]
+    backwards = compare(read, "b", "a")
+    assert dict(zip(backwards["case"], backwards["verdict"], strict=True)) == {"8x8": "faster", "gone": ""}
+
+
+@pytest.mark.parametrize(("a", "told"), [("c0ffee", "no run or commit"), ("b", "same run")])
+def test_a_comparison_of_nothing_is_an_error(results: Path, a: str, told: str) -> None:
+    with pytest.raises(LookupError, match=told):
+        compare(load(results), a, "r2")
+
+
+def test_exports_hold_the_newest_medians(results: Path, tmp_path: Path) -> None:
+    read, name = load(results), "cuda:0 · NVIDIA H200 softmax cuda:0 float32 8x8 device s cuassay"
+
+    csv, bencher, github = (export(read, tmp_path / form, form) for form in ("csv", "bencher", "github"))
+
+    assert len(csv.read_text().splitlines()) == 4
+    assert json.loads(bencher.read_text())[name]["latency"]["value"] == 1.5e9
+    assert [(row["name"], row["unit"], row["value"]) for row in json.loads(github.read_text())] == [(name, "s", 1.5)]
+
+
+def test_an_unknown_form_is_an_error_that_lists_the_others(results: Path, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="bencher, csv, github, parquet"):
+        export(load(results), tmp_path / "x", "xlsx")
