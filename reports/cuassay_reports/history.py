@@ -62,6 +62,7 @@ LIMITS = Limits(
     baseline=20,   # points before the newest that make its baseline
     fewest=5,      # points below which there is no baseline
 )  # fmt: skip
+"""The limits by which steps and suspects are found in a series."""
 
 
 def history(results: Results) -> pd.DataFrame:
