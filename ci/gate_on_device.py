@@ -46,6 +46,10 @@ def _plan(medians: dict[str, float], noise: Profile) -> dict[str, float]:
     return {name: PLANTED[place % len(PLANTED)] for place, name in enumerate(quiet)}
 
 
+def _spins(seconds: dict[str, float]) -> list[str]:
+    return [word for name, one in seconds.items() for word in ("--spin", f"{name}={one}")]
+
+
 def _summary(outcome: Outcome) -> dict[str, Any]:
     words = {word: len(outcome.of(word)) for word in ("slower", "faster", "ambiguous", "same")}
     pairs = sum(one.pairs for one in outcome.verdicts) / len(outcome.verdicts)
@@ -62,10 +66,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         noise, medians = profile(_comparison(options, state / "noise"), options.processes)
         unchanged = [compare(_comparison(options, state / f"aa{number}"), noise) for number in range(options.repeats)]
         planted = _plan(medians, noise)
-        base, head = (
-            [word for name, share in planted.items() for word in ("--spin", f"{name}={share * medians[name] * factor}")]
-            for factor in (0.0, 1.0)
-        )
+        base = _spins(dict.fromkeys(planted, 0.0))
+        spun = _comparison(options, state / "spun", base, base).medians("n", 0, "base")
+        head = _spins({name: share * spun[name] for name, share in planted.items()})
         found = compare(_comparison(options, state / "planted", head, base), noise)
     told = _told(noise, medians, unchanged, planted, found, time.monotonic() - begun)
     text = json.dumps(told, indent=1)

@@ -271,6 +271,14 @@ def test_a_sample_must_exceed_the_empty_interval_by_its_spread(device: Device, m
         measure(adding(device), device, samples=3)
 
 
+@on("sim")
+def test_a_batch_of_short_calls_is_not_taken_for_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    once = measure(adding(device), device, samples=3).median_s
+    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(2 * once, 0.0))
+
+    assert measure(adding(device), device, cache="warm", samples=3).median_s < 2 * once
+
+
 @requires("graphs")
 def test_a_graph_that_captured_nothing_is_refused(device: Device) -> None:
     with pytest.raises(CaptureError, match="the graph holds nothing"):

@@ -308,11 +308,16 @@ def test_without_peers_a_change_of_a_few_microseconds_is_ambiguous(
 
 
 def test_measured_empty_intervals_need_no_estimate(write_rows: Make, device_row: Make, time_row: Make) -> None:
-    write_rows("r1", device_row(uuid="GPU-1"), time_row(10e-6, empty=1.3e-6))
+    def rows(empty: float) -> list[Any]:
+        peers = [time_row(9e-6 + empty, case=str(case), implementation="torch", empty=empty) for case in range(10)]
+        return [time_row(8.7e-6 + empty, empty=empty), *peers]
 
-    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), time_row(11.6e-6, empty=2.9e-6)))).iloc[0]
+    write_rows("r1", device_row(uuid="GPU-1"), *rows(1.3e-6))
+
+    row = changes(load(write_rows("r2", device_row(uuid="GPU-2"), *rows(2.9e-6)))).iloc[0]
 
     assert (row["verdict"], row["shift"]) == ("same", 0.0)
+    assert "shift" not in row["why"]
     assert row["median"] == pytest.approx(8.7e-6)
     assert row["raw"] == 11.6e-6
 

@@ -50,6 +50,7 @@ def test_a_clock_of_coarse_steps_is_never_precise() -> None:
     coarse = np.round(np.random.default_rng(0).normal(10.4, 0.3, SAMPLES)).tolist()
 
     assert standard_error(coarse) > 0.02
+    assert standard_error([10.0] * 39 + [11.0]) > 0.02  # though all batches agree
 
 
 def test_equal_samples_have_no_error_and_few_have_none_that_is_known() -> None:
