@@ -39,7 +39,7 @@ def test_each_op_with_benchmark_sizes_has_a_series(spec: OpSpec) -> None:
 
 
 def test_a_users_specs_have_series_in_every_dtype_they_claim() -> None:
-    spec = OpSpec(fn=lambda xp, a: a, name="mine", dtypes=("float64", "int8"), bench=lambda make, sizes: [make(7)])
+    spec = OpSpec(fn=lambda xp, a: a + a, name="mine", dtypes=("float64", "int8"), bench=lambda make, sizes: [make(7)])
     unmeasured = OpSpec(fn=lambda xp, a: a, name="other")
 
     ((name, track),) = series("sim", [spec, unmeasured]).items()
@@ -249,3 +249,38 @@ def test_asv_collects_our_series(repository: Repository) -> None:
     shutil.copytree(ROOT / "suites" / "benchmarks", repository.root / "suites" / "benchmarks")
 
     repository.asv("check", "--environment", f"existing:{sys.executable}")
+
+
+def two_runs(folder: Path) -> Path:
+    """Two runs of one commit: the first measured two dtypes, the second one of them and a third."""
+    for number, times in enumerate(({"float32": 1e-5, "bfloat16": 2e-5}, {"float32": 3e-5, "float16": 4e-5}), start=1):
+        with Recorder(folder / "ledger" / f"{number}.jsonl", run=f"r{number}") as recorder:
+            recorder.write_run(started=f"2026-01-0{number}T00:00:00Z", commit="9f3c2100aa" * 4)
+            facts = {**FACTS, "uuid": f"GPU-{number}"}
+            recorder.write_device(device="cuda:0", present=True, digest="0123456789ab", fingerprint=facts)
+            for dtype, seconds in times.items():
+                recorder.write_time(**_time(dtype, seconds))
+    return folder / "ledger"
+
+
+def test_two_runs_of_a_commit_keep_every_series_and_the_newer_figure(tmp_path: Path) -> None:
+    results = pytest.importorskip("asv.results", reason="asv is an extra")
+
+    written = write([two_runs(tmp_path)], tmp_path / "results")
+
+    (path,) = (tmp_path / "results").rglob("9f3c*.json")
+    found = {dtype: value for (dtype, _), value in values(results.Results.load(str(path))).items()}
+    assert (written, found) == (1, {"'float32'": 3e-5, "'bfloat16'": 2e-5, "'float16'": 4e-5})
+
+
+def test_a_commit_that_asv_cannot_find_is_named(
+    repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(repository.root)
+    known = repository.measure(1, 1e-5)
+
+    assert main([str(known), str(two_runs(repository.root / "other")), "--out", str(repository.root / "out")]) == 0
+
+    told = capsys.readouterr().err
+    assert f"commit {'9f3c2100aa' * 4} is not in the repository here" in told
+    assert repository.commits[0] not in told

@@ -16,6 +16,8 @@ import hashlib
 import json
 import math
 import re
+import shutil
+import subprocess
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -119,7 +121,8 @@ def _about(op: str) -> dict[str, Any]:
 def write(paths: Iterable[str | Path], results: str | Path) -> int:
     """Write the timings in result files into the asv results folder `results`; gives the number of files written.
 
-    A run without a commit has no place in a history and is left out. What is written twice is replaced.
+    A run without a commit has no place in a history and is left out. Of several runs of one commit on one kind of
+    machine every series is kept, each from the newest run that has it; files of an earlier call are replaced.
 
     Parameters
     ----------
@@ -143,13 +146,20 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     places.sort(key=lambda place: runs[place[0]]["started"])
     methods = _methods(timed, {place: devices[place] for place in places})
     shifts = _offsets(rows, {place: devices[place] for place in places}, runs)
+    together: dict[tuple[str, str, str], list[tuple[str, str]]] = defaultdict(list)
     for place in places:
-        machine = _machine_name(devices[place])
-        alike = [row for row in timed[place] if row.get("launches") == methods[machine, row["benchmark"], _key(row)]]
-        times = [_less(row, shifts[place]) for row in alike]
-        _write_results(Path(results), runs[place[0]], devices[place], times)
+        facts = devices[place].get("fingerprint", {})
+        together[_machine_name(devices[place]), runs[place[0]]["commit"], _python(facts)].append(place)
+    for (machine, _, _), same in together.items():
+        alike = {
+            (row["benchmark"], *_key(row)): _less(row, shifts[place])
+            for place in same
+            for row in timed[place]
+            if row.get("launches") == methods[machine, row["benchmark"], _key(row)]
+        }
+        _write_results(Path(results), runs[same[-1][0]], devices[same[-1]], list(alike.values()))
     _write_benchmarks(Path(results), [row for times in timed.values() for row in times])
-    return len(places)
+    return len(together)
 
 
 def _methods(
@@ -305,6 +315,18 @@ def _write_benchmarks(folder: Path, times: Sequence[Row]) -> None:
     (folder / "benchmarks.json").write_text(json.dumps({**known, "version": 2}, indent=4))
 
 
+def _unknown_commits(paths: Iterable[str | Path]) -> list[str]:
+    """The commits of runs that the repository of the current folder lacks; none where there is no repository."""
+    git = shutil.which("git")
+    if git is None or subprocess.run([git, "rev-parse"], capture_output=True, check=False).returncode:
+        return []
+    commits = dict.fromkeys(row["commit"] for row in read(paths) if row["record"] == "run" and row.get("commit"))
+    asked = "".join(f"{commit}^{{commit}}\n" for commit in commits)
+    command = [git, "cat-file", "--batch-check"]
+    found = subprocess.run(command, input=asked, capture_output=True, text=True, check=False).stdout.splitlines()
+    return [commit for commit, line in zip(commits, found, strict=False) if line.endswith(" missing")]
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv`, by default the process's own arguments; gives its exit status."""
     parser = argparse.ArgumentParser(
@@ -315,10 +337,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     try:
         written = write(options.paths, options.out)
+        unknown = _unknown_commits(options.paths)
     except ResultError as error:
         sys.stderr.write(f"asv: {error}\n")
         return 2
     sys.stdout.write(f"wrote {written} asv result files into {options.out}\n")
+    for commit in unknown:
+        sys.stderr.write(
+            f"asv: commit {commit} is not in the repository here, so asv publish leaves it out; fetch it\n"
+        )
     return 0
 
 

@@ -110,7 +110,7 @@ _FIGURES = ("only", "enable", "json", "save", "autosave", "compare")
 
 def _refuse_figures_of_workers(config: pytest.Config) -> None:
     """pytest-benchmark measures nothing in a worker of xdist, and would end well without a figure."""
-    if config.getoption("tx", default=None) is None or not config.getoption("tx"):
+    if not config.getoption("tx", default=None) or config.getoption("benchmark_disable", default=False):
         return
     for name in _FIGURES:
         if config.getoption(f"benchmark_{name}", default=None):
