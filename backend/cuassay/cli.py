@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, memory, tune, mutate, completion.
+"""The ``cuassay`` command: devices, settings, run, report, compare, memory, tune, mutate, completion.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -110,6 +110,15 @@ def parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
     report.set_defaults(command=_report)
+    beside = commands.add_parser(
+        "compare",
+        help="compare the recorded timings of two commits or runs",
+        example="cuassay compare 4f2a91c 9e07b3d --results results",
+    )
+    beside.add_argument("a", metavar="A", help="the old one: first digits of a commit, or the id of a run")
+    beside.add_argument("b", metavar="B", help="the new one")
+    beside.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
+    beside.set_defaults(command=_compare)
     add_ab_commands(commands)
     add_memory_commands(commands)
     add_tune_command(commands)
@@ -152,6 +161,19 @@ def _make_folder(folder: Path) -> None:
 
 
 def _report(options: argparse.Namespace) -> int:
+    command = _reports()
+    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
+    status: int = command.run(options.paths, options.html, options.md, **named)
+    return status
+
+
+def _compare(options: argparse.Namespace) -> int:
+    status: int = _reports().compare(options.a, options.b, options.results)
+    return status
+
+
+def _reports() -> Any:
+    """What reads results; raises `CapabilityError` where a distribution that it needs is missing."""
     try:
         from cuassay_reports import command
     except ModuleNotFoundError as error:
@@ -160,9 +182,7 @@ def _report(options: argparse.Namespace) -> int:
         raise CapabilityError(
             f"a report needs {error.name}, which is not installed; install it with: pip install 'cuassay[report]'"
         ) from error
-
-    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
-    return command.run(options.paths, options.html, options.md, **named)
+    return command
 
 
 def _settings(options: argparse.Namespace) -> int:

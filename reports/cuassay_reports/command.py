@@ -7,14 +7,15 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.lines import Rejected
-from cuassay_reports.load import load
+from cuassay_reports.load import load, records
 from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 
-__all__ = ["FOUND", "UNREADABLE", "main", "run"]
+__all__ = ["FOUND", "UNREADABLE", "compare", "main", "run"]
 
 UNREADABLE = 2
 """Exit status when the input cannot be read or the output not written."""
@@ -84,6 +85,30 @@ def run(
         for each in found[word]:
             sys.stderr.write(f"cuassay report: {word}: {each['name']}: {each['reason']}\n")
     return FOUND if page.unfinished or any(found[word] for word in words) else 0
+
+
+def compare(a: str, b: str, path: str | Path) -> int:
+    """Print the timings of `b` beside those of `a`; gives 1 where one is slower, and 2 where they cannot be compared.
+
+    Parameters
+    ----------
+    a, b : str
+        The id of a run, or the first digits of a commit; `a` is the old one.
+    path : path
+        The file or folder of results that holds both.
+    """
+    try:
+        results = load(path)
+        _tell(results.rejected)
+        found = analysis.compare(results, a, b)
+    except (OSError, LookupError) as error:
+        sys.stderr.write(f"cuassay compare: {error}\n")
+        return UNREADABLE
+    for row in records(found):
+        name = " ".join(row[key] for key in ("benchmark", "dtype", "case", "device", "implementation") if row[key])
+        change = units.signed_percent(row["change"])
+        sys.stdout.write(f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}\n")
+    return FOUND if (found["verdict"] == "slower").any() else 0
 
 
 def _tell(rejected: Sequence[Rejected]) -> None:

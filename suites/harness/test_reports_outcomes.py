@@ -10,6 +10,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
+from cuassay.cli import main as cuassay
 from cuassay_reports.analysis import compare, export, load
 from cuassay_reports.command import main
 
@@ -91,3 +92,16 @@ def test_exports_hold_the_newest_medians(results: Path, tmp_path: Path) -> None:
 def test_an_unknown_form_is_an_error_that_lists_the_others(results: Path, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="bencher, csv, github, parquet"):
         export(load(results), tmp_path / "x", "xlsx")
+
+
+@pytest.mark.parametrize(("a", "b", "status", "told"), [("aaa", "bbb", 1, "slower"), ("r2", "r1", 0, "faster")])
+def test_the_command_compares_two_commits(
+    results: Path, capsys: pytest.CaptureFixture[str], a: str, b: str, status: int, told: str
+) -> None:
+    assert cuassay(["compare", a, b, "--results", str(results)]) == status
+    assert capsys.readouterr().out.startswith(told)
+
+
+def test_the_command_names_a_commit_that_is_not_there(results: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cuassay(["compare", "c0ffee", "r2", "--results", str(results)]) == 2
+    assert "no run or commit begins with 'c0ffee'" in capsys.readouterr().err
