@@ -34,6 +34,7 @@ MODULES = (
     "cuassay_reports.load",
     "cuassay_reports.compare",
     "cuassay_reports.history",
+    "cuassay_reports.analysis",
 )
 
 
