@@ -20,7 +20,7 @@ from cuassay.benchmarking.settling import SETTLED_SAMPLES
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
 from cuassay.testing import devices as on
-from cuassay.testing import requires
+from cuassay.testing import exclusive, requires
 from cuassay.testing.opspec import Work, own_specs
 
 
@@ -226,9 +226,18 @@ def test_a_case_becomes_a_row_of_results(device: Device) -> None:
 
 @on("sim:*", "cuda:*")
 @requires("timing")
+@exclusive
 def test_a_call_that_gives_the_device_nothing_is_refused(device: Device) -> None:
     with pytest.raises(MeasurementError, match=r"fn gave .* nothing to do"):
         measure(lambda: None, device, samples=3)
+
+
+@on("sim:*", "cuda:*")
+@requires("timing")
+def test_nothing_is_refused_while_others_use_the_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(module._empty, device, module.Empty(1e-3, 1e-3))
+
+    assert measure(adding(device), device, samples=3).samples_s
 
 
 @on("sim:*", "cuda:*")

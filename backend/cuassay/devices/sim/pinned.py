@@ -8,6 +8,7 @@ after those that were made before it.
 
 from __future__ import annotations
 
+import os
 import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from math import prod
@@ -21,6 +22,7 @@ from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import syncdebug
 from cuassay.core.participants import join
+from cuassay.core.units import format_bytes
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
@@ -78,6 +80,7 @@ class _Source(HostSource):
 
     def reserve(self, nbytes: int, stream: int) -> int:
         del stream
+        _require_memory(nbytes)
         array = np.empty(nbytes + _PAGE, np.uint8)
         address = -(-_address(array) // _PAGE) * _PAGE
         self._arrays[address] = array[address - _address(array) :][:nbytes]
@@ -105,6 +108,13 @@ class _Source(HostSource):
 
     def wait(self, stream: int, event: tuple[Clock, float]) -> None:
         self._machine.host.joins(*event)
+
+
+def _require_memory(nbytes: int) -> None:
+    """Refuse more than the machine has: systems that promise any memory end the process that touches it."""
+    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes > total:
+        raise MemoryError(f"{format_bytes(nbytes)} asked for, {format_bytes(total)} in this machine")
 
 
 class _Memory:

@@ -218,7 +218,7 @@ _INTEGER_BOUNDS = tuple(
 _BOUNDS = (
     ({"low": 2.0, "high": 1.0}, "low <= high"),
     ({"low": 0.0, "high": float("inf")}, "finite"),
-    ({"low": "0", "high": None}, "must be a number"),
+    ({"low": "0", "high": None}, "must be a real number"),
 )
 _SPREADS = (({"std": -1.0}, "std >= 0"), ({"mean": float("nan")}, "finite mean"))
 
