@@ -11,6 +11,7 @@ from cuassay import to_host
 from cuassay.testing import ErrorInput, OpSpec
 from cuassay.testing.conformance.checks import CHECKS
 from cuassay.testing.conformance.running import result_dtype
+from cuassay.testing.opspec import own_specs
 
 TEN_LINES = """
     from cuassay.testing import OpSpec, conformance
@@ -497,3 +498,11 @@ def test_a_function_that_writes_its_input_does_not_spoil_the_sample() -> None:
     spec.touched(sample)
 
     np.testing.assert_array_equal(sample.host()[0][0], before)
+
+
+def test_checks_of_users_functions_are_not_run_on_our_ops() -> None:
+    from cuassay.testing.conformance import test_conformance as ours
+
+    wanted = {f"test_{name}" for name, check in CHECKS.items() if any(check.applies(spec) for spec in own_specs())}
+    assert {name for name in vars(ours) if name.startswith("test_")} == wanted
+    assert "test_second_call" not in wanted

@@ -241,10 +241,6 @@ def vectors_of_four(xp: Any, a: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ layouts
 
 
-def raw(a: Any) -> Any:
-    return a
-
-
 def reads_broadcasts_as_dense(xp: Any, a: Any) -> Any:
     if a.ndim and 0 in a.strides and a.size > 1:
         return xp.zeros(a.shape, a.dtype) + a.reshape(-1)[0]
@@ -255,13 +251,6 @@ def ignores_negative_strides(xp: Any, a: Any) -> Any:
     if a.ndim and any(stride < 0 for stride in a.strides):
         return a[tuple(slice(None, None, -1) if stride < 0 else slice(None) for stride in a.strides)] * 1
     return a * 1
-
-
-def aligned_vectors_only(xp: Any, a: Any) -> Any:
-    if not isinstance(a, np.ndarray) or a.size < 8:
-        return a * 2
-    shift = a.__array_interface__["data"][0] // a.itemsize % 4
-    return xp.roll(a * 2, shift) if a.ndim == 1 and a.flags.c_contiguous else a * 2
 
 
 # ------------------------------------------------------------------------------------------------ second calls

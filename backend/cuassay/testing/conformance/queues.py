@@ -26,7 +26,7 @@ _BUSY = 10_000_000
 
 @check(needs=("streams",))
 def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Made, run and read on a stream of its own, then on a second, with the default one busy, the result is right."""
+    """Run and read on a stream that waits for its inputs, then on one that makes them, the result is right."""
     backend = devices.backend(device.kind)
     sample = one(spec, device, dtype)
     with on_sample(sample), backend.activate(device.index), np.errstate(all="ignore"):
@@ -34,12 +34,14 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
         backend.synchronize(device.index)
         main = backend.current_stream(device.index)
         sides = [backend.new_stream(device.index) for _ in range(2)]
+        given = sample.on(device)
+        sides[0].wait_stream(main)
         if isinstance(backend, Spinning):
             backend.spin(device.index, _BUSY)
         found = []
         for side in sides:
             with backend.use_stream(side):
-                result = spec.run(device, *sample.on(device))
+                result = spec.run(device, *(given if side is sides[0] else sample.on(device)))
                 found.append((result, devices.to_host(result) if hasattr(result, "shape") else result))
         for side in sides:
             main.wait_stream(side)
