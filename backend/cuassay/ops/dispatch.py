@@ -375,25 +375,20 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     schema, backend = op.schema, route.backend
     if route.result is None:
         refuse_out(schema, out)
-        _shape(schema, bound)
+    try:
+        shape = schema.shape(bound)
+    except CuassayError:
+        raise
+    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
+        raise unreadable(schema, bound, error) from error  # the rule met an argument of a type it does not know
+    if route.result is None:
         return None
-    shape = _shape(schema, bound)
     if out is None:
         return backend.empty(shape, route.result, device.index)
     operands = _operands(schema, bound)
     arrays = [operands[place] for place in _places(op, route, operands)]
     check_out(schema, bound, arrays, out, backend=backend, device=device, shape=shape, dtype=route.result)
     return out
-
-
-def _shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
-    """By the schema's rule. What the rule itself trips over is an argument of a type that it does not know."""
-    try:
-        return schema.shape(bound)
-    except CuassayError:
-        raise
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise unreadable(schema, bound, error) from error
 
 
 def _described(value: Any) -> Any:
