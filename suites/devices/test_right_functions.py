@@ -151,11 +151,13 @@ test_variance_of_rows = plain(lambda xp, a: xp.var(a, axis=-1), samples=rows, re
 test_standard_deviation = plain(lambda xp, a: xp.std(a, axis=0), samples=rows)
 test_z_scores = plain(lambda xp, a: (a - a.mean(axis=0)) / a.std(axis=0), samples=rows)
 test_median = plain(lambda xp, a: xp.median(a, axis=-1), samples=rows)
-test_quantile = plain(lambda xp, a: xp.quantile(a, 0.25, axis=-1), samples=rows)
+test_quantile = plain(
+    lambda xp, a: xp.quantile(a, 0.25, axis=-1), samples=rows, without={"stress": "CuPy's quantile loses NaN"}
+)
 test_covariance = plain(lambda xp, a: xp.cov(a), samples=rows, result_dtype="float64")
 test_correlation_of_rows = plain(lambda xp, a: (c := a - a.mean(-1, keepdims=True)) @ c.T / a.shape[-1], samples=rows)
 test_sorted_rows = plain(lambda xp, a: xp.sort(a, axis=-1), samples=rows)
-test_order_of_rows = plain(lambda xp, a: xp.argsort(a, axis=-1), samples=rows)
+test_order_of_rows = plain(lambda xp, a: xp.argsort(a, axis=-1, kind="stable"), samples=rows)
 test_largest_of_rows = plain(lambda xp, a: xp.max(a, axis=-1), samples=rows)
 test_running_sum = plain(lambda xp, a: xp.cumsum(a, axis=-1), samples=rows)
 test_running_product = plain(lambda xp, a: xp.cumprod(a, axis=-1), samples=lambda make: [make((3, 17))])

@@ -242,7 +242,7 @@ class Empty:
 
 
 #: Most spread of an empty interval, of its median, for a sample to be judged by it.
-_STEADY = 0.25
+_STEADY = 0.13
 
 _empty: dict[Device, Empty] = {}
 
