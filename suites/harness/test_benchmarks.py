@@ -66,11 +66,11 @@ def test_the_longest_time_of_a_call_is_the_options(project: pytest.Pytester) -> 
     path = project.makepyfile(
         test_most="""
         from cuassay.benchmarking import pytest_benchmark
-        def test_it(device, device_benchmark, monkeypatch):
+        def test_it(device, device_benchmark, monkeypatch, xp):
             right, given = pytest_benchmark.interleave, []
             spy = lambda *calls, max_seconds, **how: given.append(max_seconds) or right(*calls, samples=2, **how)
             monkeypatch.setattr(pytest_benchmark, "interleave", spy)
-            device_benchmark(lambda: 1, device, max_seconds=3.0)
+            device_benchmark(lambda: xp.ones(9) + 1, device, max_seconds=3.0)
             assert given == [2.0]
     """
     )
@@ -269,9 +269,9 @@ def test_a_second_benchmark_in_a_test_needs_a_name_of_its_own(
 ) -> None:
     path = project.makepyfile(
         test_two=f"""
-        def test_it(device, device_benchmark):
-            device_benchmark(lambda: 1, device, max_seconds=0.01)
-            device_benchmark(lambda: 2, device{names}max_seconds=0.01)
+        def test_it(device, device_benchmark, xp):
+            device_benchmark(lambda: xp.ones(9) + 1, device, max_seconds=0.01)
+            device_benchmark(lambda: xp.ones(9) + 2, device{names}max_seconds=0.01)
     """
     )
 
