@@ -12,7 +12,6 @@ import sys
 from collections.abc import Callable, Iterable, Sequence
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
-from tempfile import TemporaryFile
 from typing import Any
 
 from cuassay import devices
@@ -26,7 +25,7 @@ from cuassay.core import settings
 from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
-from cuassay.errors import ArgumentError, CapabilityError, CuassayError
+from cuassay.errors import CapabilityError, CuassayError
 
 __all__ = ["main", "parser"]
 
@@ -141,23 +140,10 @@ def _run(options: argparse.Namespace) -> int:
 
     selectors = options.device or ["all"]
     Presence(selectors).devices  # noqa: B018  raises here if one does not exist, before any child starts
-    _make_folder(Path(options.out))
     jobs = run.default_jobs() if options.jobs is None else options.jobs
     steps = {"tests": not options.no_tests, "times": not options.no_times}
     with exit_on_sigterm():  # and with us the children
         return run.run(selectors, Path(options.out), jobs=jobs, **steps)
-
-
-def _make_folder(folder: Path) -> None:
-    """Make the folder of results; raises `ArgumentError` if nothing can be written there."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with TemporaryFile(dir=folder):
-            pass
-    except OSError as error:
-        raise ArgumentError(
-            f"--out {folder} cannot be written: {error.strerror}; name a folder that you may write to"
-        ) from error
 
 
 def _report(options: argparse.Namespace) -> int:

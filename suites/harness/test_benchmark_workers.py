@@ -21,7 +21,8 @@ def test_figures_that_workers_would_not_measure_are_refused(pytester: pytest.Pyt
     result.stderr.fnmatch_lines(["*workers of xdist measure none; add -n0*"])
 
 
-def test_with_n0_they_are_measured(pytester: pytest.Pytester) -> None:
+def test_with_n0_they_are_measured(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # this test may itself run in a worker
     pytester.makepyfile(TEST)
 
     result = pytester.runpytest_subprocess("-n0", "--benchmark-json=b.json", "--device", "cpu")

@@ -173,9 +173,9 @@ def test_an_unseeded_state_is_torchs() -> None:
 @pytest.mark.parametrize(
     ("seed", "offset", "said"),
     [
-        (-1, 0, "seed -1 does not fit"),
+        (-1, 0, "seed does not fit; got -1"),
         (2**64, 0, "does not fit"),
-        (0, -4, "offset -4 does not fit"),
+        (0, -4, "offset does not fit; got -4"),
         (0, 2**63, "does not fit"),
         (0, 6, "no multiple of 4"),
     ],

@@ -241,7 +241,10 @@ class TestProfiles:
             getattr(BACKEND, make)(0, **options)
 
     def test_an_unknown_profile_is_refused_with_the_list(self) -> None:
-        with pytest.raises(SettingError, match="h200, mps, mps-macos13, minimal"), BACKEND.simulated(profile="tpu"):
+        with (
+            pytest.raises(SettingError, match="h200, mps, mps-macos13, copies, minimal"),
+            BACKEND.simulated(profile="tpu"),
+        ):
             pass
 
     def test_the_settings_make_the_machine(self, monkeypatch: pytest.MonkeyPatch) -> None:

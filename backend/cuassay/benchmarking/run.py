@@ -18,12 +18,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from tempfile import TemporaryFile
 
 from cuassay.benchmarking.fingerprint import usable_cores
 from cuassay.benchmarking.lifeline import Lifeline
 from cuassay.benchmarking.part import TESTS, TIMES, Part
 from cuassay.benchmarking.record import Recorder, begin
-from cuassay.errors import SettingError
+from cuassay.errors import ArgumentError, SettingError
 
 __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 
@@ -143,10 +144,12 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
     ------
     SettingError
         `jobs` is less than 1.
+    ArgumentError
+        Nothing can be written into `out`.
     """
     if jobs < 1:
         raise SettingError(f"the tests need a process at least; got --jobs {jobs}; give 1 or more")
-    out.mkdir(parents=True, exist_ok=True)
+    _make_folder(out)
     with Recorder(out / "run.jsonl") as recorder, Lifeline() as lifeline:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
         steps = _wanted(_steps(selectors, out, recorder.run, jobs), tests=tests, times=times)
@@ -164,6 +167,18 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
     if part.lost:
         print(part.told())
     return 1 if failed or part.lost else 0
+
+
+def _make_folder(folder: Path) -> None:
+    """Make the folder of results; raises `ArgumentError` if nothing can be written there."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ArgumentError(
+            f"--out {folder} cannot be written: {error.strerror}; name a folder that you may write to"
+        ) from error
 
 
 def _names(steps: Iterable[Step]) -> str:
