@@ -10,7 +10,7 @@ import pytest
 from cuassay import to_host
 from cuassay.testing import ErrorInput, OpSpec
 from cuassay.testing.conformance.checks import CHECKS
-from cuassay.testing.conformance.running import result_dtype
+from cuassay.testing.conformance.execution import result_dtype
 from cuassay.testing.opspec import own_specs
 
 TEN_LINES = """

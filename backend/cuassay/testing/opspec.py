@@ -24,9 +24,9 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
-from cuassay.testing.fanin import arrays_of, fan_in, is_elementwise
 from cuassay.testing.samples import HostArray, Kind, Sample, Samples, binary, normalized, over_lists, unary
 from cuassay.testing.spec_checks import check, check_fields
+from cuassay.testing.terms import arrays_of, count_terms, is_elementwise
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
 __all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
@@ -280,7 +280,7 @@ class OpSpec(Declared):
         if self.op is not None:
             return size, 1
         args, kwargs = widened(sample)
-        terms = fan_in(self._answer, args, kwargs, expected)
+        terms = count_terms(self._answer, args, kwargs, expected)
         return size if self.magnitude is not None else _magnitude(arrays_of(args, kwargs), size, terms), terms
 
     def least_work(self, sample: Sample) -> Work:

@@ -19,7 +19,7 @@ from cuassay.arrays.dtypes import as_dtype, compute_dtype, dtype_name, epsilon, 
 from cuassay.core.precision import current_precision
 from cuassay.errors import SpecError
 from cuassay.testing.declared import Declared
-from cuassay.testing.own_error import OwnError
+from cuassay.testing.rounding_error import RoundingError
 
 __all__ = [
     "BY_CLASS",
@@ -30,8 +30,8 @@ __all__ = [
     "Growth",
     "Tolerance",
     "allowed",
-    "by_own_error",
-    "own_limit",
+    "by_rounding_error",
+    "rounding_limit",
 ]
 
 Growth = Literal["none", "sqrt", "linear"]
@@ -94,7 +94,7 @@ BY_CLASS: dict[str, Tolerance] = {
 #: Two arrays of which nothing is known.
 GENERAL = Tolerance(ulps=16, computed_in="self")
 
-#: A user's function, of whose steps nothing is known; how many numbers go into one is found out (`fanin`). Sums in the
+#: A user's function, of whose steps nothing is known; how many numbers go into one is found out (`terms`). Sums in the
 #: order of the elements, in the dtype itself, were up to 9 ulps of a term times the root of their number away (NumPy's
 #: cumsum of 8,256 in float16). What is wrong by a quarter is no rounding, even where bfloat16 might explain it.
 FUNCTION = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
@@ -145,12 +145,12 @@ def allowed(tolerance: Tolerance, dtype: Any, *, terms: int, magnitude: Any, mat
         return relative * np.abs(magnitude) + (tiny if relative else 0.0)
 
 
-def by_own_error(own: OwnError, dtype: Any, expected: Any, terms: int, magnitude: Any, passed: Any) -> Any:
+def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int, magnitude: Any, passed: Any) -> Any:
     """The absolute tolerance of a user's function in a dtype of 16 bits or fewer, by what rounding does to it.
 
     Parameters
     ----------
-    own : OwnError
+    own : RoundingError
         What rounding did to it on the host.
     dtype : dtype
         The coarsest on the way.
@@ -170,7 +170,7 @@ def by_own_error(own: OwnError, dtype: Any, expected: Any, terms: int, magnitude
     return FUNCTION.ulps * unit * size + sums + min(passed_on, believed)
 
 
-def own_limit(errors: Any, dtype: Any, expected: Any) -> Any:
+def rounding_limit(errors: Any, dtype: Any, expected: Any) -> Any:
     """The absolute tolerance that some units of the result, and a function's own rounding `errors`, explain."""
     size = _finite_size(expected)
     return FUNCTION.ulps * epsilon(dtype) * size + _OWN_ERRORS * errors + smallest_subnormal(dtype)

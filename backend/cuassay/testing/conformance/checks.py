@@ -1,6 +1,6 @@
 """The generated checks, one function each: what every operation must hold on every device, in every dtype.
 
-More of them stand in `lasting`, `derived`, `precise`, `queues` and `relations`.
+More of them are in `numbers`, `sizes`, `precision`, `side_effects`, `streams` and `relations`.
 
 A check takes an OpSpec, a device and mostly a dtype, and raises `AssertionError`. Which specs it is for stands
 beside it. Failures name op, device, dtype, sample, seed, and the line that runs them again.
@@ -22,9 +22,8 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance import derived, lasting, precise, queues, relations  # noqa: F401  they register theirs
-from cuassay.testing.conformance.choosing import bad_inputs, few, one, promotions, samples_of
-from cuassay.testing.conformance.running import (
+from cuassay.testing.conformance import numbers, precision, relations, side_effects, sizes, streams  # noqa: F401  they register theirs
+from cuassay.testing.conformance.execution import (
     CHECKS,
     Check,
     check,
@@ -39,6 +38,7 @@ from cuassay.testing.conformance.running import (
     turned,
     verify,
 )
+from cuassay.testing.conformance.selection import bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Sample, each
 

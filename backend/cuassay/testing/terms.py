@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from cuassay.testing.samples import each, over_lists
 
-__all__ = ["arrays_of", "fan_in", "is_elementwise"]
+__all__ = ["arrays_of", "count_terms", "is_elementwise"]
 
 #: Where in each array a number is changed, as parts of its size.
 _PLACES = (0.0, 0.4, 1.0)
@@ -31,7 +31,7 @@ def arrays_of(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[NDArray[An
     return [one for one in each(args, kwargs) if isinstance(one, np.ndarray)]
 
 
-def fan_in(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:
+def count_terms(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], expected: NDArray[Any]) -> int:
     """Numbers that go into an element of ``call(args, kwargs)``, which is `expected`, on average; 1 at least.
 
     All of them, where the function refuses a changed input.

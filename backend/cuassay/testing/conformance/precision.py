@@ -11,12 +11,12 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.conformance.choosing import few, one
-from cuassay.testing.conformance.running import check, compare_values, on_sample, run_sample, runs_on_host
-from cuassay.testing.fanin import arrays_of
+from cuassay.testing.conformance.execution import check, compare_values, on_sample, run_sample, runs_on_host
+from cuassay.testing.conformance.selection import few, one
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.own_error import own_error
+from cuassay.testing.rounding_error import rounding_error
 from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import FUNCTION, allowed
 
 _WIDE = ("float64", "complex128")
@@ -91,7 +91,7 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
     if expected.dtype.kind not in "fc" or expected.size * _TERMS != arrays_of(*sample.host())[0].size:
         return
     args, kwargs = sample.on("cpu")
-    own = own_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
+    own = rounding_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
     if own is None:
         return
     sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))

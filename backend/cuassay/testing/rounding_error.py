@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import as_dtype, compute_dtype, epsilon, is_float, reference_dtype
 from cuassay.testing.samples import over_lists
 
-__all__ = ["OwnError", "is_coarse", "own_error", "own_errors"]
+__all__ = ["RoundingError", "is_coarse", "rounding_error", "rounding_errors"]
 
 #: Runs on numbers that differ by about a unit: one alone may be rounded without an error by chance.
 _RUNS = 4
@@ -30,7 +30,7 @@ def is_coarse(dtype: Any) -> bool:
     return is_float(dtype) and compute_dtype(dtype) != as_dtype(dtype)
 
 
-class OwnError(NamedTuple):
+class RoundingError(NamedTuple):
     """What rounding does to a function on some numbers.
 
     Attributes
@@ -45,7 +45,7 @@ class OwnError(NamedTuple):
     inputs: float
 
 
-def own_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> OwnError | None:
+def rounding_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> RoundingError | None:
     """What rounding does to ``call(args, kwargs)``, over a few runs on nearly these numbers.
 
     Parameters
@@ -57,7 +57,7 @@ def own_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own
 
     Returns
     -------
-    OwnError or None
+    RoundingError or None
         None where the function does not run on NumPy's arrays.
     """
     chance = np.random.default_rng(0)
@@ -73,10 +73,10 @@ def own_error(call: Call, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Own
         except Exception:  # noqa: BLE001  whatever it raises, it does not tell
             return None
     with np.errstate(all="ignore"):
-        return OwnError(max(errors), max(_largest(other - exact[0]) for other in exact[1:]))
+        return RoundingError(max(errors), max(_largest(other - exact[0]) for other in exact[1:]))
 
 
-def own_errors(
+def rounding_errors(
     call: Call, args: Sequence[Any], kwargs: Mapping[str, Any], *, runs: int = _RUNS
 ) -> tuple[NDArray[np.float64], NDArray[np.bool_]] | None:
     """What rounding does to each element of ``call(args, kwargs)``, and which of them leave the range on the way.

@@ -18,16 +18,21 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, DTypeError, SpecError
 from cuassay.testing.declared import ErrorInput
-from cuassay.testing.fanin import arrays_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Kind, Sample
+from cuassay.testing.terms import arrays_of
 
-__all__ = ["bad_inputs", "few", "of_most_elements", "one", "plainest", "promotions", "samples_of", "seed"]
+__all__ = ["bad_inputs", "few", "generator", "of_most_elements", "one", "plainest", "promotions", "samples_of", "seed"]
 
 
 def seed() -> int:
     """Seed of this run's samples."""
     return int(settings.get("CUASSAY_SEED"))
+
+
+def generator() -> np.random.Generator:
+    """Random numbers by this run's seed."""
+    return np.random.default_rng(seed())
 
 
 def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterator[Sample]:

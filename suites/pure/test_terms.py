@@ -9,7 +9,7 @@ import pytest
 
 from cuassay.errors import SpecError
 from cuassay.testing import OpSpec, Work
-from cuassay.testing.fanin import fan_in, is_elementwise
+from cuassay.testing.terms import count_terms, is_elementwise
 from cuassay.testing.tolerance import Tolerance, allowed
 
 GRID = np.linspace(0.5, 2, 6 * 8).reshape(6, 8)
@@ -37,7 +37,7 @@ def test_what_goes_into_an_element_is_counted(function: Any, args: tuple[Any, ..
 
     before = GRID.copy()
 
-    assert fan_in(call, args, {}, call(args, {})) == count
+    assert count_terms(call, args, {}, call(args, {})) == count
     np.testing.assert_array_equal(GRID, before)
 
 
@@ -47,7 +47,7 @@ def test_all_of_it_where_the_function_refuses_other_numbers() -> None:
             raise ValueError("no other")
         return args[0] * 2
 
-    assert fan_in(call, (GRID,), {}, GRID * 2) == GRID.size
+    assert count_terms(call, (GRID,), {}, GRID * 2) == GRID.size
 
 
 @pytest.mark.parametrize(

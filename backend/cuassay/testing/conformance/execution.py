@@ -19,13 +19,13 @@ from cuassay.core.device import Device
 from cuassay.devices import to_host
 from cuassay.testing import rerun
 from cuassay.testing.compare import assert_close, describe_case
-from cuassay.testing.conformance.choosing import seed
-from cuassay.testing.fanin import arrays_of, is_elementwise
+from cuassay.testing.conformance.selection import seed
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.own_error import is_coarse, own_error, own_errors
+from cuassay.testing.rounding_error import is_coarse, rounding_error, rounding_errors
 from cuassay.testing.samples import HostArray, Kind, Sample
-from cuassay.testing.tolerance import FUNCTION, allowed, by_own_error, own_limit
+from cuassay.testing.terms import arrays_of, is_elementwise
+from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, rounding_limit
 
 __all__ = [
     "CHECKS",
@@ -35,7 +35,9 @@ __all__ = [
     "compare_values",
     "has",
     "host_rounding",
+    "is_function",
     "is_op",
+    "is_taken",
     "moves",
     "on_sample",
     "overwrite",
@@ -107,6 +109,11 @@ def _always(spec: OpSpec) -> bool:
 def is_op(spec: OpSpec) -> bool:
     """Whether it is a declared op that makes an array."""
     return spec.op is not None and bool(spec.op.schema.outputs)
+
+
+def is_function(spec: OpSpec) -> bool:
+    """Whether it is a function of a user's."""
+    return spec.op is None
 
 
 def moves(spec: OpSpec) -> bool:
@@ -223,7 +230,7 @@ def compare_values(
         _agree(spec, device, sample, actual, expected, 0.0, wanted)
         return
     precise = _coarsest(sample, dtype if wanted is None else wanted)
-    own = _own_errors(spec, sample) if excuse or limit is None else None
+    own = _rounding_errors(spec, sample) if excuse or limit is None else None
     if own is not None and excuse and own[1].shape == expected.shape and own[1].any():
         got = np.asarray(to_host(actual)) if hasattr(actual, "shape") else np.asarray(actual)
         if got.shape == expected.shape:
@@ -232,19 +239,19 @@ def compare_values(
         magnitude, terms = spec.scale(sample, expected)
         limit = allowed(FUNCTION, precise, terms=terms, magnitude=magnitude)
         if own is not None and epsilon(precise) > epsilon("float64"):
-            limit = np.minimum(limit, own_limit(own[0] if each else _most(own[0]), precise, expected))
+            limit = np.minimum(limit, rounding_limit(own[0] if each else _most(own[0]), precise, expected))
     _agree(spec, device, sample, actual, expected, limit + floor, wanted)
 
 
 def host_rounding(spec: OpSpec, sample: Sample) -> float:
     """The largest rounding error of a function on the host; 0 where it does not run there."""
-    own = own_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), *sample.on("cpu"), runs=1)
+    own = rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), *sample.on("cpu"), runs=1)
     return 0.0 if own is None else _most(own[0])
 
 
-def _own_errors(spec: OpSpec, sample: Sample) -> Any:
+def _rounding_errors(spec: OpSpec, sample: Sample) -> Any:
     args, kwargs = sample.on("cpu")
-    return own_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
+    return rounding_errors(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
 
 
 def _most(errors: Any) -> float:
@@ -263,6 +270,11 @@ def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
     except Exception:  # noqa: BLE001  a function of one library only is not for the host's arrays
         return True
     return True
+
+
+def is_taken(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the reference takes these inputs, and the function itself on the host."""
+    return spec.refusal(sample) is None and runs_on_host(spec, sample)
 
 
 def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
@@ -287,12 +299,12 @@ def _as_rounded(
     if not is_coarse(precise):
         return _capped(limit, spec, sample, precise, expected)
     args, kwargs = sample.on("cpu")
-    own = own_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
+    own = rounding_error(lambda args, kwargs: spec.run("cpu", args, kwargs), args, kwargs)
     if own is None:
         return limit
     # Element by element, numbers as large as the inputs, or as 1, may be rounded on the way to a small result.
     passed = magnitude if is_elementwise(terms, arrays_of(args, kwargs), expected) else expected
-    return by_own_error(own, precise, expected, terms, magnitude, passed)
+    return by_rounding_error(own, precise, expected, terms, magnitude, passed)
 
 
 def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: Any) -> Any:
@@ -300,10 +312,10 @@ def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: An
     most = _most(np.abs(np.nan_to_num(expected, nan=0.0, posinf=0.0, neginf=0.0)))
     if not np.size(limit) or _most(limit) <= _SHARE * most:
         return limit
-    own = _own_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # none is wider
+    own = _rounding_errors(spec, sample) if epsilon(precise) > epsilon("float64") else None  # none is wider
     if own is None:
         return np.minimum(limit, FUNCTION.most * most) if most else limit
-    return np.minimum(limit, own_limit(_most(own[0]), precise, expected))
+    return np.minimum(limit, rounding_limit(_most(own[0]), precise, expected))
 
 
 def _coarsest(sample: Sample, dtype: Any) -> Any:

@@ -16,8 +16,8 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Spinning
 from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance.choosing import one, plainest
-from cuassay.testing.conformance.running import check, compare, on_sample, overwrite, turned
+from cuassay.testing.conformance.execution import check, compare, on_sample, overwrite, turned
+from cuassay.testing.conformance.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
 
 #: Cycles that the default stream is kept busy for: about 5 ms, so that what is queued there by mistake comes too late.

@@ -14,8 +14,8 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.device import Device
-from cuassay.testing.conformance.choosing import few, one, plainest
-from cuassay.testing.conformance.running import check, on_sample, run_sample, turned, verify
+from cuassay.testing.conformance.execution import check, on_sample, run_sample, turned, verify
+from cuassay.testing.conformance.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 

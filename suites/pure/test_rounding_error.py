@@ -8,14 +8,14 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from cuassay.testing.own_error import is_coarse, own_error
+from cuassay.testing.rounding_error import is_coarse, rounding_error
 
 ROWS = np.random.default_rng(3).uniform(-3, 3, (64, 129)).astype(np.float16)
 UNIT = 2.0**-10
 
 
 def measured(function: Any, *args: Any, **kwargs: Any) -> Any:
-    return own_error(lambda args, kwargs: np.asarray(function(*args, **kwargs)), args, kwargs)
+    return rounding_error(lambda args, kwargs: np.asarray(function(*args, **kwargs)), args, kwargs)
 
 
 @pytest.mark.parametrize(("dtype", "expected"), [("float16", True), (ml_dtypes.bfloat16, True), ("float32", False)])

@@ -1,0 +1,198 @@
+"""Checks of sizes and of broadcast views: the ordinary samples made larger, or with a first axis of stride 0."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import is_float
+from cuassay.core.device import Device
+from cuassay.testing.conformance.execution import (
+    check,
+    compare,
+    compare_values,
+    host_rounding,
+    is_function,
+    is_taken,
+    on_sample,
+    run_sample,
+    runs_on_host,
+)
+from cuassay.testing.conformance.selection import generator, one, plainest, samples_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
+from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import allowed
+
+#: Around powers of two and vector widths, and what they do not divide; in one dimension.
+_LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
+#: More rows than a grid's second and third axis have, and lengths beyond; the largest that fits is taken.
+_EXTENTS = (263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
+_MOST_ELEMENTS = 2**20 + 2**18
+#: Where one dimension has been long already.
+_MOST_OF_GRIDS = 2**18
+
+
+@check(lambda spec: spec.op is None or (spec.op.schema.elementwise and len(spec.op.schema.arrays) < 3))
+def check_sizes(spec: OpSpec, device: Device) -> None:
+    """Sizes around powers of two up to 2^20 + 3, more than 65,535 rows, and every axis long: once for a function."""
+    dtype = plainest(spec, device)
+    base = one(spec, device, dtype)
+    for sample in _larger(spec, device, dtype):
+        _check_larger(spec, device, dtype, sample, base)
+
+
+def _elements(sample: Sample) -> int:
+    return sum(array.size for array in arrays_of(*sample.host()))
+
+
+#: Seconds on the host that one call may take: a loop in Python over every element is not run over a million.
+_PATIENCE_S = 0.25
+
+
+def _affordable(spec: OpSpec, samples: Iterable[Sample], most: int = _MOST_ELEMENTS) -> Iterator[Sample]:
+    """Of samples of growing size those that the host runs in time, reckoned to grow with the square of the size."""
+    took, before = 0.0, 1
+    for sample in samples:
+        size = _elements(sample)
+        if size > most or took * (size / before) ** 2 > _PATIENCE_S:
+            return
+        began = time.thread_time()
+        if _size_on_host(spec, sample) > _MOST_ELEMENTS:
+            return
+        took, before = time.thread_time() - began, size
+        yield sample
+
+
+def _size_on_host(spec: OpSpec, sample: Sample) -> int:
+    """Elements of the result; of what the host does not run as of too many."""
+    try:
+        with np.errstate(all="ignore"):
+            return int(np.size(spec.run("cpu", *sample.copied())))
+    except Exception:  # noqa: BLE001  a larger shape may be refused in any way
+        return 2**62
+
+
+def _check_larger(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample) -> None:
+    if is_taken(spec, sample):
+        expected = spec.expected(sample)
+        _, terms = spec.scale(base, spec.expected(base))
+        if terms > 1 and is_float(dtype) and is_coarse(dtype):
+            return  # sums of so many numbers leave the range
+        several = len(arrays_of(*base.host())) < terms
+        terms = max(1, round(terms * _elements(sample) / max(1, _elements(base)))) if several else terms
+        largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
+        limit = allowed(spec.rule, dtype, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
+        with on_sample(sample):
+            result = run_sample(spec, device, sample)
+            try:
+                compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+            except AssertionError:  # as wrong as the function is on the host, by rounding: sums in order
+                rounding = _OWN_ERRORS * host_rounding(spec, sample)
+                compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
+
+
+#: A device may round otherwise than the host: so many times its error.
+_OWN_ERRORS = 3.0
+
+
+def _largest(array: NDArray[Any]) -> float:
+    finite = array[np.isfinite(array)] if array.dtype.kind in "fc" else array
+    return float(np.max(np.abs(finite), initial=0.0))
+
+
+def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    drawn = list(samples_of(spec, device, dtype, "values"))
+    if spec.has_default_samples:
+        flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
+        extent = flat.host()[0][0].shape[0]
+        yield from _affordable(spec, (_resized(flat, {extent: length}) for length in _LENGTHS))
+    seen: set[tuple[int, ...]] = set()
+    for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
+        ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
+        if ranks in seen or len(seen) > (not spec.has_default_samples):
+            continue
+        seen.add(ranks)
+        extents = {extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}
+        for extent in sorted(extents):
+            yield from _stretched(spec, sample, extent)
+
+
+def _stretched(spec: OpSpec, sample: Sample, extent: int) -> list[Sample]:
+    """The sample with one of its extents as long as memory and time allow, in every array that has it."""
+    longer = (_resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
+    return list(_affordable(spec, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
+
+
+def _swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
+    return tuple(extents.get(extent, extent) for extent in shape)
+
+
+def _resized(sample: Sample, extents: dict[int, int]) -> Sample:
+    """Other extents, filled with the sample's own numbers in random order; what was in order stays in order."""
+    chance = generator()
+
+    def put(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        shape = _swapped(value.shape, extents)
+        drawn = _drawn(value, shape, chance)
+        return HostArray(np.sort(drawn) if _is_sorted(value) else np.ascontiguousarray(drawn))
+
+    args, kwargs = sample.changed(put)
+    shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, made larger: {shapes}")
+
+
+def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
+    """Numbers between two of `value`, so that none is met twice; of integers, and what holds such, those themselves."""
+    if not value.size:
+        return np.zeros(shape, value.dtype)
+    flat = value.reshape(-1)
+    first = flat[chance.integers(0, flat.size, shape)]
+    if not is_float(value.dtype) or (np.floor(flat.astype(np.float64)) == flat).all():
+        return first
+    other, part = flat[chance.integers(0, flat.size, shape)], chance.uniform(0, 1, shape)
+    return np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
+
+
+def _is_sorted(array: NDArray[Any]) -> bool:
+    return array.ndim > 0 and array.shape[-1] > 2 and bool((array[..., 1:] >= array[..., :-1]).all())
+
+
+@check(is_function)
+def check_broadcast_views(spec: OpSpec, device: Device) -> None:
+    """Inputs whose first axis has a stride of zero, as `broadcast_to` makes them, give what dense ones do."""
+    dtype = plainest(spec, device)
+    sample = one(spec, device, dtype, most=4096, axes=2)
+    repeated = replace(sample, label=f"{sample.label}, first axis of stride 0")
+    args, kwargs = repeated.changed(_first_row_repeated)
+    dense = replace(repeated, args=args, kwargs=kwargs)
+    if spec.refusal(dense) is not None or not runs_on_host(spec, dense):
+        return
+    with on_sample(dense), np.errstate(all="ignore"):
+        xp = devices.namespace(device)
+        try:
+            compare(spec, device, dtype, dense, run_sample(spec, device, dense))
+        except AssertionError:
+            return  # equal rows alone are too much for it, as for one that divides by their deviation
+        given, named = dense.on(device)
+        broadcast = [_broadcast(xp, one_given) for one_given in given]
+        compare(spec, device, dtype, dense, spec.run(device, broadcast, named))
+
+
+def _first_row_repeated(value: Any) -> Any:
+    if not isinstance(value, np.ndarray) or not value.ndim or not value.size:
+        return value
+    return HostArray(np.ascontiguousarray(np.broadcast_to(value[:1], value.shape)))
+
+
+def _broadcast(xp: Any, array: Any) -> Any:
+    return xp.broadcast_to(array[:1], array.shape) if getattr(array, "ndim", 0) and array.size else array
