@@ -618,7 +618,12 @@ def test_the_check_passes_without_the_fault(fault: Fault) -> None:
 
 @pytest.mark.parametrize("spec", own_specs(), ids=lambda spec: spec.name)
 def test_every_op_has_two_planted_faults_or_more(spec: OpSpec) -> None:
-    assert sum(fault.op == spec.name for fault in FAULTS) >= 2
+    planted = [str(fault) for fault in FAULTS if fault.op == spec.name]
+
+    assert len(planted) >= 2, (
+        f"{spec.name} has {len(planted)} planted faults; add rows Fault({spec.name!r}, what, check, dtype, plant) to "
+        "FAULTS until there are two, each a mistake that an implementation could make"
+    )
 
 
 Box = Callable[..., None]

@@ -22,7 +22,7 @@ def test_a_taken_name_is_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "kind", "dtype", "message"),
     [
-        ("adds", "cpu", "float32", "no op is named 'adds'; declared: add,"),
+        ("adds", "cpu", "float32", "no op is named 'adds'; declare it with cuassay.ops.declare"),
         ("add", "cpu", "bool", "not defined for bool"),
         ("add", "cpu", "float32", "implemented twice"),
     ],

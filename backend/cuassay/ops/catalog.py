@@ -20,7 +20,7 @@ from cuassay.arrays.dtypes import (
     dtype_name,
 )
 from cuassay.core.device import Device
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, SchemaError
 from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, shapes
 from cuassay.ops.dispatch import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
@@ -385,3 +385,15 @@ dropout = declare(
     doc="``a / (1 - p)``, or 0 with probability `p`, even for NaN; the same state gives the same mask, so a gradient "
     "needs none stored: it is the dropout of the gradient.",
 )  # fmt: skip
+
+
+def _check_exported() -> None:
+    """Raises `SchemaError` for an op of this module that `cuassay.ops` would not offer."""
+    for declared in registry.ops():
+        if declared.name not in __all__:
+            raise SchemaError(
+                f"{declared.name} is declared in cuassay/ops/catalog.py, but its __all__ does not list it; add it there"
+            )
+
+
+_check_exported()

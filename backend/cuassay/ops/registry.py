@@ -103,7 +103,10 @@ def op(name: str) -> Op:
     try:
         return _ops[name]
     except KeyError:
-        raise SchemaError(f"no op is named {name!r}; declared: {', '.join(sorted(_ops))}") from None
+        raise SchemaError(
+            f"no op is named {name!r}; declare it with cuassay.ops.declare (our own: in cuassay/ops/catalog.py); "
+            f"declared so far: {', '.join(sorted(_ops))}"
+        ) from None
 
 
 def ops() -> tuple[Op, ...]:

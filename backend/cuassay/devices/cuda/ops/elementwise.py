@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
+import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache, partial
 from typing import Any
@@ -20,6 +21,7 @@ import numpy as np
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
 from cuassay.devices.cuda.eager import repeated, shortcuts
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
+from cuassay.devices.cuda.launch.source import kernel_source
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
@@ -33,8 +35,8 @@ _BLOCK = 256
 _PACK_NBYTES = 16
 _MAX_AXES = 8
 
-#: Op to the struct of elementwise.cu that computes it.
-_FUNCTORS = {"add": "Add", "mul": "Mul", "exp": "Exp", "relu": "Relu"}
+#: What the kernels do not compute, beside float8: complex ``exp`` is CuPy's.
+_LEFT_OUT = {"exp": COMPLEX}
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 
 
@@ -273,18 +275,30 @@ def _complex_exp(a: Array, *, out: Array) -> None:
 add = ElementwiseKernel(partial(str, "Add"))
 
 
+def functors() -> dict[str, str]:
+    """Each elementwise op without scalars to the struct of elementwise.cu that computes it: ``relu`` to ``Relu``."""
+    structs = set(re.findall(r"^struct (\w+)", kernel_source("elementwise.cu"), re.MULTILINE))
+    plain = (op.name for op in registry.ops() if op.schema.op_class == "elementwise" and not op.schema.scalar_names)
+    named = {name: name.title().replace("_", "") for name in plain}
+    return {name: struct for name, struct in named.items() if struct in structs}
+
+
+def _register_plain(op: Op, functor: str) -> None:
+    left_out = (*FP8, *_LEFT_OUT.get(op.name, ()))
+    dtypes = [dtype for dtype in op.schema.dtypes if dtype not in left_out]
+    registry.implement(op.name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
+    shortcuts.install(op, frozenset(dtypes), partial(_plain, len(op.schema.arrays), functor))
+
+
 def register() -> None:
     """Enter these into the registry."""
-    for name, functor in _FUNCTORS.items():
-        left_out = (*FP8, *COMPLEX) if name == "exp" else FP8
-        dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
-        registry.implement(name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
-        arity = len(registry.op(name).schema.arrays)
-        shortcuts.install(registry.op(name), frozenset(dtypes), partial(_plain, arity, functor))
+    plain = functors()
+    for name, functor in plain.items():
+        _register_plain(registry.op(name), functor)
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
     registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
-    for name in (*_FUNCTORS, "gelu", "cast"):
+    for name in (*plain, "gelu", "cast"):
         repeated.install(registry.op(name))
