@@ -176,8 +176,8 @@ def test_the_struct_of_a_new_op_is_compiled_by_the_kernels_there_are(copy: Path)
     take(copy, *STEPS)
     compiled = (
         "from cuassay.devices.cuda.launch import source\n"
-        "text = source.kernel_source('elementwise.cu')\\n"
-        "names = ['dense_unary<Silu, float32, 4>']\\n"
+        "text = source.kernel_source('elementwise.cu')\n"
+        "names = ['dense_unary<Silu, float32, 4>']\n"
         "print(source.compile_source(text, name_expressions=names, arch='sm_90', file='elementwise.cu'))"
     )
 
