@@ -1,6 +1,6 @@
 """Print the test files that import one of the given modules, directly or through a name of the package.
 
-ci/importers.py cuassay.memory.store.py cuassay_reports.load.py
+ci/importers.py cuassay.memory.segment_store.py cuassay_reports.load.py
 """
 
 from __future__ import annotations

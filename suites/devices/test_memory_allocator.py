@@ -147,7 +147,7 @@ class TestPools:
 
         def elsewhere() -> None:
             block = allocator.malloc(MIB)
-            seen.append(block.lane.pool.id)
+            seen.append(block.stream_pool.pool.id)
             allocator.free(block)
 
         with allocator.use_pool(pool):
@@ -156,7 +156,7 @@ class TestPools:
             thread.start()
             thread.join()
 
-        assert block.lane.pool is pool
+        assert block.stream_pool.pool is pool
         assert seen == [(0, 0)]
         allocator.free(block)
         allocator.release_pool(pool)
@@ -180,7 +180,7 @@ class TestPools:
 
         block = allocator.malloc(180 * MIB)
 
-        assert block.lane.pool is pool
+        assert block.stream_pool.pool is pool
         allocator.free(block)
         allocator.release_pool(pool)
 

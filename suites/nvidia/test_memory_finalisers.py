@@ -112,11 +112,11 @@ def test_the_thread_that_pins_ahead_survives_a_refusal():
 
     calls: list[int] = []
 
-    def tend() -> None:
+    def maintain() -> None:
         calls.append(1)
         refused(0)
 
-    pinned._Keeper(SimpleNamespace(tend=tend), 0)._tend()  # type: ignore[arg-type]
+    pinned._Keeper(SimpleNamespace(maintain=maintain), 0)._maintain()  # type: ignore[arg-type]
 
     assert calls == [1]
 

@@ -164,7 +164,7 @@ class TestWithCupy:
 class TestPools:
     def test_cupys_arrays_of_this_thread_come_from_it(self):
         pool, elsewhere = memory.MemPool(), []
-        thread = threading.Thread(target=lambda: elsewhere.append(hook.block_of(filled(10)).lane.pool.id))
+        thread = threading.Thread(target=lambda: elsewhere.append(hook.block_of(filled(10)).stream_pool.pool.id))
 
         with memory.use_mem_pool(pool):
             arrays = [cupy.zeros(1000), filled(1000)]
@@ -172,7 +172,7 @@ class TestPools:
             thread.start()
             thread.join()
 
-        assert {hook.block_of(array).lane.pool.id for array in arrays} == {pool.id}
+        assert {hook.block_of(array).stream_pool.pool.id for array in arrays} == {pool.id}
         assert elsewhere == [(0, 0)]
         assert (owners, pool.use_count()) == (2, 1)
         assert pool.snapshot()
@@ -217,7 +217,7 @@ class TestPools:
         graph.launch(stream)
         stream.synchronize()
 
-        assert {hook.block_of(array).lane.pool.id for array in (once, large, thrice)} == {pool.id}
+        assert {hook.block_of(array).stream_pool.pool.id for array in (once, large, thrice)} == {pool.id}
         assert (thrice.get() == 6).all()
 
 
@@ -250,7 +250,7 @@ class TestWithoutCaching:
             graph.replay()
 
         assert len(others) == 1
-        assert hook.block_of(tripled).lane.pool.is_private
+        assert hook.block_of(tripled).stream_pool.pool.is_private
         assert (tripled.get() == 6).all()
         assert all((nine.get() == 9).all() for nine in nines)
 

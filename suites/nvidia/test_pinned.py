@@ -28,7 +28,7 @@ def gpu() -> Any:
 
     allocator = module.allocator()
     allocator.configure("pinned_ahead_mb:0")
-    allocator.tend()
+    allocator.maintain()
     yield "cuda:0"
     allocator.configure("pinned_ahead_mb:64")
 

@@ -202,8 +202,8 @@ def test_a_pool_of_one_device_serves_no_other() -> None:
         with cuda.device(1):
             cupys = cupy.ones(N)
 
-    assert hook.block_of(here).lane.pool.id != pool.id
-    assert {hook.block_of(array).lane.pool.id for array in (there, cupys)} == {pool.id}
+    assert hook.block_of(here).stream_pool.pool.id != pool.id
+    assert {hook.block_of(array).stream_pool.pool.id for array in (there, cupys)} == {pool.id}
     assert (to_host(there) == 7).all()
 
 

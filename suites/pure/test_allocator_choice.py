@@ -28,7 +28,7 @@ def integers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setattr(allocators._State, "texts", ())
     monkeypatch.setattr(allocators._State, "source", lambda index: IntegerSource(64 * MIB))
     yield
-    allocators.fast.clear()
+    allocators.malloc_by_stream.clear()
 
 
 def test_what_was_set_for_a_device_holds_after_a_change_of_allocator() -> None:
@@ -46,8 +46,8 @@ def test_what_was_set_for_a_device_holds_after_a_change_of_allocator() -> None:
 def test_a_pool_of_a_former_allocator_serves_nobody() -> None:
     pool = pools.MemPool()
     with pool.routed():
-        block = allocators.server(0, 0)(1000)
-    assert block.lane.pool.id == pool.id
+        block = allocators.find_malloc(0, 0)(1000)
+    assert block.stream_pool.pool.id == pool.id
 
     allocators.change_allocator(lambda index: IntegerSource())
 

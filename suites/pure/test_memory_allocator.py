@@ -88,7 +88,7 @@ class TestReuse:
             allocator.free(allocator.malloc(nbytes))
         allocator.empty_cache()
 
-        assert list(kept.lane.quick) == [4096]
+        assert list(kept.stream_pool.quick) == [4096]
 
     @pytest.mark.parametrize(("first", "second"), [(3000, 9000), (9000, 3000)], ids=["longer", "shorter"])
     def test_at_the_peak_a_parked_block_is_made_longer_or_shorter(
@@ -108,7 +108,7 @@ class TestReuse:
         assert figures.requested_bytes.all.peak == max(first, second)
         assert figures.requested_bytes.all.allocated == first + second
         assert sum(one.nbytes for one in again.segment) == again.segment.nbytes
-        assert list(again.lane.quick) == [second]
+        assert list(again.stream_pool.quick) == [second]
 
     def test_a_parked_block_stays_where_another_range_fits_better(self, allocator: CachingAllocator) -> None:
         hole, kept = allocator.malloc(8192), allocator.malloc(512)
@@ -404,7 +404,7 @@ class TestPrivatePools:
                 first = allocator.malloc(512)
             second = allocator.malloc(512)
 
-        assert (first.lane.pool, second.lane.pool) == (inner, outer)
+        assert (first.stream_pool.pool, second.stream_pool.pool) == (inner, outer)
 
     def test_after_an_error_the_former_pool_serves_again(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool()
@@ -412,7 +412,7 @@ class TestPrivatePools:
         with pytest.raises(KeyError), allocator.use_pool(pool):
             raise KeyError
 
-        assert not allocator.malloc(512).lane.pool.is_private
+        assert not allocator.malloc(512).stream_pool.pool.is_private
         assert pool.use_count == 1
 
     def test_a_pool_serves_its_own_thread_alone(self, allocator: CachingAllocator) -> None:
@@ -424,13 +424,13 @@ class TestPrivatePools:
             thread.start()
             thread.join()
 
-        assert not blocks[0].lane.pool.is_private
+        assert not blocks[0].stream_pool.pool.is_private
 
     @pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
     def test_its_segments_go_once_it_has_no_owner(self, granularity: int) -> None:
         allocator = CachingAllocator(IntegerSource(granularity=granularity), config="")
         pool = allocator.create_pool()
-        allocator.free(allocator.lane(0, pool).malloc(4096))
+        allocator.free(allocator.stream_pool(0, pool).malloc(4096))
         kept = allocator.empty_cache()
 
         allocator.release_pool(pool)
@@ -440,7 +440,7 @@ class TestPrivatePools:
 
     def test_blocks_outlive_their_pool(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool()
-        block = allocator.lane(0, pool).malloc(4096)
+        block = allocator.stream_pool(0, pool).malloc(4096)
         allocator.release_pool(pool)
         assert allocator.empty_cache() == 0
 
@@ -449,15 +449,15 @@ class TestPrivatePools:
         assert allocator.empty_cache() == 2 * MIB
 
     def test_without_splitting_each_request_has_its_segment(self, allocator: CachingAllocator) -> None:
-        lane = allocator.lane(0, allocator.create_pool(no_split=True))
+        stream_pool = allocator.stream_pool(0, allocator.create_pool(no_split=True))
 
-        assert lane.malloc(512).segment is not lane.malloc(512).segment
+        assert stream_pool.malloc(512).segment is not stream_pool.malloc(512).segment
 
     def test_its_memory_comes_from_its_own_source(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         own = IntegerSource(granularity=0)
         pool = allocator.create_pool(source=own)
 
-        allocator.free(allocator.lane(0, pool).malloc(4096))
+        allocator.free(allocator.stream_pool(0, pool).malloc(4096))
         allocator.release_pool(pool)
         allocator.empty_cache()
 
@@ -524,9 +524,9 @@ class TestThreads:
         owners: dict[int, int] = {}
 
         def work(me: int) -> None:
-            lane = allocator.lane(me % 2)
+            stream_pool = allocator.stream_pool(me % 2)
             for step in range(3000):
-                block = lane.malloc(512 * (1 + step * (me + 3) % 37))
+                block = stream_pool.malloc(512 * (1 + step * (me + 3) % 37))
                 if owners.setdefault(block.address, me) != me:
                     faults.append(block)
                 del owners[block.address]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.blocks import FreeBlocks, split
+from cuassay.memory.blocks import FreeList, split
 
 KIB = 2**10
 
@@ -26,7 +26,7 @@ def cut(*sizes: int) -> list[Block]:
 @pytest.mark.parametrize("wanted", [4, 12], ids=["shorter", "longer"])
 def test_a_block_is_refitted_where_the_rest_is_the_best_fit(others: list[int], wanted: int) -> None:
     block, rest, *_ = cut(8 * KIB, 16 * KIB)
-    free = FreeBlocks()
+    free = FreeList()
     for size in others:
         free.add(cut(size * KIB)[0])
     free.add(rest)
@@ -40,7 +40,7 @@ def test_a_block_is_refitted_where_the_rest_is_the_best_fit(others: list[int], w
 
 def test_a_block_is_not_refitted_where_another_fits_better() -> None:
     block, rest = cut(8 * KIB, 16 * KIB)
-    free = FreeBlocks()
+    free = FreeList()
     free.add(cut(13 * KIB)[0])
     free.add(rest)
 

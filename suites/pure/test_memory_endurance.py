@@ -301,7 +301,7 @@ class World:
         self.is_shared = False
 
     def check(self) -> None:
-        """Books, snapshot and source say the same, and what is live is what was given; nobody is at work."""
+        """Counters, snapshot and source say the same, and what is live is what was given; nobody is at work."""
         with self.source._lock:
             self.shadow.check(self.allocator, with_peaks=not self.is_shared)
             figures, snapshot = self.allocator.statistics(), self.allocator.snapshot()
@@ -337,7 +337,7 @@ class Program:
 
     def run(self, operations: int, meet: Callable[[], object], every: int) -> None:
         """So many operations; every so often all threads meet."""
-        steps = (self.take, self.give, self.lend, self.reach, self.empty, self.swap_pool, self.capture, self.tend)
+        steps = (self.take, self.give, self.lend, self.reach, self.empty, self.swap_pool, self.capture, self.maintain)
         chosen = self.chance.choices(steps, (500, 480, 30, 30, 1, 1, 1, 2), k=operations)
         for number, step in enumerate(chosen, start=1):
             self.attempt(step)
@@ -354,9 +354,9 @@ class Program:
 
     def take(self) -> None:
         nbytes, stream = self.chance.choice(self.sizes), self.chance.choice(self.streams)
-        lane = self.allocator.lane(stream, self.chance.choice(self.pools))
+        stream_pool = self.allocator.stream_pool(stream, self.chance.choice(self.pools))
         try:
-            block = lane.malloc(nbytes)
+            block = stream_pool.malloc(nbytes)
         except OutOfMemoryError:
             self.refused += 1
             for _ in range(len(self.live) // 2):
@@ -421,10 +421,10 @@ class Program:
         with self.source._lock:
             self.source.captures += change
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         if isinstance(self.allocator, HostAllocator):
             with suppress(OutOfMemoryError):  # there is no room to pin ahead
-                self.allocator.tend()
+                self.allocator.maintain()
 
     def end(self) -> None:
         """Free everything."""

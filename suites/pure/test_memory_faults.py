@@ -11,7 +11,7 @@ import pytest
 
 from cuassay.core.interrupts import mark_late
 from cuassay.errors import ArgumentError, OutOfMemoryError
-from cuassay.memory import Block, CachingAllocator, HostAllocator, IntegerSource, paging, stitching
+from cuassay.memory import Block, CachingAllocator, HostAllocator, IntegerSource, page_space, page_store
 
 MIB = 2**20
 TOTAL = 64 * MIB
@@ -197,7 +197,7 @@ def test_trimming_pinned_memory_leaves_what_was_taken_meanwhile() -> None:
     for block in [allocator.malloc(24 * MIB), allocator.malloc(1000)]:
         allocator.free(block)
 
-    with stopped(source, "release", allocator.tend) as outcome:
+    with stopped(source, "release", allocator.maintain) as outcome:
         allocator.configure("pinned_max_cached_size_mb:1000")  # or each request would trim, too, and wait
         two = allocator.malloc(600 * 1024), allocator.malloc(600 * 1024)
         for block in two:
@@ -259,7 +259,7 @@ def test_a_segment_that_cannot_be_released_is_kept(error: BaseException) -> None
 def test_a_segment_of_a_pool_without_owners_that_cannot_be_released_is_kept() -> None:
     source, allocator = made()
     pool = allocator.create_pool()
-    allocator.free(allocator.lane(0, pool).malloc(32 * MIB))
+    allocator.free(allocator.stream_pool(0, pool).malloc(32 * MIB))
     allocator.release_pool(pool)
     source.raises = "release"
 
@@ -356,7 +356,7 @@ def test_a_view_whose_release_failed_serves_again() -> None:
 def test_views_that_make_place_for_a_new_one_are_kept_where_that_fails(
     monkeypatch: pytest.MonkeyPatch, error: BaseException
 ) -> None:
-    monkeypatch.setattr(stitching, "_MOST_VIEWS", 2)
+    monkeypatch.setattr(page_space, "_MOST_VIEWS", 2)
     source, allocator = made(2 * MIB)
     blocks = [allocator.malloc(2 * MIB) for _ in range(24)]
     for block in blocks[1::2]:
@@ -526,8 +526,10 @@ def test_a_capture_that_ends_while_a_block_is_held_back_loses_no_block() -> None
     allocator.record_stream(block, 1)
     with allocator.capturing():
         allocator.free(block)
-        held = block.lane.deferred.held.popleft()
-    block.lane.deferred.held.append(held)  # as by a thread that was told of the capture, and was slower than its end
+        held = block.stream_pool.deferred.held.popleft()
+    block.stream_pool.deferred.held.append(
+        held
+    )  # as by a thread that was told of the capture, and was slower than its end
 
     assert allocator.empty_cache() == 32 * MIB
 
@@ -543,7 +545,7 @@ def test_pinned_memory_that_cannot_be_unpinned_is_kept(error: BaseException) -> 
     source.raises, source.error = "release", error
 
     with pytest.raises(type(error)):
-        allocator.tend()
+        allocator.maintain()
 
     assert reserved(allocator) == source.held == 24 * MIB
     assert allocator.empty_cache() == 24 * MIB
@@ -557,13 +559,13 @@ def test_two_threads_that_need_their_first_pages_share_one_territory(monkeypatch
     """Else what one of the two made is in no snapshot, and never goes back."""
     begun = threading.Barrier(2)
 
-    class Slow(stitching.Territory):
+    class Slow(page_space.PageSpace):
         def __init__(self, *arguments: Any) -> None:
             super().__init__(*arguments)
             with suppress(threading.BrokenBarrierError):
                 begun.wait(0.2)
 
-    monkeypatch.setattr(paging, "Territory", Slow)
+    monkeypatch.setattr(page_store, "PageSpace", Slow)
     source, allocator = made(2 * MIB)
     blocks: list[Block] = []
     threads = [threading.Thread(target=lambda: blocks.append(allocator.malloc(1000))) for _ in range(2)]
@@ -596,7 +598,7 @@ def test_a_stream_that_begins_while_others_look_does_not_disturb_them() -> None:
     thread = threading.Thread(target=look)
     thread.start()
     for stream in range(3000):
-        allocator.lane(stream)
+        allocator.stream_pool(stream)
     done.set()
     thread.join(PATIENCE)
 

@@ -280,11 +280,11 @@ def test_off_a_hit_is_the_hit_it_was(allocator: CachingAllocator) -> None:
     allocator.free(ask(allocator, MIB))
     allocator.record_history(None, clear_history=True)
     allocator.free(ask(allocator, MIB))
-    lane = allocator.lane(0)
-    lane._miss = None  # type: ignore[assignment]
+    stream_pool = allocator.stream_pool(0)
+    stream_pool._miss = None  # type: ignore[assignment]
 
     for _ in range(3):
-        allocator.free(lane.malloc(MIB))
+        allocator.free(stream_pool.malloc(MIB))
 
 
 @pytest.mark.parametrize(

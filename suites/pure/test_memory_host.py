@@ -84,9 +84,9 @@ class Programs(RuleBasedStateMachine):
         self.source.complete(data.draw(st.sampled_from(self.source.pending())))
 
     @rule()
-    def tend(self) -> None:
+    def maintain(self) -> None:
         try:
-            self.allocator.tend()
+            self.allocator.maintain()
         except OutOfMemoryError:
             assert self.allocator.host_statistics().allocated_bytes.current > 0
 
@@ -220,7 +220,7 @@ def test_pinning_all_weights_of_a_model_holds_at_most_a_fiftieth_more_than_was_a
 
     for nbytes in sizes:
         host.malloc(nbytes)
-        host.tend()
+        host.maintain()
 
     assert 14 * GIB < sum(sizes) < 15 * GIB
     assert host.host_statistics().allocated_bytes.peak <= 1.02 * sum(sizes)
@@ -246,11 +246,11 @@ def test_a_staging_ring_of_changing_sizes_pins_no_more_than_its_peak() -> None:
 
 def test_memory_is_pinned_ahead_once_demand_has_grown_and_serves_what_comes_next() -> None:
     host, source = allocator("pinned_ahead_mb:64")
-    host.tend()
+    host.maintain()
     assert source.reserves == 0
 
     host.malloc(4 * MIB)
-    host.tend()
+    host.maintain()
     reserved = source.reserves
     for _ in range(10):
         host.malloc(4 * MIB)
@@ -261,12 +261,12 @@ def test_memory_is_pinned_ahead_once_demand_has_grown_and_serves_what_comes_next
 def test_without_new_demand_nothing_more_is_pinned_ahead() -> None:
     host, source = allocator("pinned_ahead_mb:64")
     host.malloc(4 * MIB)
-    host.tend()
+    host.maintain()
     for _ in range(10):
         host.malloc(4 * MIB)
     reserved = source.reserves
 
-    host.tend()
+    host.maintain()
 
     assert source.reserves == reserved
 
@@ -275,7 +275,7 @@ def test_no_more_is_pinned_ahead_than_is_kept_when_it_is_free() -> None:
     host, source = allocator("pinned_ahead_mb:64,pinned_max_cached_size_mb:20")
     host.malloc(4 * MIB)
 
-    host.tend()
+    host.maintain()
 
     assert sum(source.ranges.values()) <= 40 * MIB
 
@@ -289,7 +289,7 @@ def test_during_a_capture_nothing_is_asked_or_given_back() -> None:
     source.complete(*source.pending())
 
     with host.capturing():
-        host.tend()
+        host.maintain()
         host.empty_cache()
         state, releases = used.state, source.releases
 
@@ -300,7 +300,7 @@ def test_nothing_is_pinned_ahead_where_the_key_says_so() -> None:
     host, source = allocator("pinned_ahead_mb:0")
     host.malloc(64 * MIB)
 
-    host.tend()
+    host.maintain()
 
     assert source.reserves == 1
 
@@ -347,7 +347,7 @@ def test_blocks_above_the_cached_size_go_back() -> None:
 
     host.free(large)
     host.free(small)
-    host.tend()
+    host.maintain()
 
     assert list(source.ranges.values()) == [12 * MIB]
 
@@ -356,7 +356,7 @@ def test_a_block_of_the_cached_size_is_kept() -> None:
     host, source = allocator("pinned_max_cached_size_mb:40,pinned_ahead_mb:0")
     host.free(host.malloc(40 * MIB))
 
-    host.tend()
+    host.maintain()
 
     assert list(source.ranges.values()) == [40 * MIB]
 
@@ -472,7 +472,7 @@ def test_a_block_in_use_by_a_copy_counts_as_active_until_the_copy_is_done() -> N
     pending = host.host_statistics().active_requests.current
 
     source.complete(source.pending()[0])
-    host.tend()
+    host.maintain()
 
     assert (pending, host.host_statistics().active_requests.current) == (1, 0)
 
@@ -526,10 +526,10 @@ def test_four_threads_take_and_free_without_a_fault() -> None:
     with ThreadPoolExecutor(5) as threads:
         done = [threads.submit(work, seed) for seed in range(4)]
         while not all(one.done() for one in done):
-            host.tend()
+            host.maintain()
         for one in done:
             one.result()
-    host.tend()
+    host.maintain()
 
     assert host.host_statistics().active_bytes.current == 0
 

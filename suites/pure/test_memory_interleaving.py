@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from cuassay.errors import OutOfMemoryError
-from cuassay.memory import Block, CachingAllocator, IntegerSource, stitching
+from cuassay.memory import Block, CachingAllocator, IntegerSource, page_space
 from cuassay.memory.trace import ShadowModel
 
 MIB = 2**20
@@ -185,7 +185,7 @@ def test_a_capture_begins_when_a_release_under_way_is_done(granularity: int, cal
 @pytest.fixture
 def crowded(monkeypatch: pytest.MonkeyPatch) -> tuple[IntegerSource, CachingAllocator]:
     """Two views are all there may be, two are asleep, and every second page is free."""
-    monkeypatch.setattr(stitching, "_MOST_VIEWS", 2)
+    monkeypatch.setattr(page_space, "_MOST_VIEWS", 2)
     source = IntegerSource(TOTAL, granularity=2 * MIB)
     allocator = CachingAllocator(source, total=TOTAL, config="")
     scattered(allocator)
@@ -224,8 +224,8 @@ class Interrupted(CachingAllocator):
 
     meanwhile: Callable[[], object] | None = None
 
-    def _make_room(self, lane: Any, territory: Any, nbytes: int) -> bool:
-        found = super()._make_room(lane, territory, nbytes)
+    def _make_room(self, stream_pool: Any, page_space: Any, nbytes: int) -> bool:
+        found = super()._make_room(stream_pool, page_space, nbytes)
         work, self.meanwhile = self.meanwhile, None
         if work is not None:
             work()
@@ -258,7 +258,7 @@ def test_a_block_that_another_thread_returns_meanwhile_is_left_to_it() -> None:
     block, theirs = allocator.malloc(30 * MIB), list[Block]()
     allocator.record_stream(block, 7)
     allocator.free(block)
-    block.lane.deferred.queue = Racing(block.lane.deferred.queue)
+    block.stream_pool.deferred.queue = Racing(block.stream_pool.deferred.queue)
 
     assert allocator.malloc(30 * MIB) is not block
     assert theirs == [block]

@@ -54,7 +54,7 @@ class Programs(RuleBasedStateMachine):
     def malloc(self, nbytes: int, stream: int, pool: int | None) -> None:
         chosen = None if pool is None or pool >= len(self.pools) else self.pools[pool]
         try:
-            block = self.allocator.lane(stream, chosen).malloc(nbytes)
+            block = self.allocator.stream_pool(stream, chosen).malloc(nbytes)
         except OutOfMemoryError:
             return
         self.shadow.took(block, nbytes, stream)
@@ -109,7 +109,7 @@ class Programs(RuleBasedStateMachine):
         assert not any(
             segment.held and segment.first.is_whole and segment.first.state == "inactive"
             for segment in self.allocator.segments()
-            if not segment.lane.pool.is_private
+            if not segment.stream_pool.pool.is_private
         )
 
     @rule(use_on_oom=st.booleans(), no_split=st.booleans())

@@ -42,7 +42,7 @@ def test_the_keys_are_torchs(allocator: CachingAllocator) -> None:
 
 def test_private_pools_are_told_by_their_id(allocator: CachingAllocator) -> None:
     pool = allocator.create_pool()
-    allocator.lane(0, pool).malloc(1)
+    allocator.stream_pool(0, pool).malloc(1)
 
     assert figure(allocator, f"reserved_bytes_by_private_pools.0_{pool.id[1]}") == 2 * MIB
 
@@ -97,9 +97,9 @@ def test_totals_are_of_the_bytes_that_each_use_had(allocator: CachingAllocator) 
     assert figure(allocator, "requested_bytes.all.freed") == 1024 + 4096 + 2048 + 4096
 
 
-@pytest.mark.parametrize("malloc", ["allocator", "lane"])
+@pytest.mark.parametrize("malloc", ["allocator", "stream_pool"])
 def test_hits_are_counted(allocator: CachingAllocator, malloc: str) -> None:
-    asked = allocator if malloc == "allocator" else allocator.lane(0)
+    asked = allocator if malloc == "allocator" else allocator.stream_pool(0)
     for _ in range(10):
         allocator.free(asked.malloc(4096))
 

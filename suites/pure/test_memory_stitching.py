@@ -12,7 +12,7 @@ import pytest
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.pages import View, best_pair
+from cuassay.memory.page_segments import View, best_pair
 from cuassay.memory.trace import ShadowModel, replay
 from cuassay.memory.workloads import WORKLOADS
 
@@ -357,7 +357,7 @@ class TestViewsThatAreTooMany:
 
     @pytest.fixture(autouse=True)
     def few_pages(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr("cuassay.memory.stitching._MOST_PAGES", 12)
+        monkeypatch.setattr("cuassay.memory.page_space._MOST_PAGES", 12)
 
     @staticmethod
     def make(allocator: CachingAllocator, count: int) -> list[int]:
@@ -378,7 +378,7 @@ class TestViewsThatAreTooMany:
     def test_what_goes_makes_room(
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr("cuassay.memory.stitching._MOST_PAGES", 30)
+        monkeypatch.setattr("cuassay.memory.page_space._MOST_PAGES", 30)
         self.make(allocator, 5)
 
         allocator.malloc(20 * MIB)  # three go
@@ -419,9 +419,9 @@ class TestOptingOut:
     def test_a_pool_of_single_handles_takes_segments(
         self, allocator: CachingAllocator, source: IntegerSource, option: str
     ) -> None:
-        lane = allocator.lane(0, allocator.create_pool(**{option: True}))
+        stream_pool = allocator.stream_pool(0, allocator.create_pool(**{option: True}))
 
-        lane.malloc(11 * MIB)
+        stream_pool.malloc(11 * MIB)
 
         assert (source.reserves, source.maps) == (1, 0)
 
@@ -550,8 +550,8 @@ class TestGivingBack:
 
     def test_what_a_private_pool_holds_is_told_when_a_part_is_gone(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool()
-        lane = allocator.lane(0, pool)
-        kept, gone = lane.malloc(4 * MIB), lane.malloc(4 * MIB)
+        stream_pool = allocator.stream_pool(0, pool)
+        kept, gone = stream_pool.malloc(4 * MIB), stream_pool.malloc(4 * MIB)
         allocator.free(gone)
         allocator.release_pool(pool)
 

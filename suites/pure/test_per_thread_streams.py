@@ -1,4 +1,4 @@
-"""The default stream of each thread by its number: lanes, frees from elsewhere, threads that end; no device."""
+"""The default stream of each thread by its number: stream pools, frees from elsewhere, threads that end; no device."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory import order, perthread
 from cuassay.devices.cuda.memory.perthread import LEGACY, PER_THREAD
 from cuassay.memory import Block, IntegerSource
-from cuassay.memory.lane import free
+from cuassay.memory.stream_pool import free
 
 MIB = 2**20
 
@@ -70,14 +70,14 @@ def integers(monkeypatch: pytest.MonkeyPatch, said: Said) -> Iterator[None]:
     monkeypatch.setattr(perthread, "_devices", {})
     monkeypatch.setattr(perthread, "_idle", idle := dict[int, dict[int, Any]]())
     monkeypatch.setattr(perthread._Lease.__del__, "__defaults__", (idle, lambda: False))
-    allocators.fast.clear()
+    allocators.malloc_by_stream.clear()
     yield
-    allocators.fast.clear()
+    allocators.malloc_by_stream.clear()
 
 
 def taken(nbytes: int = MIB, index: int = 0) -> Block:
     """As CuPy's hook takes a block while each thread's default stream is current."""
-    serve = allocators.fast.get(PER_THREAD) or allocators.server(index, PER_THREAD)
+    serve = allocators.malloc_by_stream.get(PER_THREAD) or allocators.find_malloc(index, PER_THREAD)
     return serve(nbytes)
 
 
@@ -135,8 +135,8 @@ def test_a_block_freed_elsewhere_goes_back_to_the_thread_it_is_of(elsewhere: Any
 def test_the_short_way_is_taken_by_number_alone(elsewhere: Any) -> None:
     taken(), elsewhere(taken)
 
-    assert PER_THREAD not in allocators.fast
-    assert sorted(allocators.fast) == sorted({perthread.number(0), elsewhere(lambda: perthread.number(0))})
+    assert PER_THREAD not in allocators.malloc_by_stream
+    assert sorted(allocators.malloc_by_stream) == sorted({perthread.number(0), elsewhere(lambda: perthread.number(0))})
 
 
 def test_a_thread_names_its_own_stream_and_for_others_the_legacy_one(elsewhere: Any) -> None:

@@ -223,7 +223,7 @@ def test_memory_of_a_dropped_array_waits_for_its_copy_then_serves_again(machine:
     gc.collect()
     early = pinned()
     stream.synchronize()
-    allocator.tend()
+    allocator.maintain()
     late = [pinned() for _ in range(4)]
 
     assert early.block.block.address != address
@@ -244,10 +244,10 @@ def test_copies_of_two_devices_count(machine: Any) -> None:
     gc.collect()
 
     BACKEND.synchronize(0)
-    host_memory(machine).allocator.tend()
+    host_memory(machine).allocator.maintain()
     early = devices.empty_pinned(size, np.float32, "sim").block.block.address
     BACKEND.synchronize(1)
-    host_memory(machine).allocator.tend()
+    host_memory(machine).allocator.maintain()
 
     assert early != address
     assert address in [host_memory(machine).allocator.malloc(4 * size).address for _ in range(2)]

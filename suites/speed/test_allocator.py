@@ -36,9 +36,9 @@ def pairs(malloc: Callable[[int], Block], free: Callable[[Block], None], nbytes:
 
 @pytest.mark.benchmark(group=f"{PAIRS} pairs of malloc and free")
 @pytest.mark.parametrize("nbytes", [512, 4096, MIB, 32 * MIB])
-@pytest.mark.parametrize("way", ["lane", "allocator"])
+@pytest.mark.parametrize("way", ["stream_pool", "allocator"])
 def test_hit(benchmark: Callable[..., Any], allocator: CachingAllocator, way: str, nbytes: int) -> None:
-    malloc = allocator.lane(0).malloc if way == "lane" else allocator.malloc
+    malloc = allocator.stream_pool(0).malloc if way == "stream_pool" else allocator.malloc
 
     benchmark(pairs, malloc, allocator.free, nbytes)
 

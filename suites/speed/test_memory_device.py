@@ -62,7 +62,7 @@ def pairs(device: Device, torch: Any) -> dict[str, Pair]:
 
     allocator = devices.backend(device.kind).allocator(device.index)  # type: ignore[attr-defined]
     found: dict[str, Pair] = {
-        "cuassay lane": (allocator.lane(0).malloc, allocator.free, ()),
+        "cuassay stream_pool": (allocator.stream_pool(0).malloc, allocator.free, ()),
         "cuassay": (allocator.malloc, allocator.free, (0,)),
         "cupy": (cupy.cuda.MemoryPool().malloc, None, ()),
         "cudaMallocAsync": (runtime.cudaMallocAsync, lambda made: runtime.cudaFreeAsync(made[1], 0), (0,)),

@@ -14,7 +14,7 @@ import pytest
 from cuassay import cuda, devices
 from cuassay.memory import HostAllocator, IntegerSource
 from cuassay.memory.host import HOST
-from cuassay.memory.lane import free
+from cuassay.memory.stream_pool import free
 
 PAIRS = 1000
 MIB = 2**20
@@ -34,7 +34,7 @@ def repeated(work: Callable[[], object]) -> None:
 @pytest.mark.parametrize("nbytes", [4096, 16 * MIB])
 def test_hit(benchmark: Callable[..., Any], nbytes: int) -> None:
     host = HostAllocator(IntegerSource(granularity=0), config="")
-    malloc = host.lane(HOST).malloc
+    malloc = host.stream_pool(HOST).malloc
 
     benchmark(repeated, lambda: free(malloc(nbytes)))
 

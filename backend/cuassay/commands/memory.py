@@ -18,9 +18,9 @@ from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError, CapabilityError
 from cuassay.memory.caching import CachingAllocator
-from cuassay.memory.imitations import PEERS, Imitation
+from cuassay.memory.integer_source import IntegerSource
+from cuassay.memory.peers import PEERS, PeerModel
 from cuassay.memory.snapshot import load
-from cuassay.memory.source import IntegerSource
 from cuassay.memory.trace import Event, Replay, Tagger, load_trace, replay
 from cuassay.memory.workloads import WORKLOADS
 from cuassay.observe import timeline
@@ -155,7 +155,7 @@ def _runner(policy: str, device: str | None) -> Callable[[tuple[Event, ...]], Re
     if policy != "cuassay":
         if device is not None:
             raise CapabilityError(f"policy {policy!r} is imitated over integers alone; leave --device out")
-        return lambda events: replay(events, Imitation(PEERS[policy]), passes=_PASSES)
+        return lambda events: replay(events, PeerModel(PEERS[policy]), passes=_PASSES)
     if device is None:
         return lambda events: replay(events, CachingAllocator(IntegerSource()), passes=_PASSES)
     source, tagger = _on_device(Device(device))

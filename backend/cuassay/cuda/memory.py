@@ -121,7 +121,7 @@ def _opened(device: DeviceLike) -> CachingAllocator | None:
         index_of(device)  # another kind's device is refused, whatever is initialised
     if not cuda.is_initialized():
         return None
-    found: CachingAllocator | None = _allocators().opened(index_of(device))
+    found: CachingAllocator | None = _allocators().existing(index_of(device))
     return found
 
 

@@ -9,9 +9,9 @@ from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import AllocatorConfig, parse_config
 from cuassay.memory.host import HostAllocator
-from cuassay.memory.lane import Lane, Pool
-from cuassay.memory.source import IntegerSource
+from cuassay.memory.integer_source import IntegerSource
 from cuassay.memory.statistics import MemoryStatistics, PoolStat, Stat
+from cuassay.memory.stream_pool import Pool, StreamPool
 
 __all__ = [
     "AllocatorConfig",
@@ -19,11 +19,11 @@ __all__ = [
     "CachingAllocator",
     "HostAllocator",
     "IntegerSource",
-    "Lane",
     "MemoryStatistics",
     "Pool",
     "PoolStat",
     "Segment",
     "Stat",
+    "StreamPool",
     "parse_config",
 ]

@@ -1,7 +1,7 @@
 """One block and its neighbours: a range of a segment, how it is split and merged, and the free blocks in order.
 
 A segment is what a source gave in one piece; its blocks lie side by side and cover it. Which block to take and when to
-split is `cuassay.memory.parking`'s business, when to ask for more `cuassay.memory.caching`'s.
+split is `cuassay.memory.block_cutter`'s business, when to ask for more `cuassay.memory.caching`'s.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from cuassay.core.units import format_bytes
 from cuassay.errors import ArgumentError
 
 if TYPE_CHECKING:
-    from cuassay.memory.lane import Lane
+    from cuassay.memory.stream_pool import StreamPool
 
 __all__ = [
     "FREED",
@@ -22,9 +22,9 @@ __all__ = [
     "HOLE",
     "LENT",
     "Block",
-    "FreeBlocks",
+    "FreeList",
     "Home",
-    "Idle",
+    "QuickList",
     "Segment",
     "merge",
     "split",
@@ -69,7 +69,7 @@ FREED = _Freed()
 #: The home of a block that was merged into a neighbour: nothing is left of it.
 GONE = _Freed()
 
-#: Its memory is shown elsewhere: it is the ground of a segment made out of it, or about to be.
+#: Its memory is shown elsewhere: it is the backing of a segment made out of it, or about to be.
 LENT = _Withheld("lent to another segment")
 
 #: Addresses without memory.
@@ -87,7 +87,7 @@ class Block:
         Bytes that were asked for, at most `nbytes`.
     home : Home
         Where `free` puts it; `FREED` while it is not live.
-    idle : Idle or None
+    quick_list : QuickList or None
         The quick list of its requested size; None while the block is not cut out for any request.
     uses : int
         How often it was given out since it was cut.
@@ -109,25 +109,25 @@ class Block:
         "before",
         "events",
         "home",
-        "idle",
         "is_oversize",
-        "lane",
         "nbytes",
+        "quick_list",
         "requested",
         "segment",
         "stamp",
+        "stream_pool",
         "users",
         "uses",
     )
 
-    def __init__(self, address: int, nbytes: int, lane: Lane, segment: Segment) -> None:
+    def __init__(self, address: int, nbytes: int, stream_pool: StreamPool, segment: Segment) -> None:
         self.address = address
         self.nbytes = nbytes
-        self.lane = lane
+        self.stream_pool = stream_pool
         self.segment = segment
         self.requested = 0
         self.home: Home = FREED
-        self.idle: Idle | None = None
+        self.quick_list: QuickList | None = None
         self.uses = 0
         self.is_oversize = False
         self.users: tuple[int, ...] = ()
@@ -139,13 +139,13 @@ class Block:
     @property
     def stream(self) -> int:
         """The stream it was allocated for."""
-        return self.lane.stream
+        return self.stream_pool.stream
 
     @property
     def is_live(self) -> bool:
         """True between `malloc` and `free`."""
         home = self.home
-        return home is self.idle or home is self.lane.deferred
+        return home is self.quick_list or home is self.stream_pool.deferred
 
     @property
     def is_pending(self) -> bool:
@@ -175,7 +175,7 @@ class Block:
         return f"Block({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream}, {state})"
 
 
-class Idle(list[Block]):
+class QuickList(list[Block]):
     """A quick list: free blocks that were cut out for requests of one size.
 
     Attributes
@@ -190,12 +190,12 @@ class Idle(list[Block]):
         self.cut = 0  # list's own constructor is left out: it adds nothing to an empty one, and a miss would pay for it
 
 
-#: What `Block.idle` is for ranges that are not free, and cut out for no request either.
-_NOWHERE = Idle()
+#: What `Block.quick_list` is for ranges that are not free, and cut out for no request either.
+_NOWHERE = QuickList()
 
 
 class Segment:
-    """A range that blocks cover: what a source gave in one piece, or what stitching made (`cuassay.memory.stitching`).
+    """A range that blocks cover: what a source gave in one piece, or what stitching made (`cuassay.memory.page_space`).
 
     Attributes
     ----------
@@ -209,15 +209,15 @@ class Segment:
         True where it was counted so when it came, whatever the configuration says by now.
     """
 
-    __slots__ = ("address", "first", "is_oversize", "is_small", "lane", "nbytes")
+    __slots__ = ("address", "first", "is_oversize", "is_small", "nbytes", "stream_pool")
 
-    def __init__(self, address: int, nbytes: int, lane: Lane, *, is_small: bool) -> None:
+    def __init__(self, address: int, nbytes: int, stream_pool: StreamPool, *, is_small: bool) -> None:
         self.address = address
         self.nbytes = nbytes
-        self.lane = lane
+        self.stream_pool = stream_pool
         self.is_small = is_small
         self.is_oversize = False
-        self.first = Block(address, nbytes, lane, self)
+        self.first = Block(address, nbytes, stream_pool, self)
 
     @property
     def held(self) -> int:
@@ -232,10 +232,10 @@ class Segment:
             block = block.after
 
     def __repr__(self) -> str:
-        return f"Segment({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.lane.stream})"
+        return f"Segment({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream_pool.stream})"
 
 
-class FreeBlocks:
+class FreeList:
     """Free blocks of one stream and pool, ordered by size and then address."""
 
     __slots__ = ("_blocks", "_keys")
@@ -298,7 +298,7 @@ class FreeBlocks:
         if not left:
             del keys[position], blocks[position]
             return rest
-        block = Block(address, nbytes, rest.lane, rest.segment)
+        block = Block(address, nbytes, rest.stream_pool, rest.segment)
         before = block.before = rest.before
         if before is None:
             rest.segment.first = block
@@ -319,7 +319,7 @@ class FreeBlocks:
         Where there is none, or what both make together is not the best fit, False, and nothing is changed.
         """
         rest = block.after
-        if rest is None or rest.idle is not None:
+        if rest is None or rest.quick_list is not None:
             return False
         keys, blocks, whole = self._keys, self._blocks, block.nbytes + rest.nbytes
         position = bisect_left(keys, nbytes << _ADDRESS_BITS)
@@ -349,7 +349,7 @@ class FreeBlocks:
 
 def split(block: Block, nbytes: int) -> Block:
     """Shorten `block` to its first `nbytes`; gives the rest as a block of its own."""
-    rest = Block(block.address + nbytes, block.nbytes - nbytes, block.lane, block.segment)
+    rest = Block(block.address + nbytes, block.nbytes - nbytes, block.stream_pool, block.segment)
     rest.before, rest.after = block, block.after
     if block.after is not None:
         block.after.before = rest
@@ -360,7 +360,7 @@ def split(block: Block, nbytes: int) -> Block:
 
 def withhold(block: Block, why: _Withheld) -> None:
     """Let no request have `block`, which is in no list: it is `LENT`, or a `HOLE`."""
-    block.home, block.idle = why, _NOWHERE
+    block.home, block.quick_list = why, _NOWHERE
 
 
 def merge(low: Block, high: Block) -> None:

@@ -17,8 +17,8 @@ from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory.blocks import Block
 from cuassay.memory.config import SMALL_REQUEST, parse_config
-from cuassay.memory.lane import Lane, Pool, free
-from cuassay.memory.relief import Relief
+from cuassay.memory.oom import OomLadder
+from cuassay.memory.stream_pool import Pool, StreamPool, free
 
 __all__ = ["CachingAllocator", "checked_nbytes"]
 
@@ -26,7 +26,7 @@ __all__ = ["CachingAllocator", "checked_nbytes"]
 _ABSURD = 2**60
 
 
-class CachingAllocator(Relief):
+class CachingAllocator(OomLadder):
     """Memory of one device, kept for reuse by stream.
 
     Parameters
@@ -62,10 +62,10 @@ class CachingAllocator(Relief):
         OutOfMemoryError
             If there is no room even after everything free was given back; the allocator stays usable.
         """
-        if self._routes or (lane := self._lanes.get(stream)) is None:
-            return self.lane(stream).malloc(nbytes)
-        try:  # Lane.malloc, written out: a call less on every hit
-            idle = lane.quick.get(nbytes)
+        if self._routes or (stream_pool := self._stream_pools.get(stream)) is None:
+            return self.stream_pool(stream).malloc(nbytes)
+        try:  # StreamPool.malloc, written out: a call less on every hit
+            idle = stream_pool.quick.get(nbytes)
             if idle:
                 block = idle.pop()
                 block.home = idle
@@ -73,7 +73,7 @@ class CachingAllocator(Relief):
                 return block
         except (IndexError, TypeError):
             pass
-        return self._miss(lane, nbytes)
+        return self._miss(stream_pool, nbytes)
 
     free = staticmethod(free)
 
@@ -96,7 +96,7 @@ class CachingAllocator(Relief):
             raise ArgumentError(f"{block!r} is not live; record a stream before the block is freed")
         if stream != block.stream and stream not in block.users:
             block.users = (*block.users, stream)
-            block.home = block.lane.deferred
+            block.home = block.stream_pool.deferred
 
     # ------------------------------------------------------------------------------------------------ private pools
 
@@ -149,108 +149,108 @@ class CachingAllocator(Relief):
 
     # ------------------------------------------------------------------------------------------------------- misses
 
-    def _miss(self, lane: Lane, nbytes: int) -> Block:
+    def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = checked_nbytes(nbytes)
         with self._lock:
-            if lane.tide is not None and lane.tide.is_over:
-                lane.watch(None)
-                self._go_home(lane)
+            if stream_pool.detector is not None and stream_pool.detector.is_over:
+                stream_pool.watch(None)
+                self._coalesce(stream_pool)
             self._clock += 1
             size = self.config.round_size(nbytes)
-            block = self._take_free(lane, size, nbytes)
-            if block is not None and lane.tide is not None and size > SMALL_REQUEST:
-                lane.tide.add(block)
+            block = self._take_free(stream_pool, size, nbytes)
+            if block is not None and stream_pool.detector is not None and size > SMALL_REQUEST:
+                stream_pool.detector.add(block)
         if block is None:
-            block = self._search(lane, size, nbytes)
-            self._note_in_tide(lane, block)
+            block = self._search(stream_pool, size, nbytes)
+            self._note_in_detector(stream_pool, block)
         if self.history is not None:
             self.history.note_malloc(block)
         return block
 
-    def _search(self, lane: Lane, size: int, nbytes: int) -> Block:
+    def _search(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block:
         """A block when no free one fits as it is."""
         block = None
         if nbytes < _ABSURD:
             block = (
-                self._find(lane, size, nbytes)
-                or self._reclaim_deferred(lane, size, nbytes)
-                or self._grow(lane, size, nbytes)
-                or self._make_room_and_retry(lane, size, nbytes)
+                self._find(stream_pool, size, nbytes)
+                or self._reclaim_deferred(stream_pool, size, nbytes)
+                or self._grow(stream_pool, size, nbytes)
+                or self._make_room_and_retry(stream_pool, size, nbytes)
             )
-        return block or self._give_up(lane, nbytes)
+        return block or self._give_up(stream_pool, nbytes)
 
     # ------------------------------------------------------------------------------------ blocks other streams use
 
-    def _reclaim_deferred(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _reclaim_deferred(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used: one they are done with, or else one its stream will wait for."""
-        if self._captures or not lane.deferred:
+        if self._captures or not stream_pool.deferred:
             return None
-        self._poll(lane)
-        found = self._find(lane, size, nbytes)
-        if found is None and self._await(lane, size):
-            found = self._find(lane, size, nbytes)
+        self._poll(stream_pool)
+        found = self._find(stream_pool, size, nbytes)
+        if found is None and self._await(stream_pool, size):
+            found = self._find(stream_pool, size, nbytes)
         return found
 
-    def _await_lane(self, lane: Lane) -> bool:
+    def _await_stream_pool(self, stream_pool: StreamPool) -> bool:
         """Let the stream wait, on the device, for the users of all its freed blocks."""
-        if self._captures or not lane.deferred:
+        if self._captures or not stream_pool.deferred:
             return False
-        self._mark_held(lane)
-        while (block := self._pop_deferred(lane)) is not None:
+        self._mark_held(stream_pool)
+        while (block := self._pop_deferred(stream_pool)) is not None:
             self._wait(block)
         return True
 
     @staticmethod
-    def _mark_held(lane: Lane) -> None:
+    def _mark_held(stream_pool: StreamPool) -> None:
         """Mark the users of blocks that could not be marked when they were freed; whoever freed them was told."""
-        for _ in range(len(lane.deferred.held)):
+        for _ in range(len(stream_pool.deferred.held)):
             with suppress(Exception):
-                lane.deferred.unhold()
+                stream_pool.deferred.unhold()
 
-    def _poll(self, lane: Lane) -> None:
+    def _poll(self, stream_pool: StreamPool) -> None:
         """Return the blocks whose users are done, up to the first that is not."""
-        self._mark_held(lane)
-        while (block := self._pop_deferred(lane)) is not None:
+        self._mark_held(stream_pool)
+        while (block := self._pop_deferred(stream_pool)) is not None:
             is_done = False
             try:
-                is_done = all(map(lane.pool.source.query, block.events))
+                is_done = all(map(stream_pool.pool.source.query, block.events))
             finally:
                 if not is_done:
-                    lane.deferred.queue.appendleft(block)
+                    stream_pool.deferred.queue.appendleft(block)
             if not is_done:
                 return
             with self._lock:
                 self._return(block)
 
     @staticmethod
-    def _pop_deferred(lane: Lane) -> Block | None:
+    def _pop_deferred(stream_pool: StreamPool) -> Block | None:
         try:
-            return lane.deferred.queue.popleft()
+            return stream_pool.deferred.queue.popleft()
         except IndexError:
             return None
 
-    def _await(self, lane: Lane, size: int) -> bool:
+    def _await(self, stream_pool: StreamPool, size: int) -> bool:
         """Let the stream wait, on the device, for the users of the smallest block that fits."""
         with self._lock:
-            fitting = [block for block in tuple(lane.deferred.queue) if block.nbytes >= size]
+            fitting = [block for block in tuple(stream_pool.deferred.queue) if block.nbytes >= size]
             block = min(fitting, key=lambda b: (b.nbytes, b.address), default=None)
             if block is None:
                 return False
             try:
-                lane.deferred.queue.remove(block)
+                stream_pool.deferred.queue.remove(block)
             except ValueError:  # another thread, which needs no lock to take the first one, is returning it
                 return False
         self._wait(block)
         return True
 
     def _wait(self, block: Block) -> None:
-        source, stream = block.lane.pool.source, block.stream
+        source, stream = block.stream_pool.pool.source, block.stream
         try:
             for event in block.events:
                 source.wait(stream, event)
         except BaseException:
-            block.lane.deferred.queue.append(block)
+            block.stream_pool.deferred.queue.append(block)
             raise
         with self._lock:
             self._return(block)
@@ -259,25 +259,27 @@ class CachingAllocator(Relief):
         """Every stream waits, on the device, for the users of all its freed blocks; gives the first error."""
         if self._captures:
             return None
-        self._books.count("num_sync_all_streams")
-        lanes = [lane for pool in tuple(self._pools.values()) for lane in tuple(pool.lanes.values())]
-        return self._try_each(partial(self._await_lane, lane) for lane in lanes)[1]
+        self._counters.count("num_sync_all_streams")
+        stream_pools = [
+            stream_pool for pool in tuple(self._pools.values()) for stream_pool in tuple(pool.stream_pools.values())
+        ]
+        return self._try_each(partial(self._await_stream_pool, stream_pool) for stream_pool in stream_pools)[1]
 
     # ---------------------------------------------------------------------------------------------- more and less
 
-    def _grow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """A block of a new segment, or None when there is no room for one."""
-        whole, territory = self.config.segment_size(size), self._territory(lane)
+        whole, page_space = self.config.segment_size(size), self._page_space(stream_pool)
         if self.config.garbage_collection_threshold:
             self._collect_old(whole)
-        if territory is not None:
-            return self._cut_from_pages(lane, territory, size, nbytes)
-        return self._grow_by(lane, whole, size, nbytes)
+        if page_space is not None:
+            return self._cut_from_pages(stream_pool, page_space, size, nbytes)
+        return self._grow_by(stream_pool, whole, size, nbytes)
 
     def _collect_old(self, coming: int) -> None:
         """Release free segments of at least average age until `coming` stays below the threshold."""
         target = int(self.config.garbage_collection_threshold * self.allowed)
-        while (excess := self._books.reserved + coming - target) > 0:
+        while (excess := self._counters.reserved + coming - target) > 0:
             with self._lock:
                 ages = {one: self._clock - one.first.stamp for one in self._whole_free() if not one.is_small}
             mean = sum(ages.values()) / max(len(ages), 1)
@@ -289,16 +291,26 @@ class CachingAllocator(Relief):
 
     def _collect_old_pages(self) -> None:
         """Release free pages of at least average age."""
-        lanes = self._shrinkable()
+        stream_pools = self._shrinkable()
         with self._lock:
-            stamps = [block.stamp for lane in lanes if lane.territory is not None for block in lane.large]
+            stamps = [
+                block.stamp
+                for stream_pool in stream_pools
+                if stream_pool.page_space is not None
+                for block in stream_pool.large
+            ]
         mean = sum(stamps) // max(len(stamps), 1)
-        self._try_each(partial(self._release_pages, lane, before=mean) for lane in lanes)
+        self._try_each(partial(self._release_pages, stream_pool, before=mean) for stream_pool in stream_pools)
 
-    def _shrinkable(self) -> list[Lane]:
+    def _shrinkable(self) -> list[StreamPool]:
         """Lanes whose free memory may go."""
         with self._lock:
-            return [lane for pool in self._pools.values() if pool.may_shrink for lane in tuple(pool.lanes.values())]
+            return [
+                stream_pool
+                for pool in self._pools.values()
+                if pool.may_shrink
+                for stream_pool in tuple(pool.stream_pools.values())
+            ]
 
     def free_lock(self) -> threading.RLock:
         """Hold it (``with``) to keep any memory from going back to the device."""
@@ -323,12 +335,12 @@ class CachingAllocator(Relief):
         unfinished = self._await_all()
         with self._lock:
             pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
-            lanes = [lane for one in pools for lane in one.lanes.values()]
-            for lane in lanes:  # a segment may hold what a small one was made of
-                self._go_home(lane)
-            segments = [segment for segment in self._whole_free() if pool in (None, segment.lane.pool)]
+            stream_pools = [stream_pool for one in pools for stream_pool in one.stream_pools.values()]
+            for stream_pool in stream_pools:  # a segment may hold what a small one was made of
+                self._coalesce(stream_pool)
+            segments = [segment for segment in self._whole_free() if pool in (None, segment.stream_pool.pool)]
         of_segments = [partial(self._release, segment) for segment in segments]
-        of_pages = [partial(self._release_pages, lane) for lane in lanes]
+        of_pages = [partial(self._release_pages, stream_pool) for stream_pool in stream_pools]
         with self._releasing:  # what another thread gives back now is there when this returns
             released, failure = self._try_each([*of_segments, *of_pages])
         if (error := unfinished or failure) is not None:
@@ -360,9 +372,13 @@ class CachingAllocator(Relief):
         finally:
             with self._lock:
                 self._captures -= 1
-                lanes = [] if self._captures else [lane for p in self._pools.values() for lane in p.lanes.values()]
-            for lane in lanes:
-                lane.deferred.unhold()
+                stream_pools = (
+                    []
+                    if self._captures
+                    else [stream_pool for p in self._pools.values() for stream_pool in p.stream_pools.values()]
+                )
+            for stream_pool in stream_pools:
+                stream_pool.deferred.unhold()
 
 
 def checked_nbytes(nbytes: Any) -> int:

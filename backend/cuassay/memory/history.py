@@ -1,8 +1,8 @@
 """What an allocator did, with the stacks of who asked: a ring of events, and the stack of every live block.
 
-It costs nothing while it is off. While it is on, the quick lists are hidden from `Lane.malloc`, so that each request
-takes the way of a miss, which tells; and each list that a freed block goes to tells too. Stacks are kept as code and
-line numbers, each different one once, and are put into words by `cuassay.memory.snapshot`.
+It costs nothing while it is off. While it is on, `StreamPool.malloc` does not see the quick lists, so each request is a
+miss, and a miss is recorded. The lists that freed blocks go to record each block. A stack is kept as code objects and
+line numbers; equal stacks are kept once. `cuassay.memory.snapshot` turns them into text.
 
 Names and meanings follow ``torch.cuda.memory._record_memory_history``.
 """
@@ -19,11 +19,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from cuassay.core.callers import is_ours
 from cuassay.errors import ArgumentError
-from cuassay.memory.blocks import Idle
+from cuassay.memory.blocks import QuickList
 
 if TYPE_CHECKING:
     from cuassay.memory.blocks import Block, Segment
-    from cuassay.memory.lane import Lane
+    from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["ACTIONS", "Entry", "Frames", "History"]
 
@@ -133,15 +133,15 @@ class History:
         """`block` was given out."""
         frames = self._stack() if self._of_requests else ()
         self._live[block.address] = frames
-        self._add("alloc", block.address, block.nbytes, block.lane, frames if self._of_trace else ())
+        self._add("alloc", block.address, block.nbytes, block.stream_pool, frames if self._of_trace else ())
 
     def note_free(self, block: Block, *, is_done: bool) -> None:
         """`block` was freed; `is_done` where no other stream uses it."""
         self._live.pop(block.address, None)
         frames = self._stack() if self._of_all else ()
-        self._add("free_requested", block.address, block.nbytes, block.lane, frames)
+        self._add("free_requested", block.address, block.nbytes, block.stream_pool, frames)
         if is_done:
-            self._add("free_completed", block.address, block.nbytes, block.lane, frames)
+            self._add("free_completed", block.address, block.nbytes, block.stream_pool, frames)
 
     def forget(self, block: Block) -> None:
         """`block` was freed after the end: whoever has it next is not the one whose stack is kept."""
@@ -150,59 +150,63 @@ class History:
     def note_return(self, block: Block) -> None:
         """`block` is about to be merged: other streams are done with it, or it was freed unseen."""
         if block.users:
-            self._add("free_completed", block.address, block.nbytes, block.lane, ())
-        elif not isinstance(block.idle, _Told) or block.idle.history is not self:
+            self._add("free_completed", block.address, block.nbytes, block.stream_pool, ())
+        elif not isinstance(block.quick_list, _RecordedList) or block.quick_list.history is not self:
             self.note_free(block, is_done=True)
 
     def note_segment(self, segment: Segment, sign: int) -> None:
         """A segment came (`sign` 1) or went (-1)."""
-        self.note_range("segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.lane)
+        self.note_range(
+            "segment_alloc" if sign > 0 else "segment_free", segment.address, segment.nbytes, segment.stream_pool
+        )
 
-    def note_range(self, action: str, address: int, nbytes: int, lane: Lane) -> None:
+    def note_range(self, action: str, address: int, nbytes: int, stream_pool: StreamPool) -> None:
         """A range came, or went."""
-        self._add(action, address, nbytes, lane, self._stack() if self._of_all else ())
+        self._add(action, address, nbytes, stream_pool, self._stack() if self._of_all else ())
 
-    def note_oom(self, nbytes: int, free: int, lane: Lane) -> None:
+    def note_oom(self, nbytes: int, free: int, stream_pool: StreamPool) -> None:
         """There was no room for `nbytes`; `free` bytes were left."""
-        self._add("oom", free, nbytes, lane, self._stack() if self._of_trace else ())
+        self._add("oom", free, nbytes, stream_pool, self._stack() if self._of_trace else ())
 
     def note_snapshot(self, active: int) -> None:
         """A snapshot was taken; `active` bytes were live, or waited for other streams."""
         if self.is_on and "snapshot" not in self._skipped:
             self._entries.append(Entry("snapshot", 0, active, 0, (0, 0), time_ns(), ()))
 
-    def _add(self, action: str, address: int, nbytes: int, lane: Lane, frames: Frames) -> None:
+    def _add(self, action: str, address: int, nbytes: int, stream_pool: StreamPool, frames: Frames) -> None:
         if self.is_on and action not in self._skipped:
-            self._entries.append(Entry(action, address, nbytes, lane.stream, lane.pool.id, time_ns(), frames))
+            self._entries.append(
+                Entry(action, address, nbytes, stream_pool.stream, stream_pool.pool.id, time_ns(), frames)
+            )
 
     def _stack(self) -> Frames:
         frames = tuple(_frames())
         return self._known.setdefault(frames, frames)
 
-    def hide(self, lists: dict[int, Idle]) -> dict[int, Idle]:
-        """`lists` for a lane that tells: no request finds anything there, and what is freed to them is told."""
-        return _Hidden(self, lists)
+    def hide(self, lists: dict[int, QuickList]) -> dict[int, QuickList]:
+        """`lists` for a stream pool that records: requests find nothing there, and frees to them are recorded."""
+        return _HiddenLists(self, lists)
 
     def stop(self) -> None:
         """Nothing more is kept; what was, stays."""
         self.is_on = False
 
 
-class _Hidden(dict[int, Idle]):
+class _HiddenLists(dict[int, QuickList]):
     """Quick lists that no request finds, so that each is seen; what is freed goes to lists that tell."""
 
-    def __init__(self, history: History, lists: dict[int, Idle]) -> None:
+    def __init__(self, history: History, lists: dict[int, QuickList]) -> None:
         super().__init__(lists)
         self._history = history
 
     def get(self, requested: int, default: Any = None) -> None:  # type: ignore[override]
         return None
 
-    def setdefault(self, requested: int, default: Any = None) -> Idle:
+    def setdefault(self, requested: int, default: Any = None) -> QuickList:
         found = super().get(requested)
-        if isinstance(found, _Told) and found.history is self._history:
+        if isinstance(found, _RecordedList) and found.history is self._history:
             return found
-        made = _Told(self._history)
+        made = _RecordedList(self._history)
         if found is not None:  # blocks given out before may still be freed to it, and are looked for in all lists
             super().__setitem__(-1 - next(_numbers), found)
         super().__setitem__(requested, made)
@@ -213,7 +217,7 @@ class _Hidden(dict[int, Idle]):
 _numbers = count()
 
 
-class _Told(Idle):
+class _RecordedList(QuickList):
     """A quick list that tells of each block that is freed."""
 
     __slots__ = ("history",)

@@ -2,7 +2,7 @@
 
 Sizes are not rounded to powers of two: blocks are split and merged as device blocks are. A freed block that copies may
 still use returns when the events of every stream that used it are reached; the host does not wait for them, it takes
-other memory. Memory can be pinned ahead of the demand by whoever calls `HostAllocator.tend`, a thread for instance.
+other memory. Memory can be pinned ahead of the demand by whoever calls `HostAllocator.maintain`, a thread for instance.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
 from cuassay.memory.host_statistics import Duration, HostStatistics
-from cuassay.memory.lane import Lane
-from cuassay.memory.source import Pageless
+from cuassay.memory.integer_source import Pageless
+from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["HOST", "CaptureKeepAlive", "HostAllocator", "HostSource"]
 
@@ -179,8 +179,8 @@ class HostAllocator(CachingAllocator):
     # ------------------------------------------------------------------------------------------------ take and free
 
     def malloc(self, nbytes: int, stream: int = HOST) -> Block:
-        """A block of at least `nbytes`; see `CachingAllocator.malloc`. ``lane(HOST).malloc`` is the same, faster."""
-        return self.lane(stream).malloc(nbytes)
+        """A block of at least `nbytes`; ``stream_pool(HOST).malloc`` does the same and is faster."""
+        return self.stream_pool(stream).malloc(nbytes)
 
     def block_at(self, address: int) -> Block | None:
         """The live block that `address` lies in, at its beginning or inside."""
@@ -204,37 +204,39 @@ class HostAllocator(CachingAllocator):
 
     # ------------------------------------------------------------------------------------------------------- misses
 
-    def _miss(self, lane: Lane, nbytes: int) -> Block:
+    def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
         if not self._is_begun:
             self._is_begun = True
             with suppress(OutOfMemoryError):  # it is for later requests; this one may be small
                 self.reserve(self.config.pinned_reserve_segment_size)
         self._trim()
-        return super()._miss(lane, nbytes)
+        return super()._miss(stream_pool, nbytes)
 
-    def _grow_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+    def _grow_by(self, stream_pool: StreamPool, whole: int, size: int, nbytes: int) -> Block | None:
         self._is_growing = True
-        block = super()._grow_by(lane, whole, size, nbytes)
+        block = super()._grow_by(stream_pool, whole, size, nbytes)
         if self.on_growth is not None:
             self.on_growth()
         return block
 
-    def _await(self, lane: Lane, size: int) -> bool:
+    def _await(self, stream_pool: StreamPool, size: int) -> bool:
         """Never: the stream is the host, and pinning other memory is mostly sooner done than a queue of copies."""
         return False
 
     def _await_all(self) -> Exception | None:
-        return None if self._captures else self._try_each([partial(self._poll, self.lane(HOST))])[1]
+        return None if self._captures else self._try_each([partial(self._poll, self.stream_pool(HOST))])[1]
 
-    def _make_room_and_retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _make_room_and_retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """As for device memory; in the end the host does wait for copies."""
-        return super()._make_room_and_retry(lane, size, nbytes) or self._retry_after_waiting(lane, size, nbytes)
+        return super()._make_room_and_retry(stream_pool, size, nbytes) or self._retry_after_waiting(
+            stream_pool, size, nbytes
+        )
 
-    def _retry_after_waiting(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        if self._captures or not lane.deferred:
+    def _retry_after_waiting(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
+        if self._captures or not stream_pool.deferred:
             return None
         failure = super()._await_all()
-        found = self._retry_after_all(lane, size, nbytes)
+        found = self._retry_after_all(stream_pool, size, nbytes)
         if found is None and failure is not None:
             raise failure
         return found
@@ -248,18 +250,18 @@ class HostAllocator(CachingAllocator):
             pass
 
     def _add(self, nbytes: int) -> None:
-        whole, lane = self.config.segment_size(max(nbytes, _LEAST_SLAB)), self.lane(HOST)
-        address = lane.pool.source.reserve(whole, HOST)
+        whole, stream_pool = self.config.segment_size(max(nbytes, _LEAST_SLAB)), self.stream_pool(HOST)
+        address = stream_pool.pool.source.reserve(whole, HOST)
         with self._lock:
-            segment = Segment(address, whole, lane, is_small=False)
+            segment = Segment(address, whole, stream_pool, is_small=False)
             self._enter(segment)
-            lane.large.add(segment.first)
+            stream_pool.large.add(segment.first)
 
-    def tend(self) -> None:
+    def maintain(self) -> None:
         """What can be done between requests: take back what copies are done with, trim, and pin ahead of growth."""
         if self._captures:
             return
-        self._poll(self.lane(HOST))
+        self._poll(self.stream_pool(HOST))
         failure = self._trim()
         if self._is_growing:
             self._is_growing = False
@@ -275,9 +277,9 @@ class HostAllocator(CachingAllocator):
         return self.config.pinned_ahead if limit is None else min(limit, self.config.pinned_ahead)
 
     def _spare(self) -> int:
-        lane = self.lane(HOST)
+        stream_pool = self.stream_pool(HOST)
         with self._lock:
-            return sum(block.nbytes for block in lane.large)
+            return sum(block.nbytes for block in stream_pool.large)
 
     def _trim(self) -> Exception | None:
         """Give back free segments above ``pinned_max_cached_size_mb``; gives the first error of the source."""

@@ -1,4 +1,4 @@
-"""What an allocator counts, as frozen records under torch's names; `cuassay.memory.books` has the figures."""
+"""What an allocator counts, as frozen records under torch's names; `cuassay.memory.counters` has the figures."""
 
 from __future__ import annotations
 

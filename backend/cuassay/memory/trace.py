@@ -18,7 +18,7 @@ from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import Block
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIN_BLOCK
-from cuassay.memory.source import IntegerSource
+from cuassay.memory.integer_source import IntegerSource
 
 __all__ = ["Event", "Replay", "Replayed", "ShadowModel", "Tagger", "load_trace", "replay"]
 

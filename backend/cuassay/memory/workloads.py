@@ -15,7 +15,7 @@ from cuassay.memory.trace import Event
 __all__ = ["WORKLOADS", "dynamic_batch", "experts", "serving", "volumes"]
 
 
-class _Tape:
+class _TraceBuilder:
     """Events, with names for what is live."""
 
     def __init__(self) -> None:
@@ -46,101 +46,101 @@ def _chance(seed: int) -> random.Random:
 
 def volumes(seed: int, steps: int = 120) -> tuple[Event, ...]:
     """A few huge 3-D volumes that grow and shrink: a simulation whose region of interest moves."""
-    chance, tape, side = _chance(seed), _Tape(), 256
-    state = tape.malloc(4 * side**3)
+    chance, trace, side = _chance(seed), _TraceBuilder(), 256
+    state = trace.malloc(4 * side**3)
     for _ in range(steps):
         side = min(max(side + chance.randrange(-40, 41, 4), 96), 448)
-        neighbours = [tape.malloc(4 * side**3) for _ in range(chance.randrange(1, 4))]
-        mask, following = tape.malloc(side**3), tape.malloc(4 * side**3)
-        tape.free(state, mask, *neighbours)
-        sums = tape.malloc(4 * side**2)
-        tape.free(sums)
+        neighbours = [trace.malloc(4 * side**3) for _ in range(chance.randrange(1, 4))]
+        mask, following = trace.malloc(side**3), trace.malloc(4 * side**3)
+        trace.free(state, mask, *neighbours)
+        sums = trace.malloc(4 * side**2)
+        trace.free(sums)
         state = following
-    return tape.end()
+    return trace.end()
 
 
 def dynamic_batch(seed: int, steps: int = 12, layers: int = 12, width: int = 768) -> tuple[Event, ...]:
     """Training of a transformer on batches of any number and length: weights stay, activations come and go."""
-    chance, tape = _chance(seed), _Tape()
+    chance, trace = _chance(seed), _TraceBuilder()
     weights = [12 * width * width, 4 * width, 2 * width]
     for _ in range(layers * 3):
-        _ = [tape.malloc(4 * count) for count in weights]
+        _ = [trace.malloc(4 * count) for count in weights]
     for _ in range(steps):
         tokens, length = chance.randrange(2, 17), chance.randrange(64, 1025)
-        kept = [_forward(tape, tokens, length, width) for _ in range(layers)]
-        logits = tape.malloc(4 * tokens * length * 50257 // 16)
-        gradient = tape.malloc(2 * tokens * length * width)
-        tape.free(logits)
+        kept = [_forward(trace, tokens, length, width) for _ in range(layers)]
+        logits = trace.malloc(4 * tokens * length * 50257 // 16)
+        gradient = trace.malloc(2 * tokens * length * width)
+        trace.free(logits)
         for saved in reversed(kept):
-            gradient = _backward(tape, saved, gradient, tokens * length * width)
-        tape.free(gradient)
-    return tape.end()
+            gradient = _backward(trace, saved, gradient, tokens * length * width)
+        trace.free(gradient)
+    return trace.end()
 
 
-def _forward(tape: _Tape, tokens: int, length: int, width: int) -> list[int]:
+def _forward(trace: _TraceBuilder, tokens: int, length: int, width: int) -> list[int]:
     """One layer; gives what its backward needs."""
     rows = tokens * length
-    qkv, scores = tape.malloc(2 * rows * 3 * width), tape.malloc(2 * tokens * 12 * length * length)
-    softmax, mixed = tape.malloc(2 * tokens * 12 * length * length), tape.malloc(2 * rows * width)
-    tape.free(scores)
-    hidden, normed = tape.malloc(2 * rows * 4 * width), tape.malloc(4 * rows * 2)
+    qkv, scores = trace.malloc(2 * rows * 3 * width), trace.malloc(2 * tokens * 12 * length * length)
+    softmax, mixed = trace.malloc(2 * tokens * 12 * length * length), trace.malloc(2 * rows * width)
+    trace.free(scores)
+    hidden, normed = trace.malloc(2 * rows * 4 * width), trace.malloc(4 * rows * 2)
     return [qkv, softmax, mixed, hidden, normed]
 
 
-def _backward(tape: _Tape, saved: list[int], gradient: int, elements: int) -> int:
-    inner = tape.malloc(2 * elements * 4)
-    following = tape.malloc(2 * elements)
-    tape.free(inner, gradient, *saved)
+def _backward(trace: _TraceBuilder, saved: list[int], gradient: int, elements: int) -> int:
+    inner = trace.malloc(2 * elements * 4)
+    following = trace.malloc(2 * elements)
+    trace.free(inner, gradient, *saved)
     return following
 
 
 def experts(seed: int, steps: int = 30, layers: int = 8, count: int = 16, width: int = 2048) -> tuple[Event, ...]:
     """A mixture of experts: each layer splits its tokens anew, so every size is another one each time."""
-    chance, tape, tokens = _chance(seed), _Tape(), 8192
+    chance, trace, tokens = _chance(seed), _TraceBuilder(), 8192
     for _ in range(layers):
-        _ = [tape.malloc(2 * 3 * width * width) for _ in range(count // 4)]
+        _ = [trace.malloc(2 * 3 * width * width) for _ in range(count // 4)]
     for _ in range(steps):
         kept = []
         for _ in range(layers):
             cuts = sorted(chance.randrange(tokens + 1) for _ in range(count - 1))
             shares = [high - low for low, high in pairwise((0, *cuts, tokens))]
-            inputs = [tape.malloc(2 * share * width) for share in shares]
-            inner = [tape.malloc(2 * share * 2 * width) for share in shares]
-            outputs = [tape.malloc(2 * share * width) for share in shares]
-            combined = tape.malloc(2 * tokens * width)
-            tape.free(*outputs)
+            inputs = [trace.malloc(2 * share * width) for share in shares]
+            inner = [trace.malloc(2 * share * 2 * width) for share in shares]
+            outputs = [trace.malloc(2 * share * width) for share in shares]
+            combined = trace.malloc(2 * tokens * width)
+            trace.free(*outputs)
             kept.append([*inputs, *inner, combined])
         for names in reversed(kept):
-            tape.free(tape.malloc(2 * tokens * width), *names)
-    return tape.end()
+            trace.free(trace.malloc(2 * tokens * width), *names)
+    return trace.end()
 
 
 def serving(seed: int, steps: int = 1500, layers: int = 4, width: int = 1024) -> tuple[Event, ...]:
     """Requests whose key-value caches grow by copying: each ends when it likes; prompts are read on a second stream."""
-    chance, tape = _chance(seed), _Tape()
+    chance, trace = _chance(seed), _TraceBuilder()
     for _ in range(layers * 8):
-        tape.malloc(2 * width * width * 4)
+        trace.malloc(2 * width * width * 4)
     running: list[tuple[list[int], int]] = []
     for _ in range(steps):
         if len(running) < 24 and chance.random() < 0.3:
             length = chance.randrange(32, 2048)
-            prompt = tape.malloc(2 * length * width * 4, 1)
-            running.append(([tape.malloc(4 * length * width) for _ in range(layers)], length))
-            tape.free(prompt)
+            prompt = trace.malloc(2 * length * width * 4, 1)
+            running.append(([trace.malloc(4 * length * width) for _ in range(layers)], length))
+            trace.free(prompt)
         if not running:
             continue
         position = chance.randrange(len(running))
         caches, length = running.pop(position)
         if chance.random() < 0.06:
-            tape.free(*caches)
+            trace.free(*caches)
             continue
         length += chance.randrange(16, 257)
         grown = []
         for cache in caches:
-            grown.append(tape.malloc(4 * length * width))
-            tape.free(cache)
+            grown.append(trace.malloc(4 * length * width))
+            trace.free(cache)
         running.append((grown, length))
-    return tape.end()
+    return trace.end()
 
 
 #: The workloads, by name.

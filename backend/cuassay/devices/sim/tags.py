@@ -38,4 +38,4 @@ def _ends(block: Block) -> tuple[int, int]:
 
 
 def _source(block: Block) -> SimSource:
-    return cast("SimSource", block.lane.pool.source)
+    return cast("SimSource", block.stream_pool.pool.source)

@@ -19,11 +19,11 @@ from cuassay.core.protocols import MemorySource
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import keep, kept
 from cuassay.devices.cuda.memory.sources import make_source
+from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError
-from cuassay.memory import AllocatorConfig, Block, CachingAllocator, Lane, Pool, parse_config
+from cuassay.memory import AllocatorConfig, Block, CachingAllocator, Pool, StreamPool, parse_config
 
 __all__ = [
     "DeviceAllocator",
@@ -34,23 +34,23 @@ __all__ = [
     "configure",
     "enable_caching",
     "every_allocator",
-    "fast",
+    "existing",
+    "find_malloc",
     "indices",
     "is_caching",
     "is_changed",
     "live",
-    "opened",
-    "server",
+    "malloc_by_stream",
 ]
 
 _lock = threading.Lock()
 _current: dict[int, DeviceAllocator] = {}
 _former: dict[int, list[DeviceAllocator]] = {}
-_direct: dict[CachingAllocator, Direct] = {}
+_uncached: dict[CachingAllocator, UncachedAllocator] = {}
 
 #: What serves an allocation, by the stream's address, or by `-index` for the default stream of device `index`. An entry
 #: is there only while nothing of its device is routed to a pool: a look-up then decides all that there is to decide.
-fast: dict[int, Callable[[int], Block]] = {}
+malloc_by_stream: dict[int, Callable[[int], Block]] = {}
 
 
 class DeviceAllocator(Handle, CachingAllocator):
@@ -78,11 +78,11 @@ class DeviceAllocator(Handle, CachingAllocator):
         live, reserved = figures.allocated_bytes.all.current, figures.reserved_bytes.all.current
         return f"DeviceAllocator({self.name}, {format_bytes(live)} live of {format_bytes(reserved)} reserved)"
 
-    def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
+    def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
         """As `cuassay.memory`'s; asked once a stream, but for private pools."""
         if stream and stream not in kept and not perthread.is_number(stream):
             keep(self.index, stream)
-        return super().lane(stream, pool)
+        return super().stream_pool(stream, pool)
 
     def release_pool(self, pool: Pool) -> None:
         """As `cuassay.memory`'s; a finaliser that runs within a call of ours leaves it to the next `empty_cache`."""
@@ -97,8 +97,8 @@ class DeviceAllocator(Handle, CachingAllocator):
             return 0
         while self._leaving:
             super().release_pool(self._leaving.popleft())
-        if self in _direct:
-            _direct[self].settle()
+        if self in _uncached:
+            _uncached[self].release_freed()
         return super().empty_cache(pool)
 
     @contextmanager
@@ -120,7 +120,7 @@ class DeviceAllocator(Handle, CachingAllocator):
         """As `cuassay.memory`'s; meanwhile no allocation takes the short way."""
         with _lock:
             self.routings += 1
-            fast.clear()
+            malloc_by_stream.clear()
         try:
             with super().use_pool(pool):
                 yield pool
@@ -157,21 +157,21 @@ def allocator(index: int) -> DeviceAllocator:
     return found
 
 
-def server(index: int, stream: int) -> Callable[[int], Block]:
-    """What serves an allocation on `stream` of device `index` now; entered in `fast` where it may be."""
+def find_malloc(index: int, stream: int) -> Callable[[int], Block]:
+    """What serves an allocation on `stream` of device `index` now; entered in `malloc_by_stream` where it may be."""
     if stream == perthread.PER_THREAD:  # one address for a stream in each thread: each has an entry by its number
         stream = perthread.number(index)
-        if (known := fast.get(stream)) is not None:
+        if (known := malloc_by_stream.get(stream)) is not None:
             return known
     found = allocator(index)
     with _lock:
         found = _current.get(index, found)  # another thread may have put another in its place
         if not _State.caching:
-            direct = _direct.setdefault(found, Direct(found.source, found.releasing))
-            return lambda nbytes: (found if found.is_routed() else direct).malloc(nbytes, stream)
+            uncached = _uncached.setdefault(found, UncachedAllocator(found.source, found.releasing))
+            return lambda nbytes: (found if found.is_routed() else uncached).malloc(nbytes, stream)
         if found.routings:
             return lambda nbytes: found.malloc(nbytes, stream)
-        serve = fast[stream or -index] = found.lane(stream).malloc
+        serve = malloc_by_stream[stream or -index] = found.stream_pool(stream).malloc
         return serve
 
 
@@ -181,7 +181,7 @@ def _make(index: int) -> DeviceAllocator:
     return DeviceAllocator(index, source, made)
 
 
-def opened(index: int) -> DeviceAllocator | None:
+def existing(index: int) -> DeviceAllocator | None:
     """The allocator of device `index`, or None where nothing has asked for one."""
     return _current.get(index)
 
@@ -214,7 +214,7 @@ def change_allocator(source: Callable[[int], MemorySource] | None) -> None:
             _former.setdefault(index, []).append(former)
         left = list(_current.values())
         _current.clear()
-        fast.clear()
+        malloc_by_stream.clear()
     with ExitStack() as each:  # whichever of them raises
         each.callback(_forget_empty)
         for former in left:
@@ -225,7 +225,7 @@ def _forget_empty() -> None:
     """Former allocators that hold nothing."""
     with _lock:
         for index, formers in _former.items():
-            _former[index] = [one for one in formers if one.segments() or one in _direct]
+            _former[index] = [one for one in formers if one.segments() or one in _uncached]
 
 
 def is_changed() -> bool:
@@ -240,10 +240,10 @@ def enable_caching(*, enabled: bool = True) -> None:
     """
     with _lock:
         _State.caching = enabled
-        fast.clear()
-        left = tuple(_direct.values())
-    for direct in left:
-        direct.settle()
+        malloc_by_stream.clear()
+        left = tuple(_uncached.values())
+    for uncached in left:
+        uncached.release_freed()
 
 
 def is_caching() -> bool:
@@ -294,7 +294,7 @@ def live(index: int) -> int:
     """Bytes of all live blocks of device `index`; 0 where nothing has asked for an allocator."""
     every = tuple(every_allocator(index))
     return sum(found.statistics().allocated_bytes.all.current for found in every) + sum(
-        _direct[found].live for found in every if found in _direct
+        _uncached[found].live for found in every if found in _uncached
     )
 
 
@@ -308,7 +308,7 @@ def _in_child() -> None:
     """A forked child can use none of it; kept, because blocks that it inherited are still freed into them."""
     _former.setdefault(-1, []).extend(_current.values())
     _current.clear()
-    fast.clear()
+    malloc_by_stream.clear()
     _lock.release()
 
 

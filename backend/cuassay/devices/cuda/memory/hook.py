@@ -19,8 +19,8 @@ from cuassay.devices.cuda.driver.context import device_of_stream
 from cuassay.devices.cuda.launch.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.direct import Direct
 from cuassay.devices.cuda.memory.order import kept
+from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.memory import Block
 from cuassay.memory.blocks import FREED
@@ -59,7 +59,7 @@ _pointer: Any = cupy.cuda.MemoryPointer
 _unowned: Any = cupy.cuda.UnownedMemory
 _current_stream: Callable[..., Any] = cupy.cuda.get_current_stream
 _current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
-_fast: Callable[[int], Callable[[int], Block] | None] = allocators.fast.get
+_fast: Callable[[int], Callable[[int], Block] | None] = allocators.malloc_by_stream.get
 
 #: With one device, asking which is current is left out.
 _has_many = runtime.device_count() > 1
@@ -111,7 +111,7 @@ def allocate(nbytes: int) -> Any:
     if not nbytes:
         return _pointer(_unowned(0, 0, None, index), 0)
     serve = _fast(address or -index)
-    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    block = serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
     return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
@@ -154,14 +154,14 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
     if not nbytes:
         return _array(shape, dtype, _pointer(_unowned(0, 0, None, index), 0))
     serve = _fast(address or -index)
-    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    block = serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
 def fresh(shape: tuple[int, ...], dtype: Any, nbytes: int, index: int, address: int) -> Any:
     """`empty` for who knows all: CuPy's own dtype, the bytes, more than 0, and the current stream's address."""
     serve = _fast(address or -index)
-    block = serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    block = serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))
 
 
@@ -205,7 +205,7 @@ def take(nbytes: int, index: int, stream: Any = None) -> Block:
     """A block of device `index` by itself, in the order of `stream` (None: its current one); raises as `empty`."""
     address = _current_stream(index).ptr if stream is None else _address_on(index, stream)
     serve = _fast(address or -index)
-    return serve(nbytes) if serve is not None else allocators.server(index, address)(nbytes)
+    return serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
 
 
 def block_of(array: Any) -> Block | None:
@@ -242,7 +242,7 @@ def record_stream(array: Any, stream: Any) -> None:
             "record_stream needs an array on our memory, this one's is another's; make it with cuassay.empty, or call "
             "use_with_cupy() first"
         )
-    if type(block.home) is Direct:
+    if type(block.home) is UncachedAllocator:
         return  # the driver waits for every stream before it takes such a block back
     index = array.data.device_id
     address = address_of(stream, index)

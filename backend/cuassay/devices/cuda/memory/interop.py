@@ -12,7 +12,7 @@ from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.check import guarded
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
-from cuassay.devices.cuda.memory.direct import Direct
+from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError, LibraryNotFoundError
 from cuassay.memory import Block, CachingAllocator
 
@@ -56,7 +56,7 @@ def _resource_class() -> type:
             block = self._blocks.get(int(ptr))
             if block is None:
                 raise ArgumentError(f"{self!r} gave nothing at {int(ptr):#x}; close a buffer of its, once")
-            if stream is not None and type(block.home) is not Direct:  # as `hook.record_stream`
+            if stream is not None and type(block.home) is not UncachedAllocator:  # as `hook.record_stream`
                 allocator(self._index).record_stream(block, hook.address_of(stream, self._index))
             del self._blocks[int(ptr)]
             CachingAllocator.free(block)

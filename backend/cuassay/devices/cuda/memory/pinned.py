@@ -31,7 +31,7 @@ from cuassay.devices.cuda.memory.pins import Pin
 from cuassay.errors import ArgumentError, CuassayError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
-from cuassay.memory.lane import free
+from cuassay.memory.stream_pool import free
 
 __all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
 
@@ -65,14 +65,14 @@ class _Keeper:
     def _run(self) -> None:
         runtime.set_device(self._index)
         while not self._is_stopped:
-            self._woken.wait(self._PATIENCE if self._allocator.lane(HOST).deferred.queue else None)
+            self._woken.wait(self._PATIENCE if self._allocator.stream_pool(HOST).deferred.queue else None)
             self._woken.clear()
             if not self._is_stopped:
-                self._tend()
+                self._maintain()
 
-    def _tend(self) -> None:
+    def _maintain(self) -> None:
         try:
-            self._allocator.tend()
+            self._allocator.maintain()
         except (MemoryError, CuassayError):  # whoever needs memory will be told; this thread has nobody to tell
             self._woken.clear()
 
@@ -105,7 +105,7 @@ class _Pool:
         )
         self.keeper = _Keeper(self.allocator, self.index)
         self.allocator.on_growth = self.keeper.wake
-        self.malloc = self.allocator.lane(HOST).malloc
+        self.malloc = self.allocator.stream_pool(HOST).malloc
         self.tethers: dict[int, _Tether] = {}
         self.captured = _Captured(self.allocator)
         self.buffers: dict[int, Any] = {}

@@ -17,7 +17,7 @@ from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.memory.order import Order, at, finished, relaxed
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
 from cuassay.errors import ArgumentError
-from cuassay.memory.source import Pageless
+from cuassay.memory.integer_source import Pageless
 
 __all__ = ["BACKENDS", "AsyncSource", "DeviceSource", "PageSource", "make_source"]
 

@@ -1,4 +1,4 @@
-"""What an allocator holds: segments, pools and the lanes of each, with what `cuassay.memory.parking` does to blocks.
+"""What an allocator holds: segments, private pools, and the pools of each stream.
 
 Everything here happens under one lock, and the source is never called with it held. In which order to try what is
 `cuassay.memory.caching`'s business.
@@ -16,22 +16,22 @@ from cuassay.core import settings
 from cuassay.core.interrupts import take_late
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.memory.block_cutter import BlockCutter
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.config import SMALL_REQUEST, AllocatorConfig, parse_config
 from cuassay.memory.history import History
-from cuassay.memory.lane import Lane, Pool
-from cuassay.memory.pages import Arena
-from cuassay.memory.parking import Parking
+from cuassay.memory.page_segments import Arena
 from cuassay.memory.snapshot import describe_segment, describe_traces
 from cuassay.memory.statistics import MemoryStatistics
+from cuassay.memory.stream_pool import Pool, StreamPool
 
-__all__ = ["Store"]
+__all__ = ["SegmentStore"]
 
 #: What may be reserved where the device's size is not known.
 _UNLIMITED = 2**44
 
 
-class Store(Parking, ABC):
+class SegmentStore(BlockCutter, ABC):
     """Segments and blocks of one device; `CachingAllocator` is what callers use."""
 
     def __init__(
@@ -57,24 +57,24 @@ class Store(Parking, ABC):
         self._captures = 0
         self._routes: dict[int, list[Pool]] = {}
 
-    def lane(self, stream: int = 0, pool: Pool | None = None) -> Lane:
+    def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
         """What serves `stream` in `pool` (None: the one in use in this thread); keep it to save the look-up."""
         pool = pool or self._route()
         try:
-            return pool.lanes[stream]
+            return pool.stream_pools[stream]
         except KeyError:
             return self._open(pool, stream)
 
-    def _open(self, pool: Pool, stream: int) -> Lane:
-        """The lane of `stream` in `pool`; under the lock, because others go through all lanes under it."""
+    def _open(self, pool: Pool, stream: int) -> StreamPool:
+        """The stream pool of `stream` in `pool`; under the lock, because others iterate over all of them under it."""
         with self._lock:
-            lane = pool.lanes.get(stream)
-            if lane is None:
-                lane = Lane(pool, stream, self._miss, self._is_capturing)
+            stream_pool = pool.stream_pools.get(stream)
+            if stream_pool is None:
+                stream_pool = StreamPool(pool, stream, self._miss, self._is_capturing)
                 if self.history is not None and self.history.is_on:
-                    lane.tell(self.history)
-                pool.lanes[stream] = lane
-            return lane
+                    stream_pool.record_to(self.history)
+                pool.stream_pools[stream] = stream_pool
+            return stream_pool
 
     def _route(self) -> Pool:
         route = self._routes.get(threading.get_ident())
@@ -85,22 +85,22 @@ class Store(Parking, ABC):
         """Bytes that may be reserved."""
         return _UNLIMITED if self.total is None else int(self.total * self.config.per_process_memory_fraction)
 
-    def _find(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _find(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
         """Best fit among free blocks; when none fits, the quick lists are emptied, so that neighbours merge."""
         with self._lock:
             return (
-                self._take_free(lane, size, nbytes)
-                or (self._unpark(lane) and self._take_free(lane, size, nbytes))
+                self._take_free(stream_pool, size, nbytes)
+                or (self._flush(stream_pool) and self._take_free(stream_pool, size, nbytes))
                 or None
             )
 
-    def _grow_by(self, lane: Lane, whole: int, size: int, nbytes: int) -> Block | None:
+    def _grow_by(self, stream_pool: StreamPool, whole: int, size: int, nbytes: int) -> Block | None:
         with self._lock:
             if not self._admit(whole):
                 return None
             self.driver_calls += 1
         try:
-            address = lane.pool.source.reserve(whole, lane.stream)
+            address = stream_pool.pool.source.reserve(whole, stream_pool.stream)
         except BaseException as error:
             with self._lock:
                 self._moving -= whole
@@ -109,22 +109,22 @@ class Store(Parking, ABC):
             raise
         with self._lock:
             self._moving -= whole
-            segment = Segment(address, whole, lane, is_small=size <= SMALL_REQUEST)
+            segment = Segment(address, whole, stream_pool, is_small=size <= SMALL_REQUEST)
             self._enter(segment)
             return self._cut_out(segment.first, size, nbytes)
 
     def _admit(self, nbytes: int) -> bool:
         """Let so many bytes be on their way here, if as many may be reserved."""
-        is_allowed = self._books.reserved + self._moving + nbytes <= self.allowed
+        is_allowed = self._counters.reserved + self._moving + nbytes <= self.allowed
         if is_allowed:
             self._moving += nbytes
         else:
-            self._books.count("num_oom_rejections")
+            self._counters.count("num_oom_rejections")
         return is_allowed
 
     def _enter(self, segment: Segment) -> None:
         """Hold `segment` from here."""
-        pool = segment.lane.pool
+        pool = segment.stream_pool.pool
         self._pools.setdefault(pool.id, pool)  # its last owner can have left meanwhile
         self._segments[segment] = None
         self._note_segment(segment, 1)
@@ -134,17 +134,19 @@ class Store(Parking, ABC):
             self.history.note_segment(segment, sign)
         if sign > 0:
             segment.is_oversize = self.config.is_oversize(segment.nbytes)
-        self._books.move_segment(segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=segment.is_oversize)
+        self._counters.move_segment(
+            segment.nbytes, sign=sign, is_small=segment.is_small, is_oversize=segment.is_oversize
+        )
 
     def _whole_free(self) -> list[Segment]:
         """Segments that are free as a whole, of pools whose memory may go; no block is parked afterwards."""
-        self._unpark_all()
+        self._flush_all()
         return [segment for segment in self._segments if self._may_go(segment)]
 
     def _may_go(self, segment: Segment) -> bool:
         if segment not in self._segments or isinstance(segment, Arena):
             return False
-        return segment.first.idle is None and segment.first.is_whole and segment.lane.pool.may_shrink
+        return segment.first.quick_list is None and segment.first.is_whole and segment.stream_pool.pool.may_shrink
 
     def _release(self, segment: Segment) -> int:
         """Give `segment` back, if it is still here and free as a whole; its bytes, or 0."""
@@ -152,15 +154,15 @@ class Store(Parking, ABC):
             with self._lock:
                 if self._captures or not self._may_go(segment):
                     return 0
-                free_blocks = segment.lane.free_blocks(is_small=segment.is_small)
+                free_blocks = segment.stream_pool.free_blocks(is_small=segment.is_small)
                 free_blocks.remove(segment.first)
                 del self._segments[segment]
                 self._note_segment(segment, -1)
-                self._forget(segment.lane.pool)
+                self._forget(segment.stream_pool.pool)
                 self._moving += segment.nbytes
                 self.driver_calls += 1
             try:
-                segment.lane.pool.source.release(segment.address)
+                segment.stream_pool.pool.source.release(segment.address)
             except BaseException as error:
                 with self._lock:
                     self._moving -= segment.nbytes
@@ -190,11 +192,11 @@ class Store(Parking, ABC):
         return pool
 
     def _forget(self, pool: Pool) -> None:
-        if pool.is_private and pool.use_count == 0 and not any(s.lane.pool is pool for s in self._segments):
+        if pool.is_private and pool.use_count == 0 and not any(s.stream_pool.pool is pool for s in self._segments):
             self._pools.pop(pool.id, None)
 
     @abstractmethod
-    def _miss(self, lane: Lane, nbytes: int) -> Block:
+    def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
         """A block when no quick list has one."""
 
     def _is_capturing(self) -> bool:
@@ -215,11 +217,11 @@ class Store(Parking, ABC):
     def _statistics(self) -> MemoryStatistics:
         private: dict[tuple[int, int], int] = {pool.id: 0 for pool in self._pools.values() if pool.is_private}
         for segment in self._segments:
-            if segment.lane.pool.is_private:
-                private[segment.lane.pool.id] += segment.held
+            if segment.stream_pool.pool.is_private:
+                private[segment.stream_pool.pool.id] += segment.held
         plain = (s for s in self._every_segment() if not isinstance(s, Arena))  # as torch: what grows is not split
         split_blocks = (b for s in plain if not s.first.is_whole for b in s)
-        return self._books.statistics(
+        return self._counters.statistics(
             tuple(self._cut.values()),
             (block for block in split_blocks if block.state == "inactive"),
             max_split_size=-1 if self.config.max_split_size is None else self.config.max_split_size,
@@ -229,13 +231,13 @@ class Store(Parking, ABC):
     def reset_peak_stats(self) -> None:
         """From here every peak is a new one."""
         with self._lock:
-            self._unpark_all()
-            self._books.reset_peaks(self._pending())
+            self._flush_all()
+            self._counters.reset_peaks(self._pending())
 
     def reset_accumulated_stats(self) -> None:
         """From here ``allocated``, ``freed`` and the counters are new ones."""
         with self._lock:
-            self._books.reset_totals(self._cut.values())
+            self._counters.reset_totals(self._cut.values())
 
     def snapshot(self) -> dict[str, Any]:
         """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
@@ -273,7 +275,7 @@ class Store(Parking, ABC):
         """
         made = None if enabled is None else History(enabled, **options)
         with self._lock:
-            self._unpark_all()
+            self._flush_all()
             former, self.history = self.history, made
             if former is not None:
                 former.stop()
@@ -282,8 +284,8 @@ class Store(Parking, ABC):
                     if made is not None:
                         made.continue_(former)
             for pool in self._pools.values():
-                for lane in tuple(pool.lanes.values()):
-                    lane.tell(made)
+                for stream_pool in tuple(pool.stream_pools.values()):
+                    stream_pool.record_to(made)
 
     def segments(self) -> tuple[Segment, ...]:
         """The segments held, by address."""
@@ -291,6 +293,11 @@ class Store(Parking, ABC):
             return tuple(self._every_segment())
 
     def _every_segment(self) -> list[Segment]:
-        lanes = (lane for pool in self._pools.values() for lane in pool.lanes.values())
-        over = (segment for lane in lanes if lane.territory is not None for segment in lane.territory.segments())
+        stream_pools = (stream_pool for pool in self._pools.values() for stream_pool in pool.stream_pools.values())
+        over = (
+            segment
+            for stream_pool in stream_pools
+            if stream_pool.page_space is not None
+            for segment in stream_pool.page_space.segments()
+        )
         return sorted((*self._segments, *over), key=lambda segment: segment.address)

@@ -1,6 +1,6 @@
 """What pages are seen as: arenas, where they are at home; views, which show them once more; parts of free blocks.
 
-How they are chosen is `cuassay.memory.stitching`'s business.
+How they are chosen is `cuassay.memory.page_space`'s business.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 from cuassay.memory.blocks import HOLE, LENT, Block, Segment, split, withhold
 
 if TYPE_CHECKING:
-    from cuassay.memory.lane import Lane
+    from cuassay.memory.stream_pool import StreamPool
 
 __all__ = [
     "Arena",
-    "Nested",
     "Part",
     "Run",
+    "SmallSegment",
     "View",
     "best_pair",
     "best_single",
@@ -49,8 +49,8 @@ class Arena(Segment):
 
     __slots__ = ("mapped", "page")
 
-    def __init__(self, address: int, nbytes: int, lane: Lane, page: int) -> None:
-        super().__init__(address, nbytes, lane, is_small=False)
+    def __init__(self, address: int, nbytes: int, stream_pool: StreamPool, page: int) -> None:
+        super().__init__(address, nbytes, stream_pool, is_small=False)
         self.page = page
         self.mapped = 0
         withhold(self.first, HOLE)
@@ -69,14 +69,14 @@ class Arena(Segment):
         return range(low // self.page * self.page, high, self.page)
 
 
-class Nested(Segment):
+class SmallSegment(Segment):
     """A lent range of an arena as a segment of the small pool."""
 
-    __slots__ = ("ground",)
+    __slots__ = ("backing",)
 
-    def __init__(self, ground: Block) -> None:
-        super().__init__(ground.address, ground.nbytes, ground.lane, is_small=True)
-        self.ground = ground
+    def __init__(self, backing: Block) -> None:
+        super().__init__(backing.address, backing.nbytes, backing.stream_pool, is_small=True)
+        self.backing = backing
 
     @property
     def held(self) -> int:
@@ -107,7 +107,7 @@ class View(Segment):
 
     def __init__(self, alias: int, pages: Sequence[int], blocks: Sequence[Block]) -> None:
         begin = alias + blocks[0].address - pages[0]
-        super().__init__(begin, sum(block.nbytes for block in blocks), blocks[0].lane, is_small=False)
+        super().__init__(begin, sum(block.nbytes for block in blocks), blocks[0].stream_pool, is_small=False)
         self.alias = alias
         self.pages = tuple(pages)
         self.runs = tuple(map(run_of, blocks))
@@ -121,7 +121,7 @@ class View(Segment):
         return 0
 
     @property
-    def is_asleep(self) -> bool:
+    def is_unused(self) -> bool:
         """True when nothing of it is in use."""
         return self.first.home is HOLE and self.first.is_whole
 

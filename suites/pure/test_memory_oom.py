@@ -87,22 +87,22 @@ class TestWhatIsTried:
         self, allocator: CachingAllocator, source: IntegerSource
     ) -> None:
         pool = allocator.create_pool(use_on_oom=True)
-        allocator.free(allocator.lane(0, pool).malloc(40 * MIB))
+        allocator.free(allocator.stream_pool(0, pool).malloc(40 * MIB))
 
         block = allocator.malloc(30 * MIB)
 
-        assert (block.lane.pool, source.releases) == (pool, 0)
+        assert (block.stream_pool.pool, source.releases) == (pool, 0)
 
     @pytest.mark.parametrize("is_released", [False, True], ids=["private", "released"])
     def test_other_pools_lend_nothing(self, allocator: CachingAllocator, is_released: bool) -> None:
         pool = allocator.create_pool(use_on_oom=is_released)
-        kept = allocator.lane(0, pool).malloc(512)
-        allocator.free(allocator.lane(0, pool).malloc(40 * MIB))
+        kept = allocator.stream_pool(0, pool).malloc(512)
+        allocator.free(allocator.stream_pool(0, pool).malloc(40 * MIB))
         if is_released:
             allocator.release_pool(pool)
 
         if is_released:
-            assert allocator.malloc(40 * MIB).lane.pool is not kept.lane.pool
+            assert allocator.malloc(40 * MIB).stream_pool.pool is not kept.stream_pool.pool
         else:
             assert "private pools" in failure(allocator, 40 * MIB)
 

@@ -17,10 +17,10 @@ from typing import Any
 from cuassay.memory.blocks import Block
 from cuassay.memory.statistics import MemoryStatistics, PoolStat, Stat
 
-__all__ = ["Books", "Meter"]
+__all__ = ["Counters", "Gauge"]
 
 
-class Meter:
+class Gauge:
     """One quantity that is counted as it changes."""
 
     __slots__ = ("allocated", "current", "freed", "peak")
@@ -84,7 +84,7 @@ class Tally:
         """Take over the other's three."""
         self.count, self.nbytes, self.requested = other.count, other.nbytes, other.requested
 
-    def is_exceeded(self) -> bool:
+    def is_negative(self) -> bool:
         """Whether one of the three is less than nothing."""
         return self.count < 0 or self.nbytes < 0 or self.requested < 0
 
@@ -150,7 +150,7 @@ _SCALARS = (
 )
 
 
-class Books:
+class Counters:
     """Every figure of one allocator; it is written under the allocator's lock.
 
     Attributes
@@ -169,7 +169,7 @@ class Books:
             "oversize": self._oversize,
         }
         self._base: dict[tuple[str, str], Stat] = {}
-        self._meters = {name: {pool: Meter() for pool in self._accounts} for name in _METERED}
+        self._meters = {name: {pool: Gauge() for pool in self._accounts} for name in _METERED}
         self._scalars = dict.fromkeys(_SCALARS, 0)
 
     @property
@@ -199,7 +199,7 @@ class Books:
         if block.is_oversize:
             self._oversize.room.add(block, -1)
             return True
-        return (  # `is_exceeded` written out: two calls less on every miss
+        return (  # `is_negative` written out: two calls less on every miss
             own.count < 0
             or both.count < 0
             or own.nbytes < 0
@@ -224,7 +224,7 @@ class Books:
 
     def is_above(self) -> bool:
         """Whether more is cut than a peak."""
-        return self.small.is_exceeded() or self.large.is_exceeded() or self.both.is_exceeded()
+        return self.small.is_negative() or self.large.is_negative() or self.both.is_negative()
 
     def uncut(self, blocks: Sequence[Block]) -> None:
         """Blocks are no longer cut out for their requests."""
@@ -269,7 +269,7 @@ class Books:
             meter.reset_totals()
         self._scalars = dict.fromkeys(_SCALARS, 0)
 
-    def _each_meter(self) -> Iterable[Meter]:
+    def _each_meter(self) -> Iterable[Gauge]:
         return (meter for meters in self._meters.values() for meter in meters.values())
 
     def move_segment(self, nbytes: int, *, sign: int, is_small: bool, is_oversize: bool) -> None:

@@ -13,13 +13,13 @@ from contextlib import AbstractContextManager, suppress
 from cuassay.core.interrupts import take_late
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import StateError
-from cuassay.memory import Block, Lane, Pool, Segment
+from cuassay.memory import Block, Pool, Segment, StreamPool
 from cuassay.memory.caching import checked_nbytes
 
-__all__ = ["Direct"]
+__all__ = ["UncachedAllocator"]
 
 
-class Direct:
+class UncachedAllocator:
     """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if it gives true.
 
     Attributes
@@ -38,11 +38,13 @@ class Direct:
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
         """A block of `nbytes`; what was freed before goes back first. Raises `ArgumentError`, `OutOfMemoryError`."""
         nbytes = checked_nbytes(nbytes)
-        with suppress(Exception):  # what cannot go back stays for `settle` to tell of; there may be room without it
-            self.settle()
+        with suppress(
+            Exception
+        ):  # what cannot go back stays for `release_freed` to tell of; there may be room without it
+            self.release_freed()
         address = self._source.reserve(nbytes, stream)
-        lane = Lane(self._pool, stream, _no_miss, lambda: False)
-        block = Block(address, nbytes, lane, Segment(address, nbytes, lane, is_small=False))
+        stream_pool = StreamPool(self._pool, stream, _no_miss, lambda: False)
+        block = Block(address, nbytes, stream_pool, Segment(address, nbytes, stream_pool, is_small=False))
         block.requested, block.home = nbytes, self
         self.live += nbytes
         return block
@@ -52,7 +54,7 @@ class Direct:
         self._freed.append(block)
         self.live -= block.nbytes
 
-    def settle(self) -> None:
+    def release_freed(self) -> None:
         """Give back what was freed, unless work is captured."""
         with self._releasing() as may_release:
             while may_release and self._freed:
@@ -65,5 +67,5 @@ class Direct:
                     raise
 
 
-def _no_miss(lane: Lane, nbytes: int) -> Block:
-    raise StateError(f"{lane!r} keeps no blocks to serve {nbytes:,} bytes from; ask `Direct.malloc`")
+def _no_miss(stream_pool: StreamPool, nbytes: int) -> Block:
+    raise StateError(f"{stream_pool!r} keeps no blocks to serve {nbytes:,} bytes from; ask `UncachedAllocator.malloc`")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cuassay.core.interrupts import mark_late
-from cuassay.devices.cuda.memory.direct import Direct
+from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError
 from cuassay.memory import IntegerSource
 
@@ -16,23 +16,23 @@ from cuassay.memory import IntegerSource
 @pytest.mark.parametrize("nbytes", [-5, 2.5, "3", None], ids=str)
 def test_a_size_that_is_none_is_refused_and_changes_nothing(nbytes: Any) -> None:
     source = IntegerSource()
-    direct = Direct(source, lambda: nullcontext(True))
+    uncached = UncachedAllocator(source, lambda: nullcontext(True))
 
     with pytest.raises(ArgumentError, match="the size of a block is 0 or more bytes"):
-        direct.malloc(nbytes)
+        uncached.malloc(nbytes)
 
-    assert (direct.live, source.reserves) == (0, 0)
+    assert (uncached.live, source.reserves) == (0, 0)
 
 
 @pytest.mark.parametrize("may_release", [True, False])
 def test_what_was_freed_goes_back_before_the_next_unless_work_is_captured(may_release: bool) -> None:
     source = IntegerSource()
-    direct = Direct(source, lambda: nullcontext(may_release))
-    direct.append(direct.malloc(1000))
+    uncached = UncachedAllocator(source, lambda: nullcontext(may_release))
+    uncached.append(uncached.malloc(1000))
 
-    direct.malloc(24)
+    uncached.malloc(24)
 
-    assert direct.live == 24
+    assert uncached.live == 24
     assert source.releases == may_release
 
 
@@ -51,13 +51,13 @@ def test_a_block_whose_release_raises_is_tried_again_unless_it_is_gone(is_late: 
                 raise error
 
     source = Failing()
-    direct = Direct(source, lambda: nullcontext(True))
-    direct.malloc(24)
-    direct.append(direct.malloc(1000))
+    uncached = UncachedAllocator(source, lambda: nullcontext(True))
+    uncached.malloc(24)
+    uncached.append(uncached.malloc(1000))
 
     with pytest.raises(KeyboardInterrupt):
-        direct.settle()
+        uncached.release_freed()
     assert len(source.ranges) == left
-    direct.settle()
+    uncached.release_freed()
 
     assert len(source.ranges) == 1

@@ -10,7 +10,7 @@ of arenas too, parts of pages for choice, and memory moves between the two pools
 
 The idea of stitching on a miss is GMLake's (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423); here pages never
 leave their home address, so nothing is unmapped on the way. Everything here happens under the allocator's lock, and
-calls no source: `cuassay.memory.paging` does what a `Plan` says.
+calls no source: `cuassay.memory.page_store` does what a `StitchPlan` says.
 """
 
 from __future__ import annotations
@@ -19,11 +19,12 @@ from bisect import insort
 from collections.abc import Iterator
 from itertools import groupby
 
-from cuassay.memory.blocks import HOLE, Block, FreeBlocks, Segment, merge, split, withhold
-from cuassay.memory.pages import (
+from cuassay.memory.blocks import HOLE, Block, FreeList, Segment, merge, split, withhold
+from cuassay.memory.iteration import IterationDetector
+from cuassay.memory.page_segments import (
     Arena,
-    Nested,
     Part,
+    SmallSegment,
     View,
     best_pair,
     best_single,
@@ -32,10 +33,9 @@ from cuassay.memory.pages import (
     part_nbytes,
     run_of,
 )
-from cuassay.memory.plan import Plan
-from cuassay.memory.tide import Tide
+from cuassay.memory.stitch_plan import StitchPlan
 
-__all__ = ["Territory"]
+__all__ = ["PageSpace"]
 
 #: The smallest part of a page that a view begins or ends with, bytes.
 _LEAST_PART = 2**13
@@ -47,34 +47,34 @@ _MOST_VIEWS = 1024
 _MOST_PAGES = 2**16
 
 
-class Territory:
+class PageSpace:
     """The arenas of one stream and pool, and what is stitched out of them.
 
     Parameters
     ----------
     granularity : int
         Bytes that pages are multiples of.
-    free_blocks : FreeBlocks
+    free_blocks : FreeList
         The free ranges among its large blocks; others than arenas' may be there too.
 
     Attributes
     ----------
     arenas : list of Arena
         In the order they came.
-    nested : dict of int to Nested
+    nested : dict of int to SmallSegment
         Segments of the small pool, by address.
     views : list of View
         In the order they came.
-    tide : Tide
+    detector : IterationDetector
         Watches what is in use, from a stitch on.
     """
 
-    def __init__(self, granularity: int, free_blocks: FreeBlocks) -> None:
+    def __init__(self, granularity: int, free_blocks: FreeList) -> None:
         self.granularity = granularity
         self.arenas: list[Arena] = []
-        self.nested: dict[int, Nested] = {}
+        self.small_segments: dict[int, SmallSegment] = {}
         self.views: list[View] = []
-        self.tide = Tide()
+        self.detector = IterationDetector()
         self._awake: list[View] = []
         self._of_size: dict[int, list[View]] = {}
         self._holes: list[Block] = []  # of the arenas, by address
@@ -126,7 +126,7 @@ class Territory:
         """Bytes that a range of `nbytes` takes from the device, when no free block can serve it."""
         return self.whole(max(nbytes - sum(high - low for _, low, high in self._chosen(nbytes)), 0))
 
-    def plan(self, nbytes: int, spare: int = 0) -> Plan:
+    def plan(self, nbytes: int, spare: int = 0) -> StitchPlan:
         """How to make a range of `nbytes` that no free block can serve; what it needs is lent from here on.
 
         Free memory and what is missing; or a free range that is grown, where that takes no more, or no more than
@@ -140,22 +140,22 @@ class Territory:
         rest = nbytes - sum(map(part_nbytes, chosen))
         missing = self.whole(rest)
         if missing and (block := self.take(nbytes, anywhere=True)) is not None:
-            return Plan([block], is_contiguous=True)
+            return StitchPlan([block], is_contiguous=True)
         if hole is not None and 0 < grown <= missing:
             return self._plan_growth(low_block, hole, grown, nbytes)
         pieces = [self._lend(block_at(block, low), low, high) for block, low, high in chosen]
         if not missing:
-            return Plan(pieces, is_contiguous=len(pieces) == 1)
+            return StitchPlan(pieces, is_contiguous=len(pieces) == 1)
         hole = next(hole for hole in self._holes if hole.nbytes >= missing)
         # a last piece that begins a page and does not fill it stays the last
         position = len(pieces) - 1 if chosen and chosen[-1][2] % self.granularity else len(pieces)
-        return Plan(pieces, self._open_hole(hole, missing), position, rest, is_contiguous=not pieces)
+        return StitchPlan(pieces, self._open_hole(hole, missing), position, rest, is_contiguous=not pieces)
 
-    def _plan_growth(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> Plan:
+    def _plan_growth(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> StitchPlan:
         """A free block, or none, with pages for `grown` bytes behind it."""
         pieces = [] if low is None else [self._lend(low, low.address, low.address + low.nbytes)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
-        return Plan(pieces, self._open_hole(hole, grown), len(pieces), needed, is_contiguous=True)
+        return StitchPlan(pieces, self._open_hole(hole, grown), len(pieces), needed, is_contiguous=True)
 
     def _chosen(self, nbytes: int) -> list[Part]:
         """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
@@ -211,7 +211,7 @@ class Territory:
             if high - last >= least:
                 yield block, last, high
 
-    def lend_ground(self, nbytes: int) -> Block | None:
+    def lend_backing(self, nbytes: int) -> Block | None:
         """The largest part of a page that is not free as a whole, lent, if it has so many bytes."""
         part = max(self._parts(nbytes), key=part_nbytes, default=None)
         return None if part is None else self._lend(*part)
@@ -220,7 +220,7 @@ class Territory:
         """The largest free block with a hole behind it that it could grow into, and the hole; or a hole alone."""
         best: tuple[Block | None, Block | None] = (None, None)
         for hole in self._holes:
-            low = hole.before if hole.before is not None and hole.before.idle is None else None
+            low = hole.before if hole.before is not None and hole.before.quick_list is None else None
             length = 0 if low is None else low.nbytes
             fits = hole.nbytes >= self.whole(nbytes - length)
             if fits and (best[1] is None or length > (best[0].nbytes if best[0] else 0)):
@@ -249,21 +249,23 @@ class Territory:
 
     # ------------------------------------------------------------------------------------------------------- views
 
-    def go_home(self) -> tuple[list[Nested], list[Block]]:
+    def coalesce(self) -> tuple[list[SmallSegment], list[Block]]:
         """What is free in views, and in segments of the small pool that are free as a whole, returns to its home.
 
         Gives the segments of the small pool that are no longer, and what was lent, to be set free.
         """
         given: list[Block] = []
-        done = [found for found in self.nested.values() if found.first.idle is None and found.first.is_whole]
+        done = [
+            found for found in self.small_segments.values() if found.first.quick_list is None and found.first.is_whole
+        ]
         for segment in done:
-            segment.lane.small.remove(segment.first)
-            del self.nested[segment.address]
-            given.append(segment.ground)
+            segment.stream_pool.small.remove(segment.first)
+            del self.small_segments[segment.address]
+            given.append(segment.backing)
         for view in self._awake:
-            if view.first.idle is not None and view.first.after is None:
+            if view.first.quick_list is not None and view.first.after is None:
                 continue  # as most: in use as a whole
-            for block in [block for block in view if block.idle is None]:
+            for block in [block for block in view if block.quick_list is None]:
                 self._free.remove(block)
                 given += view.surrender(block)
                 _hollow(block)
@@ -272,7 +274,7 @@ class Territory:
 
     def recall(self, nbytes: int) -> Block | None:
         """The view, of `nbytes`, that was made of the ranges that `plan` would choose now; the block is in no list."""
-        asleep = [view for view in self._of_size.get(nbytes, ()) if view.is_asleep]
+        asleep = [view for view in self._of_size.get(nbytes, ()) if view.is_unused]
         if not asleep:
             return None
         chosen = self._chosen(nbytes)
@@ -307,12 +309,12 @@ class Territory:
         """
         if not self.is_crowded(page_count):
             return []
-        asleep = sum(view.is_asleep for view in self.views)
-        return self.take_asleep(asleep - asleep // 2)
+        asleep = sum(view.is_unused for view in self.views)
+        return self.take_unused(asleep - asleep // 2)
 
-    def take_asleep(self, count: int | None = None) -> list[View]:
+    def take_unused(self, count: int | None = None) -> list[View]:
         """Sleeping views, those that have not served for longest first; they are forgotten."""
-        taken = sorted((view for view in self.views if view.is_asleep), key=lambda view: view.stamp)[:count]
+        taken = sorted((view for view in self.views if view.is_unused), key=lambda view: view.stamp)[:count]
         gone = set(map(id, taken))
         self.views = [view for view in self.views if id(view) not in gone]
         self._of_size = {}
@@ -325,7 +327,7 @@ class Territory:
 
     def lend_free_pages(self, *, before: int | None = None) -> list[tuple[Block, list[int]]]:
         """Whole pages in free blocks (free by that time), lent, to be given back; none that a view in use shows."""
-        shown = {page for view in self.views if not view.is_asleep for page in view.pages}
+        shown = {page for view in self.views if not view.is_unused for page in view.pages}
         found = []
         for block in tuple(self._free):
             arena = block.segment
@@ -361,11 +363,11 @@ class Territory:
 
     def segments(self) -> Iterator[Segment]:
         """What lies over the arenas and is in use."""
-        yield from self.nested.values()
-        yield from (view for view in self.views if not view.is_asleep)
+        yield from self.small_segments.values()
+        yield from (view for view in self.views if not view.is_unused)
 
     def __repr__(self) -> str:
-        return f"Territory({len(self.arenas)} arenas, {len(self.views)} views)"
+        return f"PageSpace({len(self.arenas)} arenas, {len(self.views)} views)"
 
 
 def _address(block: Block) -> int:

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory import tide as module
-from cuassay.memory.tide import Tide
+from cuassay.memory import iteration as module
+from cuassay.memory.iteration import IterationDetector
 
 MIB = 2**20
 
@@ -19,150 +19,158 @@ def allocator() -> CachingAllocator:
 
 
 @pytest.fixture
-def tide() -> Tide:
-    return Tide()
+def detector() -> IterationDetector:
+    return IterationDetector()
 
 
-def given(allocator: CachingAllocator, tide: Tide, *sizes: int) -> list[Block]:
-    """Blocks of so many MiB, seen by the tide."""
+def given(allocator: CachingAllocator, detector: IterationDetector, *sizes: int) -> list[Block]:
+    """Blocks of so many MiB, seen by the detector."""
     blocks = [allocator.malloc(size * MIB) for size in sizes]
     for block in blocks:
-        tide.add(block)
+        detector.add(block)
     return blocks
 
 
-def test_the_level_falls_when_what_was_given_last_goes(allocator: CachingAllocator, tide: Tide) -> None:
-    first, second = given(allocator, tide, 4, 6)
+def test_the_level_falls_when_what_was_given_last_goes(
+    allocator: CachingAllocator, detector: IterationDetector
+) -> None:
+    first, second = given(allocator, detector, 4, 6)
 
     allocator.free(second)
-    assert not tide.drop_gone()
-    assert tide.level == 4 * MIB
+    assert not detector.drop_gone()
+    assert detector.level == 4 * MIB
 
     allocator.free(first)
-    assert tide.drop_gone()
-    assert tide.level == 0
+    assert detector.drop_gone()
+    assert detector.level == 0
 
 
-def test_a_block_below_one_that_is_live_counts_until_both_are_gone(allocator: CachingAllocator, tide: Tide) -> None:
-    first, second = given(allocator, tide, 4, 6)
+def test_a_block_below_one_that_is_live_counts_until_both_are_gone(
+    allocator: CachingAllocator, detector: IterationDetector
+) -> None:
+    first, second = given(allocator, detector, 4, 6)
 
     allocator.free(first)
-    assert not tide.drop_gone()
-    assert tide.level == 10 * MIB
+    assert not detector.drop_gone()
+    assert detector.level == 10 * MIB
 
     allocator.free(second)
-    assert tide.drop_gone()
+    assert detector.drop_gone()
 
 
-def test_a_block_that_was_given_out_again_is_another(allocator: CachingAllocator, tide: Tide) -> None:
-    (block,) = given(allocator, tide, 4)
+def test_a_block_that_was_given_out_again_is_another(allocator: CachingAllocator, detector: IterationDetector) -> None:
+    (block,) = given(allocator, detector, 4)
 
     allocator.free(block)
     assert allocator.malloc(4 * MIB) is block
-    tide.add(block)
+    detector.add(block)
 
-    assert not tide.drop_gone()
+    assert not detector.drop_gone()
     allocator.free(block)
-    assert tide.drop_gone()
-    assert tide.level == 0
+    assert detector.drop_gone()
+    assert detector.level == 0
 
 
-def test_a_block_that_other_streams_use_is_live_until_it_is_freed(allocator: CachingAllocator, tide: Tide) -> None:
-    (block,) = given(allocator, tide, 4)
+def test_a_block_that_other_streams_use_is_live_until_it_is_freed(
+    allocator: CachingAllocator, detector: IterationDetector
+) -> None:
+    (block,) = given(allocator, detector, 4)
     allocator.record_stream(block, 7)
 
-    assert not tide.drop_gone()
+    assert not detector.drop_gone()
     allocator.free(block)
-    assert tide.drop_gone()
+    assert detector.drop_gone()
 
 
 @pytest.mark.parametrize(("nbytes", "noted"), [(4 * MIB, 4 * MIB), (4096, 0)], ids=["large", "small"])
-def test_a_hit_is_noted_if_it_is_large(allocator: CachingAllocator, tide: Tide, nbytes: int, noted: int) -> None:
-    tide.low = -1  # nothing is so low
+def test_a_hit_is_noted_if_it_is_large(
+    allocator: CachingAllocator, detector: IterationDetector, nbytes: int, noted: int
+) -> None:
+    detector.low = -1  # nothing is so low
     allocator.free(allocator.malloc(nbytes))
-    tide.lists = allocator.lane(0).lists
+    detector.lists = allocator.stream_pool(0).lists
 
-    found = tide.get(nbytes)
+    found = detector.get(nbytes)
     block = allocator.malloc(nbytes)
 
-    assert found is block.idle
-    assert tide.level == noted
-    assert tide.get(nbytes) == []
-    assert tide.level == noted
+    assert found is block.quick_list
+    assert detector.level == noted
+    assert detector.get(nbytes) == []
+    assert detector.level == noted
     allocator.free(block)
-    assert not tide.drop_gone()
-    assert tide.level == 0
+    assert not detector.drop_gone()
+    assert detector.level == 0
 
 
-def test_a_level_that_hardly_fell_is_no_low(allocator: CachingAllocator, tide: Tide) -> None:
-    tide.low = 100 * MIB
-    *_, last = given(allocator, tide, 64, 2)
+def test_a_level_that_hardly_fell_is_no_low(allocator: CachingAllocator, detector: IterationDetector) -> None:
+    detector.low = 100 * MIB
+    *_, last = given(allocator, detector, 64, 2)
 
     allocator.free(last)
 
-    assert tide.level == 66 * MIB
-    assert not tide.drop_gone()
+    assert detector.level == 66 * MIB
+    assert not detector.drop_gone()
 
 
 def test_what_stays_for_ever_is_learned(
-    allocator: CachingAllocator, tide: Tide, monkeypatch: pytest.MonkeyPatch
+    allocator: CachingAllocator, detector: IterationDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 4)
-    tide = Tide()
-    given(allocator, tide, 10)
+    detector = IterationDetector()
+    given(allocator, detector, 10)
 
     lows = []
     for _ in range(6):
-        (block,) = given(allocator, tide, 20)
+        (block,) = given(allocator, detector, 20)
         allocator.free(block)
-        lows.append(tide.drop_gone())
+        lows.append(detector.drop_gone())
 
     assert lows == [False, False, False, True, True, True]
-    assert tide.low == 10 * MIB
+    assert detector.low == 10 * MIB
 
 
 def test_what_stays_later_is_learned_after_twice_as_many_falls(
     allocator: CachingAllocator, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_PATIENCE", 4)
-    tide = Tide()
+    detector = IterationDetector()
 
     def fall() -> int:
-        (block,) = given(allocator, tide, 5)
+        (block,) = given(allocator, detector, 5)
         allocator.free(block)
-        tide.drop_gone()
-        return tide.low // MIB
+        detector.drop_gone()
+        return detector.low // MIB
 
-    given(allocator, tide, 10)
+    given(allocator, detector, 10)
     lows = [fall()]
-    given(allocator, tide, 20)
+    given(allocator, detector, 20)
     lows += [fall() for _ in range(3 + 8)]
 
     assert lows == [0] * 3 + [10] * 8 + [30]
 
 
-def test_a_watch_begins_anew(allocator: CachingAllocator, tide: Tide) -> None:
-    _, second, gone = given(allocator, tide, 64, 16, 2)
+def test_a_watch_begins_anew(allocator: CachingAllocator, detector: IterationDetector) -> None:
+    _, second, gone = given(allocator, detector, 64, 16, 2)
     allocator.free(gone)
-    tide.drop_gone()
-    tide.low = 16 * MIB
+    detector.drop_gone()
+    detector.low = 16 * MIB
 
-    tide.watch([second])
-    (last,) = given(allocator, tide, 2)
+    detector.watch([second])
+    (last,) = given(allocator, detector, 2)
     allocator.free(last)
 
-    assert (tide.drop_gone(), tide.level) == (False, 16 * MIB)  # 18 MiB was the highest since
+    assert (detector.drop_gone(), detector.level) == (False, 16 * MIB)  # 18 MiB was the highest since
     allocator.free(second)
-    assert (tide.drop_gone(), tide.level) == (True, 0)
+    assert (detector.drop_gone(), detector.level) == (True, 0)
 
 
 def test_the_watch_does_not_last_for_ever(
-    allocator: CachingAllocator, tide: Tide, monkeypatch: pytest.MonkeyPatch
+    allocator: CachingAllocator, detector: IterationDetector, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_ENOUGH", 3)
-    given(allocator, tide, 4)
+    given(allocator, detector, 4)
 
-    assert [tide.get(4096) or tide.is_over for _ in range(4)] == [False, False, False, True]
+    assert [detector.get(4096) or detector.is_over for _ in range(4)] == [False, False, False, True]
 
 
 class TestIterations:
@@ -201,10 +209,10 @@ class TestIterations:
     def test_hits_are_hits_where_nothing_was_stitched(self, allocator: CachingAllocator) -> None:
         for nbytes in (4096, 3 * MIB, 40 * MIB):
             allocator.free(allocator.malloc(nbytes))
-        lane = allocator.lane(0)
+        stream_pool = allocator.stream_pool(0)
 
-        assert lane.tide is None
-        assert lane.quick is lane.lists
+        assert stream_pool.detector is None
+        assert stream_pool.quick is stream_pool.lists
 
     @pytest.mark.parametrize(
         "stays", [(), ((40 * MIB, 1),), ((4096, 0),)], ids=["nothing stays", "another stream's stays", "small stays"]
@@ -214,13 +222,13 @@ class TestIterations:
         kept = [allocator.malloc(nbytes, stream) for nbytes, stream in stays]
         self.iterate(allocator)
         assert all(block.is_live for block in kept)
-        lane = allocator.lane(0)
-        assert lane.quick is lane.tide is not None
+        stream_pool = allocator.stream_pool(0)
+        assert stream_pool.quick is stream_pool.detector is not None
 
         block = allocator.malloc(4096)
 
-        assert lane.quick is lane.lists
-        assert lane.quick == {4096: []}
+        assert stream_pool.quick is stream_pool.lists
+        assert stream_pool.quick == {4096: []}
         assert block.is_live
 
     def test_what_is_watched_is_recorded_too(self) -> None:

@@ -1,17 +1,17 @@
-"""How one range is made out of free pages and new ones; `cuassay.memory.stitching` decides, `paging` carries it out."""
+"""How one range is made out of free pages and new ones; `page_space` decides, `page_store` does it."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from cuassay.memory.blocks import Block, split
-from cuassay.memory.pages import run_of
+from cuassay.memory.page_segments import run_of
 
-__all__ = ["Plan"]
+__all__ = ["StitchPlan"]
 
 
 @dataclass(slots=True)
-class Plan:
+class StitchPlan:
     """How a range is made.
 
     Attributes

@@ -3,7 +3,7 @@
 A range that is stitched costs a call of the driver for each of its pages, and a view serves again only where the same
 pages are free again. They are, in each iteration, if each begins with its free memory in the same state. So from the
 moment that something is stitched, requests are looked at one by one, until what came since is gone; then everything
-free goes home and is merged (`cuassay.memory.paging`), and the next iteration, if it asks for the same, is given the
+free goes home and is merged (`cuassay.memory.page_store`). If the next iteration asks for the same sizes, it gets the
 same ranges and finds the views that this one made.
 
 What is in use is known at a request without telling at each free: large blocks are kept in the order they were given
@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING
 from cuassay.memory.config import SMALL_REQUEST
 
 if TYPE_CHECKING:
-    from cuassay.memory.blocks import Block, Idle
+    from cuassay.memory.blocks import Block, QuickList
 
-__all__ = ["Tide"]
+__all__ = ["IterationDetector"]
 
 #: Falls without a low, after which the lowest level among them is taken for one: twice as many each time.
 _PATIENCE = 2**4
@@ -36,7 +36,7 @@ _NOT_YET = 2**64
 _LEAST_FALL = 1 / 8
 
 
-class Tide:
+class IterationDetector:
     """The level of one stream's large blocks, while it is watched: requests then look for their quick list here.
 
     They do so without the allocator's lock. Threads that share a stream may make the level wrong, and with it the
@@ -44,7 +44,7 @@ class Tide:
 
     Attributes
     ----------
-    lists : dict of int to Idle
+    lists : dict of int to QuickList
         The quick lists of the stream.
     is_over : bool
         Whether the low was reached since the watch began.
@@ -57,7 +57,7 @@ class Tide:
     __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "is_over", "level", "lists", "low")
 
     def __init__(self) -> None:
-        self.lists: dict[int, Idle] = {}
+        self.lists: dict[int, QuickList] = {}
         self.is_over = False
         self._given: list[tuple[Block, int, int]] = []
         self.level = self.low = self._high = self._asked = 0
@@ -78,25 +78,27 @@ class Tide:
         self._given.append((block, block.uses, nbytes))
         self.level += nbytes
 
-    def get(self, nbytes: int) -> Idle | None:
+    def get(self, nbytes: int) -> QuickList | None:
         """The quick list for a request, as a dictionary's, and its next block is noted; None at the low."""
         self._asked += 1
         given = self._given
         if given:
             block, uses, _ = given[-1]
-            is_over = self._asked > _ENOUGH if block.uses == uses and block.home is block.idle else self.drop_gone()
+            is_over = (
+                self._asked > _ENOUGH if block.uses == uses and block.home is block.quick_list else self.drop_gone()
+            )
         else:
             is_over = self.drop_gone()
         if is_over:
             self.is_over = True
             return None
-        idle = self.lists.get(nbytes)
-        if idle and nbytes > SMALL_REQUEST:
-            block = idle[-1]
+        quick_list = self.lists.get(nbytes)
+        if quick_list and nbytes > SMALL_REQUEST:
+            block = quick_list[-1]
             size = block.nbytes
             given.append((block, block.uses + 1, size))
             self.level += size
-        return idle
+        return quick_list
 
     def drop_gone(self) -> bool:
         """Take what is gone off the level, once what was given out last is; True when that has fallen to its low."""
@@ -127,4 +129,4 @@ class Tide:
         self._left = self._patience
 
     def __repr__(self) -> str:
-        return f"Tide({self.level:,} bytes, low at {self.low:,})"
+        return f"IterationDetector({self.level:,} bytes, low at {self.low:,})"

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cuassay.memory.blocks import Block, FreeBlocks, Idle, Segment, merge, split
+from cuassay.memory.blocks import Block, FreeList, QuickList, Segment, merge, split
 from cuassay.memory.config import MIB, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
-from cuassay.memory.lane import Lane, Pool
-from cuassay.memory.source import IntegerSource
+from cuassay.memory.integer_source import IntegerSource
+from cuassay.memory.stream_pool import Pool, StreamPool
 
-__all__ = ["PEERS", "Imitation", "Peer"]
+__all__ = ["PEERS", "Peer", "PeerModel"]
 
 _TORCH = AllocatorConfig()
 
@@ -66,7 +66,7 @@ PEERS: Mapping[str, Peer] = {
 }
 
 
-class Imitation:
+class PeerModel:
     """One peer at work.
 
     Attributes
@@ -80,7 +80,7 @@ class Imitation:
     def __init__(self, peer: Peer) -> None:
         self._peer = peer
         self._pool = Pool(0, IntegerSource())
-        self._lanes: dict[tuple[int, bool], tuple[Lane, FreeBlocks]] = {}
+        self._stream_pools: dict[tuple[int, bool], tuple[StreamPool, FreeList]] = {}
         self._ends: dict[tuple[int, bool], Block] = {}
         self._next: dict[tuple[int, bool], int] = {}
         self._live = self._reserved = 0
@@ -90,38 +90,38 @@ class Imitation:
         """A block of at least `nbytes`."""
         size = max(_rounded(nbytes, MIN_BLOCK), MIN_BLOCK)
         where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
-        if where not in self._lanes:
-            self._lanes[where] = self._lane(stream), FreeBlocks()
-        lane, free_blocks = self._lanes[where]
-        block = free_blocks.take_best(size, lambda *_: True) or self._grow(where, lane, free_blocks, size)
+        if where not in self._stream_pools:
+            self._stream_pools[where] = self._stream_pool(stream), FreeList()
+        stream_pool, free_blocks = self._stream_pools[where]
+        block = free_blocks.take_best(size, lambda *_: True) or self._grow(where, stream_pool, free_blocks, size)
         if block.nbytes - size >= self._peer.least_rest(where[1]):
             rest = split(block, size)
             free_blocks.add(rest)
             if self._ends.get(where) is block:
                 self._ends[where] = rest
-        block.requested, block.idle = nbytes, Idle()
+        block.requested, block.quick_list = nbytes, QuickList()
         self._live += nbytes
         self.live_peak = max(self.live_peak, self._live)
         return block
 
-    def _lane(self, stream: int) -> Lane:
-        return Lane(
+    def _stream_pool(self, stream: int) -> StreamPool:
+        return StreamPool(
             self._pool,
             stream,
-            lambda lane, _: Block(0, 0, lane, Segment(0, 0, lane, is_small=False)),
+            lambda stream_pool, _: Block(0, 0, stream_pool, Segment(0, 0, stream_pool, is_small=False)),
             lambda: False,
         )
 
-    def _grow(self, where: tuple[int, bool], lane: Lane, free_blocks: FreeBlocks, size: int) -> Block:
+    def _grow(self, where: tuple[int, bool], stream_pool: StreamPool, free_blocks: FreeList, size: int) -> Block:
         end = self._ends.get(where) if self._peer.grows else None
-        free_end = 0 if end is None or end.idle is not None else end.nbytes
+        free_end = 0 if end is None or end.quick_list is not None else end.nbytes
         whole = self._peer.segment_size(size - free_end)
         self.driver_calls += 1
         self._reserved += whole
         self.reserved_peak = max(self.reserved_peak, self._reserved)
         address = self._next.setdefault(where, (len(self._next) + 1) << _ROOM)
         self._next[where] += whole + (0 if self._peer.grows else SMALL_SEGMENT)
-        block = Segment(address, whole, lane, is_small=where[1]).first
+        block = Segment(address, whole, stream_pool, is_small=where[1]).first
         if end is not None:
             block.segment, block.before, end.after = end.segment, end, block
         if end is not None and free_end:
@@ -133,12 +133,12 @@ class Imitation:
 
     def free(self, block: Block) -> None:
         """Give `block` back; it merges with its neighbours."""
-        where = (block.lane.stream, block.segment.is_small)
-        free_blocks = self._lanes[where][1]
+        where = (block.stream_pool.stream, block.segment.is_small)
+        free_blocks = self._stream_pools[where][1]
         self._live -= block.requested
-        block.idle = None
+        block.quick_list = None
         for low, high in ((block, block.after), (block.before, block)):
-            if low is not None and high is not None and low.idle is None and high.idle is None:
+            if low is not None and high is not None and low.quick_list is None and high.quick_list is None:
                 free_blocks.remove(high if low is block else low)
                 merge(low, high)
                 block = low

@@ -9,17 +9,17 @@ from typing import NoReturn
 
 from cuassay.memory.blocks import Block
 from cuassay.memory.config import least_segment
-from cuassay.memory.lane import Lane
-from cuassay.memory.paging import PagedStore
-from cuassay.memory.pressure import Shortage, out_of_memory
+from cuassay.memory.oom_report import OomReport, out_of_memory
+from cuassay.memory.page_store import PageStore
+from cuassay.memory.stream_pool import StreamPool
 
-__all__ = ["Relief"]
+__all__ = ["OomLadder"]
 
 
-class Relief(PagedStore):
+class OomLadder(PageStore):
     """A store that makes room before it gives up."""
 
-    def _make_room_and_retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _make_room_and_retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """Make room, by one means after the other, and try again after each."""
         steps = (
             self._retry_after_callbacks,
@@ -29,36 +29,36 @@ class Relief(PagedStore):
             self._retry_after_garbage,
         )
         for step in steps:
-            block = step(lane, size, nbytes)
+            block = step(stream_pool, size, nbytes)
             if block is not None:
                 return block
         return None
 
-    def _retry_after_callbacks(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_callbacks(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """Owners of memory elsewhere were asked to let some go."""
         freed = [callback(nbytes) for callback in tuple(self.free_memory_callbacks)]
-        return self._retry(lane, size, nbytes) if any(freed) else None
+        return self._retry(stream_pool, size, nbytes) if any(freed) else None
 
-    def _retry_after_garbage(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_garbage(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """Blocks in cycles of dead objects were freed; last, because it takes longer than all the rest."""
-        return self._retry_after_all(lane, size, nbytes) if gc.collect() else None
+        return self._retry_after_all(stream_pool, size, nbytes) if gc.collect() else None
 
-    def _retry(self, lane: Lane, size: int, nbytes: int) -> Block | None:
-        return self._find(lane, size, nbytes) or self._reclaim_deferred(lane, size, nbytes)
+    def _retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
+        return self._find(stream_pool, size, nbytes) or self._reclaim_deferred(stream_pool, size, nbytes)
 
-    def _borrow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _borrow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """A free block of a pool that lends them."""
         with self._lock:
             for pool in self._pools.values():
-                owner = pool.lanes.get(lane.stream)
-                if pool.use_on_oom and owner is not None and owner is not lane:
-                    self._unpark(owner)
+                owner = pool.stream_pools.get(stream_pool.stream)
+                if pool.use_on_oom and owner is not None and owner is not stream_pool:
+                    self._flush(owner)
                     block = self._take_free(owner, size, nbytes)
                     if block is not None:
                         return block
         return None
 
-    def _retry_after_oversize(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_oversize(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """Free segments above `max_split_size` went back, the largest first, until there is enough."""
         if self.config.max_split_size is None:
             return None
@@ -68,31 +68,33 @@ class Relief(PagedStore):
         for segment in sorted(segments, key=lambda s: -s.nbytes):
             if released < whole:
                 released += self._try_each([partial(self._release, segment)])[0]
-        return self._grow_by(lane, whole, size, nbytes) if released else None
+        return self._grow_by(stream_pool, whole, size, nbytes) if released else None
 
-    def _retry_after_all(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _retry_after_all(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """Everything free went back; the new segment may be just large enough."""
         failure = None
         try:
             self.empty_cache()
         except Exception as error:  # noqa: BLE001  # the request may be served by what did go back
             failure = error
-        self._books.count("num_alloc_retries")
-        found = self._find(lane, size, nbytes) or self._grow(lane, size, nbytes)
-        found = found or self._grow_by(lane, least_segment(size), size, nbytes)
+        self._counters.count("num_alloc_retries")
+        found = self._find(stream_pool, size, nbytes) or self._grow(stream_pool, size, nbytes)
+        found = found or self._grow_by(stream_pool, least_segment(size), size, nbytes)
         if found is None and failure is not None:
             raise failure
         return found
 
-    def _give_up(self, lane: Lane, nbytes: int) -> NoReturn:
+    def _give_up(self, stream_pool: StreamPool, nbytes: int) -> NoReturn:
         with self._lock:
-            self._books.count("num_ooms")
+            self._counters.count("num_ooms")
             figures = self._statistics()
-            largest = max((block.nbytes for blocks in (lane.small, lane.large) for block in blocks), default=0)
-            shortage = Shortage(
+            largest = max(
+                (block.nbytes for blocks in (stream_pool.small, stream_pool.large) for block in blocks), default=0
+            )
+            shortage = OomReport(
                 name=self.name,
                 asked=nbytes,
-                stream=lane.stream,
+                stream=stream_pool.stream,
                 allowed=self.allowed,
                 total=self.total,
                 reserved=figures.reserved_bytes.all.current,
@@ -105,7 +107,7 @@ class Relief(PagedStore):
             )
             error = out_of_memory(shortage, self._every_segment())
         if self.history is not None:
-            self.history.note_oom(nbytes, self.allowed - shortage.reserved, lane)
+            self.history.note_oom(nbytes, self.allowed - shortage.reserved, stream_pool)
         for observer in tuple(self.oom_observers):
             observer(error)
         raise error
@@ -115,9 +117,9 @@ class Relief(PagedStore):
         """Give everything free back to the source."""
 
     @abstractmethod
-    def _reclaim_deferred(self, lane: Lane, size: int, nbytes: int | None) -> Block | None:
+    def _reclaim_deferred(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
         """A block that other streams used."""
 
     @abstractmethod
-    def _grow(self, lane: Lane, size: int, nbytes: int) -> Block | None:
+    def _grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
         """A block of new memory, or None when there is no room."""

@@ -10,15 +10,15 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from cuassay.memory.blocks import FREED, Block, FreeBlocks, Idle
+from cuassay.memory.blocks import FREED, Block, FreeList, QuickList
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
     from cuassay.memory.history import History
-    from cuassay.memory.stitching import Territory
-    from cuassay.memory.tide import Tide
+    from cuassay.memory.iteration import IterationDetector
+    from cuassay.memory.page_space import PageSpace
 
-__all__ = ["Deferred", "Lane", "Pool", "free"]
+__all__ = ["Deferred", "Pool", "StreamPool", "free"]
 
 
 class Pool:
@@ -39,7 +39,7 @@ class Pool:
         Owners; at 0 its free segments go back with the next `empty_cache`.
     """
 
-    __slots__ = ("id", "lanes", "no_split", "one_handle", "source", "use_count", "use_on_oom")
+    __slots__ = ("id", "no_split", "one_handle", "source", "stream_pools", "use_count", "use_on_oom")
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Pool:
         self.no_split = no_split
         self.one_handle = one_handle
         self.use_count = 1
-        self.lanes: dict[int, Lane] = {}
+        self.stream_pools: dict[int, StreamPool] = {}
 
     @property
     def is_private(self) -> bool:
@@ -77,7 +77,7 @@ class Deferred:
 
     Parameters
     ----------
-    lane : Lane
+    stream_pool : StreamPool
         Whose blocks they are.
     is_capturing : callable
         True while work is captured, not run: then no marker can be recorded, and blocks are held back.
@@ -90,10 +90,10 @@ class Deferred:
         Blocks that are held back, because their users could not be marked yet.
     """
 
-    __slots__ = ("_is_capturing", "_lane", "held", "history", "queue")
+    __slots__ = ("_is_capturing", "_stream_pool", "held", "history", "queue")
 
-    def __init__(self, lane: Lane, is_capturing: Callable[[], bool]) -> None:
-        self._lane = lane
+    def __init__(self, stream_pool: StreamPool, is_capturing: Callable[[], bool]) -> None:
+        self._stream_pool = stream_pool
         self._is_capturing = is_capturing
         self.queue: deque[Block] = deque()
         self.held: deque[Block] = deque()
@@ -114,7 +114,7 @@ class Deferred:
 
     def _record(self, block: Block) -> None:
         try:
-            block.events = tuple(map(self._lane.pool.source.record, block.users))
+            block.events = tuple(map(self._stream_pool.pool.source.record, block.users))
         except BaseException:
             self.held.append(block)
             raise
@@ -140,11 +140,11 @@ class Deferred:
 class Quick(Protocol):
     """Where a request looks for its quick list."""
 
-    def get(self, nbytes: int, /) -> Idle | None:
+    def get(self, nbytes: int, /) -> QuickList | None:
         """The list of what was cut out for so many bytes; None: the request is a miss."""
 
 
-class Lane:
+class StreamPool:
     """The memory of one stream in one pool.
 
     Parameters
@@ -158,96 +158,110 @@ class Lane:
 
     Attributes
     ----------
-    lists : dict of int to Idle
+    lists : dict of int to QuickList
         The quick lists, by the bytes that are asked for.
     quick : Quick
-        The same; or the tide, while each request is to be seen.
+        The same; or the detector, while each request is to be seen.
     last : Block or None
         What was cut out last.
-    tide : Tide or None
+    detector : IterationDetector or None
         What watches the requests, where something was stitched.
     """
 
-    __slots__ = ("_miss", "deferred", "large", "last", "lists", "pool", "quick", "small", "stream", "territory", "tide")
+    __slots__ = (
+        "_miss",
+        "deferred",
+        "detector",
+        "large",
+        "last",
+        "lists",
+        "page_space",
+        "pool",
+        "quick",
+        "small",
+        "stream",
+    )
 
     def __init__(
-        self, pool: Pool, stream: int, miss: Callable[[Lane, int], Block], is_capturing: Callable[[], bool]
+        self, pool: Pool, stream: int, miss: Callable[[StreamPool, int], Block], is_capturing: Callable[[], bool]
     ) -> None:
         self.pool = pool
         self.stream = stream
-        self.small = FreeBlocks()
-        self.large = FreeBlocks()
-        self.territory: Territory | None = None
+        self.small = FreeList()
+        self.large = FreeList()
+        self.page_space: PageSpace | None = None
         self.deferred = Deferred(self, is_capturing)
         self.last: Block | None = None
-        self.tide: Tide | None = None
+        self.detector: IterationDetector | None = None
         self._miss = miss
-        self.lists: dict[int, Idle] = {}
+        self.lists: dict[int, QuickList] = {}
         self.quick: Quick = self.lists
 
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
-            idle = self.quick.get(nbytes)  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
-            if idle:
-                block = idle.pop()
-                block.home = idle
+            quick_list = self.quick.get(
+                nbytes
+            )  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
+            if quick_list:
+                block = quick_list.pop()
+                block.home = quick_list
                 block.uses += 1
                 return block
         except (IndexError, TypeError):  # another thread took the last one, or `nbytes` is no key: the miss tells
             pass
         return self._miss(self, nbytes)
 
-    def enlist(self, block: Block, requested: int) -> None:
+    def assign(self, block: Block, requested: int) -> None:
         """Cut `block` out for requests of `requested` bytes; it is live."""
-        idle = self.lists.get(requested)
-        if idle is None:
-            idle = self.lists.setdefault(requested, Idle())
-        idle.cut += 1
+        quick_list = self.lists.get(requested)
+        if quick_list is None:
+            quick_list = self.lists.setdefault(requested, QuickList())
+        quick_list.cut += 1
         block.requested = requested
         block.uses = 1
-        block.idle = block.home = idle
+        block.quick_list = block.home = quick_list
         self.last = block
 
-    def delist(self, block: Block) -> None:
+    def unassign(self, block: Block) -> None:
         """`block` serves no size any more; a size that none serves is forgotten."""
-        idle = block.idle
-        if idle is not None:
-            idle.cut -= 1
-            if not idle.cut and self.lists.get(block.requested) is idle:
+        quick_list = block.quick_list
+        if quick_list is not None:
+            quick_list.cut -= 1
+            if not quick_list.cut and self.lists.get(block.requested) is quick_list:
                 del self.lists[block.requested]
-        block.idle = None
+        block.quick_list = None
 
-    def tell(self, history: History | None) -> None:
+    def record_to(self, history: History | None) -> None:
         """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""
         self.lists = dict(self.lists) if history is None else history.hide(self.lists)
         self.deferred.history = history
-        self.watch(self.tide)
+        self.watch(self.detector)
 
-    def watch(self, tide: Tide | None) -> None:
-        """Let `tide` see every request from here, None: no one; the caller holds the lock."""
-        self.tide = tide
+    def watch(self, detector: IterationDetector | None) -> None:
+        """Let `detector` see every request from here, None: no one; the caller holds the lock."""
+        self.detector = detector
         self.quick = self.lists
-        if tide is not None:
-            tide.lists, self.quick = self.lists, tide
+        if detector is not None:
+            detector.lists, self.quick = self.lists, detector
 
-    def take_parked(self) -> list[Block]:
+    def drain(self) -> list[Block]:
         """Every block out of the quick lists."""
         blocks = []
-        for idle in tuple(filter(None, self.lists.values())):
+        for quick_list in tuple(filter(None, self.lists.values())):
             try:
-                while idle:
-                    blocks.append(idle.pop())
+                while quick_list:
+                    blocks.append(quick_list.pop())
             except IndexError:  # another thread took the last one
                 continue
         return blocks
 
-    def free_blocks(self, *, is_small: bool) -> FreeBlocks:
+    def free_blocks(self, *, is_small: bool) -> FreeList:
         """The free blocks behind requests of that size."""
         return self.small if is_small else self.large
 
     def __repr__(self) -> str:
-        return f"Lane(stream {self.stream}, {self.pool!r})"
+        return f"StreamPool(stream {self.stream}, {self.pool!r})"
 
 
 def free(block: Block) -> None:

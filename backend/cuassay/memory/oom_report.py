@@ -10,13 +10,13 @@ from cuassay.core.units import format_bytes
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Segment
 
-__all__ = ["Shortage", "out_of_memory"]
+__all__ = ["OomReport", "out_of_memory"]
 
 _HOLDERS_SHOWN = 3
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Shortage:
+class OomReport:
     """What is known when a request fails; bytes.
 
     Attributes
@@ -67,7 +67,7 @@ class Shortage:
         return "drop arrays, or work in smaller parts"
 
 
-def out_of_memory(shortage: Shortage, segments: Iterable[Segment]) -> OutOfMemoryError:
+def out_of_memory(shortage: OomReport, segments: Iterable[Segment]) -> OutOfMemoryError:
     """The error that tells all of it."""
     s = shortage
     of = "" if s.total is None else f" of {format_bytes(s.total)}"
@@ -85,8 +85,10 @@ def _holders(segments: Iterable[Segment]) -> str:
     """The largest holders of live memory, by stream and pool."""
     held: Counter[str] = Counter()
     for segment in segments:
-        pool = segment.lane.pool
-        name = f"stream {segment.lane.stream}" + (f" of pool {pool.id[0]}_{pool.id[1]}" if pool.is_private else "")
+        pool = segment.stream_pool.pool
+        name = f"stream {segment.stream_pool.stream}" + (
+            f" of pool {pool.id[0]}_{pool.id[1]}" if pool.is_private else ""
+        )
         held[name] += sum(block.nbytes for block in segment if block.is_live)
     shown = [f"{name} ({format_bytes(nbytes)})" for name, nbytes in held.most_common(_HOLDERS_SHOWN) if nbytes]
     return ", ".join(shown) or "nobody here: other processes, or other libraries in this one"
