@@ -62,8 +62,12 @@ def test_a_soft_fact_is_reported_and_does_not_refuse(change: dict[str, object], 
     assert soft_difference(H200, new) == [said]
 
 
-def test_a_fact_that_was_not_recorded_does_not_refuse() -> None:
-    assert difference(H200, {**H200, "clocks": "boost"}) == []
+@pytest.mark.parametrize("recorded_by", ["older run", "newer run"])
+def test_a_fact_that_one_run_did_not_record_does_not_refuse(recorded_by: str) -> None:
+    told = {**H200, "clocks": "boost"}
+    pair = (told, H200) if recorded_by == "older run" else (H200, told)
+
+    assert difference(*pair) == []
 
 
 @pytest.mark.parametrize("fact", ["cpu", "cores"])
