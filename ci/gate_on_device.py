@@ -2,10 +2,10 @@
 
     python ci/gate_on_device.py [--device cuda:0] [--out FILE.json] [--state DIR] [--benchmarks 30] [--repeats 3]
 
-Ten of the benchmarks keep the device busy for longer on the head side: 0.5, 1, 2 and 5 % of their medians. On both
-sides they end with a launch of `spin`, so that only the cycles differ. With --state the same command goes on where it
-was stopped. Exit status: 0 where unchanged suites gave nothing but same and ambiguous and every planted slow-down that
-the noise class promises was found; 1 where not.
+The head side of the ten quietest benchmarks keeps the device busy for longer, by 0.5, 1, 2 and 5 % of their medians. On
+both sides they end with a launch of `spin`, so that only the cycles differ. With --state the same command continues
+where it was stopped. Exit status: 0 if unchanged suites gave only the verdicts same and ambiguous, and if every
+slow-down that a noise class promises to find was found; 1 otherwise.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.benchmarking import gate
-from cuassay.benchmarking.ab import Comparison, Outcome, Side, compare, profile, progress
+from cuassay.benchmarking.ab import Outcome, compare, profile
 from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
 
-PLANTED = (0.005, 0.01, 0.02, 0.05)
-TEN = 10
+SHARES = (0.005, 0.01, 0.02, 0.05)
 
 
 def _side(options: argparse.Namespace, folder: Path, extra: Sequence[str] = ()) -> Side:
@@ -40,10 +40,10 @@ def _comparison(options: argparse.Namespace, folder: Path, head: Sequence[str] =
     return Comparison(sides, folder, seeded=bool(options.scatter), told=progress)
 
 
-def _plan(medians: dict[str, float], noise: Profile) -> dict[str, float]:
-    """The share of its median that is planted in each of the ten quietest benchmarks."""
-    quiet = sorted(medians, key=lambda name: noise.noises[name].noise)[:TEN]
-    return {name: PLANTED[place % len(PLANTED)] for place, name in enumerate(quiet)}
+def _plan(noise: Profile, number: int) -> dict[str, float]:
+    """The share of its median that is planted in each of the quietest benchmarks."""
+    quiet = sorted(noise.noises, key=lambda name: noise.noises[name].noise)[:number]
+    return {name: SHARES[place % len(SHARES)] for place, name in enumerate(quiet)}
 
 
 def _spins(seconds: dict[str, float]) -> list[str]:
@@ -65,7 +65,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         state = Path(options.state or temporary)
         noise, medians = profile(_comparison(options, state / "noise"), options.processes)
         unchanged = [compare(_comparison(options, state / f"aa{number}"), noise) for number in range(options.repeats)]
-        planted = _plan(medians, noise)
+        planted = _plan(noise, options.planted)
         base = _spins(dict.fromkeys(planted, 0.0))
         spun = _comparison(options, state / "spun", base, base).medians("n", 0, "base")
         head = _spins({name: share * spun[name] for name, share in planted.items()})
@@ -110,9 +110,10 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", help="the table as JSON, such as reports/ledger/gates/2026-01-31-nvidia-h200.json")
     parser.add_argument("--state", help="keeps finished processes")
     parser.add_argument("--benchmarks", type=int, default=30)
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--processes", type=int, default=12, help="of the noise profile")
-    parser.add_argument("--seconds", type=float, default=0.05, help="of each benchmark in a process")
+    parser.add_argument("--planted", type=int, default=10, help="benchmarks with a slow-down")
+    parser.add_argument("--repeats", type=int, default=3, help="comparisons of the unchanged suite")
+    parser.add_argument("--processes", type=int, default=12, help="processes of the noise profile")
+    parser.add_argument("--seconds", type=float, default=0.05, help="most time for each benchmark in a process")
     parser.add_argument("--scatter", type=float, default=0.0, help="simulated noise, for sim")
     return parser
 

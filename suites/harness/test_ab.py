@@ -152,8 +152,8 @@ def test_a_profile_says_the_noise_and_ab_promises_by_it(
 
 def test_what_is_too_noisy_to_promise_anything_is_reported_and_fails_nothing(tmp_path: Path, command: Command) -> None:
     noise = tmp_path / "noise.json"
-    main(["aa", command("A", 0.03), "--processes", "12", "--out", str(noise)])
-    sides = command("A", 0.03), command("B", 0.03, e=2.0)
+    main(["aa", command("A", 0.1), "--processes", "12", "--out", str(noise)])
+    sides = command("A", 0.1), command("B", 0.1, e=2.0)
 
     status, outcome = ab(tmp_path, *sides, "--profile", str(noise), "--fail-on", "slower")
 

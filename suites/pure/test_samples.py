@@ -11,7 +11,17 @@ from hypothesis import strategies as st
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
-from cuassay.testing.samples import LAYOUTS, HostArray, Sample, Samples, binary, normalized, unary
+from cuassay.testing.samples import (
+    BENCH_TILE,
+    LAYOUTS,
+    BenchSamples,
+    HostArray,
+    Sample,
+    Samples,
+    binary,
+    normalized,
+    unary,
+)
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
 
@@ -109,3 +119,17 @@ def test_a_sample_is_called_by_its_arrays_those_in_lists_too() -> None:
     labels = [sample.label for sample in normalized(drawn)]
 
     assert labels == ["0: shapes 3, 2x5", "1: shape 0-d", "2: shape 4, axis=0"]
+
+
+def test_a_large_array_of_a_benchmark_repeats_its_first_numbers() -> None:
+    values = BenchSamples(2026, "float32", "add")((2, BENCH_TILE)).values
+
+    assert (values[0] == values[1]).all()
+    assert (values[0] == Samples(2026, "float32", "add")(BENCH_TILE).values).all()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_a_small_array_of_a_benchmark_has_the_numbers_of_a_test(dtype: str) -> None:
+    small, same = (made(2026, dtype, "add")((3, 5)).values for made in (BenchSamples, Samples))
+
+    assert (small.dtype, (small == same).all()) == (same.dtype, True)

@@ -53,6 +53,9 @@ ALARM_LEVEL, SAME_LEVEL = 0.999, 0.90
 FEWEST_FOR_SHIFT = 8
 """Benchmarks from which the median of all is their common shift, rather than one of them."""
 
+_FAR, _TRIMMINGS = 4.0, 3
+"""A benchmark changed if its mean is further from that of most than four median distances, 2.7 standard deviations."""
+
 MOST_PRIOR_DEGREES = 15.0
 """The profile counts for no more than so many degrees of freedom, so that a runner that got noisier is noticed."""
 
@@ -104,16 +107,24 @@ def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
 
 
 def common_shift(pairs: Floats) -> Floats:
-    """What all benchmarks of a pair have in common, by pair: the median; 0 for few benchmarks.
+    """What all unchanged benchmarks of a pair have in common, by pair: their median; 0 for few benchmarks.
+
+    The median of all would be moved by the benchmarks that changed: by two thirds of their noise where a third of the
+    suite got slower. Those whose mean over the pairs is far from that of most are therefore left out.
 
     Parameters
     ----------
     pairs : array, (benchmarks, pairs)
-        Log-ratios; NaN where a benchmark was not measured in a pair.
+        Log-ratios.
     """
     if len(pairs) < FEWEST_FOR_SHIFT:
         return np.zeros(pairs.shape[1])
-    return np.asarray(np.nanmedian(pairs, axis=0))
+    means = pairs.mean(axis=1)
+    unchanged = np.full(len(pairs), fill_value=True)
+    for _ in range(_TRIMMINGS):
+        apart = np.abs(means - np.median(means[unchanged]))
+        unchanged = apart <= _FAR * np.median(apart[unchanged])
+    return np.asarray(np.median(pairs[unchanged], axis=0))
 
 
 def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArray[np.int8]:

@@ -1,4 +1,4 @@
-"""The noise profile of a runner, which ``cuassay aa`` writes: how far fresh processes of unchanged code scatter."""
+"""The noise profile of a runner, which ``cuassay aa`` writes: how much the medians of fresh processes scatter."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.benchmarking.gate import common_shift
+from cuassay.benchmarking.gate import FEWEST_FOR_SHIFT
 from cuassay.errors import ResultError
 from cuassay_reports.facts import difference
 
@@ -22,7 +22,15 @@ _FORM = "facts of noise profile 1"
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """Of one benchmark: the standard deviation of a process' median over it, and from how many processes."""
+    """The noise of one benchmark.
+
+    Attributes
+    ----------
+    noise : float
+        The standard deviation of the median of one process, as a fraction of it.
+    processes : int
+        How many processes it was estimated from.
+    """
 
     noise: float
     processes: int
@@ -50,11 +58,12 @@ class Profile:
 
     @classmethod
     def of(cls, processes: list[dict[str, float]], facts: Mapping[str, Any]) -> Profile:
-        """From the medians of fresh processes of one code; what all benchmarks of a process share is left out."""
+        """Make it from the medians of fresh processes of one code, without what all benchmarks of a process share."""
         names = sorted(set.intersection(*(set(one) for one in processes)))
         logs = np.array([[math.log(one[name]) for one in processes] for name in names])
         logs = logs - logs.mean(axis=1, keepdims=True)
-        scatter = (logs - common_shift(logs)).std(axis=1, ddof=1)
+        shift = np.median(logs, axis=0) if len(logs) >= FEWEST_FOR_SHIFT else 0.0
+        scatter = (logs - shift).std(axis=1, ddof=1)
         return cls(facts, {name: Noise(float(one), len(processes)) for name, one in zip(names, scatter, strict=True)})
 
     def save(self, path: Path) -> None:
@@ -79,7 +88,7 @@ class Profile:
             raise ResultError(f"{path} is not a noise profile: {error!r}; write one with: cuassay aa") from error
 
     def require(self, facts: Mapping[str, Any], path: Path) -> None:
-        """Refuse to be used on another kind of machine.
+        """Check that this profile is of the kind of machine with these `facts`.
 
         Raises
         ------

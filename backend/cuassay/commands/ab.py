@@ -12,8 +12,9 @@ from pathlib import Path
 
 from cuassay import devices
 from cuassay.benchmarking import gate
-from cuassay.benchmarking.ab import Comparison, Outcome, Side, Verdict, compare, profile, progress
+from cuassay.benchmarking.ab import Outcome, Verdict, compare, profile
 from cuassay.benchmarking.arms import RECORD, arm
+from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser
 

@@ -24,7 +24,17 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
-from cuassay.testing.samples import HostArray, Kind, Sample, Samples, binary, normalized, over_lists, unary
+from cuassay.testing.samples import (
+    BenchSamples,
+    HostArray,
+    Kind,
+    Sample,
+    Samples,
+    binary,
+    normalized,
+    over_lists,
+    unary,
+)
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, count_terms, is_elementwise
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
@@ -234,7 +244,7 @@ class OpSpec(Declared):
     def draw_bench(self, seed: int, dtype: str, sizes: ModelSizes) -> Iterator[Sample]:
         """The calls to measure."""
         if self.bench is not None:
-            yield from normalized(self.bench(Samples(seed, dtype, self.name), sizes))
+            yield from normalized(self.bench(BenchSamples(seed, dtype, self.name), sizes))
 
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """Call the operation on arrays of `device`."""

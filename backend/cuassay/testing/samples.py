@@ -26,8 +26,10 @@ from cuassay.testing.declared import Declared
 
 __all__ = [
     "AWKWARD",
+    "BENCH_TILE",
     "LAYOUTS",
     "MARGIN",
+    "BenchSamples",
     "HostArray",
     "Kind",
     "Layout",
@@ -296,6 +298,22 @@ class Samples:
     def _uniform(self, shape: Shape) -> NDArray[np.float64]:
         raw = np.asarray(self._stream.random_raw(_size(shape)), dtype=np.uint64)
         return np.asarray((raw >> np.uint64(11)).astype(np.float64) * 2.0**-53).reshape(shape)
+
+
+#: Numbers after which a benchmark's large array repeats itself. A prime, so that no row equals another one.
+BENCH_TILE = 1_048_573
+
+
+class BenchSamples(Samples):
+    """The numbers of benchmarks: a large array repeats its first `BENCH_TILE` numbers.
+
+    Drawing 100 million numbers takes seconds, and measuring what uses them takes milliseconds.
+    """
+
+    def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
+        if _size(shape) <= BENCH_TILE:
+            return super()._values(shape, dtype, low, high)
+        return np.resize(super()._values((BENCH_TILE,), dtype, low, high), shape)
 
 
 def _extremal(dtype: np.dtype[Any], *, largest: bool) -> NDArray[Any]:

@@ -1,0 +1,152 @@
+"""The processes of ``cuassay ab`` and ``cuassay aa``: started by turns, each one kept as a file of the state folder.
+
+An interrupted comparison continues with the first process that has no file. What the figures mean is decided in
+`gate`; how many processes are needed, in `ab`.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import subprocess
+import sys
+import time
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from cuassay.benchmarking.arms import Arm
+from cuassay.benchmarking.ledger import read
+from cuassay.benchmarking.sample import benchmark_name
+from cuassay.errors import MeasurementError, ResultError
+from cuassay_reports.facts import difference
+from cuassay_reports.intervals import net
+
+__all__ = ["Comparison", "Side", "progress"]
+
+#: Characters of a failed process' output that an error repeats.
+_LOG_TAIL = 2000
+
+
+@dataclass(frozen=True)
+class Side:
+    """An arm, and further arguments of its processes, such as the slow-downs that a test of the gate plants."""
+
+    arm: Arm
+    extra: Sequence[str] = ()
+
+
+@dataclass
+class Comparison:
+    """The processes of a comparison, as files of one folder.
+
+    Parameters
+    ----------
+    sides : mapping
+        ``base`` and ``head``; a noise profile has only ``base``.
+    folder : path
+        Keeps the rows of finished processes.
+    selects : bool
+        The command takes ``--only NAME``; a foreign command measures everything each time.
+    seeded : bool
+        Give each process a seed of its own, for simulated noise.
+    told : callable
+        Takes a line for each finished process.
+    """
+
+    sides: Mapping[str, Side]
+    folder: Path
+    selects: bool = True
+    seeded: bool = False
+    told: Callable[[str], object] = lambda line: None
+    timeout_s: float = 600.0
+    starts: int = 0
+    facts: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plan = {name: [side.arm.identity, *side.arm.command, *side.extra] for name, side in self.sides.items()}
+        plan |= {"host": [platform.node()]}
+        file = self.folder / "plan.json"
+        if file.exists() and json.loads(file.read_text()) != plan:
+            raise ResultError(
+                f"{self.folder} holds another comparison, or one of another machine: {file.read_text()}; name another "
+                "folder with --state, or remove it"
+            )
+        file.write_text(json.dumps(plan))
+
+    def medians(self, stage: str, number: int, side: str, only: Iterable[str] = ()) -> dict[str, float]:
+        """The medians of one process, by benchmark; the process is started only if its file does not exist."""
+        path = self.folder / f"{stage}{number:02d}-{side}.jsonl"
+        if not path.exists():
+            self._start(path, side, only)
+        self.starts += 1
+        rows = read([path])
+        self._require_one_machine(rows, path)
+        times = [net(row) for row in rows if row["record"] == "time"]
+        return {benchmark_name(row): row["median"] for row in times if row["median"] > 0}
+
+    def _start(self, path: Path, side: str, only: Iterable[str]) -> None:
+        arm, unfinished = self.sides[side].arm, path.with_suffix(".unfinished")
+        unfinished.unlink(missing_ok=True)
+        words = [*arm.words(unfinished), *self.sides[side].extra]
+        words += [word for name in only for word in ("--only", name)] if self.selects else []
+        words += ["--seed", str(_seed(path.stem))] if self.seeded else []
+        begun = time.monotonic()
+        try:
+            done = subprocess.run(
+                words, capture_output=True, text=True, env={**os.environ, **arm.environment}, timeout=self.timeout_s,
+                check=False,
+            )  # fmt: skip
+        except (OSError, subprocess.TimeoutExpired) as error:
+            raise MeasurementError(
+                f"a process of {side} ({arm.name}) did not run: {error}; look at {words[:4]}"
+            ) from error
+        if done.returncode or not unfinished.exists():
+            raise MeasurementError(
+                f"a process of {side} ({arm.name}) ended with status {done.returncode} and "
+                f"{'its rows' if unfinished.exists() else 'no rows'}; its end was:\n"
+                f"{(done.stdout + done.stderr)[-_LOG_TAIL:]}\nstart again to go on where this stopped"
+            )
+        unfinished.rename(path)
+        self.told(f"{path.stem}: {time.monotonic() - begun:.1f} s")
+
+    def _require_one_machine(self, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
+        for row in rows:
+            if row["record"] == "device" and row.get("present"):
+                facts = row.get("fingerprint", {})
+                changed = difference(self.facts, facts)
+                if self.facts and (changed or self.facts.get("uuid") != facts.get("uuid")):
+                    raise MeasurementError(
+                        f"{path.name} was measured on another device: {facts.get('uuid')}, not {self.facts.get('uuid')}"
+                        "; both sides of a comparison stay on one: choose it with --device"
+                    )
+                self.facts = facts
+
+    def pair(self, stage: str, number: int, only: Iterable[str] = ()) -> dict[str, float]:
+        """Log-ratios of pair `number`, head over base; odd pairs begin with head: A B B A."""
+        order = ("base", "head") if number % 2 == 0 else ("head", "base")
+        found = {side: self.medians(stage, number, side, only) for side in order}
+        base, head = found["base"], found["head"]
+        return {name: math.log(head[name] / base[name]) for name in base.keys() & head.keys()}
+
+    @cached_property
+    def missing(self) -> list[str]:
+        """Benchmarks that only one side measured in the first pair."""
+        base, head = (set(self.medians("p", 0, side)) for side in ("base", "head"))
+        self.starts -= 2
+        return [*(f"{name} (gone)" for name in sorted(base - head)), *(f"{name} (new)" for name in sorted(head - base))]
+
+
+def _seed(text: str) -> int:
+    return zlib.crc32(text.encode())
+
+
+def progress(line: str) -> None:
+    """Print a line of progress to standard error."""
+    sys.stderr.write(f"cuassay: {line}\n")
