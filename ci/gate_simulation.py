@@ -88,29 +88,42 @@ def _simulate(
 
     noise = (draw(random, number, PROFILED) * spread).std(axis=1, ddof=1)
     degrees = np.full(number, PROFILED - 1.0)
-    classes = [gate.class_of(one) for one in (c.noise for c in gate.CLASSES)]
-    edges = np.array([c.noise * gate.ESTIMATE_ALLOWANCE for c in classes])
-    floor = np.array([c.floor for c in classes])[np.searchsorted(edges, noise)]
+    kinds = _classes(noise)
+    floor = np.array([one.floor for one in gate.CLASSES])[kinds]
+    most = np.array([one.pairs for one in gate.CLASSES])[kinds]
     all_pairs = pairs_of(number, gate.LOOKS[-1])
-    open_ = np.arange(number)
+    open_, before = np.arange(number), 0
     suspects: list[tuple[NDArray[np.int64], NDArray[np.int8]]] = []
     for count in gate.LOOKS:
-        counts.pairs += (count - (0 if count == gate.LOOKS[0] else gate.LOOKS[gate.LOOKS.index(count) - 1])) * len(
-            open_
-        )
+        counts.pairs += (count - before) * len(open_)
         found = gate.look(all_pairs[open_, :count], noise[open_], degrees[open_], floor[open_])
         accused = np.abs(found) == 1
         suspects.append((open_[accused], found[accused]))
-        open_ = open_[found == 2]
+        undecided = open_[found == 2]
+        open_, before = undecided[most[undecided] > count], count
+        counts.ambiguous += len(undecided) - len(open_)
     who = np.concatenate([one for one, _ in suspects])
     side = np.concatenate([one for _, one in suspects])
-    fresh = pairs_of(len(who), gate.CONFIRMING_PAIRS)
-    level = gate.confirmation_level(SUITE)
-    kept = gate.confirmed(side, fresh, noise[who], degrees[who], floor[who], level)
+    for kind, one in enumerate(gate.CLASSES):
+        mine = kinds[who] == kind
+        fresh = pairs_of(int(mine.sum()), one.confirming)
+        if len(fresh):
+            kept = _confirmed(side[mine], fresh, noise[who[mine]], one)
+            counts.slower += int((kept & (side[mine] == 1)).sum())
+            counts.faster += int((kept & (side[mine] == -1)).sum())
+            counts.ambiguous += int((~kept).sum())
     counts.benchmarks += number
-    counts.slower += int((kept & (side == 1)).sum())
-    counts.faster += int((kept & (side == -1)).sum())
-    counts.ambiguous += len(open_) + int((~kept).sum())
+
+
+def _classes(noise: Floats) -> NDArray[np.int64]:
+    """The place in `gate.CLASSES` of each noise."""
+    edges = np.array([one.noise * gate.ESTIMATE_ALLOWANCE for one in gate.CLASSES])
+    return np.searchsorted(edges, noise)
+
+
+def _confirmed(side: NDArray[np.int8], pairs: Floats, noise: Floats, kind: gate.NoiseClass) -> NDArray[np.bool_]:
+    degrees, floor = np.full(len(side), PROFILED - 1.0), np.full(len(side), kind.floor)
+    return gate.confirmed(side, pairs, noise, degrees, floor, gate.confirmation_level(SUITE))
 
 
 SPREADS = (0.001, 0.0015, 0.003, 0.005, 0.01, 0.014)

@@ -94,7 +94,7 @@ def test_the_smallest_effect_shrinks_with_pairs_down_to_the_floor() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("noise", "effect", "least"), [(0.0015, 0.005, 0.90), (0.003, 0.01, 0.95), (0.005, 0.02, 0.95)]
+    ("noise", "effect", "least"), [(0.0015, 0.005, 0.90), (0.003, 0.01, 0.95), (0.005, 0.02, 0.95), (0.01, 0.02, 0.95)]
 )
 def test_what_is_promised_is_found_in_simulation(
     noise: float, effect: float, least: float, monkeypatch: pytest.MonkeyPatch

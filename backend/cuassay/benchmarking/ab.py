@@ -104,11 +104,11 @@ def compare(
     Parameters
     ----------
     profile : Profile, optional
-        Of this runner; without one the variance of the pairs stands alone, and the promise is 2 %.
+        The noise of this runner. Without it the variance is estimated from the pairs alone, and the promise is 2 %.
     budget : float
         Chance of any false alarm in the whole comparison.
     only : sequence of str
-        Patterns of benchmarks; all where there is none.
+        Patterns of benchmarks; all of them if it is empty.
 
     Raises
     ------
@@ -126,7 +126,7 @@ def compare(
             break
     suspects = {name: side for name, side in found.items() if side}
     confirming = Stage(comparison, "c", profile or Profile())
-    while suspects and confirming.done < gate.CONFIRMING_PAIRS:
+    while confirming.done < max((stage.noise_class(name).confirming for name in suspects), default=0):
         confirming.add(list(suspects), stage.anchors(found))
     kept = confirming.confirm(suspects, gate.confirmation_level(len(stage.pairs), budget)) if suspects else {}
     verdicts = [_verdict(name, stage, confirming, found.get(name), kept.get(name)) for name in sorted(stage.pairs)]
@@ -143,7 +143,7 @@ def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept:
     effect = math.expm1(float(decisive.mean()))
     known = (0.0, 0.0) if noise is None else (noise.noise, noise.degrees)
     smallest = gate.smallest_effect(own, *known, kind.floor) if len(own) > 1 else math.inf
-    word, why = _word(side, kept, effect, smallest, len(own))
+    word, why = _word(side, kept, effect, smallest, len(own), len(again))
     told = modes_of(list(own))
     pairs = len(own) + (len(again) if side else 0)
     return Verdict(
@@ -152,18 +152,20 @@ def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept:
     )  # fmt: skip
 
 
-def _word(side: int | None, kept: bool | None, effect: float, smallest: float, pairs: int) -> tuple[gate.Word, str]:
+def _word(
+    side: int | None, kept: bool | None, effect: float, smallest: float, pairs: int, fresh: int
+) -> tuple[gate.Word, str]:
     if side == 0:
         return "same", f"a change of {smallest:.2%} would have been seen"
     if side is None:
         return "ambiguous", f"undecided after {pairs} pairs"
     if not kept:
-        return "ambiguous", f"accused by {pairs} pairs, not confirmed by {gate.CONFIRMING_PAIRS} fresh ones"
-    return ("slower" if side > 0 else "faster"), f"{effect:+.2%}, confirmed by {gate.CONFIRMING_PAIRS} fresh pairs"
+        return "ambiguous", f"accused by {pairs} pairs, not confirmed by {fresh} fresh ones"
+    return ("slower" if side > 0 else "faster"), f"{effect:+.2%}, confirmed by {fresh} fresh pairs"
 
 
 def modes_of(values: Sequence[float]) -> str:
-    """Say of log-ratios that they fall into two groups far apart, where they do; else nothing."""
+    """A sentence about log-ratios that fall into two groups far apart; empty if they do not."""
     found = settling.modes_of(values)
     if found is None:
         return ""
@@ -173,7 +175,7 @@ def modes_of(values: Sequence[float]) -> str:
 
 
 def profile(comparison: Comparison, processes: int, only: Sequence[str] = ()) -> tuple[Profile, dict[str, float]]:
-    """Measure the noise of a runner: fresh processes of one side; gives the profile and the median of each benchmark.
+    """Measure the noise of a runner by fresh processes of one side; gives the profile and each benchmark's median.
 
     Raises
     ------

@@ -23,7 +23,6 @@ from cuassay.benchmarking.student import quantile
 __all__ = [
     "BUDGET",
     "CLASSES",
-    "CONFIRMING_PAIRS",
     "LOOKS",
     "NoiseClass",
     "Word",
@@ -38,11 +37,8 @@ __all__ = [
 Word = Literal["faster", "slower", "same", "ambiguous"]
 Floats = NDArray[np.float64]
 
-LOOKS: tuple[int, ...] = (4, 6, 8, 10)
-"""Pairs after which a benchmark is looked at: 20 process starts at most."""
-
-CONFIRMING_PAIRS = 10
-"""Pairs that a suspect is measured again with."""
+LOOKS: tuple[int, ...] = (4, 6, 8, 10, 14, 18)
+"""Pairs after which the open benchmarks are looked at; a noise class may end its looks earlier."""
 
 BUDGET = 0.0005
 """Chance of any false alarm in a comparison of the whole suite."""
@@ -51,13 +47,13 @@ ALARM_LEVEL, SAME_LEVEL = 0.999, 0.90
 """Confidence of one look that a benchmark changed, and that it did not change by more than the floor."""
 
 FEWEST_FOR_SHIFT = 8
-"""Benchmarks from which the median of all is their common shift, rather than one of them."""
+"""Fewest benchmarks whose median is taken for their common shift; of fewer, it could be the change of one."""
 
 _FAR, _TRIMMINGS = 4.0, 3
 """A benchmark changed if its mean is further from that of most than four median distances, 2.7 standard deviations."""
 
 MOST_PRIOR_DEGREES = 15.0
-"""The profile counts for no more than so many degrees of freedom, so that a runner that got noisier is noticed."""
+"""The most degrees of freedom that the profile counts for, so that a runner that became noisier is noticed."""
 
 ESTIMATE_ALLOWANCE = 1.4
 """A profile of 20 processes overstates a noise by up to 38 % in one of 100: classes are decided with that in mind."""
@@ -65,33 +61,39 @@ ESTIMATE_ALLOWANCE = 1.4
 
 @dataclass(frozen=True, slots=True)
 class NoiseClass:
-    """What is promised of benchmarks up to a noise; all are fractions.
+    """What is promised of benchmarks up to a noise; the first three are fractions.
 
     Attributes
     ----------
     noise : float
         Largest standard deviation of one process' median.
     promise : float
-        The slow-down that is found; infinite where it is reported only, and never fails a build.
+        The slow-down that is found; infinite if the benchmark is only reported and never fails a build.
     floor : float
         A smaller effect is not called a change.
+    pairs : int
+        A benchmark that is undecided after this many pairs is ambiguous.
+    confirming : int
+        Fresh pairs that a suspect is measured again with.
     """
 
     noise: float
     promise: float
     floor: float
+    pairs: int = 10
+    confirming: int = 10
 
 
 CLASSES: tuple[NoiseClass, ...] = (
     NoiseClass(noise=0.0015, promise=0.005, floor=0.0025),
     NoiseClass(noise=0.003, promise=0.01, floor=0.005),
-    NoiseClass(noise=0.01, promise=0.02, floor=0.01),
+    NoiseClass(noise=0.01, promise=0.02, floor=0.01, pairs=18, confirming=20),
     NoiseClass(noise=math.inf, promise=math.inf, floor=0.02),
 )
 
 
 def class_of(noise: float | None) -> NoiseClass:
-    """The class of a benchmark with that noise in the profile; without one, the last that gates."""
+    """The class of a benchmark with that noise in the profile; if its noise is unknown, the last class that gates."""
     if noise is None:
         return CLASSES[-2]
     return next(one for one in CLASSES if noise <= one.noise * ESTIMATE_ALLOWANCE)

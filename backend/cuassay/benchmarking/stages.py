@@ -90,10 +90,10 @@ class Stage:
         return ordered[:ANCHORS]
 
     def look(self) -> dict[str, int]:
-        """What the open benchmarks were found to be; those undecided stay open."""
+        """What the open benchmarks were found to be; undecided ones stay open for as many pairs as their class has."""
         sides = gate.look(*self._arrays(self.open))
         found = {name: int(side) for name, side in zip(self.open, sides, strict=True) if side != 2}
-        self.open = [name for name in self.open if name not in found]
+        self.open = [name for name in self.open if name not in found and self.noise_class(name).pairs > self.done]
         return found
 
     def confirm(self, suspects: Mapping[str, int], level: float) -> dict[str, bool]:
