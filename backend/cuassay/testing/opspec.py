@@ -51,57 +51,70 @@ _REFUSALS = (ValueError, TypeError, IndexError, ArithmeticError, NotImplementedE
 class OpSpec(Declared):
     """One operation under test.
 
+    Give `fn` or `op`; every other field has a default.
+
     Parameters
     ----------
     fn : callable, optional
-        ``fn(xp, *arrays, **kwargs)``: a function written against an array namespace. Give this or `op`.
+        The function under test, ``fn(xp, *arrays, **kwargs)``, where `xp` is the array module of the device.
     op : Op, optional
-        A declared operation.
+        The operation under test, declared with `cuassay.ops.declare`.
     name : str
-        Otherwise the function's or the op's name; a lambda's is that of the variable which holds its tests, without
-        ``test_``.
+        The name in test ids and messages. Default: the name of `fn` or `op`. A lambda gets the name of the variable
+        that holds its tests, without ``test_``.
     samples : callable, optional
-        ``samples(make)``, with `make` a `Samples`: yields `Sample`, tuples of arguments, or arrays. Otherwise one
-        or two elementwise arrays, by the number of parameters.
+        ``samples(make)`` yields the inputs: `Sample` objects, tuples of arguments, or single arrays. `make` is a
+        `Samples`, which makes arrays. Default: elementwise inputs, one or two arrays, by the number of parameters of
+        `fn`.
     error_inputs : callable, optional
-        ``error_inputs(make)``: yields `ErrorInput`.
+        ``error_inputs(make)`` yields `ErrorInput`: calls that must raise, with the error that is expected.
     reference : callable, optional
-        The same function of NumPy arrays in float64, complex128 or 64-bit integers. Required for an op; otherwise `fn`
-        with ``xp=numpy``. Of an op that makes no array it gives what the op writes, as `written` lines it up.
+        The right result, computed by NumPy. It is called as `fn` without `xp`, with the inputs in float64, complex128
+        or 64-bit integers. Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but
+        not a wrong formula. An op needs it. For an op that returns nothing, the reference returns the arrays that the
+        op writes, as `written` flattens them.
     dtypes : sequence of str
-        What is claimed to work wherever a device has the dtype, by name, object or scalar type. For an op, otherwise
-        the schema's.
+        The dtypes in which `fn` works, on every device that has them. Default for an op: the dtypes of its schema.
     result_dtype : str or callable, optional
-        What `fn` gives: a dtype, as above, or a function of the names of its arrays' dtypes that gives one's name.
-        Otherwise what it gives on NumPy arrays; where it takes none, nothing is asked.
+        The dtype of the result, or a function from the names of the input dtypes to its name. Default: the dtype that
+        `fn` returns for NumPy arrays; if `fn` does not accept NumPy arrays, the dtype is not checked.
     unclaimed : mapping
-        Device kind to the dtypes not claimed there: a function is not tested in them; of an op no kernel may be there.
+        Device kind to the dtypes that are not supported there. `fn` is not tested in them. For an op, the check is
+        that no kernel is registered for them.
     tolerance : Tolerance, optional
-        Otherwise by the op's class.
-    terms, magnitude : callable, optional
-        Of the sample's arguments (NumPy, wide): accumulated terms per element; what errors are relative to. Of a
-        function the first is found out by changing its reference's inputs, and the second is the larger of results
-        and inputs.
+        How far a result may be from the reference. Default for a function: derived from the number of inputs that
+        affect one result. Default for an op: by its class.
+    terms : callable, optional
+        The number of terms that are added up for one element of the result, from the arguments of a sample. Default
+        for a function: counted by changing inputs of the reference.
+    magnitude : callable, optional
+        The values that errors are relative to, from the arguments of a sample. Default for a function: the larger of
+        results and inputs.
     meaning : callable, optional
-        Of an op that makes no array, where what it writes has several right answers: of its arguments by name (NumPy,
-        wide), the arrays that have one, such as ``q @ r``, in order. It is what the reference gives, lined up.
+        For an op whose outputs have more than one right answer, such as the signs in a QR factorization: from its
+        arguments by name, the arrays that have one right answer, such as ``q @ r``. The reference then returns the
+        same arrays, in the same order.
     work : callable, optional
-        Of the sample's arguments: `Work`. Otherwise every array once.
+        The bytes moved and the operations done, as a `Work`, from the arguments of a sample. Default: each array is
+        read or written once.
     bench : callable, optional
-        ``bench(make, sizes)``, with `sizes` a `ModelSizes`: yields samples to measure, one case each of ``test_speed``.
+        ``bench(make, sizes)`` yields the samples that ``test_speed`` measures, one case each. `sizes` is a
+        `ModelSizes`.
     known_failures : sequence of KnownFailure
-        Expected failures.
+        Cases that are expected to fail, each with a reason.
     requires : sequence of str
-        Capabilities beside the dtype's.
+        Capabilities that the device needs, besides the dtype.
     deterministic : bool
-        Two equal runs of `fn` give the same bits. Of an op its schema says so.
+        Whether two equal calls of `fn` return the same bits. For an op its schema says so.
     waits : bool
-        False: `fn` never makes the host wait for the device; it is run in sync debug mode.
+        Whether `fn` may make the host wait for the device. False: a check runs it in sync debug mode and reports the
+        line that waits.
     relations : sequence of str
-        What holds between two results of `fn`, words of `cuassay.testing.conformance.relations`: ``"even"``, ``"odd"``,
-        ``"shift_invariant"``, ``"permutation_of_axis"``, ``"linear"``, ``"batch_invariant"``, ``"idempotent"``.
+        Relations that hold between two results of `fn`, by the words of `cuassay.testing.conformance.relations`:
+        ``"even"``, ``"odd"``, ``"shift_invariant"``, ``"permutation_of_axis"``, ``"linear"``, ``"batch_invariant"``,
+        ``"idempotent"``. They find wrong formulas without a reference.
     without : mapping
-        Names of generated checks that are not for this spec, such as ``"aliasing"``, to the reason; they are skipped.
+        Generated checks to leave out, such as ``"aliasing"``, each with the reason. Their tests are skipped.
 
     Raises
     ------
