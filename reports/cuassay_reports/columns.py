@@ -99,6 +99,8 @@ _TEST = (
     Column("reproduce", "str", "one shell line that runs this failure again"),
     Column("duration", "float", "wall time of set-up, call and tear-down", unit="s"),
     Column("headroom", "float", "worst observed error over its tolerance: 1 is the limit"),
+    Column("error_map", "object", "where a failure's wrong elements are: rows and columns of the result, and the "
+           "percentage of each cell of a coarse grid over them"),
     Column("seed", "int", "seed of this test's inputs"),
 )  # fmt: skip
 

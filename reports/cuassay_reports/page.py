@@ -9,9 +9,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from markupsafe import Markup
+
 from cuassay_reports import skips, units
 from cuassay_reports.acknowledged import Acknowledgement
 from cuassay_reports.attention import Attention, attention
+from cuassay_reports.error_map import error_map_picture
 from cuassay_reports.frames import pd
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
@@ -59,6 +62,7 @@ class Failure:
     message: str
     reproduce: str
     is_new: bool
+    picture: Markup
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -314,6 +318,7 @@ def _failure(row: dict[str, Any], is_new: bool) -> Failure:
         message=row["message"],
         reproduce=row["reproduce"],
         is_new=is_new,
+        picture=error_map_picture(row["error_map"]),
     )
 
 

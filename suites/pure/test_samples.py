@@ -11,17 +11,8 @@ from hypothesis import strategies as st
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
-from cuassay.testing.samples import (
-    BENCH_TILE,
-    LAYOUTS,
-    BenchSamples,
-    HostArray,
-    Sample,
-    Samples,
-    binary,
-    normalized,
-    unary,
-)
+from cuassay.testing.default_samples import binary, unary
+from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Sample, Samples, normalized
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
 

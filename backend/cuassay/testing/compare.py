@@ -8,9 +8,9 @@ rules of their own. How wide the tolerance is stands in `tolerance`.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from contextvars import ContextVar
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,14 +21,44 @@ from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
 from cuassay.devices import to_host
 from cuassay.ops import registry
+from cuassay.testing.failures import ErrorMap, error_map, inputs_there, number
 from cuassay.testing.tolerance import GENERAL, allowed
 
-__all__ = ["HEADROOM", "Verdict", "assert_close", "assert_same_bits", "describe_case", "judge"]
+__all__ = [
+    "ERROR_MAPS",
+    "HEADROOM",
+    "Verdict",
+    "assert_close",
+    "assert_same_bits",
+    "collecting",
+    "describe_case",
+    "judge",
+]
 
 #: Where a comparison leaves its observed error over its tolerance, when somebody collects them: 1 is the limit.
 HEADROOM: ContextVar[list[float] | None] = ContextVar("cuassay_headroom", default=None)
 
+#: Where a comparison leaves the map of its errors, when somebody collects them.
+ERROR_MAPS: ContextVar[list[ErrorMap] | None] = ContextVar("cuassay_error_maps", default=None)
+
 _context: ContextVar[tuple[str, ...]] = ContextVar("cuassay_comparison", default=())
+
+
+@contextmanager
+def collecting(told: dict[str, Any]) -> Iterator[None]:
+    """Put into `told` what the comparisons inside find: ``headroom``, the worst, and the last ``error_map``."""
+    ratios: list[float] = []
+    maps: list[ErrorMap] = []
+    tokens = HEADROOM.set(ratios), ERROR_MAPS.set(maps)
+    try:
+        yield
+    finally:
+        HEADROOM.reset(tokens[0])
+        ERROR_MAPS.reset(tokens[1])
+        if ratios:
+            told["headroom"] = float(max(ratios))
+        if maps:
+            told["error_map"] = maps[-1].as_row()
 
 
 @contextmanager
@@ -55,6 +85,8 @@ class Verdict:
         Where that is.
     error, limit : float
         That error and its tolerance, absolute.
+    where : numpy.ndarray or None
+        Which elements are out of tolerance.
     """
 
     bad: int
@@ -63,6 +95,7 @@ class Verdict:
     index: tuple[int, ...] = ()
     error: float = 0.0
     limit: float = 0.0
+    where: NDArray[np.bool_] | None = None
 
 
 def assert_close(
@@ -76,6 +109,7 @@ def assert_close(
     device: str | Device | None = None,
     check_dtype: bool = True,
     inputs: Any = None,
+    note: str = "",
 ) -> None:
     """Raise `AssertionError` unless `actual` agrees with `expected`.
 
@@ -96,6 +130,8 @@ def assert_close(
         False compares values of unlike dtypes.
     inputs : tuple, optional
         Arguments and keywords of the call, as NumPy arrays: a failure prints those at the worst index.
+    note : str
+        A failure prints it after the numbers.
     """
     __tracebackhide__ = True
     _check_place(actual, expected, device)
@@ -109,7 +145,11 @@ def assert_close(
     verdict = judge(got, want, limit)
     _note(verdict.ratio)
     if verdict.bad:
-        raise AssertionError(_message(_numbers(verdict, got, want) + _given(verdict.index, got.shape, inputs)))
+        found = None if verdict.where is None else error_map(verdict.where)
+        _keep(found)
+        there = inputs_there(verdict.index, got.shape, inputs)
+        lines = [*there, *([f"note: {note}"] if note else []), *(found.lines() if found is not None else ())]
+        raise AssertionError(_message("\n  ".join([_numbers(verdict, got, want), *lines])))
 
 
 def assert_same_bits(actual: Any, expected: Any) -> None:
@@ -128,7 +168,7 @@ def assert_same_bits(actual: Any, expected: Any) -> None:
         raise AssertionError(
             _message(
                 f"{bad:,} of {got.size:,} elements differ in their bits; the first at {index}: "
-                f"got {_full(got[index])}, expected {_full(want[index])}"
+                f"got {number(got[index])}, expected {number(want[index])}"
             )
         )
 
@@ -144,14 +184,15 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
     if dtype_name(got.dtype) in COMPLEX or np.iscomplexobj(want):
         parts = [judge(np.asarray(pick(got)), np.asarray(pick(want)), tolerance) for pick in (np.real, np.imag)]
         worst = max(parts, key=lambda part: part.ratio)
-        return Verdict(max(part.bad for part in parts), got.size, worst.ratio, worst.index, worst.error, worst.limit)
+        bad = np.logical_or(*(np.asarray(part.where) for part in parts))
+        return replace(worst, bad=int(bad.sum()), where=bad)
     room = np.nan_to_num(np.broadcast_to(tolerance, got.shape), posinf=0.0)  # about infinity and NaN there is none
     ratio, error, limit = _ratios(got, want, room)
     flat = int(np.argmax(ratio))
     index = tuple(int(i) for i in np.unravel_index(flat, got.shape))
-    return Verdict(
-        int((ratio > 1).sum()), got.size, float(ratio[index]), index, float(error[index]), float(limit[index])
-    )
+    bad = ratio > 1
+    there = float(ratio[index]), index, float(error[index]), float(limit[index])
+    return Verdict(int(bad.sum()), got.size, *there, where=bad)
 
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:
@@ -223,46 +264,21 @@ def _note(ratio: float) -> None:
         collected.append(ratio)
 
 
+def _keep(found: ErrorMap | None) -> None:
+    collected = ERROR_MAPS.get()
+    if collected is not None and found is not None:
+        collected.append(found)
+
+
 def _numbers(verdict: Verdict, got: NDArray[Any], want: NDArray[Any]) -> str:
     index = verdict.index
     share = verdict.bad / verdict.total
     over = f"{verdict.ratio:.3g}x over" if np.isfinite(verdict.ratio) else "none allowed"
     return (
         f"{verdict.bad:,} of {verdict.total:,} elements ({share:.2%}) are out of tolerance\n"
-        f"  worst at {index}: got {_full(got[index])}, expected {_full(want[index])}\n"
+        f"  worst at {index}: got {number(got[index])}, expected {number(want[index])}\n"
         f"  error {verdict.error!r} against tolerance {verdict.limit!r} ({over})"
     )
-
-
-def _given(index: tuple[int, ...], shape: tuple[int, ...], inputs: Any) -> str:
-    """The inputs that have an element, or a row, at the worst index."""
-    lines = []
-    args, kwargs = inputs or ((), {})
-    named = [(str(place), one) for place, one in enumerate(args)] + list(kwargs.items())
-    for name, array in named:
-        if isinstance(array, np.ndarray) and array.size:
-            found = _at(array, index, shape)
-            if found is not None:
-                lines.append(f"\n  input {name} there: {found}")
-    return "".join(lines)
-
-
-def _at(array: NDArray[Any], index: tuple[int, ...], shape: tuple[int, ...]) -> str | None:
-    with suppress(ValueError):
-        if np.broadcast_shapes(array.shape, shape) == shape:
-            return _full(np.broadcast_to(array, shape)[index])
-    if len(shape) < array.ndim and array.shape[: len(shape)] == shape:
-        row = array[index].reshape(-1)
-        return f"{row[:_SHOWN].tolist()}{' ...' if row.size > _SHOWN else ''} ({row.size:,} numbers)"
-    return None
-
-
-#: Of a row of inputs so many numbers are printed.
-_SHOWN = 6
-
-
-def _full(value: Any) -> str:
-    return repr(value.item()) if isinstance(value, np.generic) and value.dtype.kind != "V" else repr(float(value))
 
 
 def _message(problem: str) -> str:

@@ -24,17 +24,8 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.dispatch import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
-from cuassay.testing.samples import (
-    BenchSamples,
-    HostArray,
-    Kind,
-    Sample,
-    Samples,
-    binary,
-    normalized,
-    over_lists,
-    unary,
-)
+from cuassay.testing.default_samples import binary, unary
+from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized, over_lists
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, count_terms, is_elementwise
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
@@ -195,6 +186,11 @@ class OpSpec(Declared):
         return self.op
 
     @property
+    def is_its_own_reference(self) -> bool:
+        """Whether a function is compared with itself on NumPy arrays in wide dtypes, for want of a `reference`."""
+        return self.fn is not None and self.reference is None
+
+    @property
     def rule(self) -> Tolerance:
         """The tolerance in force: the one given, else that of the op's class, else that of a function."""
         if self.tolerance is not None:
@@ -336,7 +332,11 @@ class OpSpec(Declared):
             yield from drawn(make, largest=self.op is not None)
             if self.op is None and self.reference is not None and make.dtype not in (*INTEGERS, *COMPLEX, "bool"):
                 far = make.far()
-                yield Sample((far, HostArray(far.values[::-1].copy()))[:count], kind="extremal", label="beyond exp")
+                yield Sample(
+                    (far, HostArray(far.values[::-1].copy()))[:count],
+                    kind="extremal",
+                    label="exp overflows",
+                )
 
         return samples
 

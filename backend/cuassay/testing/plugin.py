@@ -40,6 +40,9 @@ class Harness:
         self.hang = HangGuard(config)
 
 
+#: What reports carry of a case that is no property of the test.
+_NOT_PROPERTIES = ("check", "target", "own_reference")
+
 _HARNESS = pytest.StashKey[Harness]()
 _CASE = pytest.StashKey[dict[str, Any]]()
 _TOLD = pytest.StashKey[dict[str, Any]]()
@@ -291,7 +294,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     harness = item.config.stash[_HARNESS]
     case = item.stash[_CASE] = skips.case_of(item)
     told = item.stash[_TOLD] = _told(item, case) if case else {}
-    item.user_properties.extend((name, value) for name, value in told.items() if name not in ("check", "target"))
+    item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
     token = rerun.TARGET.set(rerun.target_of(item))
     try:
         with harness.hang.around():
@@ -302,11 +305,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
 
 def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
     """What reports carry of a case, in plain types; asks no device."""
-    told = {"device": str(case["device"]), "target": rerun.target_of(item)}
+    told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
     if "dtype" in case:
         told["dtype"] = case["dtype"].name
     if "op" in case:
         told |= {"op": case["op"].name, "check": skips.check_of(item)}
+        if getattr(case["op"], "is_its_own_reference", False):
+            told["own_reference"] = True
     return told
 
 
@@ -346,18 +351,12 @@ def _digest(device: Device) -> str:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
-    """Collect how close to its tolerances the test came."""
+    """Collect how close to its tolerances the test came, and where in a result the errors are."""
     compare = sys.modules.get("cuassay.testing.compare")
     if compare is None or not item.stash.get(_CASE, {}):
         return (yield)
-    ratios: list[float] = []
-    token = compare.HEADROOM.set(ratios)
-    try:
+    with compare.collecting(item.stash[_TOLD]):
         return (yield)
-    finally:
-        compare.HEADROOM.reset(token)
-        if ratios:
-            item.stash[_TOLD]["headroom"] = float(max(ratios))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal, get_args
 
@@ -18,14 +17,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays import dtypes
-from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsilon, promote, smallest_subnormal
+from cuassay.arrays.dtypes import COMPLEX, INTEGERS, as_dtype, dtype_name, epsilon, smallest_subnormal
 from cuassay.arrays.layout import as_shape
 from cuassay.devices import from_host
-from cuassay.errors import DTypeError, SpecError
+from cuassay.errors import SpecError
 from cuassay.testing.declared import Declared
 
 __all__ = [
-    "AWKWARD",
     "BENCH_TILE",
     "LAYOUTS",
     "MARGIN",
@@ -35,11 +33,9 @@ __all__ = [
     "Layout",
     "Sample",
     "Samples",
-    "binary",
     "each",
+    "joined",
     "normalized",
-    "promoting",
-    "unary",
 ]
 
 Shape = tuple[int, ...]
@@ -47,9 +43,6 @@ Shape = tuple[int, ...]
 #: What a sample is for; each generated check takes the samples of one kind.
 Kind = Literal["values", "empty", "scalar", "broadcast", "promotion", "python", "extremal"]
 KINDS: tuple[Kind, ...] = get_args(Kind)
-
-#: Extents around the sizes where warps, vectors, blocks and tiles end: where tails are forgotten.
-AWKWARD: tuple[int, ...] = (1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4097)
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,61 +335,12 @@ def normalized(drawn: Iterable[Any]) -> Iterator[Sample]:
         yield sample if sample.label else replace(sample, label=f"{position}: {_described(sample)}")
 
 
+def joined(shape: Shape) -> str:
+    """A shape as failures print it, such as 3x5."""
+    return "x".join(map(str, shape)) or "0-d"
+
+
 def _described(sample: Sample) -> str:
-    shapes = ["x".join(map(str, one.shape)) or "0-d" for one in each(sample.args) if hasattr(one, "shape")]
+    shapes = [joined(one.shape) for one in each(sample.args) if hasattr(one, "shape")]
     told = [f"shape{'s' * (len(shapes) > 1)} {', '.join(shapes)}"] if shapes else []
     return ", ".join([*told, *(f"{name}={value!r}" for name, value in sample.kwargs.items())])
-
-
-#: More than a float32 holds exactly: a detour by way of one shows.
-_WIDE = 2**25
-
-_GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
-
-
-def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
-    """Samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
-    yield from (Sample((make(extent),)) for extent in AWKWARD)
-    yield from (Sample((make(shape),)) for shape in _GRIDS)
-    if make.dtype in INTEGERS:
-        yield Sample((make(257, low=-_WIDE, high=_WIDE),))
-    yield from (Sample((make(shape),), kind="empty") for shape in ((0,), (3, 0, 2)))
-    yield Sample((make(()),), kind="scalar")
-    yield Sample((make.extremal(largest=largest),), kind="extremal")
-
-
-def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
-    """Samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
-    yield from (Sample((make(extent), make(extent))) for extent in AWKWARD)
-    yield from (Sample((make(shape), make(shape))) for shape in _GRIDS)
-    if make.dtype in INTEGERS:
-        yield Sample((make(257, low=-_WIDE, high=_WIDE), make(257, low=-_WIDE, high=_WIDE)))
-    pairs: tuple[tuple[Kind, Shape, Shape], ...] = (
-        ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
-        ("scalar", (), ()), ("scalar", (), (5,)),
-        ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)),
-        ("broadcast", (1,), (257,)),
-    )  # fmt: skip
-    yield from (Sample((make(left), make(right)), kind=kind) for kind, left, right in pairs)
-    yield from _mixed(make)
-    edge = make.extremal(largest=largest)
-    grid = np.meshgrid(edge.values, edge.values)
-    yield Sample((HostArray(grid[0].copy()), HostArray(grid[1].copy())), kind="extremal")
-
-
-def promoting(dtype: str, *others: str) -> Iterator[str]:
-    """Those of `others`, unlike `dtype`, that have a common dtype with it."""
-    for other in others:
-        with suppress(DTypeError):
-            promote(as_dtype(dtype), as_dtype(other))
-            if other != dtype:
-                yield other
-
-
-def _mixed(make: Samples) -> Iterator[Sample]:
-    number = 2 if make.dtype in INTEGERS else 1.1  # no 16-bit float holds 1.1: a kernel may not round it first
-    for other in promoting(make.dtype, "uint8", "int32", "float16", "bfloat16", "float32", "complex64"):
-        yield Sample((make((3, 33)), make((3, 33), dtype=other)), {}, f"with {other}", "promotion")
-    yield Sample((make(33), number), {}, f"{number} at the right", "python")
-    yield Sample((number, make((2, 33))), {}, f"{number} at the left", "python")
-    yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} beside a transposed array", "python")

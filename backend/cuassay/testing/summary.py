@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,6 +17,13 @@ if TYPE_CHECKING:
 __all__ = ["Outcomes", "Tally", "first_line", "header"]
 
 _SHOWN = 20
+
+#: What is said of functions that are their own reference.
+_WITHOUT_REFERENCE = (
+    "  This finds what differs between devices, dtypes, layouts, sizes, streams and calls. It cannot find a wrong",
+    "  formula: a wrong constant, sign, axis or term is the same on both sides. Give reference=, the formula written",
+    "  another way in NumPy, such as reference=scipy.special.softmax, or declare what must hold: relations=('odd',).",
+)
 
 
 def header(presence: Presence, root: str) -> list[str]:
@@ -40,14 +47,25 @@ class Outcomes:
         self._counts: dict[str, Counter[str]] = {}
         self._ran: set[str] = set()
         self._skipped: dict[str, str] = {}
+        self._own_references: set[str] = set()
 
     def __repr__(self) -> str:
         return f"Outcomes({len(self._counts)} devices, {len(self._ran)} tests ran)"
 
-    def add(self, nodeid: str, told: Mapping[str, str], outcome: str, why: str) -> None:
+    def compared_with_themselves(self) -> Iterator[str]:
+        """What the tests of functions without a reference cannot find, and what would; nothing where all have one."""
+        if self._own_references:
+            names = sorted(self._own_references)
+            shown = ", ".join(names[:_SHOWN]) + (f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else "")
+            yield f"without reference=, so compared with themselves on NumPy arrays ({len(names)}): {shown}"
+            yield from _WITHOUT_REFERENCE
+
+    def add(self, nodeid: str, told: Mapping[str, Any], outcome: str, why: str) -> None:
         """Count one case: `told` may name its device and op, `why` says why it was skipped."""
         if "device" in told:
             self._counts.setdefault(told["device"], Counter())[outcome] += 1
+        if told.get("own_reference"):
+            self._own_references.add(told["op"])
         name = _name(nodeid, told)
         if outcome == "skipped":
             self._skipped.setdefault(name, why)
@@ -101,6 +119,7 @@ class Tally:
         self._is_part = is_part
         self._outcomes = Outcomes()
         self._verdicts: list[str] = []
+        self._causes: list[str] = []
 
     def __repr__(self) -> str:
         return f"Tally({self._outcomes!r})"
@@ -114,16 +133,26 @@ class Tally:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session where a required device ran nothing."""
+        """Fail the session where a required device ran nothing; of failures with one cause show what names it first."""
         if session.config.option.collectonly:
             return
+        self._order_failures(session.config.pluginmanager.get_plugin("terminalreporter"))
         self._verdicts = self._outcomes.idle(self._required)
         if self._verdicts and session.exitstatus in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
+    def _order_failures(self, terminalreporter: Any) -> None:
+        failed = [] if terminalreporter is None else terminalreporter.stats.get("failed", [])
+        if len(failed) > 1:
+            from cuassay.testing.causes import cause_lines, ordered_by_cause
+
+            failed[:] = ordered_by_cause(failed)
+            self._causes = list(cause_lines(failed))
+
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the table, what ran nowhere, and the verdict."""
-        lines = [*self._outcomes.table(), *(() if self._is_part else self._outcomes.nowhere())]
+        told = () if self._is_part else (*self._outcomes.nowhere(), *self._outcomes.compared_with_themselves())
+        lines = [*self._causes, *self._outcomes.table(), *told]
         if lines or self._verdicts:
             terminalreporter.section("cuassay")
         for line in lines:

@@ -16,15 +16,8 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
-from cuassay.testing.conformance.execution import (
-    check,
-    compare,
-    compare_values,
-    is_function,
-    is_taken,
-    on_sample,
-    run_sample,
-)
+from cuassay.testing.conformance.comparison import compare, compare_values
+from cuassay.testing.conformance.execution import check, is_function, is_taken, on_sample, run_sample
 from cuassay.testing.conformance.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse

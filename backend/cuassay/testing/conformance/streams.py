@@ -16,7 +16,8 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Spinning
 from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance.execution import check, compare, on_sample, overwrite, turned
+from cuassay.testing.conformance.comparison import compare
+from cuassay.testing.conformance.execution import check, explained, on_sample, overwrite, turned
 from cuassay.testing.conformance.selection import one, plainest
 from cuassay.testing.opspec import OpSpec
 
@@ -47,7 +48,8 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             main.wait_stream(side)
         backend.synchronize(device.index)
         for result, read in found:
-            compare(spec, device, dtype, sample, result)
+            with explained("on a stream other than the default one, while the default one is busy"):
+                compare(spec, device, dtype, sample, result)
             if hasattr(result, "shape"):
                 _check_read(read, devices.to_host(result))
 
@@ -85,7 +87,8 @@ def check_captured(spec: OpSpec, device: Device) -> None:
                 overwrite(device, args, other)
                 capture.replay()
             side.synchronize()
-            compare(spec, device, dtype, other, result)
+            with explained("captured in a graph, and replayed after its inputs had changed"):
+                compare(spec, device, dtype, other, result)
         finally:  # a capture left open would fail every test after this one
             capture.reset()
 

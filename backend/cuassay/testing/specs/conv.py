@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.errors import ArgumentError, ShapeError
+from cuassay.testing.default_samples import promoting
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import Sample, Samples, promoting
+from cuassay.testing.samples import Sample, Samples
 
 __all__ = ["SPECS"]
 

@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from cuassay import ops
 from cuassay.arrays.dtypes import HALVES, as_dtype
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.testing.default_samples import promoting
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import HostArray, Sample, Samples, promoting
+from cuassay.testing.samples import HostArray, Sample, Samples
 from cuassay.testing.tolerance import Tolerance
 
 __all__ = ["SPECS"]

@@ -20,8 +20,9 @@ from cuassay.arrays.dtypes import INTEGERS, compute_dtype, epsilon, smallest_sub
 from cuassay.arrays.philox import random_words
 from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.testing.default_samples import AWKWARD, unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import AWKWARD, Sample, Samples, unary
+from cuassay.testing.samples import Sample, Samples
 from cuassay.testing.tolerance import Tolerance
 
 __all__ = ["SPECS"]

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 from cuassay import ops
 from cuassay.arrays.dtypes import INTEGERS, largest
 from cuassay.errors import DTypeError, ShapeError
+from cuassay.testing.default_samples import AWKWARD, promoting
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import AWKWARD, Sample, Samples, promoting
+from cuassay.testing.samples import Sample, Samples
 
 __all__ = ["SPECS"]
 

@@ -10,8 +10,9 @@ import numpy as np
 from cuassay import ops
 from cuassay.arrays.dtypes import FLOATS, as_dtype
 from cuassay.errors import ArgumentError, DeviceError, DTypeError
+from cuassay.testing.default_samples import unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
-from cuassay.testing.samples import Sample, Samples, unary
+from cuassay.testing.samples import Sample, Samples
 
 __all__ = ["SPECS"]
 

@@ -1,0 +1,61 @@
+"""Failures of one declaration, those first that name their cause: one fault often fails several checks.
+
+The order of causes is the order of `cuassay.testing.conformance.checks.CHECKS`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import cache
+from typing import Any
+
+__all__ = ["cause_lines", "ordered_by_cause"]
+
+
+def ordered_by_cause(reports: Iterable[Any]) -> list[Any]:
+    """The reports of failed tests with those of each declaration together and in the order of causes.
+
+    Declarations, and tests that were not generated, stay in the order in which they first failed.
+    """
+    first: dict[object, int] = {}
+    keys = []
+    for place, report in enumerate(reports):
+        check = _check(report)
+        group = _declaration(report) if check else place
+        keys.append((first.setdefault(group, place), _rank(check), place, report))
+    return [report for *_, report in sorted(keys, key=lambda key: key[:3])]
+
+
+def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
+    """A line for each declaration of which several checks failed: with which to begin."""
+    groups: dict[object, tuple[str, dict[str, None]]] = {}
+    for report in reports:
+        if check := _check(report):
+            groups.setdefault(_declaration(report), (report.cuassay["op"], {}))[1].setdefault(check)
+    for name, checks in groups.values():
+        if len(checks) > 1:
+            begin, *others = sorted(checks, key=_rank)
+            yield f"{name}: {len(checks)} checks failed; begin with {begin}: {', '.join(others)} may follow from it"
+
+
+def _check(report: Any) -> str | None:
+    """The generated check that failed, or None."""
+    name: str | None = getattr(report, "cuassay", {}).get("check")
+    return name if name in _order() else None
+
+
+def _declaration(report: Any) -> tuple[str, str]:
+    """The class of generated tests, or the module and the op."""
+    where, *inside = report.nodeid.partition("[")[0].split("::")
+    return "::".join([where, *inside[:-1]]), report.cuassay["op"]
+
+
+def _rank(check: str | None) -> int:
+    return -1 if check is None else _order()[check]
+
+
+@cache
+def _order() -> dict[str, int]:
+    from cuassay.testing.conformance.checks import CHECKS  # loads NumPy, which a session without failures needs not
+
+    return {name: place for place, name in enumerate(CHECKS)}

@@ -1,0 +1,96 @@
+"""The samples of a spec that gives none: shapes where tails are forgotten, broadcasting, edges of the dtype."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from contextlib import suppress
+
+import numpy as np
+
+from cuassay.arrays.dtypes import INTEGERS, as_dtype, promote
+from cuassay.errors import DTypeError
+from cuassay.testing.samples import HostArray, Kind, Sample, Samples, joined
+
+__all__ = ["AWKWARD", "binary", "promoting", "unary"]
+
+Shape = tuple[int, ...]
+
+#: Extents around the sizes where warps, vectors, blocks and tiles end: where tails are forgotten.
+AWKWARD: tuple[int, ...] = (1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1023, 1024, 1025, 4097)
+
+
+#: More than a float32 holds exactly: a detour by way of one shows.
+_WIDE = 2**25
+
+_GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
+
+_ORDINARY: tuple[Shape, ...] = (*((extent,) for extent in AWKWARD), *_GRIDS)
+
+_PAIRS: tuple[tuple[Kind, Shape, Shape], ...] = (
+    ("empty", (0,), (0,)), ("empty", (3, 0, 2), (2,)), ("empty", (0, 1), (1, 4)),
+    ("scalar", (), ()), ("scalar", (), (5,)),
+    ("broadcast", (4, 1), (5,)), ("broadcast", (129,), (33, 129)), ("broadcast", (2, 1, 3), (7, 1)),
+    ("broadcast", (1,), (257,)),
+)  # fmt: skip
+
+_KIND_LABELS: dict[str, str] = {"empty": "no elements", "scalar": "0-d", "broadcast": "broadcast"}
+_WIDE_LABEL = "integers of 26 bits, more than float32 holds: shape 257"
+_EDGE_LABEL = "edges of the dtype: zeros, infinities, NaN, the smallest and largest numbers"
+
+
+def _shape_label(shape: Shape) -> str:
+    """The shape, and where one extent is next to a power of two, which: a tail is forgotten there."""
+    label = f"shape {joined(shape)}"
+    if len(shape) > 1 or shape[0] < 31:
+        return label
+    power = 1 << round(math.log2(shape[0]))
+    words = {-1: "one below", 0: "exactly", 1: "one above"}
+    return f"{label}, {words[shape[0] - power]} {power:,}"
+
+
+def unary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
+    """Samples of an elementwise function of one array; `largest` as in `Samples.extremal`."""
+    for shape in _ORDINARY:
+        yield Sample((make(shape),), label=_shape_label(shape))
+    if make.dtype in INTEGERS:
+        yield Sample((make(257, low=-_WIDE, high=_WIDE),), label=_WIDE_LABEL)
+    for shape in ((0,), (3, 0, 2)):
+        yield Sample((make(shape),), kind="empty", label=f"no elements: shape {joined(shape)}")
+    yield Sample((make(()),), kind="scalar", label="0-d")
+    yield Sample((make.extremal(largest=largest),), kind="extremal", label=_EDGE_LABEL)
+
+
+def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
+    """Samples of an elementwise function of two arrays that broadcast; `largest` as in `Samples.extremal`."""
+    for shape in _ORDINARY:
+        yield Sample((make(shape), make(shape)), label=_shape_label(shape))
+    if make.dtype in INTEGERS:
+        wide = (make(257, low=-_WIDE, high=_WIDE), make(257, low=-_WIDE, high=_WIDE))
+        yield Sample(wide, label=_WIDE_LABEL)
+    for kind, left, right in _PAIRS:
+        label = f"{_KIND_LABELS[kind]}: shapes {joined(left)}, {joined(right)}"
+        yield Sample((make(left), make(right)), kind=kind, label=label)
+    yield from _mixed(make)
+    edge = make.extremal(largest=largest)
+    grid = np.meshgrid(edge.values, edge.values)
+    pairs = (HostArray(grid[0].copy()), HostArray(grid[1].copy()))
+    yield Sample(pairs, kind="extremal", label=f"{_EDGE_LABEL}, each with each")
+
+
+def promoting(dtype: str, *others: str) -> Iterator[str]:
+    """Those of `others`, unlike `dtype`, that have a common dtype with it."""
+    for other in others:
+        with suppress(DTypeError):
+            promote(as_dtype(dtype), as_dtype(other))
+            if other != dtype:
+                yield other
+
+
+def _mixed(make: Samples) -> Iterator[Sample]:
+    number = 2 if make.dtype in INTEGERS else 1.1  # no 16-bit float holds 1.1: a kernel may not round it first
+    for other in promoting(make.dtype, "uint8", "int32", "float16", "bfloat16", "float32", "complex64"):
+        yield Sample((make((3, 33)), make((3, 33), dtype=other)), {}, f"with {other}", "promotion")
+    yield Sample((make(33), number), {}, f"{number} at the right", "python")
+    yield Sample((number, make((2, 33))), {}, f"{number} at the left", "python")
+    yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} beside a transposed array", "python")

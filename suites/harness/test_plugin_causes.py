@@ -1,0 +1,102 @@
+"""The end of a session: which failure to begin with, and what tests without a reference cannot find."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuassay_reports.load import load
+
+KEPT = """
+    from cuassay.testing import OpSpec, conformance
+
+    kept = {}
+
+    def keeps_its_result(xp, a):
+        result = kept.setdefault((type(a), a.shape, str(a.dtype)), xp.empty(a.shape, a.dtype))
+        result[...] = xp.tanh(a)
+        return result
+
+    test_kept = conformance(OpSpec(fn=keeps_its_result, dtypes=("float64",)))
+"""
+
+TAIL = """
+    import numpy as np
+    from cuassay.testing import OpSpec, conformance
+
+    def without_tail(xp, a):
+        result = xp.tanh(a)
+        result[..., 32:] = 0
+        return result
+
+    test_tail = conformance(OpSpec(
+        fn=without_tail, reference=np.tanh, dtypes=("float32",), samples=lambda make: [make((4, 33))],
+    ))
+"""
+
+
+def test_the_check_that_names_the_cause_comes_first(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(KEPT)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-p", "no:randomly")
+
+    result.stdout.fnmatch_lines(["keeps_its_result: * checks failed; begin with aliasing: * may follow from it"])
+    failed = [line for line in result.outlines if line.startswith("FAILED")]
+    assert "test_aliasing" in failed[0]
+
+
+def test_workers_failures_are_shown_in_the_order_of_causes(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TAIL)
+
+    result = pytester.runpytest_subprocess("--device", "cpu", "-q", "-n", "2", "-k", "values or layouts or stress")
+
+    failed = [line.partition("::test_tail::")[2].partition("[")[0] for line in result.outlines if "FAILED" in line]
+    assert failed == ["test_values", "test_layouts", "test_stress"]
+    result.stdout.fnmatch_lines(["without_tail: 3 checks failed; begin with values: *"])
+
+
+def test_a_wrong_function_is_not_said_to_keep_something(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TAIL)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "values or deterministic or second_call")
+
+    result.assert_outcomes(failed=1, passed=2)
+
+
+def test_what_a_function_without_a_reference_hides_is_said_once(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy as np
+        from cuassay.testing import OpSpec, conformance
+
+        test_silu = conformance(OpSpec(fn=lambda xp, a: a / (1 + xp.exp(-a))))
+        test_sine = conformance(OpSpec(fn=lambda xp, a: xp.sin(a), reference=np.sin))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "values")
+
+    result.stdout.fnmatch_lines(["without reference=, so compared with themselves on NumPy arrays (1): silu"])
+    result.stdout.fnmatch_lines(["*cannot find a wrong*"])
+
+
+def test_nothing_is_said_where_every_function_has_a_reference(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TAIL)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "wider_result")
+
+    result.stdout.no_fnmatch_line("*compared with themselves*")
+
+
+def test_a_failure_without_a_reference_does_not_say_which_side_is_wrong(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(KEPT)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-q", "-k", "full_range or stress")
+
+    result.stdout.fnmatch_lines(["*note: expected is what the same function gives*either result may be wrong"])
+
+
+def test_the_row_of_a_failure_has_the_map_of_its_errors(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(TAIL)
+
+    pytester.runpytest_inprocess("--device", "cpu", "-k", "values", "--cuassay-record", "out.jsonl")
+
+    (row,) = load(pytester.path / "out.jsonl").tests.to_dict("records")
+    assert row["error_map"] == {"rows": 4, "columns": 33, "percent": [[0] * 32 + [100]] * 4}
