@@ -13,8 +13,8 @@ import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
 from cuassay.arrays import layout
-from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import creation
+from cuassay.devices.sim.held import DeviceArray
 from cuassay.errors import ArgumentError
 
 __all__ = ["APPLIED", "as_strided", "fromfunction"]
@@ -76,9 +76,9 @@ def piecewise(x: Array, condlist: Any, funclist: Sequence[Any], *args: Any, **kw
 
 def _is_one_condition(condlist: Any, x: Array) -> bool:
     """Whether `condlist` is itself a condition, by NumPy's rule: a number, or numbers where `x` has axes."""
-    if isinstance(condlist, arrays.SimArray):
+    if isinstance(condlist, DeviceArray):
         return condlist.ndim == 0 or (condlist.ndim == 1 and x.ndim > 0)
-    is_listed = not np.isscalar(condlist) and isinstance(condlist[0], (list, tuple, arrays.SimArray))
+    is_listed = not np.isscalar(condlist) and isinstance(condlist[0], (list, tuple, DeviceArray))
     return np.isscalar(condlist) or (x.ndim > 0 and not is_listed)
 
 
@@ -115,4 +115,4 @@ def as_strided(x: Array, shape: Any = None, strides: Any = None) -> Array:
             f"{high - start} from its first element, outside its memory; give strides that stay within"
         )
     raw: np.ndarray[Any, Any] = np.ndarray(extents, x.dtype, x.owner.arena.buffer, start, steps)
-    return arrays.SimArray(raw, x.owner, x.block)
+    return x.owner.array(raw, x.block)

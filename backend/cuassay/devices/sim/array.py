@@ -8,121 +8,29 @@ without a wait (`numpy.asarray`, buffers, ``ctypes``) raises.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any, NoReturn, SupportsIndex
 
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from cuassay.arrays import layout
-from cuassay.core.device import Device
 from cuassay.devices.sim import calls, exchange, functions
-from cuassay.devices.sim.clock import Span
-from cuassay.devices.sim.machine import SimDevice
-from cuassay.devices.sim.memory import Block
+from cuassay.devices.sim.held import DeviceArray
 
-__all__ = ["Flags", "SimArray"]
+__all__ = ["SimArray"]
 
 _ADVICE = "call .get() or cuassay.devices.to_host(array), which wait for it"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Flags:
-    """An array's flags as attributes and, in capitals, as items: as NumPy's and CuPy's."""
-
-    c_contiguous: bool
-    f_contiguous: bool
-    writeable: bool = True
-
-    @property
-    def forc(self) -> bool:
-        """Contiguous in one order or the other."""
-        return self.c_contiguous or self.f_contiguous
-
-    @property
-    def fnc(self) -> bool:
-        """Contiguous in Fortran's order, and not in C's."""
-        return self.f_contiguous and not self.c_contiguous
-
-    def __getitem__(self, name: str) -> bool:
-        if name not in ("C_CONTIGUOUS", "F_CONTIGUOUS", "WRITEABLE", "FORC", "FNC"):
-            raise KeyError(f"{name!r} is no flag; flags: C_CONTIGUOUS, F_CONTIGUOUS, WRITEABLE, FORC, FNC")
-        found: bool = getattr(self, name.lower())
-        return found
-
-
-class SimArray(NDArrayOperatorsMixin):
+class SimArray(DeviceArray, NDArrayOperatorsMixin):
     """An array in a simulated device's memory.
 
     Made by a device's namespace, `cuassay.devices.from_host` or an operation, never directly.
     """
 
-    __slots__ = ("__weakref__", "block", "owner", "raw", "span")
+    __slots__ = ()
 
     # Comparison gives an array, so there is nothing to hash by; as numpy.ndarray.
     __hash__ = None  # type: ignore[assignment]
-
-    def __init__(
-        self, raw: np.ndarray[Any, Any], owner: SimDevice, block: Block | None, span: Span | None = None
-    ) -> None:
-        self.raw: np.ndarray[tuple[int, ...], np.dtype[Any]] = raw
-        self.owner = owner
-        self.block = block
-        self.span = _span(raw, owner.arena.base) if span is None else span
-
-    # ---------------------------------------------------------------------------------------------- facts, no access
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Extent of each axis."""
-        return tuple(self.raw.shape)
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """Type of the elements."""
-        return self.raw.dtype
-
-    @property
-    def ndim(self) -> int:
-        """Number of axes."""
-        return self.raw.ndim
-
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return self.raw.size
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return self.raw.itemsize
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.raw.nbytes
-
-    @property
-    def strides(self) -> tuple[int, ...]:
-        """Bytes from one element to the next, by axis."""
-        return self.raw.strides
-
-    @property
-    def flags(self) -> Flags:
-        """Contiguity, by NumPy's names; a copy, so that nothing can be set through it."""
-        flags = self.raw.flags
-        return Flags(c_contiguous=flags.c_contiguous, f_contiguous=flags.f_contiguous)
-
-    @property
-    def device(self) -> Device:
-        """Where it lives."""
-        return self.owner.device
-
-    def __len__(self) -> int:
-        return len(self.raw)
-
-    def __repr__(self) -> str:
-        return f"SimArray(shape={self.shape}, dtype={self.dtype}, device='{self.device}')"
 
     # ---------------------------------------------------------------------------------------------- through call()
 
@@ -243,13 +151,3 @@ class SimArray(NDArrayOperatorsMixin):
 
     def __reduce_ex__(self, protocol: SupportsIndex) -> NoReturn:
         raise TypeError(f"{self!r} cannot be pickled: its memory belongs to a device; {_ADVICE}")
-
-
-def _span(raw: np.ndarray[Any, Any], base: int) -> Span:
-    """The bytes of `raw`, counted from the start of the arena; empty for an array without elements."""
-    if not raw.size:
-        return Span(0, 0, dense=True)
-    low = raw.__array_interface__["data"][0] - base
-    if raw.flags.c_contiguous or raw.flags.f_contiguous:
-        return Span(low, low + raw.nbytes, dense=True)
-    return Span(*layout.byte_range(raw.shape, raw.strides, raw.itemsize, low), dense=False)

@@ -22,9 +22,10 @@ from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
-from cuassay.devices.sim.machine import Machine, SimDevice
+from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.machine import Machine, SimDevice, Types
 from cuassay.devices.sim.memory_source import SimSource
-from cuassay.devices.sim.namespace import Namespace, namespace_on
+from cuassay.devices.sim.namespace import Namespace
 from cuassay.devices.sim.profiles import profile
 from cuassay.devices.sim.stream import SimEvent, SimStream, as_stream
 from cuassay.devices.sim.tags import SimTagger
@@ -162,9 +163,10 @@ class SimBackend:
 
     def namespace(self, index: int) -> Namespace:
         """NumPy's names over arrays of device `index`; the same object each time."""
-        return namespace_on(self._device(index))
+        found: Namespace = self._device(index).namespace
+        return found
 
-    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> SimArray:
+    def empty(self, shape: tuple[int, ...], dtype: Any, index: int, stream: SimStream | None = None) -> DeviceArray:
         """A poisoned C-contiguous array, in order of `stream` (None: the current one), which is of that device."""
         device = self._device(index)
         if stream is not None and as_stream(stream).sim_device is not device:
@@ -176,7 +178,7 @@ class SimBackend:
             queue = device.machine.current_queue(device) if stream is None else stream.queue
             return calls.new_array(tuple(map(index_of, shape)), as_dtype(dtype), device, queue)
 
-    def from_host(self, array: np.ndarray[Any, Any], index: int) -> SimArray:
+    def from_host(self, array: np.ndarray[Any, Any], index: int) -> DeviceArray:
         """A copy in order of the current stream, the order of the axes in memory kept."""
         return from_host(np.asarray(array), self._device(index))
 
@@ -280,6 +282,7 @@ def _machine(changed: Mapping[str, Any]) -> Machine:
         changed.get("devices", settings.get("CUASSAY_SIM_DEVICES")),
         changed.get("memory", settings.get("CUASSAY_SIM_MEMORY")),
         profile(changed.get("profile", settings.get("CUASSAY_SIM_PROFILE"))),
+        Types(SimArray, Namespace),
     )
 
 

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuassay.core import syncdebug
-from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim.clock import Queue, Span
+from cuassay.devices.sim.held import DeviceArray
 from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import Block
 from cuassay.errors import CaptureError, DeviceError
@@ -68,12 +68,12 @@ def call(
     RaceError, DeviceError, CaptureError, CapabilityError, OutOfMemoryError
         As the access, the arrays' devices, a capture, the result's dtype and memory have it.
     """
-    found: list[arrays.SimArray] = []
+    found: list[DeviceArray] = []
     _collect(name, args, found)
     if kwargs:
         _collect(name, tuple(kwargs.values()), found)
     for array in writes:
-        if not isinstance(array, arrays.SimArray):
+        if not isinstance(array, DeviceArray):
             raise _mixed(name, array)
     home = _home(name, found, sim_device)
     with home.machine.working():
@@ -98,8 +98,8 @@ class _Work:
         function: Callable[..., Any],
         args: Sequence[Any],
         kwargs: Mapping[str, Any],
-        found: list[arrays.SimArray],
-        writes: list[arrays.SimArray],
+        found: list[DeviceArray],
+        writes: list[DeviceArray],
         home: SimDevice,
         queue: Queue,
         *,
@@ -128,7 +128,7 @@ class _Work:
             )
         stands = {id(array): _stand_in(array.raw) for array in self.found}
         result = self.function(*self._swapped(self.args, stands), **self._swapped(self.kwargs, stands))
-        outputs: list[arrays.SimArray | None] = []
+        outputs: list[DeviceArray | None] = []
         placed = self.place(result, outputs, {id(stands[id(array)]): array for array in self.writes})
         if self.plain:
             return self.record(capture, waits=True)
@@ -139,9 +139,9 @@ class _Work:
         return placed
 
     def _swapped(self, value: Any, stands: Mapping[int, Any]) -> Any:
-        return unwrapped(value, arrays.SimArray, lambda array: stands[id(array)])
+        return unwrapped(value, DeviceArray, lambda array: stands[id(array)])
 
-    def _accesses(self) -> list[tuple[arrays.SimArray, bool]]:
+    def _accesses(self) -> list[tuple[DeviceArray, bool]]:
         written = {id(array) for array in self.writes}
         touched = [(array, False) for array in self.found if self.reads and id(array) not in written]
         touched += [(array, True) for array in self.writes]
@@ -152,9 +152,9 @@ class _Work:
         return self.function(*self._given(self.args), **self._given(self.kwargs))
 
     def _given(self, value: Any) -> Any:
-        return unwrapped(value, arrays.SimArray, self._raw)
+        return unwrapped(value, DeviceArray, self._raw)
 
-    def _raw(self, array: arrays.SimArray) -> np.ndarray[Any, Any]:
+    def _raw(self, array: DeviceArray) -> np.ndarray[Any, Any]:
         for one in self.writes:
             if array is one:
                 return array.raw
@@ -169,8 +169,8 @@ class _Work:
     def place(
         self,
         result: Any,
-        outputs: list[arrays.SimArray | None] | None = None,
-        known: Mapping[int, arrays.SimArray] | None = None,
+        outputs: list[DeviceArray | None] | None = None,
+        known: Mapping[int, DeviceArray] | None = None,
     ) -> Any:
         """`result` with every array on the device; `outputs` gets each that is new, None for one that was given."""
         if isinstance(result, (np.ndarray, np.generic)):
@@ -193,9 +193,9 @@ class _Work:
     def _place_array(
         self,
         result: np.ndarray[Any, Any],
-        outputs: list[arrays.SimArray | None] | None,
-        known: Mapping[int, arrays.SimArray],
-    ) -> arrays.SimArray:
+        outputs: list[DeviceArray | None] | None,
+        known: Mapping[int, DeviceArray],
+    ) -> DeviceArray:
         for array in self.writes:
             if result is array.raw:
                 return array
@@ -216,30 +216,30 @@ class _Work:
 # ---------------------------------------------------------------------------------------------- shared
 
 
-def new_array(shape: tuple[int, ...], dtype: np.dtype[Any], sim_device: SimDevice, queue: Queue) -> arrays.SimArray:
+def new_array(shape: tuple[int, ...], dtype: np.dtype[Any], sim_device: SimDevice, queue: Queue) -> DeviceArray:
     """A poisoned array; without elements it takes no memory."""
     if 0 in shape:
         sim_device.machine.require_storage(sim_device.device, dtype)
-        return arrays.SimArray(np.empty(shape, dtype), sim_device, None)
+        return sim_device.array(np.empty(shape, dtype), None)
     raw, block = sim_device.allocate(shape, dtype, queue)
-    return arrays.SimArray(raw, sim_device, block, Span(block.low, block.low + raw.nbytes, dense=True))
+    return sim_device.array(raw, block, Span(block.low, block.low + raw.nbytes, dense=True))
 
 
-def new_like(like: np.ndarray[Any, Any], sim_device: SimDevice, queue: Queue) -> arrays.SimArray:
+def new_like(like: np.ndarray[Any, Any], sim_device: SimDevice, queue: Queue) -> DeviceArray:
     """A poisoned array of the shape and dtype of `like`, its axes in memory in the same order."""
     made = new_array(like.shape, like.dtype, sim_device, queue)
     if like.flags.c_contiguous or made.block is None:
         return made
     strides = np.empty_like(like, order="K").strides
     raw: np.ndarray[Any, Any] = np.ndarray(like.shape, like.dtype, sim_device.arena.buffer, made.block.low, strides)
-    return arrays.SimArray(raw, sim_device, made.block)
+    return sim_device.array(raw, made.block)
 
 
 def submit(
     queue: Queue,
     sim_device: SimDevice,
     name: str,
-    accesses: Iterable[tuple[arrays.SimArray, bool]],
+    accesses: Iterable[tuple[DeviceArray, bool]],
     work: Callable[[], object],
     *,
     flops: float = 0.0,
@@ -252,7 +252,7 @@ def submit(
     work()
 
 
-def to_host(array: arrays.SimArray, what: str) -> np.ndarray[Any, Any]:
+def to_host(array: DeviceArray, what: str) -> np.ndarray[Any, Any]:
     """The host's look at `array`, read in order of the current stream and waited for; copy before giving away."""
     syncdebug.waits(f"a read of an array by the host ({what})")
     home = array.owner
@@ -274,12 +274,12 @@ def has_arrays(value: Any) -> bool:
         return any(map(has_arrays, value))
     if isinstance(value, dict):
         return any(map(has_arrays, value.values()))
-    return isinstance(value, arrays.SimArray)
+    return isinstance(value, DeviceArray)
 
 
-def _collect(name: str, value: Any, found: list[arrays.SimArray]) -> None:
+def _collect(name: str, value: Any, found: list[DeviceArray]) -> None:
     """Gather the arrays of ours inside `value`, each once. Raises `TypeError` at a `numpy.ndarray`."""
-    if isinstance(value, arrays.SimArray):
+    if isinstance(value, DeviceArray):
         for one in found:
             if value is one:
                 return
@@ -307,7 +307,7 @@ def _mixed(name: str, value: Any) -> TypeError:
     )
 
 
-def _home(name: str, found: Sequence[arrays.SimArray], sim_device: SimDevice | None) -> SimDevice:
+def _home(name: str, found: Sequence[DeviceArray], sim_device: SimDevice | None) -> SimDevice:
     home = sim_device if sim_device is not None else found[0].owner
     for array in found:
         if array.owner is not home:
@@ -340,14 +340,14 @@ def _inside(raw: np.ndarray[Any, Any], home: SimDevice) -> bool:
     return raw.base is not None and 0 <= _address(raw, home) < home.arena.total
 
 
-def _view(raw: np.ndarray[Any, Any], home: SimDevice, sources: Sequence[arrays.SimArray]) -> arrays.SimArray:
+def _view(raw: np.ndarray[Any, Any], home: SimDevice, sources: Sequence[DeviceArray]) -> DeviceArray:
     """The part of the arena that `raw` shows, writable, kept alive by the block of the array it came from."""
     offset = _address(raw, home)
     view: np.ndarray[Any, Any] = np.ndarray(raw.shape, raw.dtype, home.arena.buffer, offset, raw.strides)
-    return arrays.SimArray(view, home, _block_at(offset, sources))
+    return home.array(view, _block_at(offset, sources))
 
 
-def _block_at(offset: int, sources: Sequence[arrays.SimArray]) -> Block | None:
+def _block_at(offset: int, sources: Sequence[DeviceArray]) -> Block | None:
     return next((s.block for s in sources if s.block is not None and s.block.low <= offset < s.block.high), None)
 
 
@@ -375,7 +375,7 @@ def _leaves(result: Any) -> Iterator[Any]:
         yield result
 
 
-def _flops(name: str, found: Sequence[arrays.SimArray]) -> float:
+def _flops(name: str, found: Sequence[DeviceArray]) -> float:
     """About how many operations: one an element, times the contracted extent in a product."""
     size = max((array.size for array in found), default=0)
     is_product = name in ("matmul", "dot", "einsum", "tensordot", "inner")

@@ -14,8 +14,8 @@ import numpy as np
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import as_shape
 from cuassay.core.device import Device
-from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
+from cuassay.devices.sim.held import DeviceArray
 from cuassay.devices.sim.machine import SimDevice, refuse_capture
 from cuassay.errors import ArgumentError, DeviceError
 
@@ -62,7 +62,7 @@ def default_dtype(dtype: np.dtype[Any], sim_device: SimDevice) -> np.dtype[Any]:
     return dtype if is_there else np.dtype(narrower)
 
 
-def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> arrays.SimArray:
+def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> DeviceArray:
     """A copy of `array` on the device, in order of the current stream, the order of its axes in memory kept.
 
     Raises
@@ -95,7 +95,7 @@ class Creation:
         order: Any = "K",
         ndmin: int = 0,
         device: Any = None,
-    ) -> arrays.SimArray:
+    ) -> DeviceArray:
         """A copy of `obj` (host data, or arrays of this device) on the device; ``copy=None`` is `asarray`."""
         made = self.asarray(obj, dtype, order, device=device, copy=copy)
         missing = (1,) * (ndmin - made.ndim)
@@ -103,7 +103,7 @@ class Creation:
 
     def asarray(
         self, obj: Any, dtype: Any = None, order: Any = None, *, device: Any = None, copy: bool | None = None
-    ) -> arrays.SimArray:
+    ) -> DeviceArray:
         """`obj` itself when it is an array of the device with that `dtype` and `order`, else a copy on it.
 
         Parameters
@@ -120,7 +120,7 @@ class Creation:
             False raises `ValueError` where a copy cannot be avoided, as it cannot for host data.
         """
         home, wanted = home_of(device, self._sim_device), None if dtype is None else as_dtype(dtype)
-        if isinstance(obj, arrays.SimArray):
+        if isinstance(obj, DeviceArray):
             here = _on(obj, home, is_asked=device is not None, copy=copy)
             return _as_asked(here, wanted, order, copy=copy if here is obj else None)
         if copy is False:
@@ -131,22 +131,22 @@ class Creation:
 
     asanyarray = asarray
 
-    def asarray_chkfinite(self, a: Any, dtype: Any = None, order: Any = None) -> arrays.SimArray:
+    def asarray_chkfinite(self, a: Any, dtype: Any = None, order: Any = None) -> DeviceArray:
         """As `asarray`; the host waits for the values. Raises `ValueError` where one is infinite or NaN."""
         made = self.asarray(a, dtype, order)
         if made.dtype.kind in "fcV" and not bool(np.isfinite(made).all()):
             raise ValueError("asarray_chkfinite got an array with infinities or NaN; mask them, or use asarray")
         return made
 
-    def ascontiguousarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> arrays.SimArray:
+    def ascontiguousarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> DeviceArray:
         """`a` itself when it is contiguous in C's order, else a copy that is; of one axis at least."""
         return _with_axis(self.asarray(a, dtype, "C", device=device))
 
-    def asfortranarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> arrays.SimArray:
+    def asfortranarray(self, a: Any, dtype: Any = None, *, device: Any = None) -> DeviceArray:
         """`a` itself when it is contiguous in Fortran's order, else a copy that is; of one axis at least."""
         return _with_axis(self.asarray(a, dtype, "F", device=device))
 
-    def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, device: Any = None) -> arrays.SimArray:
+    def require(self, a: Any, dtype: Any = None, requirements: Any = None, *, device: Any = None) -> DeviceArray:
         """`a` with what is asked for, copied where it has to be; all arrays of a device are aligned and writable."""
         asked = [requirements] if isinstance(requirements, str) else list(requirements or ())
         unknown = [one for one in asked if str(one).upper() not in _REQUIREMENTS]
@@ -157,11 +157,11 @@ class Creation:
 
     def asnumpy(self, a: Any, **options: Any) -> np.ndarray[Any, Any]:
         """A copy on the host; waits for it. What is no array of a device is `numpy.asarray`'s affair, as in CuPy."""
-        if isinstance(a, arrays.SimArray):
+        if isinstance(a, DeviceArray):
             return a.get()
         return np.asarray(a, **options)
 
-    def empty(self, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> arrays.SimArray:
+    def empty(self, shape: Any, dtype: Any = None, order: Any = "C", *, device: Any = None) -> DeviceArray:
         """A poisoned array."""
         if order not in ("C", "F"):
             raise ArgumentError(f"empty takes the orders 'C' and 'F'; got {order!r}; give one of them")
@@ -172,10 +172,10 @@ class Creation:
             queue = home.machine.current_queue(home)
             if order == "C":
                 return calls.new_array(extents, wanted, home, queue)
-            made: arrays.SimArray = calls.new_array(extents[::-1], wanted, home, queue).T
+            made: DeviceArray = calls.new_array(extents[::-1], wanted, home, queue).T
             return made
 
-    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> arrays.SimArray:
+    def from_dlpack(self, x: Any, /, *, device: Any = None, copy: bool | None = None) -> DeviceArray:
         """An array of this device itself; a copy of any other that has ``__dlpack__``, on the `device` that is named.
 
         Raises
@@ -183,7 +183,7 @@ class Creation:
         BufferError
             If `x` is of the host, and no device is named: nothing is shown to the device without a copy.
         """
-        if isinstance(x, arrays.SimArray):
+        if isinstance(x, DeviceArray):
             return self.asarray(x, device=device, copy=copy)
         if device is None or copy is False:
             raise BufferError(
@@ -193,11 +193,11 @@ class Creation:
         return from_host(np.from_dlpack(x, device="cpu"), home_of(device, self._sim_device))
 
 
-def _with_axis(array: arrays.SimArray) -> arrays.SimArray:
+def _with_axis(array: DeviceArray) -> DeviceArray:
     return array if array.ndim else array[None]
 
 
-def _on(array: arrays.SimArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> arrays.SimArray:
+def _on(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> DeviceArray:
     """`array` on `home`: another device's is copied only where the caller named the device."""
     if array.owner is home:
         return array
@@ -207,11 +207,11 @@ def _on(array: arrays.SimArray, home: SimDevice, *, is_asked: bool, copy: bool |
         )
     if copy is False:
         raise ValueError(f"{array!r} is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
-    moved: arrays.SimArray = array.to_device(home.device)
+    moved: DeviceArray = array.to_device(home.device)
     return moved
 
 
-def _as_asked(array: arrays.SimArray, dtype: np.dtype[Any] | None, order: Any, *, copy: bool | None) -> arrays.SimArray:
+def _as_asked(array: DeviceArray, dtype: np.dtype[Any] | None, order: Any, *, copy: bool | None) -> DeviceArray:
     wanted, flags = array.dtype if dtype is None else dtype, array.flags
     is_laid_out = {"C": flags.c_contiguous, "F": flags.f_contiguous}.get(order, True)
     if copy or wanted != array.dtype or not is_laid_out:
@@ -221,12 +221,12 @@ def _as_asked(array: arrays.SimArray, dtype: np.dtype[Any] | None, order: Any, *
     return array
 
 
-def _stacked(maker: Creation, obj: Any, dtype: np.dtype[Any] | None, device: Any) -> arrays.SimArray:
+def _stacked(maker: Creation, obj: Any, dtype: np.dtype[Any] | None, device: Any) -> DeviceArray:
     """Nested lists in which arrays of the device stand: stacked, as CuPy does."""
     if not isinstance(obj, Iterable):
         raise TypeError(f"arrays are made of numbers, arrays and lists of them; got {type(obj).__qualname__}")
     parts: Any = [maker.asarray(one, device=device) for one in obj]
-    stacked = cast("arrays.SimArray", np.stack(parts))
+    stacked = cast("DeviceArray", np.stack(parts))
     return stacked if dtype in (None, stacked.dtype) else _as_asked(stacked, dtype, None, copy=None)
 
 

@@ -14,10 +14,10 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.handle import Handle
-from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.creation import default_dtype
 from cuassay.devices.sim.functions import written
+from cuassay.devices.sim.held import DeviceArray
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.errors import MissingNameError
 
@@ -119,4 +119,4 @@ class RandomNamespace(Draws):
 
 
 def _plain(seed: Any) -> Any:
-    return seed.get() if isinstance(seed, arrays.SimArray) else seed
+    return seed.get() if isinstance(seed, DeviceArray) else seed

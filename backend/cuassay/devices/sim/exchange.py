@@ -12,7 +12,7 @@ from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 
 if TYPE_CHECKING:
-    from cuassay.devices.sim.array import SimArray
+    from cuassay.devices.sim.held import DeviceArray
 
 __all__ = ["EXTENSION", "capsule", "namespace_of", "to_device"]
 
@@ -24,11 +24,9 @@ _HOST = (1, 0)
 _EDITIONS = ("2021.12", "2022.12", "2023.12", "2024.12", "2025.12")
 
 
-def namespace_of(array: SimArray, api_version: str | None) -> Any:
+def namespace_of(array: DeviceArray, api_version: str | None) -> Any:
     """The namespace of the device that `array` is on, of which `api_version` is an edition that it follows."""
-    from cuassay.devices.sim import namespace  # which stands on arrays
-
-    found = namespace.namespace_on(array.owner)
+    found = array.owner.namespace
     followed = [one for one in _EDITIONS if one <= found.__array_api_version__]
     if api_version is not None and api_version not in followed:
         raise ArgumentError(
@@ -37,7 +35,7 @@ def namespace_of(array: SimArray, api_version: str | None) -> Any:
     return found
 
 
-def to_device(array: SimArray, device: Any, stream: Any) -> Any:
+def to_device(array: DeviceArray, device: Any, stream: Any) -> Any:
     """`array` on `device`; see `SimArray.to_device`."""
     target = Device(device)
     with nullcontext() if stream is None else as_stream(stream):
@@ -54,7 +52,7 @@ def to_device(array: SimArray, device: Any, stream: Any) -> Any:
         return registry.op("copy")(array, out=made)
 
 
-def capsule(array: SimArray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
+def capsule(array: DeviceArray, stream: Any, max_version: Any, dl_device: Any, copy: bool | None) -> Any:
     """The DLPack capsule of a copy on the host; see `SimArray.__dlpack__`."""
     if stream is not None:
         raise BufferError(f"{array!r} takes no stream=; got {stream!r}; a copy for the host is waited for")

@@ -13,9 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.devices.sim import array as arrays
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.applied import APPLIED
+from cuassay.devices.sim.held import DeviceArray
 
 __all__ = [
     "WRITING_METHODS",
@@ -87,7 +87,7 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
     """A NumPy function that dispatches by ``__array_function__``."""
     name = function.__name__
     if name in _FACTS:
-        return function(*calls.unwrapped(args, arrays.SimArray), **calls.unwrapped(kwargs, arrays.SimArray))
+        return function(*calls.unwrapped(args, DeviceArray), **calls.unwrapped(kwargs, DeviceArray))
     if name in _ESCAPES:
         raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
     if name in APPLIED:
@@ -124,7 +124,7 @@ def written(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[A
     return writes
 
 
-def attribute(array: arrays.SimArray, name: str) -> Any:
+def attribute(array: DeviceArray, name: str) -> Any:
     """What ``array.name`` is: one of NumPy's methods, tracked; anything else is refused."""
     if name in _READING_METHODS or name in WRITING_METHODS:
         return partial(_method, array, name)
@@ -136,7 +136,7 @@ def attribute(array: arrays.SimArray, name: str) -> Any:
     )
 
 
-def _method(array: arrays.SimArray, name: str, *args: Any, **kwargs: Any) -> Any:
+def _method(array: DeviceArray, name: str, *args: Any, **kwargs: Any) -> Any:
     writes = written(name, args, kwargs)
     if name in WRITING_METHODS:
         writes = [array]
@@ -152,12 +152,12 @@ def _get(attribute: str, array: np.ndarray[Any, Any]) -> Any:
     return getattr(array, attribute)
 
 
-def get_item(array: arrays.SimArray, index: Any) -> Any:
+def get_item(array: DeviceArray, index: Any) -> Any:
     """``array[index]``: a view where NumPy gives one; a mask on the device makes the host wait for its count."""
     return calls.call("getitem", _item, (array, index), {}, views=True, waits=_has_mask(index))
 
 
-def set_item(array: arrays.SimArray, index: Any, value: Any) -> None:
+def set_item(array: DeviceArray, index: Any, value: Any) -> None:
     """``array[index] = value``."""
     calls.call("setitem", setitem, (array, index, value), {}, writes=[array])
 
@@ -171,4 +171,4 @@ def _item(array: np.ndarray[Any, Any], index: Any) -> Any:
 
 def _has_mask(index: Any) -> bool:
     parts = index if isinstance(index, tuple) else (index,)
-    return any(isinstance(part, arrays.SimArray) and part.dtype == np.bool_ for part in parts)
+    return any(isinstance(part, DeviceArray) and part.dtype == np.bool_ for part in parts)

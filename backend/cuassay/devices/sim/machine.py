@@ -13,11 +13,12 @@ import sys
 import threading
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import cached_property
 from itertools import count
 from pathlib import Path
 from types import CodeType
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
@@ -37,6 +38,7 @@ from cuassay.memory import CachingAllocator
 if TYPE_CHECKING:
     from cuassay.core.graphs import PoolId
     from cuassay.devices.sim.capture import SimCapture
+    from cuassay.devices.sim.held import DeviceArray
     from cuassay.devices.sim.pinned import HostMemory
     from cuassay.devices.sim.private import Pool
     from cuassay.devices.sim.stream import SimStream
@@ -48,6 +50,7 @@ __all__ = [
     "Machine",
     "Owner",
     "SimDevice",
+    "Types",
     "call_site",
     "refuse_capture",
     "refuse_wait",
@@ -103,6 +106,13 @@ class Accessed(Protocol):
         """Whose log its accesses are entered in."""
 
 
+class Types(NamedTuple):
+    """What a machine makes its arrays and its devices' namespaces of; given, so that nothing here imports upwards."""
+
+    array: Callable[..., DeviceArray]
+    namespace: Callable[[SimDevice], Any]
+
+
 class SimDevice:
     """One device of a machine: its memory, the log of accesses to it, and its queues."""
 
@@ -114,7 +124,6 @@ class SimDevice:
         self.log = AccessLog(str(self.device), machine.host)
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
-        self.namespace: Any = None  # the kind's, once it was asked for: one object, as a module is, and so a dict's key
         self._pools: dict[int, RoundRobin[Queue]] = {}
         self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
         self.graph_pools: weakref.WeakValueDictionary[PoolId, Pool] = weakref.WeakValueDictionary()
@@ -136,6 +145,15 @@ class SimDevice:
     def forget_queue(self, queue: Queue) -> None:
         """Its stream is gone; the queue goes when the host waits for the device."""
         queue.dropped = True
+
+    @cached_property
+    def namespace(self) -> Any:
+        """The array namespace of the device: one object, as a module is, and so a dict's key."""
+        return self.machine.types.namespace(self)
+
+    def array(self, raw: np.ndarray[Any, Any], block: Block | None, span: Span | None = None) -> DeviceArray:
+        """`raw`, which lies in the arena, as an array of the device."""
+        return self.machine.types.array(raw, self, block, span)
 
     def require(self, name: str, instead: str) -> None:
         """Raise `CapabilityError` unless the device has capability `name`; `instead` is what to do without it."""
@@ -294,9 +312,12 @@ class Machine:
         Bytes of each.
     profile : Profile
         What each can do.
+    types : Types
+        What arrays and namespaces are made of: they are classes of the rooms above.
     """
 
-    def __init__(self, devices: int, memory: int, profile: Profile) -> None:
+    def __init__(self, devices: int, memory: int, profile: Profile, types: Types) -> None:
+        self.types = types
         self.lock = threading.RLock()
         self.busy = 0
         self.is_lost = False
@@ -322,7 +343,7 @@ class Machine:
 
     def renewed(self) -> Machine:
         """A fresh machine with as many devices, as much memory and the same profile."""
-        return Machine(len(self.devices), self.memory, self.profile)
+        return Machine(len(self.devices), self.memory, self.profile, self.types)
 
     def working(self) -> Machine:
         """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later.

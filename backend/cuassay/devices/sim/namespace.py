@@ -25,7 +25,7 @@ from cuassay.devices.sim.draws import RandomNamespace
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.devices.sim.standard import Inspection
 
-__all__ = ["Namespace", "namespace_on"]
+__all__ = ["Namespace"]
 
 #: Names of dtypes that come from ml_dtypes.
 _BEYOND_NUMPY = ("bfloat16", *FP8)
@@ -100,15 +100,6 @@ class Namespace(Creation, _Module):
 
     def __array_namespace_info__(self) -> Inspection:
         return Inspection(self._sim_device)
-
-
-def namespace_on(sim_device: SimDevice) -> Namespace:
-    """The namespace of `sim_device`: one object, as a module is."""
-    with sim_device.machine.working():
-        if sim_device.namespace is None:
-            sim_device.namespace = Namespace(sim_device)
-        found: Namespace = sim_device.namespace
-        return found
 
 
 class _Forward:
@@ -207,7 +198,7 @@ def _named(value: Any) -> Any:
 def _from_function(sim_device: SimDevice, function: Callable[..., Any], shape: Any, **options: Any) -> Any:
     """``numpy.fromfunction``: `function` gets indices on the device."""
     place = {key: options.pop(key) for key in ("dtype", "device") if key in options}
-    indices = namespace_on(sim_device).indices(shape, **{"dtype": float, **place})
+    indices = sim_device.namespace.indices(shape, **{"dtype": float, **place})
     return applied.fromfunction(indices, function, **options)
 
 
