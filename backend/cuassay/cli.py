@@ -91,6 +91,13 @@ def parser() -> argparse.ArgumentParser:
         help="processes that run the tests at the same time, each with a context of its own on a GPU; default: as many "
         "as cores, up to 8; what is measured runs alone",
     )
+    run.add_argument(
+        "--processes",
+        type=int,
+        default=1,
+        metavar="N",
+        help="fresh processes that measure, one after the other; a timing is the median of theirs (default: 1)",
+    )
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
@@ -143,7 +150,7 @@ def _run(options: argparse.Namespace) -> int:
     jobs = run.default_jobs() if options.jobs is None else options.jobs
     steps = {"tests": not options.no_tests, "times": not options.no_times}
     with exit_on_sigterm():  # and with us the children
-        return run.run(selectors, Path(options.out), jobs=jobs, **steps)
+        return run.run(selectors, Path(options.out), jobs=jobs, processes=options.processes, **steps)
 
 
 def _report(options: argparse.Namespace) -> int:

@@ -121,7 +121,8 @@ _TIME = (
     Column("mode", "str", "one launch a call, or the replay of a graph", choices=("stream", "graph")),
     Column("launches", "str", "queued: all of a sample were in the stream before the first ran, so that no gap of the "
            "host is in it; live: they ran as they came", choices=("queued", "live")),
-    Column("unit", "str", "unit of the samples", default="s"),
+    Column("unit", "str", "unit of the samples: s, virtual s where a simulated device's model gives them, or another",
+           default="s"),
     Column("better", "str", "which direction is better", choices=("less", "more"), default="less"),
     Column("minimum", "float", "least sample", unit="unit"),
     Column("q25", "float", "first quartile", unit="unit"),
@@ -130,7 +131,9 @@ _TIME = (
     Column("empty", "float", "what of each figure is the empty interval: two events with nothing between them, shared "
            "by the calls of a sample; readers take it off", unit="s"),
     Column("settled", "bool", "the standard error of the median was as small as asked for when sampling ended"),
-    Column("modes", "str", "how far apart two groups of samples are, where there are two"),
+    Column("throttled", "int", "samples that were taken while the device held its clocks down"),
+    Column("processes", "int", "fresh processes that measured it; the samples are then their medians"),
+    Column("modes", "str", "how far apart two groups of samples are, if there are two"),
     Column("bytes", "int", "bytes that must be read and written once", unit="B"),
     Column("flops", "int", "floating-point operations of the definition", unit="FLOP"),
     Column("memory", "int", "peak device memory beyond the inputs", unit="B"),

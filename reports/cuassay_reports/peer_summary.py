@@ -176,7 +176,7 @@ def _worst(row: dict[str, Any]) -> Worst:
     return Worst(
         case=row["case"],
         dtype=row["dtype"],
-        median=units.quantity(row["median"], "s"),
+        median=units.quantity(row["median"], row["unit"]),
         rate=units.quantity(row["flop_per_s"], "FLOP/s"),
         ratio=_ratio(row["ratio"]),
         peer=row["peer"],

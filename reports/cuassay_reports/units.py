@@ -5,10 +5,13 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-__all__ = ["UNKNOWN", "count", "nbytes", "noun", "percent", "quantity", "ratio", "signed_percent"]
+__all__ = ["UNKNOWN", "VIRTUAL", "count", "nbytes", "noun", "percent", "quantity", "ratio", "signed_percent"]
 
 UNKNOWN = "–"
 """What stands where a number is not known."""
+
+VIRTUAL = "virtual s"
+"""The unit of modelled times, as a simulated device has them."""
 
 _SECONDS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"), (1e-9, "ns"))
 _DECIMAL = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
@@ -21,6 +24,8 @@ def quantity(value: float, unit: str) -> str:
         return UNKNOWN
     if unit == "s":
         return _scaled(value, _SECONDS)
+    if unit == VIRTUAL:
+        return _scaled(value, tuple((factor, f"virtual {name}") for factor, name in _SECONDS))
     if unit == "B":
         return nbytes(value)
     return _scaled(value, tuple((factor, prefix + unit) for factor, prefix in _DECIMAL))

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
-from cuassay.benchmarking import rotation
+from cuassay.benchmarking import empty, rotation
+from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.rotation import CACHE_MULTIPLE, MIN_SAMPLES, rotate, sets_for
 from cuassay.errors import ArgumentError
 from cuassay.testing import devices as on
@@ -204,3 +205,19 @@ def test_sets_exceed_the_cache(device: Device) -> None:
 def test_a_rotation_of_nothing_is_refused(device: Device, passes: Any, sets: int, samples: int) -> None:
     with pytest.raises(ArgumentError, match="a rotation needs a pass"):
         rotate(passes, sets, device, samples=samples)
+
+
+@on("sim")
+def test_a_rotation_carries_the_share_of_a_call_in_the_empty_interval(
+    device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(empty._empty, devices.find(device), empty.Empty(6e-7, 0.0))
+    monkeypatch.setattr(rotation, "_HOLD", 1e-2)  # a replay takes the simulated host as long as its launches
+    _, run = adding_to_each(device, 2)
+
+    found = rotate({"add": run}, 2, device, samples=3)["add"]
+
+    calls = round(6e-7 / found.empty_s)
+    assert calls % 2 == 0
+    assert calls * found.median_s == pytest.approx(100e-6, rel=0.5)  # a sample fills the seconds of a batch
+    assert timing_row("add", device, "cuassay", found, case="100")["empty"] == found.empty_s

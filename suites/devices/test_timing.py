@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import math
 from collections.abc import Callable
 from itertools import count
 from types import SimpleNamespace
@@ -12,7 +13,8 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
-from cuassay.benchmarking import roofline
+from cuassay.benchmarking import empty as empties
+from cuassay.benchmarking import roofline, sampling, throttling
 from cuassay.benchmarking import timing as module
 from cuassay.benchmarking.cases import cases, row, timing_row
 from cuassay.benchmarking.roofline import fraction, limits
@@ -75,9 +77,9 @@ def test_peers_take_turns_in_abba_order(device: Device) -> None:
     assert order[-4:] == ["a", "b", "b", "a"]
 
 
-@pytest.mark.parametrize(("cache", "most"), [("cold", 100), ("warm", 0)])
+@pytest.mark.parametrize(("cache", "most"), [("cold", math.inf), ("warm", 0)])
 def test_the_cache_is_flushed_before_each_cold_sample_and_no_warm_one(
-    device: Device, cache: Any, most: int, monkeypatch: pytest.MonkeyPatch
+    device: Device, cache: Any, most: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kind = type(devices.backend(device.kind))
     flush, flushed = kind.flush_cache, []
@@ -105,15 +107,15 @@ def test_the_time_is_for_each_of_the_calls(device: Device, monkeypatch: pytest.M
 
 def test_the_hosts_time_is_that_of_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
     clock = iter([0.0, 8.0])
-    monkeypatch.setattr(module, "time", SimpleNamespace(perf_counter=clock.__next__))
-    one = module._Series(devices.backend("cpu"), 0, lambda: None, "warm", queued=False)
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=clock.__next__))
+    one = sampling.Series(devices.backend("cpu"), 0, lambda: None, "warm", queued=False)
     one.repeats = 4
 
-    assert one._once()[1] == 2.0
+    assert one.once()[1] == 2.0
 
 
 def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module._Series, "is_settled", lambda self, precision: len(self.device_s) >= self.call())
+    monkeypatch.setattr(sampling.Series, "is_settled", lambda self, precision: len(self.device_s) >= self.call())
 
     found = interleave({"soon": lambda: 3, "late": lambda: 15}, "cpu", samples=20, max_seconds=1e6)
 
@@ -126,10 +128,10 @@ def test_all_series_go_on_until_each_is_settled(monkeypatch: pytest.MonkeyPatch)
     ids=["as the host took", "longer", "many calls", "never"],
 )
 def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: float, held_s: float) -> None:
-    series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0, longest_hold=module.LONGEST_HOLD)
-    series._once = lambda: (1e-6, 10e-6 + series.hold_s, series.hold_s >= needed_s)  # a held sample takes longer
+    series: Any = SimpleNamespace(queued=True, repeats=calls, hold_s=1.0, longest_hold=sampling.LONGEST_HOLD)
+    series.once = lambda: (1e-6, 10e-6 + series.hold_s, series.hold_s >= needed_s)  # a held sample takes longer
 
-    module._Series.find_hold(series)
+    sampling.Series.find_hold(series)
 
     assert (series.queued, series.hold_s) == (held_s > 0, pytest.approx(held_s))
 
@@ -147,7 +149,7 @@ def test_the_stream_is_held_for_as_long_as_the_host_needs(calls: int, needed_s: 
 def test_a_median_settles_with_samples_enough_that_agree(samples: list[float], is_settled: bool) -> None:
     taken = SimpleNamespace(device_s=samples, repeats=1)
 
-    assert module._Series.is_settled(taken, 0.005) == is_settled  # type: ignore[arg-type]
+    assert sampling.Series.is_settled(taken, 0.005) == is_settled  # type: ignore[arg-type]
 
 
 def test_a_series_that_ran_out_of_time_is_not_settled(device: Device) -> None:
@@ -155,6 +157,69 @@ def test_a_series_that_ran_out_of_time_is_not_settled(device: Device) -> None:
 
     assert found.settled is False
     assert timing_row("add", device, "cuassay", found, case="1000")["settled"] is False
+
+
+def samples_until_warm(durations: list[float], monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many samples a warm-up took, of a call that takes `durations` and then the last of them."""
+    now, taken = 0.0, 0
+
+    def once() -> tuple[float, float, bool]:
+        nonlocal now, taken
+        lasted = durations[min(taken, len(durations) - 1)]
+        now, taken = now + lasted, taken + 1
+        return lasted, 0.0, True
+
+    monkeypatch.setattr(sampling, "time", SimpleNamespace(perf_counter=lambda: now))
+    series: Any = SimpleNamespace(backend=devices.backend("cpu"), once=once)
+    sampling.Series.warm_up(series)
+    return taken
+
+
+def test_a_warm_up_goes_on_while_clocks_rise(monkeypatch: pytest.MonkeyPatch) -> None:
+    rising = [5e-3 / (1 + step / 10) for step in range(20)]
+
+    assert samples_until_warm([*rising, 1e-3], monkeypatch) > len(rising) + sampling.WINDOW
+
+
+def test_a_warm_up_lasts_a_least_time_although_its_samples_agree(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert samples_until_warm([1e-4], monkeypatch) == pytest.approx(sampling.LEAST_WARM_UP / 1e-4, abs=1)
+
+
+def test_a_warm_up_ends_although_nothing_settles(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert samples_until_warm([1e-3 * 1.1**step for step in range(100)], monkeypatch) < 30
+
+
+@on("sim")
+def test_modelled_times_need_no_warm_up(device: Device) -> None:
+    calls = count()
+    add = adding(device)
+
+    measure(lambda: (next(calls), add()), device, samples=1)
+
+    assert next(calls) == module.WARM_UP + 2 + 1  # and two that find the hold
+
+
+@on("sim")
+def test_samples_of_a_throttled_device_are_counted(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    answers = iter([True, False, False, True])
+    monkeypatch.setattr(type(devices.backend("sim")), "throttled", lambda self, index: next(answers), raising=False)
+    monkeypatch.setattr(throttling, "EVERY_SECONDS", 0.0)
+
+    found = measure(adding(device), device, samples=3)
+
+    assert found.throttled == 1
+    assert timing_row("add", device, "cuassay", found, case="1000")["throttled"] == 1
+
+
+def test_a_device_that_does_not_tell_has_no_count_of_throttled_samples() -> None:
+    assert measure(adding(Device("cpu:0")), "cpu", samples=3).throttled is None
+
+
+def test_modelled_times_have_a_unit_of_their_own(device: Device) -> None:
+    found = measure(adding(device), device, samples=3)
+
+    assert found.unit == ("virtual s" if device.kind == "sim" else "s")
+    assert timing_row("add", device, "cuassay", found, case="1000")["unit"] == found.unit
 
 
 @requires("graphs")
@@ -207,6 +272,12 @@ def test_nothing_to_time_is_refused(device: Device, calls: Any, limits: Any) -> 
         interleave(calls, device, **limits)
 
 
+@on("sim")
+def test_a_simulated_device_has_no_ceilings(device: Device) -> None:
+    assert limits(device, ("float32",)) == ()
+
+
+@on("cpu", "cuda:*")
 def test_the_ceilings_of_a_device_are_rates_and_a_time(device: Device) -> None:
     found = limits(device, ("float32",))
 
@@ -235,7 +306,7 @@ def test_a_call_that_gives_the_device_nothing_is_refused(device: Device) -> None
 @on("sim:*", "cuda:*")
 @requires("timing")
 def test_nothing_is_refused_while_others_use_the_device(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(module._empty, device, module.Empty(1e-3, 1e-3))
+    monkeypatch.setitem(empties._empty, device, module.Empty(1e-3, 1e-3))
 
     assert measure(adding(device), device, samples=3).samples_s
 
@@ -259,7 +330,7 @@ def test_there_is_no_empty_interval_where_nothing_queues(device: Device) -> None
 def test_a_cold_series_carries_the_empty_interval_and_a_batch_its_share(
     device: Device, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(1e-7, 0.0))
+    monkeypatch.setitem(empties._empty, devices.find(device), module.Empty(1e-7, 0.0))
 
     cold, warm = (measure(adding(device), device, cache=cache, samples=3) for cache in ("cold", "warm"))
     live = measure(adding(device), device, queued=False, samples=3)
@@ -274,7 +345,7 @@ def test_a_cold_series_carries_the_empty_interval_and_a_batch_its_share(
 @on("sim")
 def test_a_sample_must_exceed_the_empty_interval_by_its_spread(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     taken = measure(adding(device), device, samples=3).median_s
-    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(taken * 0.8, taken * 0.1))
+    monkeypatch.setitem(empties._empty, devices.find(device), module.Empty(taken * 0.8, taken * 0.1))
 
     with pytest.raises(MeasurementError, match="cannot be told from two events"):
         measure(adding(device), device, samples=3)
@@ -283,7 +354,7 @@ def test_a_sample_must_exceed_the_empty_interval_by_its_spread(device: Device, m
 @on("sim")
 def test_a_batch_of_short_calls_is_not_taken_for_nothing(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
     once = measure(adding(device), device, samples=3).median_s
-    monkeypatch.setitem(module._empty, devices.find(device), module.Empty(2 * once, 0.0))
+    monkeypatch.setitem(empties._empty, devices.find(device), module.Empty(2 * once, 0.0))
 
     assert measure(adding(device), device, cache="warm", samples=3).median_s < 2 * once
 

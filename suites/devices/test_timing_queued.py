@@ -1,4 +1,4 @@
-"""Queued samples: everything of one is in the stream before the first of it runs; what cannot be is said to be live."""
+"""Queued samples: all work of a sample is in the stream before it runs; a series for which that fails is live."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, from_host, ops, to_host
-from cuassay.benchmarking import timing
+from cuassay.benchmarking import sampling, timing
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.timing import Timing, measure
 from cuassay.testing import devices as on
@@ -28,7 +28,7 @@ def adding(device: Device) -> Call:
 
 
 def hesitating(device: Device, questions: int) -> Call:
-    """Two launches, and so many questions of the host's between them."""
+    """Two launches, with that many queries by the host between them."""
     backend, add = devices.backend(device.kind), adding(device)
     add()
     passed = backend.new_event(device.index)
@@ -115,7 +115,7 @@ def test_a_series_with_one_live_sample_is_live(device: Device) -> None:
     def run() -> None:
         nonlocal calls
         calls += 1
-        (wait if 0 <= calls - 8 < timing.TAKES else add)()
+        (wait if 0 <= calls - 8 < sampling.TAKES else add)()
 
     assert measure(run, device, samples=6, precision=-1.0).launches == "live"
 
@@ -132,7 +132,7 @@ def test_a_host_slower_than_the_longest_hold_is_measured_live(device: Device, mo
 def test_calls_of_a_warm_sample_fit_into_the_queue(
     device: Device, queued: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(timing, "MOST_QUEUED", 2)
+    monkeypatch.setattr(sampling, "MOST_QUEUED", 2)
     add, calls = adding(device), 0
 
     def run() -> None:

@@ -51,15 +51,26 @@ def test_asked_to_measure_it_shows_pytest_benchmarks_table(project: pytest.Pytes
 
 
 def test_the_json_holds_device_samples_and_rates(project: pytest.Pytester) -> None:
+    project.makepyfile(BENCHMARK.replace('"sim"', '"cpu"'))
+    project.runpytest_subprocess("--device", "cpu", "--benchmark-json=b.json")
+
+    (benchmark,) = json.loads((project.path / "b.json").read_text())["benchmarks"]
+
+    told = benchmark["extra_info"]
+    assert (told["device"], told["clock"], told["cache"], told["op"]) == ("cpu:0", "device", "cold", "add")
+    assert told["bytes_per_s"] == pytest.approx(12000 / benchmark["stats"]["median"])
+    assert told["flop_per_s"] == pytest.approx(1000 / benchmark["stats"]["median"])
+    assert told["peer_median_s"] > 0
+
+
+def test_modelled_times_say_so_and_have_no_rates(project: pytest.Pytester) -> None:
     project.runpytest_subprocess("--device", "sim", "--benchmark-json=b.json")
 
     (benchmark,) = json.loads((project.path / "b.json").read_text())["benchmarks"]
 
     told = benchmark["extra_info"]
-    assert (told["device"], told["clock"], told["cache"], told["op"]) == ("sim:0", "device", "cold", "add")
-    assert told["bytes_per_s"] == pytest.approx(12000 / benchmark["stats"]["median"])
-    assert told["flop_per_s"] == pytest.approx(1000 / benchmark["stats"]["median"])
-    assert told["peer_median_s"] > 0
+    assert (told["device"], told["clock"], told["unit"]) == ("sim:0", "device", "virtual s")
+    assert told.keys().isdisjoint({"bytes_per_s", "flop_per_s"})
 
 
 def test_the_longest_time_of_a_call_is_the_options(project: pytest.Pytester) -> None:
@@ -231,9 +242,19 @@ def test_the_measuring_child_says_how_much_and_writes_rows(
     }
     assert len(times) == 6
     assert [row["limit"] for row in rows if row["record"] == "limit"] == [
-        *("bandwidth", "compute", "compute", "launch"),
-        *("empty", "empty"),  # before the timings and after
-    ]
+        "empty",
+        "empty",
+    ]  # before the timings and after
+
+
+def test_a_measured_device_has_its_ceilings_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(measure, "own_specs", tuple)
+
+    measure.main(["--device", "cpu", "--record", str(tmp_path / "times.jsonl"), "--run", "r1"])
+
+    rows = [json.loads(line) for line in (tmp_path / "times.jsonl").read_text().splitlines()]
+    limits = [row["limit"] for row in rows if row["record"] == "limit"]
+    assert limits == ["bandwidth", "compute", "compute", "launch"]
 
 
 @pytest.mark.parametrize("options", [(), ("--benchmark-only",)], ids=["once", "measured"])

@@ -162,6 +162,15 @@ def test_a_limit_of_another_run_or_device_does_not_count(write_rows: Make, time_
     assert throughput(results.times, results.limits)["bound"].item() == ""
 
 
+def test_modelled_times_have_no_throughput_and_no_measured_peers(write_rows: Make, time_row: Make) -> None:
+    modelled = time_row(1.0, bytes=100, unit="virtual s")
+    results = load(write_rows("r1", modelled, time_row(2.0, bytes=100, implementation="torch")))
+
+    rates = throughput(results.times, results.limits).set_index("unit")["bytes_per_s"]
+    assert (math.isnan(rates["virtual s"]), rates["s"]) == (True, 50.0)
+    assert peers(results.times).empty
+
+
 def test_a_size_has_no_throughput(write_rows: Make, time_row: Make) -> None:
     results = load(write_rows("r1", time_row(2.0, bytes=100, unit="B")))
 

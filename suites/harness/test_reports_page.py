@@ -287,6 +287,7 @@ def test_unreadable_input_ends_with_two_and_the_reason(
         (1.5e-5, "s", "15.0 µs"),
         (9.996e-7, "s", "1.00 µs"),
         (0.0, "s", "0.00 ns"),
+        (8.3e-6, "virtual s", "8.30 virtual µs"),
         (4.31e12, "B/s", "4.31 TB/s"),
         (6.6e14, "FLOP/s", "660 TFLOP/s"),
         (512.0, "B", "512 B"),

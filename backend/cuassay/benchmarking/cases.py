@@ -184,6 +184,8 @@ def timing_row(
         "launches": timing.launches,
         "empty": timing.empty_s or None,
         "settled": timing.settled,
+        "throttled": timing.throttled,
+        "unit": timing.unit,
         "modes": _modes(timing),
         "minimum": min(timing.samples_s),
         "q25": low,

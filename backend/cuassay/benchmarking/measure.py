@@ -1,7 +1,7 @@
 """The child process that measures: every declared op with benchmark sizes, on every device asked for.
 
-Started by `cuassay.benchmarking.run`; prints how much there is to do, then leaves a ``time`` row a case and the
-devices' ceilings as ``limit`` rows.
+Started by `cuassay.benchmarking.run`. It prints how many cases there are, then writes a ``time`` row for each and the
+devices' ceilings as ``limit`` rows. With ``--processes N`` it starts itself that many times and merges their rows.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from cuassay.benchmarking.cases import DTYPES, cases, row
 from cuassay.benchmarking.conditions import Watch
 from cuassay.benchmarking.part import TIMES, Part
 from cuassay.benchmarking.record import Recorder
+from cuassay.benchmarking.replicates import replicated
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
@@ -28,7 +29,7 @@ __all__ = ["main"]
 #: Longest time for one case, so that the main job ends in minutes on two cores.
 SECONDS_A_CASE = 0.4
 
-#: Extents that cost nothing, to count cases with.
+#: Extents that take no memory; they serve to count the cases.
 _TINY = ModelSizes(batch=1, length=8, width=1, heads=1, vocabulary=1)
 
 
@@ -46,17 +47,26 @@ def main(argv: Sequence[str] | None = None) -> int:
     with Recorder(asked.record, run=asked.run) as recorder:
         part = Part(recorder, TIMES)
         part.plan(times=count)
-        for device in selected:
-            for limit in limits(device, DTYPES):
-                part.write("limit", **limit.columns())
-        watch = Watch(part.write)
-        for device, spec, dtype in work:
-            _measure(part, watch, device, spec, dtype)
-        watch.close()
+        if asked.processes > 1:
+            where = [f"--device={device}" for device in selected]
+            for table, columns in replicated([__spec__.name, *where], asked.processes):
+                part.write(table, **columns)
+        else:
+            _measure_all(part, selected, work)
         part.end()
     if part.lost:
         print(part.told(), file=sys.stderr)
     return int(part.lost > 0)
+
+
+def _measure_all(part: Part, selected: Sequence[Device], work: Sequence[tuple[Device, OpSpec, str]]) -> None:
+    for device in selected:
+        for limit in limits(device, DTYPES):
+            part.write("limit", **limit.columns())
+    watch = Watch(part.write)
+    for device, spec, dtype in work:
+        _measure(part, watch, device, spec, dtype)
+    watch.close()
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -65,6 +75,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--device", action="append", default=[], metavar="D", help="as for pytest; may be repeated")
     parser.add_argument("--record", required=True, metavar="FILE", help="result file that rows are appended to")
+    parser.add_argument("--processes", type=int, default=1, metavar="N", help="measure in N fresh processes")
     parser.add_argument("--run", metavar="ID", help="id of the run the rows belong to")
     return parser
 

@@ -183,6 +183,7 @@ class DeviceBenchmark:
         """Hand the samples over, as `BenchmarkFixture` does its own."""
         self._used("device_benchmark(...)")
         how = {"clock": timing.clock, "cache": timing.cache, "mode": timing.mode, "launches": timing.launches}
+        how |= {"unit": None if timing.unit == "s" else timing.unit}
         self._fixture.extra_info |= {**extra, **{name: value for name, value in how.items() if value is not None}}
         stats: Any = self._fixture._make_stats(1)  # type: ignore[no-untyped-call]  # noqa: SLF001  no public way in
         for sample in timing.samples_s:
@@ -190,7 +191,7 @@ class DeviceBenchmark:
 
 
 def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
-    if work is None or not timing.net_s:
+    if work is None or not timing.net_s or timing.unit != "s":
         return {}
     rates = {"bytes_per_s": work.bytes / timing.net_s, "flop_per_s": work.flops / timing.net_s}
     return {name: value for name, value in rates.items() if value}

@@ -15,6 +15,7 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype
+from cuassay.benchmarking.sampling import time_unit
 from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
@@ -41,13 +42,17 @@ class Limit:
 
 
 def limits(device: str | Device, dtypes: Sequence[str] = ("float32", "bfloat16")) -> tuple[Limit, ...]:
-    """Measure the ceilings of `device`, compute in each of `dtypes` that it multiplies in."""
+    """Measure the ceilings of `device`, of compute in each of `dtypes` that it multiplies in.
+
+    A simulated device has none: its times come from a model.
+    """
     found = devices.find(device)
-    return tuple(_limits(found, dtypes))
+    is_modelled = time_unit(devices.backend(found.kind)) != "s"
+    return () if is_modelled else tuple(_limits(found, dtypes))
 
 
 def fraction(work: Work, timing: Timing, ceilings: Sequence[Limit], dtype: str) -> float | None:
-    """Time the ceilings allow over the time it took: 1 is the roofline; None where no ceiling is known.
+    """Time the ceilings allow over the time it took: 1 is the roofline; None if no ceiling is known.
 
     Source: Williams, Waterman, Patterson, "Roofline", CACM 52 (2009), doi 10.1145/1498765.1498785.
     """

@@ -11,10 +11,12 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cache
-from typing import Any, Literal
+from typing import Any
 
 from cuassay import devices
-from cuassay.benchmarking.timing import BATCH_SECONDS, Mode, Timing
+from cuassay.benchmarking.empty import empty_interval
+from cuassay.benchmarking.sampling import BATCH_SECONDS, time_unit
+from cuassay.benchmarking.series import Mode, Timing
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend, Spinning
 from cuassay.errors import ArgumentError
@@ -23,11 +25,11 @@ __all__ = ["CACHE_MULTIPLE", "rotate", "sets_for"]
 
 Pass = Callable[[], Any]
 
-#: Together the sets are so many times the last-level cache, where a device says how large that is; and there are two,
-#: where what a cache may keep of one is more than a twentieth of it.
+#: Together the sets are three times the last-level cache, if a device says how large that is. There are at least two
+#: sets unless the cache holds less than a twentieth of one.
 CACHE_MULTIPLE, NEGLIGIBLE = 3, 20
 
-#: Fewest samples of each pass, where time is short.
+#: Fewest samples of each pass, if time is short.
 MIN_SAMPLES = 7
 
 #: Seconds for which the stream is kept busy while the host gives it a sample; `_SPIN_HZ` cycles are a second or more.
@@ -38,7 +40,7 @@ _TAKES = 3
 
 
 def sets_for(nbytes: int, device: str | Device, *, most: int = 256) -> int:
-    """How many sets of `nbytes` a rotation on `device` needs, and no more than `most`."""
+    """How many sets of `nbytes` a rotation on `device` needs, at most `most`."""
     cache = devices.capabilities(device).answer("l2")
     if not cache or nbytes >= NEGLIGIBLE * cache.value:
         return 1
@@ -60,7 +62,7 @@ def rotate(
     ----------
     passes : mapping
         By name, a callable that gives the current stream one call on each of the sets in turn. It runs once, and is
-        captured where the device has graphs.
+        captured if the device has graphs.
     sets : int
         How many calls a pass is.
     samples : int
@@ -78,7 +80,7 @@ def rotate(
     Raises
     ------
     ArgumentError
-        If there is no pass, or no set or sample is asked for.
+        Without a pass, a set or a sample.
     """
     if not passes or sets < 1 or samples < 1:
         raise ArgumentError(f"a rotation needs a pass, sets >= 1 and samples >= 1; got {sets!r}, {samples!r}")
@@ -105,18 +107,19 @@ def rotate(
                 break
             for one in series.values() if turn % 2 == 0 else reversed(series.values()):
                 one.add()
-        return {name: one.timing() for name, one in series.items()}
+        empty = empty_interval(found) if any(one.is_queued for one in series.values()) else None
+        return {name: one.timing(None if empty is None else empty.median_s) for name, one in series.items()}
 
 
 @cache
 def _stream(device: Device) -> Any:
-    """One for all rotations of a device: libraries keep a workspace for each stream that they meet."""
+    """One stream for all rotations of a device: libraries keep a workspace for each stream that they meet."""
     return devices.backend(device.kind).new_stream(device.index)
 
 
 @contextmanager
 def _captures(device: Device) -> Iterator[Callable[[Pass, int], Pass]]:
-    """Gives what captures a pass so many times as one graph, and gives its replay; inside, the graphs live."""
+    """Gives a function that captures a number of passes as one graph and returns its replay; the graphs live inside."""
     backend = devices.backend(device.kind)
     with ExitStack() as graphs:
 
@@ -139,7 +142,7 @@ class _Rotation:
     """The samples of one pass, as they come."""
 
     def __init__(self, backend: Backend, device: Device, run: Pass, sets: int, is_graph: bool) -> None:
-        self._device, self._run, self._sets, self._is_whole = device, run, sets, False
+        self._backend, self._device, self._run, self._sets, self._is_whole = backend, device, run, sets, False
         self._mode: Mode = "graph" if is_graph else "stream"
         self._has_clock = bool(devices.capabilities(device).answer("timing"))
         self._spins = backend if self._has_clock and isinstance(backend, Spinning) else None
@@ -151,11 +154,11 @@ class _Rotation:
         self.repeats = max(1, round(BATCH_SECONDS / max(once * sets, 1e-9)))
 
     def capture_all(self, replay: Pass) -> None:
-        """From here a call of `replay` is all the passes of a sample."""
+        """From now on a call of `replay` runs all the passes of a sample."""
         self._run, self._is_whole = replay, True
 
     def add(self) -> None:
-        """Take one sample; again where the device had to wait for the host."""
+        """Take one sample; take it again if the device had to wait for the host."""
         for _ in range(_TAKES):
             device_s, host_s, is_queued = self._once()
             if is_queued or self._spins is None:
@@ -165,7 +168,7 @@ class _Rotation:
         self._host_s.append(host_s)
 
     def _once(self) -> tuple[float, float, bool]:
-        """Seconds of the device and of the host, a call; and whether all was given before the first of it ran."""
+        """Seconds of the device and of the host for one call, and whether all was queued before the first of it ran."""
         start, end = self._times
         if self._spins is not None:
             self._spins.spin(self._device.index, int(_HOLD * _SPIN_HZ))
@@ -180,8 +183,20 @@ class _Rotation:
         calls = self.repeats * self._sets
         return start.elapsed_time(end) * 1e-3 / calls, host_s / calls, is_queued
 
-    def timing(self) -> Timing:
-        """The series, closed."""
-        clock: Literal["device", "host"] = "device" if self._has_clock else "host"
-        is_queued = None if self._spins is None else self._is_queued
-        return Timing(tuple(self._device_s), tuple(self._host_s), clock, "cold", self._mode, is_queued)
+    @property
+    def is_queued(self) -> bool | None:
+        """Whether every sample was queued; None if nothing queues."""
+        return None if self._spins is None else self._is_queued
+
+    def timing(self, empty_s: float | None) -> Timing:
+        """The series, closed; `empty_s` is the empty interval of its device."""
+        return Timing(
+            samples_s=tuple(self._device_s),
+            host_s=tuple(self._host_s),
+            clock="device" if self._has_clock else "host",
+            cache="cold",
+            mode=self._mode,
+            queued=self.is_queued,
+            empty_s=empty_s / (self.repeats * self._sets) if empty_s is not None and self.is_queued else 0.0,
+            unit=time_unit(self._backend) if self._has_clock else "s",
+        )

@@ -123,7 +123,15 @@ def default_jobs() -> int:
     return min(usable_cores(), _MOST_JOBS)
 
 
-def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = True, times: bool = True) -> int:
+def run(
+    selectors: Sequence[str],
+    out: Path,
+    *,
+    jobs: int = 1,
+    processes: int = 1,
+    tests: bool = True,
+    times: bool = True,
+) -> int:
     """Test, then measure, and write result files into `out`.
 
     Parameters
@@ -134,6 +142,8 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
         Folder of the result files and the children's logs; created.
     jobs : int
         Processes that run the tests at the same time.
+    processes : int
+        Fresh processes that measure, one after the other; a timing is then the median of their medians.
 
     Returns
     -------
@@ -143,16 +153,18 @@ def run(selectors: Sequence[str], out: Path, *, jobs: int = 1, tests: bool = Tru
     Raises
     ------
     SettingError
-        `jobs` is less than 1.
+        `jobs` or `processes` is less than 1.
     ArgumentError
         Nothing can be written into `out`.
     """
     if jobs < 1:
         raise SettingError(f"the tests need a process at least; got --jobs {jobs}; give 1 or more")
+    if processes < 1:
+        raise SettingError(f"the timings need a process at least; got --processes {processes}; give 1 or more")
     _make_folder(out)
     with Recorder(out / "run.jsonl") as recorder, Lifeline() as lifeline:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
-        steps = _wanted(_steps(selectors, out, recorder.run, jobs), tests=tests, times=times)
+        steps = _wanted(_steps(selectors, out, recorder.run, jobs, processes), tests=tests, times=times)
         part = Part(recorder, _PART)
         part.plan(parts=_names(steps))
         try:
@@ -189,7 +201,7 @@ def _wanted(steps: Iterable[Step], *, tests: bool, times: bool) -> list[Step]:
     return [step for step, is_wanted in zip(steps, (tests, times), strict=True) if is_wanted]
 
 
-def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int) -> Iterator[Step]:
+def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int, processes: int) -> Iterator[Step]:
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
     pytest = ["pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
@@ -209,6 +221,7 @@ def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int) -> Ite
         *(f"--device={selector}" for selector in selectors),
         f"--record={rows}",
         f"--run={identity}",
+        f"--processes={processes}",
     ]
     yield Step("times", rows, "time", [Child(TIMES, times, out / "times.log")])
 

@@ -47,6 +47,9 @@ class SimBackend:
     #: Held streams cost virtual time alone: figures do not depend on how busy the host is.
     longest_hold_s = math.inf
 
+    #: The unit of its times, which come from a cost model: they are never compared with measured ones.
+    time_unit = "virtual s"
+
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._machine: Machine | None = None
