@@ -46,13 +46,14 @@ _Floats = npt.NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Limits:
-    """When a point or a step of a series is worth a word; fractions but for the last three."""
+    """When a point or a step of a series is worth a word; `step` and `suspect` are fractions."""
 
     step: float
     suspect: float
     spread: float
     baseline: int
     fewest: int
+    steady: int
 
 
 LIMITS = Limits(
@@ -61,6 +62,7 @@ LIMITS = Limits(
     spread=6.0,    # deviations: at 20 points 5 gives one suspect in 300 unchanged series, 6 hardly any
     baseline=20,   # points before the newest that make its baseline
     fewest=5,      # points below which there is no baseline
+    steady=2,      # points that make a level: a single newest one is a suspect
 )  # fmt: skip
 """The limits by which steps and suspects are found in a series."""
 
@@ -172,7 +174,7 @@ def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _steps(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
     sign = 1 if points["better"].iloc[-1] == "less" else -1
-    parts = segments(np.log(points["value"].to_numpy()))
+    parts = [part for part in segments(np.log(points["value"].to_numpy())) if len(part) >= limits.steady]
     is_open = _open(parts, sign, limits)
     for place, (old, new) in enumerate(pairwise(parts)):
         change, error = math.expm1(new.level - old.level), max(old.error, new.error)

@@ -87,6 +87,25 @@ def test_a_step_is_still_shown_after_twenty_runs(made: Make) -> None:
     assert found["change"].item() == pytest.approx(0.1, abs=0.003)
 
 
+def test_one_last_point_is_a_suspect_and_no_step(made: Make) -> None:
+    found = build(made(30, names(20), lambda name, run: 1.1 if name == "b3" and run == 29 else 1.0))
+
+    assert [row.benchmark for row in found.attention.suspects] == ["b3"]
+    assert list(found.attention.standing) == []
+
+
+def test_one_fast_last_point_takes_no_slow_down_back(made: Make) -> None:
+    found = slower_since(made(30, names(20), lambda name, run: 1.1 if name == "b3" and 20 <= run < 29 else 1.0))
+
+    assert [(row.benchmark, row.commit) for row in found.itertuples()] == [("b3", commit(20))]
+
+
+def test_two_last_points_are_a_step(made: Make) -> None:
+    found = slower_since(made(30, names(20), lambda name, run: 1.1 if name == "b3" and run >= 28 else 1.0))
+
+    assert [(row.benchmark, row.commit) for row in found.itertuples()] == [("b3", commit(28))]
+
+
 def test_a_step_that_was_taken_back_is_in_the_history_and_not_open(made: Make) -> None:
     results = made(40, names(20), lambda name, run: 1.1 if name == "b3" and 10 <= run < 20 else 1.0)
 

@@ -3,7 +3,8 @@
 The plugin gives it to tests as the fixture ``device_benchmark``. By default a benchmark runs once, as a test. It is
 measured when pytest-benchmark is told to: by ``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or
 compares figures (``--benchmark-json``, ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or
-when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call.
+when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call. A worker
+of xdist measures nothing: with ``--cuassay-record`` its benchmarks are errors, so that no run ends well without figures.
 """
 
 from __future__ import annotations
@@ -200,6 +201,12 @@ def _rates(work: Work | None, timing: Timing) -> dict[str, object]:
 def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest) -> DeviceBenchmark:
     """Make what the fixture of this name gives the test of `request`."""
     config = request.config
+    if is_measuring(config) and hasattr(config, "workerinput"):
+        pytest.fail(
+            "--cuassay-record asks for the figures of this benchmark, and workers of xdist measure none, since they "
+            "would disturb each other; add -n0 to measure it, or --benchmark-disable to run it once as a test",
+            pytrace=False,
+        )
     recording = config.pluginmanager.get_plugin("cuassay_recording")
     return DeviceBenchmark(
         benchmark,
