@@ -63,7 +63,7 @@ def _runs(results: Results, name: str) -> list[str]:
 def _only(results: Results, places: dict[str, int]) -> Results:
     """The results of these runs, in this order."""
     frames = {}
-    for name in ("runs", "devices", "tests", "times", "limits"):
+    for name in ("runs", "devices", "tests", "times", "limits", "mutations"):
         frame = getattr(results, name)
         kept = frame[frame["run"].isin(list(places))]
         order = kept["run"].map(places)

@@ -8,21 +8,22 @@ record``) and the readers (the rest of this package) share it. It touches no fil
 
 from __future__ import annotations
 
-import math
-import re
 import reprlib
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
 from types import MappingProxyType
 
 from cuassay_reports.facts import FINGERPRINT, Kind
+from cuassay_reports.values import expected, is_of
 
 __all__ = [
+    "CASE",
     "SCHEMA",
+    "SERIES",
     "TABLES",
     "Column",
     "ResultFormatError",
+    "check",
     "columns_of",
     "validate",
 ]
@@ -212,6 +213,12 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
 })  # fmt: skip
 """Table name to its columns, in the order they are shown."""
 
+CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
+"""Columns that two implementations must share to be compared."""
+
+SERIES = [*CASE, "implementation", "launches"]
+"""Columns that make two measurements points of one series."""
+
 _NAMED = {record: {column.name: column for column in columns} for record, columns in TABLES.items()}
 _TYPED = {fact.name: fact.kind for fact in FINGERPRINT if fact.kind is not None}
 _FINGERPRINTS = ("fingerprint", "machine")
@@ -255,7 +262,7 @@ def validate(row: Mapping[str, object]) -> None:
             raise ResultFormatError(f"{record} row lacks {column.name!r} ({column.meaning}); it is required")
     for name, value in row.items():
         if name in columns:
-            _check(str(record), columns[name], value)
+            check(str(record), columns[name], value)
         elif schema == SCHEMA:
             known = ", ".join(columns)
             raise ResultFormatError(f"{record} row has an unknown column {name!r}; known are: {known}")
@@ -263,17 +270,18 @@ def validate(row: Mapping[str, object]) -> None:
 
 def _schema_of(row: Mapping[str, object]) -> int:
     schema = row.get("schema")
-    if not _is_int(schema) or not isinstance(schema, int) or schema < 1:
+    if not isinstance(schema, int) or not is_of("int", schema) or schema < 1:
         raise ResultFormatError(f"row has schema {reprlib.repr(schema)}; a positive whole number is required")
     if schema > SCHEMA:
         raise ResultFormatError(f"row has schema {schema}, this reader knows up to {SCHEMA}; upgrade cuassay")
     return schema
 
 
-def _check(record: str, column: Column, value: object) -> None:
-    if not _TYPES[column.kind](value):
+def check(record: str, column: Column, value: object) -> None:
+    """Check one value; raises as `validate` does."""
+    if not is_of(column.kind, value):
         got = f"{reprlib.repr(value)} ({type(value).__name__})"
-        raise ResultFormatError(f"{record} column {column.name!r} must be {_expected(column.kind, got)}")
+        raise ResultFormatError(f"{record} column {column.name!r} must be {expected(column.kind, got)}")
     if column.choices and value not in column.choices:
         allowed = ", ".join(column.choices)
         raise ResultFormatError(f"{record} column {column.name!r} is {reprlib.repr(value)}; use one of: {allowed}")
@@ -283,102 +291,6 @@ def _check(record: str, column: Column, value: object) -> None:
 
 def _check_facts(record: str, column: str, facts: Mapping[str, object]) -> None:
     for name, kind in _TYPED.items():
-        if facts.get(name) is not None and not _TYPES[kind](facts[name]):
+        if facts.get(name) is not None and not is_of(kind, facts[name]):
             got = f"{reprlib.repr(facts[name])} ({type(facts[name]).__name__})"
-            raise ResultFormatError(f"{record} column {column!r}: the fact {name!r} must be {_expected(kind, got)}")
-
-
-def _expected(kind: Kind, got: str) -> str:
-    return f"{_WORDS[kind]}, got {got}{_BOUNDS.get(kind, '')}"
-
-
-def _is_text(value: object) -> bool:
-    """A text that a file and a page can hold: half of a surrogate pair has no encoding."""
-    if not isinstance(value, str):
-        return False
-    if value.isascii():
-        return True
-    try:
-        value.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _is_int(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and -_INT64 <= value < _INT64
-
-
-def _is_float(value: object) -> bool:
-    if isinstance(value, float):
-        return math.isfinite(value)
-    return isinstance(value, int) and not isinstance(value, bool) and abs(value) <= _MOST
-
-
-def _is_floats(value: object) -> bool:
-    if not isinstance(value, list):
-        return False
-    return all(map(math.isfinite if set(map(type, value)) == {float} else _is_float, value))
-
-
-def _is_time(value: object) -> bool:
-    """Of the forms of ISO 8601 those with a date of the calendar, and of a year that pandas can hold."""
-    if not isinstance(value, str) or not _ISO_TIME.fullmatch(value):
-        return False
-    try:
-        return _YEARS[0] <= datetime.fromisoformat(value).year <= _YEARS[1]
-    except ValueError:
-        return False
-
-
-def _is_object(value: object) -> bool:
-    return isinstance(value, Mapping) and _is_plain(value, _DEEPEST)
-
-
-def _is_plain(value: object, deepest: int) -> bool:
-    """Values as JSON has them, not too deep for a reader that follows them."""
-    if value is None or isinstance(value, bool):
-        return True
-    if isinstance(value, Mapping):
-        return deepest > 0 and all(_is_text(key) and _is_plain(item, deepest - 1) for key, item in value.items())
-    if isinstance(value, list):
-        return deepest > 0 and all(_is_plain(item, deepest - 1) for item in value)
-    return _is_text(value) or (isinstance(value, int | float) and _is_float(value))
-
-
-_INT64 = 2**63
-_MOST = 10**308
-"""Some whole numbers above it do not fit into a float."""
-
-_ISO_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d([.,]\d{1,9})?)?(Z|[+-]\d\d:?\d\d)?", re.ASCII)
-_YEARS = (1700, 2200)
-_DEEPEST = 16
-
-_TYPES: dict[Kind, Callable[[object], bool]] = {
-    "str": _is_text,
-    "time": _is_time,
-    "int": _is_int,
-    "float": _is_float,
-    "bool": lambda value: isinstance(value, bool),
-    "object": _is_object,
-    "list": _is_floats,
-}
-
-_WORDS: dict[Kind, str] = {
-    "str": "a text",
-    "time": "a time in ISO 8601, such as 2026-01-31T12:00:00Z",
-    "int": "a whole number",
-    "float": "a finite number",
-    "bool": "true or false",
-    "object": "an object with text keys",
-    "list": "a list of finite numbers",
-}
-
-_BOUNDS: dict[Kind, str] = {
-    "str": "; a lone surrogate cannot be written",
-    "time": f"; years from {_YEARS[0]} to {_YEARS[1]}",
-    "int": "; at most 64 bits",
-    "float": "; at most 1e308",
-    "object": f"; its numbers are finite, its texts can be written, and it has at most {_DEEPEST} levels",
-}
-"""What a value of the right type must keep to besides."""
+            raise ResultFormatError(f"{record} column {column!r}: the fact {name!r} must be {expected(kind, got)}")

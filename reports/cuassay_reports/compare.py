@@ -8,9 +8,12 @@ is the paired gate's, ``cuassay ab``.
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from statistics import median
 from typing import Any
 
+from cuassay_reports.columns import CASE, SERIES
 from cuassay_reports.facts import difference
 from cuassay_reports.frames import pd
 from cuassay_reports.load import OURS, Results, Row, grouped_by, records
@@ -31,12 +34,6 @@ __all__ = [
     "throughput",
 ]
 
-CASE = ["benchmark", "device", "dtype", "case", "clock", "cache", "mode", "unit"]
-"""Columns that two implementations must share to be compared."""
-
-SERIES = [*CASE, "implementation", "launches"]
-"""Columns that make two measurements points of one series."""
-
 COMPUTE_INTENSITY = 8.0
 """FLOP per byte from which work is taken for compute-bound where no compute limit was measured.
 
@@ -56,10 +53,9 @@ def changes(results: Results) -> pd.DataFrame:
         and `why`.
     """
     newest = results.latest().times.drop_duplicates(_SERIES, keep="last", ignore_index=True)
-    series = grouped_by(records(results.times[[*_SERIES, "order", "run", "raw", *_JUDGED]]), _SERIES)
     pairs = Pairs(results)
     rows = records(newest)
-    found = [_compared(row, series[tuple(row[name] for name in _SERIES)], pairs) for row in rows]
+    found = list(_compared(results.times, newest, rows, pairs))
     beside = grouped_by(({**row, **each} for row, each in zip(rows, found, strict=True)), ["subject", *CASE])
     for row, each in zip(rows, found, strict=True):
         if each["weak"] and each["verdict"] in ("faster", "slower"):
@@ -71,18 +67,54 @@ _ADDED = ("previous", "previous_run", "change", "shift", "weak", "verdict", "why
 _SERIES = ["subject", *SERIES]
 
 
-def _compared(row: Row, series: list[Row], pairs: Pairs) -> dict[str, Any]:
-    before = [old for old in series if old["order"] < row["order"]]
-    alike = (old for old in reversed(before) if pairs.may_compare(old["run"], row["run"], row["device"]))
-    old = next(alike, None)
-    if old is None:
-        refusal = _refusal(row, before, pairs)
-        return dict(zip(_ADDED, (math.nan, "", math.nan, 0.0, False, "", refusal), strict=True))
-    pair = pairs.pair(old["run"], row["run"], row["device"])
-    verdict, moved = pair.judge(old, row)
-    change = relative_change(old["median"] + moved, row["median"])
-    values = (old["median"], old["run"], change, moved, pair.is_weak, verdict.word, verdict.reason)
-    return dict(zip(_ADDED, values, strict=True))
+def _compared(times: pd.DataFrame, newest: pd.DataFrame, rows: list[Row], pairs: Pairs) -> Iterator[dict[str, Any]]:
+    """What `changes` adds to each of the newest rows."""
+    number = _numbers(times)
+    kept = times[["order", "run", "raw", *_JUDGED]].assign(number=number.reindex(times["series"]).to_numpy())
+    known: dict[tuple[str, str], _Before] = {}
+    for row, own in zip(rows, number.reindex(newest["series"]), strict=True):
+        place = row["run"], row["device"]
+        if place not in known:
+            known[place] = _Before.of(kept, row, pairs)
+        yield known[place].compare(row, own, pairs)
+
+
+def _numbers(times: pd.DataFrame) -> pd.Series[int]:
+    """Series to a number that is the same under other hard facts."""
+    firsts = times.drop_duplicates("series")
+    return pd.Series(firsts.groupby(_SERIES, sort=False).ngroup().to_numpy(), index=firsts["series"].to_numpy())
+
+
+@dataclass(frozen=True)
+class _Before:
+    """The last row of each series before a run, by the series' number: any, and of those runs that may be compared."""
+
+    last: Mapping[int, Row]
+    comparable: Mapping[int, Row]
+
+    @classmethod
+    def of(cls, kept: pd.DataFrame, row: Row, pairs: Pairs) -> _Before:
+        """Of the run and device of `row`."""
+        older = kept[kept["order"] < row["order"]]
+        runs = {run for run in older["run"].unique() if pairs.may_compare(run, row["run"], row["device"])}
+        orders = older.loc[older["run"].isin(runs), "order"].unique()
+        return cls(_last_rows(older), _last_rows(older[older["order"].isin(orders)]))
+
+    def compare(self, row: Row, number: int, pairs: Pairs) -> dict[str, Any]:
+        """What is added to `row`, whose series has this number."""
+        old = self.comparable.get(number)
+        if old is None:
+            refusal = _refusal(row, self.last.get(number), pairs)
+            return dict(zip(_ADDED, (math.nan, "", math.nan, 0.0, False, "", refusal), strict=True))
+        pair = pairs.pair(old["run"], row["run"], row["device"])
+        verdict, moved = pair.judge(old, row)
+        change = relative_change(old["median"] + moved, row["median"])
+        values = (old["median"], old["run"], change, moved, pair.is_weak, verdict.word, verdict.reason)
+        return dict(zip(_ADDED, values, strict=True))
+
+
+def _last_rows(rows: pd.DataFrame) -> dict[int, Row]:
+    return {row["number"]: row for row in records(rows.drop_duplicates("number", keep="last"))}
 
 
 def _ask_peers(row: Row, compared: dict[str, Any], beside: list[Row]) -> None:
@@ -99,12 +131,12 @@ def _ask_peers(row: Row, compared: dict[str, Any], beside: list[Row]) -> None:
         compared |= {"verdict": "ambiguous", "why": f"{compared['why']}; but peers moved by {moved:+.1%} on this case"}
 
 
-def _refusal(row: Row, before: list[Row], pairs: Pairs) -> str:
+def _refusal(row: Row, before: Row | None, pairs: Pairs) -> str:
     if not pairs.facts(row["run"], row["device"]):
         return "not compared: the run recorded no fingerprint of this device"
-    if not before:
+    if before is None:
         return "first measurement"
-    changed = difference(pairs.facts(before[-1]["run"], row["device"]), pairs.facts(row["run"], row["device"]))
+    changed = difference(pairs.facts(before["run"], row["device"]), pairs.facts(row["run"], row["device"]))
     return "not compared: " + ("; ".join(changed) or "the previous run recorded no fingerprint")
 
 

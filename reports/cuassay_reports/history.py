@@ -17,12 +17,12 @@ import numpy as np
 import numpy.typing as npt
 
 from cuassay_reports.acknowledged import Acknowledgement, reason_for
-from cuassay_reports.compare import SERIES
+from cuassay_reports.columns import SERIES
 from cuassay_reports.frames import pd
 from cuassay_reports.intervals import LONGEST as LONGEST_SAMPLE
-from cuassay_reports.intervals import is_cold_sample, offsets
-from cuassay_reports.load import Results, records
-from cuassay_reports.steps import LONGEST, Segment, segments
+from cuassay_reports.intervals import offsets
+from cuassay_reports.load import Results, grouped_by, records
+from cuassay_reports.steps import LONGEST, Segment, segments_of
 
 __all__ = [
     "KEY",
@@ -85,9 +85,11 @@ def history(results: Results) -> pd.DataFrame:
 def lines(results: Results) -> dict[tuple[Any, ...], list[float]]:
     """Return (digest, series...) to its medians, oldest first, of the series with a known fingerprint."""
     known = results.times[results.times["digest"] != ""]
-    points = known.drop_duplicates(["run", "digest", *SERIES], keep="last")
-    grouped = points.groupby(["digest", *SERIES], sort=False)["median"]
-    return {tuple(key): [float(value) for value in medians.tail(LONGEST)] for key, medians in grouped}
+    points = known.drop_duplicates(["order", "series"], keep="last")[["series", "median"]]
+    firsts = records(known.drop_duplicates("series")[["series", "digest", *SERIES]])
+    keys = {row["series"]: tuple(row[name] for name in ("digest", *SERIES)) for row in firsts}
+    last = points.groupby("series", sort=False).tail(LONGEST).groupby("series", sort=False)["median"]
+    return {keys[number]: medians.tolist() for number, medians in last}
 
 
 def series(results: Results) -> pd.DataFrame:
@@ -103,39 +105,44 @@ def series(results: Results) -> pd.DataFrame:
     """
     times = results.times
     points = times[(times["digest"] != "") & (times["groups"] == "") & (times["median"] > 0)]
-    number = points.groupby(KEY, sort=False).ngroup()
-    points = points.assign(series=number).drop_duplicates(["series", "run"], keep="last")
+    points = points.drop_duplicates(["series", "order"], keep="last")
     commits = dict(zip(results.runs["run"], results.runs["commit"], strict=True))
-    base = points["median"] - _empty(points)
-    shift = _shift(points, np.log(base))
+    number = points.groupby(["subject", "order"], sort=False).ngroup()  # of each machine in each run
+    base = points["median"] - _empty(points, number)
+    shift = _shift(points, number, np.log(base))
     kept = [*KEY, "series", "run", "order", "started", "median", "q25", "q75", "better"]
     return points[kept].assign(commit=points["run"].map(commits), shift=np.expm1(shift), value=base / np.exp(shift))
 
 
-def _empty(points: pd.DataFrame) -> _Floats:
+def _empty(points: pd.DataFrame, number: pd.Series[int]) -> _Floats:
     """Seconds of the empty interval that a run did not take off its cold samples, as its peers' rows tell."""
-    found = np.zeros(len(points))
-    peers = points[~points["ours"] & (points["median"] < LONGEST_SAMPLE) & (points["clock"] == "device")]
+    seconds = np.zeros(number.max() + 1 if len(number) else 0)
+    is_cold = (points["clock"] == "device") & points["cache"].isin(["", "cold"]) & (points["unit"] == "s")
+    peers = points.loc[is_cold & ~points["ours"] & (points["median"] < LONGEST_SAMPLE), _ASKED].assign(number=number)
     for _, rows in peers.groupby(["subject", "digest"], sort=False):
-        runs = [(run, records(some)) for run, some in rows.groupby("run", sort=False)]
-        for (run, _), seconds in zip(runs, offsets([some for _, some in runs]), strict=True):
-            if seconds:
-                of_run = (points["run"] == run) & (points["subject"].isin(rows["subject"].unique()))
-                found[of_run.to_numpy()] = seconds
-    moved = np.flatnonzero(found)
-    told = zip(moved, records(points.iloc[moved]), strict=True)
-    warm = [place for place, row in told if not is_cold_sample(row) or row["median"] < 2 * found[place]]
-    found[warm] = 0.0
-    return found
+        runs = grouped_by(_peer_rows(rows), ["number"])
+        seconds[[place for (place,) in runs]] = offsets(list(runs.values()))
+    found = seconds[number]
+    return np.where(is_cold & (points["median"] >= 2 * found), found, 0.0)
+
+
+_ASKED = ["subject", "digest", *SERIES, "groups", "ours", "median", "raw"]
+
+
+def _peer_rows(rows: pd.DataFrame) -> list[dict[str, Any]]:
+    """As `offsets` takes them: `raw` is there where the run took its empty interval off."""
+    return [
+        {name: value for name, value in row.items() if name != "raw" or value != row["median"]} for row in records(rows)
+    ]
 
 
 _FEWEST_SERIES = 8
 
 
-def _shift(points: pd.DataFrame, logs: pd.Series[float]) -> pd.Series[float]:
+def _shift(points: pd.DataFrame, number: pd.Series[int], logs: pd.Series[float]) -> pd.Series[float]:
     """What all series of a run have in common: the median of how far each is from the median of its own past."""
     usual = logs.groupby(points["series"]).transform("median")
-    apart = (logs - usual).groupby([points["subject"], points["digest"], points["run"]])
+    apart = (logs - usual).groupby(number)
     return apart.transform("median").where(apart.transform("size") >= _FEWEST_SERIES, 0.0)
 
 
@@ -159,7 +166,9 @@ def change_points(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd
         1), `error` (the mean distance of points from their level, a fraction), `points` of the new level, `word`
         (slower or faster), and `is_open`: it is a slow-down that later steps have not taken back.
     """
-    found = [row for points in _each(_points(source)) for row in _steps(points, limits)]
+    each = list(_each(_points(source)))
+    parts = segments_of([np.log(points["value"].to_numpy()) for points in each])
+    found = [row for points, some in zip(each, parts, strict=True) for row in _steps(points, some, limits)]
     return pd.DataFrame(found, columns=[*KEY, "series", *_STEP])
 
 
@@ -172,9 +181,9 @@ def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
         yield some.tail(LONGEST)
 
 
-def _steps(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
+def _steps(points: pd.DataFrame, found: Sequence[Segment], limits: Limits) -> Iterator[dict[str, Any]]:
     sign = 1 if points["better"].iloc[-1] == "less" else -1
-    parts = [part for part in segments(np.log(points["value"].to_numpy())) if len(part) >= limits.steady]
+    parts = [part for part in found if len(part) >= limits.steady]
     is_open = _open(parts, sign, limits)
     for place, (old, new) in enumerate(pairwise(parts)):
         change, error = math.expm1(new.level - old.level), max(old.error, new.error)

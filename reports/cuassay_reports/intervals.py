@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FEWEST_PEERS", "LONGEST", "UNKNOWN", "Shift", "is_cold_sample", "net", "offsets", "shift"]
+__all__ = ["FEWEST_PEERS", "FIGURES", "LONGEST", "UNKNOWN", "Shift", "is_cold_sample", "net", "offsets", "shift"]
 
 Row = Mapping[str, Any]
 
@@ -26,7 +26,8 @@ FEWEST_PEERS = 8
 UNKNOWN = 3e-6
 """Seconds by which two kinds of hosts' empty intervals may differ where nothing tells: 1.3 and 2.9 µs were measured."""
 
-_FIGURES = ("median", "minimum", "q25", "q75")
+FIGURES = ("median", "minimum", "q25", "q75")
+"""Columns of a row that hold an empty interval."""
 
 _NAMES = ("benchmark", "dtype", "case", "cache", "mode", "implementation")
 
@@ -63,7 +64,7 @@ def net(row: Row) -> dict[str, Any]:
     empty = row.get("empty", 0.0)
     if not 0 < empty < row["median"]:
         return dict(row)
-    figures = {name: row[name] - empty for name in _FIGURES if name in row}
+    figures = {name: row[name] - empty for name in FIGURES if name in row}
     samples = {"samples": [sample - empty for sample in row["samples"]]} if "samples" in row else {}
     return {**row, **figures, **samples, "raw": row["median"]}
 

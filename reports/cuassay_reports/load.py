@@ -8,18 +8,25 @@ needs to merge. What the numbers mean is decided elsewhere.
 from __future__ import annotations
 
 import os
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from cuassay_reports.columns import TABLES, Column, ResultFormatError
+import numpy as np
+import numpy.typing as npt
+
+from cuassay_reports.cache import Cache
+from cuassay_reports.columns import SERIES, TABLES
 from cuassay_reports.endings import Ending, endings
 from cuassay_reports.facts import digest
 from cuassay_reports.frames import pd
-from cuassay_reports.intervals import net
-from cuassay_reports.lines import Lines, Rejected, Row, read_lines
+from cuassay_reports.gather import Table, gather
+from cuassay_reports.intervals import FIGURES
+from cuassay_reports.lines import Rejected, Row
+from cuassay_reports.tables import Codes, codes, distinct, frame, numbered, order, texts
 
 __all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]
 
@@ -33,11 +40,12 @@ class Results:
 
     Attributes
     ----------
-    runs, devices, tests, times, limits : pandas.DataFrame
+    runs, devices, tests, times, limits, mutations : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
         `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
         run is incomplete, ``""`` where it is complete. The figures of `times` are freed of the empty
-        interval where their run measured it, and `raw` is the median as measured.
+        interval where their run measured it, `raw` is the median as measured, and `series` a number that is the same
+        for all points of one series: the subject, its digest, and the columns of ``columns.SERIES``.
     files : tuple of path
         What was read.
     torn : int
@@ -53,15 +61,14 @@ class Results:
     tests: pd.DataFrame
     times: pd.DataFrame
     limits: pd.DataFrame
+    mutations: pd.DataFrame = field(default_factory=pd.DataFrame)
     files: tuple[Path, ...] = ()
     torn: int = 0
     rejected: tuple[Rejected, ...] = ()
     begun: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        counts = ", ".join(
-            f"{len(getattr(self, name))} {name}" for name in ("runs", "devices", "tests", "times", "limits")
-        )
+        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in _FRAMES if name != "mutations")
         return f"Results({counts} of {len(self.files)} files)"
 
     def latest(self) -> Results:
@@ -85,7 +92,7 @@ OURS = "cuassay"
 """The implementation that peers are compared with, where a row names no other."""
 
 
-def load(*paths: str | os.PathLike[str], strict: bool = False) -> Results:
+def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = True) -> Results:
     """Read result files; a folder stands for every ``*.jsonl`` in it and below.
 
     A line that is not a row of the schema, and a file that cannot be read, are left out and named in `rejected`. The
@@ -95,6 +102,9 @@ def load(*paths: str | os.PathLike[str], strict: bool = False) -> Results:
     ----------
     strict : bool
         Raise at the first line or file that would be left out.
+    cached : bool
+        Use the copy of a large folder that an earlier call kept, and keep one; see `cuassay_reports.cache`. It takes
+        pyarrow.
 
     Raises
     ------
@@ -106,25 +116,31 @@ def load(*paths: str | os.PathLike[str], strict: bool = False) -> Results:
         With `strict`: a file cannot be read.
     """
     files = tuple(dict.fromkeys(file for path in paths for file in _files(Path(path))))
-    read = [_lines(file, strict=strict) for file in files]
-    rejected = tuple(one for found in read for one in found.rejected)
-    for first in rejected if strict else ():
-        raise ResultFormatError(f"{first.place}: {first.reason}")
-    rows: dict[str, list[Row]] = {record: [] for record in TABLES}
-    for found in read:
-        for row in found.rows:
-            rows[row["record"]] += _unfolded(row)
-    rows["time"] = [net(row) if "empty" in row else row for row in rows["time"]]
-    return replace(_results(rows), files=files, torn=sum(found.torn for found in read), rejected=rejected)
+    is_folder = len(paths) == 1 and Path(paths[0]).is_dir()
+    copy = Cache(Path(paths[0]), files) if is_folder and cached and not strict else None
+    known = None if copy is None else copy.read()
+    if known is not None:
+        return _restored(*known, files)
+    found = gather(files, strict=strict)
+    results = replace(_results(found.tables), files=files, torn=found.torn, rejected=tuple(found.rejected))
+    del found  # the copy takes its memory
+    if copy is not None:
+        copy.write({name: getattr(results, name) for name in _FRAMES}, _facts(results))
+    return results
 
 
-def _lines(file: Path, *, strict: bool) -> Lines:
-    try:
-        return read_lines(file)
-    except OSError as error:
-        if strict:
-            raise
-        return Lines([], [Rejected(str(file), f"this file cannot be read: {error.strerror}")], 0)
+_FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations")
+
+
+def _facts(results: Results) -> dict[str, Any]:
+    rejected = [(one.place, one.reason) for one in results.rejected]
+    return {"torn": results.torn, "rejected": rejected, "begun": dict(results.begun)}
+
+
+def _restored(frames: Mapping[str, pd.DataFrame], facts: Mapping[str, Any], files: tuple[Path, ...]) -> Results:
+    rejected = tuple(Rejected(place, reason) for place, reason in facts["rejected"])
+    begun = {run: tuple((part, test) for part, test in told) for run, told in facts["begun"].items()}
+    return Results(**frames, files=files, torn=facts["torn"], rejected=rejected, begun=begun)
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
@@ -153,53 +169,69 @@ def _files(path: Path) -> Iterable[Path]:
     return found
 
 
-def _unfolded(row: Row) -> list[Row]:
-    """The tests that a folded row stands for, one row each; any other row as it is."""
-    checks = row.get("checks", "").split() if row["record"] == "test" else ()
-    common = {name: value for name, value in row.items() if name != "checks"}
-    return [{**common, "nodeid": row["nodeid"].replace("*", check, 1), "check": check} for check in checks] or [row]
-
-
-def _results(rows: Mapping[str, list[Row]]) -> Results:
-    ended = endings(row for table in rows.values() for row in table)
-    frames = {record: _frame(rows[record], TABLES[record]) for record in TABLES if record not in _ABOUT_RUNS}
+def _results(tables: Mapping[str, Table]) -> Results:
+    raw = _take_off_empty_intervals(tables["time"])
+    ended = endings(_rows_that_end(tables))
+    frames = {record: frame(tables[record]) for record in TABLES if record not in _ABOUT_RUNS}
     runs = _runs(frames, ended)
-    devices = frames["device"].drop_duplicates(["run", "device"], keep="last")
+    devices = _devices(frames["device"], runs)
+    known = {
+        (row["run"], row["device"]): (row["subject"], row["digest"])
+        for row in records(devices[["run", "device", "subject", "digest"]])
+    }
+    times = _with_subject(_with_ours(frames["time"]).assign(raw=raw), tables["time"], known)
+    return Results(
+        runs=runs,
+        devices=devices,
+        tests=_dated(_with_subject(frames["test"], tables["test"], known), runs).drop_duplicates(
+            ["run", "nodeid"], keep="last"
+        ),
+        times=_dated(times.assign(series=_series(times, tables["time"])), runs),
+        limits=_dated(_with_subject(frames["limit"], tables["limit"], known), runs),
+        mutations=_dated(frames["mutation"], runs),
+        begun={run: ending.begun for run, ending in ended.items() if ending.begun},
+    )
+
+
+def _take_off_empty_intervals(times: Table) -> npt.NDArray[np.float64]:
+    """Do what `intervals.net` does for one row, in place; return the medians as measured."""
+    columns: Any = times.columns
+    empty, median = np.array(columns["empty"].values), np.array(columns["median"].values)
+    seconds = np.where((empty > 0) & (empty < median), empty, 0.0)
+    for name in FIGURES:
+        columns[name].values = array("d", (np.array(columns[name].values) - seconds).tobytes())
+    samples = columns["samples"]
+    of_samples = np.repeat(seconds, np.maximum(np.array(samples.lengths, dtype=np.int64), 0))
+    samples.flat = array("d", (np.array(samples.flat) - of_samples).tobytes())
+    return median[order(times)]
+
+
+def _rows_that_end(tables: Mapping[str, Table]) -> Iterator[Row]:
+    """What `endings` needs of every row, of the runs that have planned or ended anything."""
+    planned = {run for record in ("plan", "end") for run in distinct(tables[record], "run")}
+    for record in _ABOUT_RUNS:
+        for row in records(frame(tables[record])):
+            yield {name: value for name, value in row.items() if not _is_unknown(value)} | {"record": record}
+    tests = records(frame(tables["test"])[["run", "nodeid"]]) if planned else []
+    yield from ({"record": "test", **row} for row in tests if row["run"] in planned)
+    rows = {run: {"record": "time", "run": run} for run in planned}
+    runs = distinct(tables["time"], "run")
+    for number, count in enumerate(np.bincount(codes(tables["time"], "run"), minlength=len(runs))):
+        yield from [rows[runs[number]]] * int(count) if runs[number] in rows else ()
+
+
+def _is_unknown(value: object) -> bool:
+    return value is None or value is pd.NA
+
+
+def _devices(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+    devices = found.drop_duplicates(["run", "device"], keep="last")
     subjects = pd.Series([_subject(d, f) for d, f in _pairs(devices)], index=devices.index, dtype="str")
     digests = [
         digest(facts) if facts else old for (_, facts), old in zip(_pairs(devices), devices["digest"], strict=True)
     ]
     told = pd.Series(digests, index=devices.index, dtype="str")  # an older writer counted other facts in
-    devices = _dated(devices.assign(subject=subjects, digest=told), runs)
-    known = devices[["run", "device", "subject", "digest"]]
-    return Results(
-        runs=runs,
-        devices=devices,
-        tests=_dated(_with_subject(frames["test"], known), runs).drop_duplicates(["run", "nodeid"], keep="last"),
-        times=_dated(_with_subject(_with_raw(_with_ours(frames["time"]), rows["time"]), known), runs),
-        limits=_dated(_with_subject(frames["limit"], known), runs),
-        begun={run: ending.begun for run, ending in ended.items() if ending.begun},
-    )
-
-
-def _frame(rows: list[Row], columns: Iterable[Column]) -> pd.DataFrame:
-    shown = [column for column in columns if column.name != "record"]
-    return pd.DataFrame({column.name: _series(rows, column) for column in shown})
-
-
-def _series(rows: list[Row], column: Column) -> pd.Series[Any]:
-    missing = _MISSING[column.kind] if column.default is None else column.default
-    return pd.Series([row.get(column.name, missing) for row in rows], dtype=_DTYPES[column.kind])
-
-
-_DTYPES = {
-    **dict.fromkeys(("str", "time"), "str"),
-    **dict.fromkeys(("object", "list"), "object"),
-    "int": "Int64",
-    "float": "float64",
-    "bool": "boolean",
-}
-_MISSING = {"str": "", "time": "", "int": pd.NA, "float": float("nan"), "bool": pd.NA, "object": None, "list": None}
+    return _dated(devices.assign(subject=subjects, digest=told), runs)
 
 
 #: Tables of which only `endings` reads the rows.
@@ -223,10 +255,13 @@ def _runs(frames: Mapping[str, pd.DataFrame], ended: Mapping[str, Ending]) -> pd
     return ordered
 
 
-def _dated(frame: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
+def _dated(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Add the run's start and its place in time, and put the rows in that order."""
-    order = runs[["run", "started"]].assign(order=range(len(runs)))
-    return frame.merge(order, on="run").sort_values("order", kind="stable", ignore_index=True)
+    place = pd.Index(runs["run"]).get_indexer(found["run"])
+    dated = found.assign(started=runs["started"].array.take(place), order=place)
+    if np.all(np.diff(place) >= 0):
+        return dated.reset_index(drop=True)
+    return dated.iloc[np.argsort(place, kind="stable")].reset_index(drop=True)
 
 
 def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
@@ -234,20 +269,21 @@ def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
     return times.assign(ours=times["ours"].fillna(times["implementation"] == OURS).astype(bool))
 
 
-def _with_raw(times: pd.DataFrame, rows: list[Row]) -> pd.DataFrame:
-    return times.assign(raw=pd.Series([row.get("raw", row["median"]) for row in rows], dtype="float64"))
-
-
-def _with_subject(frame: pd.DataFrame, known: pd.DataFrame) -> pd.DataFrame:
+def _with_subject(found: pd.DataFrame, table: Table, known: Mapping[tuple[str, str], tuple[str, str]]) -> pd.DataFrame:
     """Join the device's subject and digest; a device without a row of its own stands for itself."""
-    columns = zip(known["run"], known["device"], known["subject"], known["digest"], strict=True)
-    table = {(run, device): (subject, digest) for run, device, subject, digest in columns}
-    places = zip(frame["run"], frame["device"], strict=True)
-    found = [table.get((run, device), (device, "")) for run, device in places]
-    return frame.assign(
-        subject=pd.Series([subject for subject, _ in found], index=frame.index, dtype="str"),
-        digest=pd.Series([digest for _, digest in found], index=frame.index, dtype="str"),
+    pairs = numbered([codes(table, "run"), codes(table, "device")])
+    _, firsts = np.unique(pairs, return_index=True)
+    names = [(row["run"], row["device"]) for row in records(found[["run", "device"]].iloc[firsts])]
+    told = [known.get(name, (name[1], "")) for name in names]
+    return found.assign(
+        subject=texts([subject for subject, _ in told], pairs), digest=texts([digest for _, digest in told], pairs)
     )
+
+
+def _series(times: pd.DataFrame, table: Table) -> Codes:
+    """A number for each timing, the same for all points of one series."""
+    machine = numbered([pd.factorize(times[name])[0] for name in ("subject", "digest")])
+    return numbered([machine, *(codes(table, name) for name in SERIES)])
 
 
 def _pairs(devices: pd.DataFrame) -> Iterable[tuple[str, Mapping[str, object]]]:

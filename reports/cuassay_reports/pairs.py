@@ -5,17 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any
+
+import numpy as np
 
 from cuassay_reports.facts import difference, soft_difference
 from cuassay_reports.intervals import UNKNOWN, Shift, is_cold_sample, shift
-from cuassay_reports.load import Results, Row, grouped_by, records
+from cuassay_reports.load import Results, Row, records
 from cuassay_reports.verdicts import Verdict, judge, judge_weakly
 
 __all__ = ["Pair", "Pairs"]
 
 _MACHINE = ("uuid", "cpu", "cores", "memory")
 """The soft facts by which another machine is told, so that a verdict is weakened; other soft facts are only named."""
+
+_ASKED = ["benchmark", "dtype", "case", "cache", "mode", "unit", "groups", "implementation", "clock", "ours", "median"]
 
 
 @dataclass(frozen=True)
@@ -70,9 +73,16 @@ class Pairs:
         return bool(before and after) and not difference(before, after)
 
     def _pair(self, old: str, new: str, device: str) -> Pair:
-        before, after = (self._times.get((run, device), []) for run in (old, new))
+        before, after = self._rows(old, device), self._rows(new, device)
         soft = soft_difference(self.facts(old, device), self.facts(new, device))
         return Pair(tuple(soft), shift(before, after))
+
+    def _rows(self, run: str, device: str) -> list[Row]:
+        """The timings of `device` in `run`, with what a shift is estimated from."""
+        times = self._results.times
+        start, stop = np.searchsorted(times["order"].to_numpy(), [self._orders[run], self._orders[run] + 1])
+        part = times[[*_ASKED, "device"]].iloc[start:stop]
+        return records(part[(part["device"] == device) & (part["groups"] == "")])
 
     @cached_property
     def _facts(self) -> dict[tuple[str, str], Mapping[str, object]]:
@@ -81,8 +91,9 @@ class Pairs:
         return {(run, device): facts for run, device, facts in columns if isinstance(facts, Mapping)}
 
     @cached_property
-    def _times(self) -> dict[tuple[Any, ...], list[Row]]:
-        return grouped_by(records(self._results.times[self._results.times["groups"] == ""]), ["run", "device"])
+    def _orders(self) -> dict[str, int]:
+        times = self._results.times.drop_duplicates("order")
+        return dict(zip(times["run"], times["order"], strict=True))
 
 
 def _both_net(old: Row, new: Row) -> bool:

@@ -11,14 +11,15 @@ dynamic programming over levels suffices. NumPy alone is needed.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["LONGEST", "Segment", "segments"]
+__all__ = ["LONGEST", "Segment", "segments", "segments_of"]
 
 LONGEST = 200
 """Points of a series that are looked at, from its end; older ones change nothing about what is to be done now."""
@@ -33,6 +34,7 @@ _FINEST = 1e-4
 """Errors below it count as this much: a clock that is exact, as of sim, must not make every rounding a step."""
 
 _Floats = npt.NDArray[np.float64]
+_Places = npt.NDArray[np.int_]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,37 +68,74 @@ def segments(values: Sequence[float]) -> list[Segment]:
     values : sequence of float
         Finite. Give logarithms of times, so that equal ratios are equal steps.
     """
-    series = np.asarray(values, dtype=np.float64)
-    if len(series) < 4:
-        return [_segment(series, 0, len(series))] if len(series) else []
-    fits = _fits(series, _PENALTIES * max(_noise(series), _FINEST))
-    best = min(fits, key=lambda starts: _badness(series, starts))
-    return _without_outliers(series, [*best, len(series)])
+    return segments_of([values])[0]
 
 
-def _noise(series: _Floats) -> float:
+def segments_of(many: Sequence[Sequence[float] | _Floats]) -> list[list[Segment]]:
+    """Split several series as `segments` does; those of one length at the same time, which is many times faster."""
+    arrays = [np.asarray(values, dtype=np.float64) for values in many]
+    found: list[list[Segment]] = [[_segment(one, 0, len(one))] if len(one) else [] for one in arrays]
+    lengths: dict[int, list[int]] = {}
+    for place, one in enumerate(arrays):
+        lengths.setdefault(len(one), []).append(place)
+    for count, places in lengths.items():
+        for some in _batches(places) if count >= _FEWEST else ():
+            parts = _split(np.stack([arrays[place] for place in some]))
+            for place, segmented in zip(some, parts, strict=True):
+                found[place] = segmented
+    return found
+
+
+_FEWEST = 4
+"""Points below which a series is one segment."""
+
+_TOGETHER = 128
+"""Series that are fitted at the same time: it bounds the memory."""
+
+
+def _batches(places: Sequence[int]) -> Iterator[Sequence[int]]:
+    yield from (places[start : start + _TOGETHER] for start in range(0, len(places), _TOGETHER))
+
+
+def _split(series: _Floats) -> list[list[Segment]]:
+    """The segments of each of several series of one length."""
+    penalties = _PENALTIES * np.maximum(_noise(series), _FINEST)[:, None]
+    return [
+        _without_outliers(one, [*min(fits, key=partial(_badness, one)), len(one)])
+        for one, fits in zip(series, _fits(series, penalties), strict=True)
+    ]
+
+
+def _noise(series: _Floats) -> _Floats:
     """The mean distance from the median of each point and its neighbours: steps are hardly in it."""
-    threes = np.stack([series[:-2], series[1:-1], series[2:]])
-    return float(np.abs(series[1:-1] - np.median(threes, axis=0)).mean()) * 2
+    threes = np.stack([series[:, :-2], series[:, 1:-1], series[:, 2:]])
+    return np.asarray(np.abs(series[:, 1:-1] - np.median(threes, axis=0)).mean(axis=1) * 2)
 
 
-def _fits(series: _Floats, penalties: _Floats) -> list[list[int]]:
-    """The starts of the segments of the best fit under each penalty."""
-    levels = np.quantile(series, np.linspace(0, 1, min(_LEVELS, len(series))), method="nearest")
-    cost = np.abs(levels - series[0])[None, :].repeat(len(penalties), axis=0)
-    jumped, sources = np.zeros((len(series), *cost.shape), dtype=bool), np.zeros((len(series), len(cost)), dtype=int)
-    for place, value in enumerate(series[1:], start=1):
-        sources[place] = cost.argmin(axis=1)
-        jump = (cost[np.arange(len(cost)), sources[place]] + penalties)[:, None]
+def _fits(series: _Floats, penalties: _Floats) -> list[list[list[int]]]:
+    """For each series the starts of the segments of the best fit under each penalty."""
+    length = series.shape[1]
+    ranks = np.linspace(0, 1, min(_LEVELS, length))
+    levels = np.quantile(series, ranks, axis=1, method="nearest").T[:, None, :]
+    cost = np.abs(levels - series[:, :1, None]).repeat(penalties.shape[1], axis=1)
+    jumped = np.zeros((length, *cost.shape), dtype=bool)
+    sources = np.zeros((length, *penalties.shape), dtype=int)
+    for place in range(1, length):
+        sources[place] = cost.argmin(axis=2)
+        jump = (cost.min(axis=2) + penalties)[:, :, None]
         jumped[place] = jump < cost
-        cost = np.minimum(cost, jump) + np.abs(levels - value)
-    level = cost.argmin(axis=1)
-    starts: list[list[int]] = [[0] for _ in penalties]
-    rows = np.arange(len(penalties))
-    for place in range(len(series) - 1, 0, -1):
-        here = jumped[place, rows, level]
-        for row in np.flatnonzero(here):
-            starts[row].insert(1, place)
+        cost = np.minimum(cost, jump) + np.abs(levels - series[:, place, None, None])
+    return _starts(jumped, sources, cost.argmin(axis=2))
+
+
+def _starts(jumped: npt.NDArray[np.bool_], sources: _Places, level: _Places) -> list[list[list[int]]]:
+    """Follow each fit back from its last level."""
+    starts = [[[0] for _ in row] for row in level]
+    rows, columns = np.indices(level.shape)
+    for place in range(len(jumped) - 1, 0, -1):
+        here = jumped[place, rows, columns, level]
+        for row, column in np.argwhere(here):
+            starts[row][column].insert(1, place)
         level = np.where(here, sources[place], level)
     return starts
 

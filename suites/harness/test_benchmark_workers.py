@@ -35,9 +35,7 @@ def test_a_benchmark_that_runs_once_is_recorded_as_a_test(pytester: pytest.Pytes
     pytest.importorskip("xdist", reason="pytest-xdist is not installed")
     pytester.makepyfile(TEST)
 
-    result = pytester.runpytest_subprocess(
-        "-n2", "--cuassay-record=r.jsonl", "--benchmark-disable", "--device", "cpu"
-    )
+    result = pytester.runpytest_subprocess("-n2", "--cuassay-record=r.jsonl", "--benchmark-disable", "--device", "cpu")
 
     result.assert_outcomes(passed=1)
 

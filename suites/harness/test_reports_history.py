@@ -16,7 +16,7 @@ from cuassay_reports.history import change_points, roster, series, slower_since,
 from cuassay_reports.load import Results, load
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html
-from cuassay_reports.steps import segments
+from cuassay_reports.steps import segments, segments_of
 
 Make = Callable[..., Any]
 Factor = Callable[[str, int], float]
@@ -189,6 +189,13 @@ def test_steps_are_those_that_asv_finds() -> None:
         points = level + dice.normal(0.0, 0.003, level.size)
         theirs = [left for left, *_ in detect_steps(list(1 + points))]
         assert [part.start for part in segments(points)] == theirs
+
+
+def test_many_series_are_split_as_each_alone() -> None:
+    dice = np.random.default_rng(4)
+    many = [0.05 * (np.arange(length) > length // 3) + dice.normal(0, 0.004, length) for length in [40, 60, 3, 0] * 40]
+
+    assert segments_of(many) == [segments(values) for values in many]
 
 
 @pytest.mark.parametrize("count", [0, 1, 2, 3, 4])

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 import pytest
 
-from cuassay_reports.columns import TABLES, ResultFormatError
+from cuassay_reports.columns import TABLES, ResultFormatError, validate
 from cuassay_reports.load import load
+from cuassay_reports.shapes import rejections
 
 Make = Callable[..., Any]
 GOOD = '{"record":"test","schema":1,"run":"r","nodeid":"%s","outcome":"passed"}'
@@ -219,3 +221,35 @@ def test_results_show_how_much_they_hold(write_rows: Make, test_row: Make) -> No
     results = load(write_rows("r1", test_row()))
 
     assert repr(results) == "Results(1 runs, 0 devices, 1 tests, 0 times, 0 limits of 1 files)"
+
+
+def _spoilt(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """The row with one value or column spoilt, in every way that the schema knows."""
+    values = ["", "µ", "\ud800", 0, 2**63, -(2**63) - 1, 10**400, 1.5, math.inf, math.nan, True, None, [], [1], {}]
+    yield from ({**row, name: value} for name in row for value in values)
+    yield from ({other: row[other] for other in row if other != name} for name in row)
+    yield {**row, "unheard": 1}
+    yield {**row, "samples": [1.0, math.nan]}
+    yield {**row, "samples": [1.0, True]}
+
+
+@pytest.mark.parametrize("record", ["time", "test", "device"])
+def test_rows_checked_together_are_judged_as_each_alone(
+    record: str, time_row: Make, test_row: Make, device_row: Make
+) -> None:
+    made = {"time": lambda: time_row(1.0, samples=[1.0]), "test": test_row, "device": device_row}[record]()
+    row = {"record": record, "schema": 1, "run": "r", **made[1]}
+    rows = [row, *_spoilt(row), row]
+
+    refused = {place: str(error) for place, error in rejections(rows)}
+
+    for place, one in enumerate(rows):
+        assert refused.get(place) == _why_invalid(one), one
+
+
+def _why_invalid(row: dict[str, Any]) -> str | None:
+    try:
+        validate(row)
+    except ResultFormatError as error:
+        return str(error)
+    return None

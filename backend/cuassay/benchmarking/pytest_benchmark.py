@@ -3,8 +3,9 @@
 The plugin gives it to tests as the fixture ``device_benchmark``. By default a benchmark runs once, as a test. It is
 measured when pytest-benchmark is told to: by ``--benchmark-only``, ``--benchmark-enable``, or an option that keeps or
 compares figures (``--benchmark-json``, ``--benchmark-save``, ``--benchmark-autosave``, ``--benchmark-compare``), or
-when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call. A worker
-of xdist measures nothing: with ``--cuassay-record`` its benchmarks are errors, so that no run ends well without figures.
+when ``--cuassay-record`` keeps them, as ``time`` rows. ``--benchmark-max-time`` bounds the seconds of each call. A
+worker of xdist measures nothing: with ``--cuassay-record`` its benchmarks are errors, so that no run ends well without
+figures.
 """
 
 from __future__ import annotations

@@ -1,0 +1,85 @@
+"""Gathered columns as frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from cuassay_reports.frames import pd
+from cuassay_reports.gather import Booleans, Floats, Integers, Lists, Table, Texts
+
+__all__ = ["Codes", "codes", "distinct", "frame", "lists", "numbered", "objects", "order", "texts"]
+
+Codes = npt.NDArray[np.int64]
+
+
+def frame(table: Table) -> pd.DataFrame:
+    """Return all rows of `table`, in the order of the files."""
+    places = order(table)
+    return pd.DataFrame({name: _values(column)[places] for name, column in table.columns.items()}, copy=False)
+
+
+def codes(table: Table, name: str) -> Codes:
+    """Return a number for each row, equal where the text in the column `name` is."""
+    column = table.columns[name]
+    if not isinstance(column, Texts):
+        raise TypeError(f"column {name!r} holds no texts; numbers stand for texts only")
+    return np.array(column.codes, dtype=np.int64)[order(table)]
+
+
+def distinct(table: Table, name: str) -> list[str]:
+    """Return the texts of the column `name`; `codes` are their places."""
+    column = table.columns[name]
+    return list(column.index) if isinstance(column, Texts) else []
+
+
+def order(table: Table) -> Codes:
+    """Return the places of the gathered rows in the order of the files."""
+    return np.argsort(np.array(table.places, dtype=np.int64), kind="stable")
+
+
+def _values(column: Any) -> Any:
+    if isinstance(column, Texts):
+        return texts(list(column.index), np.array(column.codes, dtype=np.int64))
+    if isinstance(column, Floats):
+        return np.array(column.values, dtype=np.float64)
+    if isinstance(column, Integers):
+        missing = np.array(column.missing, dtype=np.bool_)
+        if isinstance(column, Booleans):
+            return pd.arrays.BooleanArray(np.array(column.values, dtype=np.bool_), missing)
+        return pd.arrays.IntegerArray(np.array(column.values, dtype=np.int64), missing)
+    if isinstance(column, Lists):
+        return lists(np.array(column.flat, dtype=np.float64), np.array(column.lengths, dtype=np.int64))
+    return objects(column.values)
+
+
+def numbered(keys: Iterable[Codes]) -> Codes:
+    """Return a number for each row, equal where all of `keys` are; in the order in which they first come."""
+    found: Codes | None = None
+    for key in keys:
+        known = key if found is None else found * (int(key.max(initial=0)) + 1) + key
+        found = np.asarray(pd.factorize(known)[0], dtype=np.int64)
+    return np.zeros(0, dtype=np.int64) if found is None else found
+
+
+def texts(distinct: Sequence[str], numbers: Codes) -> Any:
+    """Return a column of texts: of each row the one that its number stands for."""
+    return pd.Series(list(distinct) or [""], dtype="str").array.take(numbers)
+
+
+def objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
+    """Return an array of any objects, also of sequences."""
+    found = np.empty(len(values), dtype=object)
+    for place, value in enumerate(values):
+        found[place] = value
+    return found
+
+
+def lists(flat: npt.NDArray[np.float64], lengths: Codes) -> npt.NDArray[np.object_]:
+    """Return an array of the arrays of so many numbers that stand one behind the other in `flat`; None for -1."""
+    ends = np.cumsum(np.maximum(lengths, 0))
+    places = zip((ends - lengths).tolist(), ends.tolist(), (lengths < 0).tolist(), strict=True)
+    return objects([None if is_missing else flat[start:end] for start, end, is_missing in places])
