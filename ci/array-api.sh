@@ -2,7 +2,7 @@
 # runs array-api-tests (a checkout of it, see below) on the simulated device; accepted failures are listed with reasons
 # groups: test
 #
-# The suite is no package, and none of it is kept here. CI checks out the repository data-apis/array-api-tests, tag
+# The suite is not a package, and none of it is kept here. CI checks out the repository data-apis/array-api-tests, tag
 # 2026.02.26 with its submodules, into .array-api-tests; CUASSAY_ARRAY_API_TESTS names another folder. Without it the job
 # says so and ends well.
 set -euo pipefail

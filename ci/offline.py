@@ -77,7 +77,7 @@ def parse_installed(text: str) -> Versions:
     Raises
     ------
     SystemExit
-        A line is none of these; the message shows it.
+        A line is not one of these; the message shows it.
     """
     lines = (re.sub(r"(^|\s)#.*", "", line).strip() for line in text.splitlines())
     return dict(_entry(line) for line in lines if line and not line.startswith(("Package ", "---")))

@@ -38,7 +38,7 @@ def name_of(requirement: str) -> str:
     """The normalised name that a requirement begins with."""
     match = re.match(r"[A-Za-z0-9._-]+", requirement)
     if match is None:
-        raise SystemExit(f"{requirement!r} is no requirement; write NAME==VERSION")
+        raise SystemExit(f"{requirement!r} is not a requirement; write NAME==VERSION")
     return re.sub(r"[-_.]+", "-", match[0]).lower()
 
 

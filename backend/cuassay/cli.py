@@ -35,7 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser().parse_args(argv)
     command: Callable[[argparse.Namespace], int] = options.command
     for name, meant in settings.misspelt().items():
-        print(f"cuassay: {name} is no setting; did you mean {meant}?", file=sys.stderr)
+        print(f"cuassay: {name} is not a setting; did you mean {meant}?", file=sys.stderr)
     try:
         status = command(options)
         sys.stdout.flush()

@@ -136,7 +136,7 @@ def cholesky(a: Array, *, check_errors: bool = True) -> Array:
     Raises
     ------
     ShapeError, DTypeError
-        If `a` is no stack of square matrices, or of a dtype without LAPACK.
+        If `a` is not a stack of square matrices, or has a dtype without LAPACK.
     LinAlgError
         If a matrix is not positive definite.
     """
@@ -160,7 +160,7 @@ def qr(a: Array, mode: str = "reduced") -> QR:
     Raises
     ------
     ShapeError, DTypeError
-        If `a` is no stack of matrices, or of a dtype without LAPACK.
+        If `a` is not a stack of matrices, or has a dtype without LAPACK.
     ArgumentError
         If `mode` is another.
     """

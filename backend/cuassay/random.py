@@ -76,12 +76,12 @@ def uniform(
     Parameters
     ----------
     shape : int or tuple of int
-        With `dtype` and `device` says what to make; with `out`, leave it away.
+        With `dtype` and `device` it says what to make. Omit it with `out`.
     low, high : float
         Rounded to the dtype first. Of equal ends, all results are that number.
     dtype
         A real float, float32 unless named; float16 and bfloat16 lie on a grid of 2**-16 of the interval, rounded down
-        to what they hold. With `out`, leave it away.
+        to what they hold. Omit it with `out`.
     device : str or Device, optional
         Otherwise the generator's, else cpu.
     generator : Generator, optional
@@ -175,7 +175,7 @@ def _target(
         given = {"shape": shape, "dtype": dtype, "device": device}
         told = ", ".join(f"{name} {value!r}" for name, value in given.items() if value is not None)
         if told:
-            raise ArgumentError(f"out decides shape, dtype and device; got {told} too; leave it away")
+            raise ArgumentError(f"out decides shape, dtype and device; got {told} too; omit it")
         return out
     if shape is None:
         raise ArgumentError("neither a shape nor out was given; give one of them")

@@ -443,7 +443,7 @@ BAD_SAVED: dict[str, Any] = {
     "no entry": ("state", lambda state: state.pop(1), r"lacks that of parameters \[1\]"),
     "no rate": ("param_groups", lambda groups: groups[0].update(lr=float("nan")), "lr must be a number"),
     "no betas": ("param_groups", lambda groups: groups[0].update(betas="oops"), "betas must be two numbers"),
-    "no group": ("param_groups", lambda groups: groups[0].pop("params"), "are no groups with params"),
+    "no group": ("param_groups", lambda groups: groups[0].pop("params"), "are not groups with params"),
 }
 
 
@@ -709,7 +709,7 @@ def test_what_is_no_state_is_refused(draw: Draw, tmp_path: Path) -> None:
     optimizer = Adam(draw(1))
     (tmp_path / "junk.npz").write_text("junk")
 
-    with pytest.raises(ArgumentError, match=r"junk.npz holds no optimizer's state: it is no .npz file"):
+    with pytest.raises(ArgumentError, match=r"junk.npz holds no optimizer's state: it is not an .npz file"):
         load(optimizer, tmp_path / "junk.npz")
     with pytest.raises(ArgumentError, match="the state lacks param_groups, state; give what state_dict gave"):
         optimizer.load_state_dict({})

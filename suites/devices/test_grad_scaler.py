@@ -353,7 +353,7 @@ def test_float16_gradients_are_unscaled_in_the_step_only(device, scaler):
 def test_what_the_scaler_gives_is_not_given_twice(device, scaler, name):
     params, grads = [on(device, 1.0)], [on(device, 8.0)]
 
-    with pytest.raises(ArgumentError, match=f"got {name} too; leave them away"):
+    with pytest.raises(ArgumentError, match=f"got {name} too; omit them"):
         scaler.step(Adam(params), grads, **{name: on(device, 1.0)})
 
     assert host(params[0]).tolist() == [1.0]

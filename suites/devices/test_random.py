@@ -144,8 +144,8 @@ def test_another_devices_generator_is_refused(device: Device) -> None:
     ("call", "said"),
     [
         (lambda: random.uniform(), "neither a shape nor out"),
-        (lambda: random.uniform(3, out=np.empty(3, np.float32)), "got shape 3 too; leave it away"),
-        (lambda: random.uniform(out=np.empty(3, np.float32), device="cpu"), "got device 'cpu' too; leave it away"),
+        (lambda: random.uniform(3, out=np.empty(3, np.float32)), "got shape 3 too; omit it"),
+        (lambda: random.uniform(out=np.empty(3, np.float32), device="cpu"), "got device 'cpu' too; omit it"),
         (lambda: random.uniform(out=np.empty(3, np.float32), dtype="float64"), "got dtype 'float64' too"),
         (lambda: random.normal(out=np.empty(3, np.float32), dtype="float32"), "got dtype 'float32' too"),
         (lambda: random.integers(0, 3, out=np.empty(3, np.int32), dtype="int32"), "got dtype 'int32' too"),

@@ -50,7 +50,7 @@ def test_the_time_is_that_of_one_call(device: Device) -> None:
     among = rotate({"add": many}, 64, device)["add"]
 
     assert among.median_s < 16 * alone.median_s  # 64 times, where a pass were taken for a call
-    assert among.median_s > alone.median_s / 16  # which a short pass fills its samples with is no call
+    assert among.median_s > alone.median_s / 16  # a short pass that fills a sample is not one call
 
 
 def test_passes_take_turns_in_abba_order(device: Device) -> None:

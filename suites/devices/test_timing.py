@@ -255,7 +255,7 @@ def test_a_call_that_fails_while_it_is_captured_leaves_no_capture_open(device: D
 
     def call() -> None:
         add()
-        if next(turn) == module.WARM_UP:  # the calls before are no part of a graph
+        if next(turn) == module.WARM_UP:  # the calls before do not belong to a graph
             raise RuntimeError("wrong")
 
     with pytest.raises(RuntimeError, match="wrong") as raised:  # which keeps the frames, and what they hold, alive

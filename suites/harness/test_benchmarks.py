@@ -29,7 +29,7 @@ BENCHMARK = """
 
 @pytest.fixture
 def project(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> pytest.Pytester:
-    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the sessions inside are no worker's
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)  # the sessions inside do not run in a worker
     pytester.makepyfile(BENCHMARK)
     return pytester
 

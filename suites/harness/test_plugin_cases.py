@@ -121,7 +121,10 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
     ("decorator", "message"),
     [
         ('requires("grphs")', "*test_wrong.py:2: 'grphs' names no capability*features: streams*"),
-        ('dtypes("float31")', "*test_wrong.py:2: 'float31' is no dtype*; did you mean 'float32'?; give one of bool*"),
+        (
+            'dtypes("float31")',
+            "*test_wrong.py:2: 'float31' is not a dtype*; did you mean 'float32'?; give one of bool*",
+        ),
         ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu'; known: cpu, sim, cuda*"),
         ('devices("cudda")', "*test_wrong.py:2: there is no device kind 'cudda'; did you mean 'cuda'?; known: *"),
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is no op of ours; ops: *softmax*"),

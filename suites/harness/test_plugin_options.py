@@ -172,7 +172,7 @@ def test_a_misspelt_setting_is_told_at_the_start(pytester: pytest.Pytester, monk
 
     result = pytester.runpytest("--device", "cpu")
 
-    result.stdout.fnmatch_lines(["cuassay: CUASSAY_SIM_MEMRY is no setting; did you mean CUASSAY_SIM_MEMORY?"])
+    result.stdout.fnmatch_lines(["cuassay: CUASSAY_SIM_MEMRY is not a setting; did you mean CUASSAY_SIM_MEMORY?"])
     result.assert_outcomes(passed=1)
 
 

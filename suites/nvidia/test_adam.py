@@ -134,7 +134,7 @@ def test_ten_steps_agree_with_torchs_fused(dtype: str, options: dict[str, Any]) 
 
 def load_torch() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
         torch = pytest.importorskip("torch", reason="torch is not installed")
         torch.cuda.is_available()
     return torch

@@ -274,7 +274,7 @@ def test_fp8_without_cublaslt_is_decoded_and_says_why(monkeypatch: pytest.Monkey
 
 
 def test_another_library_is_refused() -> None:
-    with pytest.raises(ArgumentError, match="'mkl' is no BLAS library; give one of default, cublas, cublaslt"):
+    with pytest.raises(ArgumentError, match="'mkl' is not a BLAS library; give one of default, cublas, cublaslt"):
         cuda.preferred_blas_library("mkl")
 
 

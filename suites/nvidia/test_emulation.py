@@ -338,7 +338,7 @@ FAULTS = (
     Fault("a part for another", "a[] = {2, 0, 1, 1, 0, 0}", "a[] = {0, 0, 1, 1, 0, 0}", check_tails),
     Fault("a product left out", "for (int term = 0; term < PRODUCTS; ++term) add(term, keep || term);",
           "for (int term = 1; term < PRODUCTS; ++term) add(term, keep || term > 1);", check_tails),
-    Fault("chain not begun anew", "const int keep = chunk % CHAIN;", "const int keep = chunk;", check_tails),
+    Fault("chain not restarted", "const int keep = chunk % CHAIN;", "const int keep = chunk;", check_tails),
     Fault("last chunk left out", "if (chunk + 1 == chunks || chunk % CHAIN", "if (chunk + 1 < chunks && chunk % CHAIN",
           check_tails),
     Fault("rows of the other warpgroup", "warp / 4 * PLANE_NBYTES / 2", "0 / 4 * PLANE_NBYTES / 2", check_tails),

@@ -82,7 +82,7 @@ def test_importing_the_face_imports_no_cuda_library():
 
 
 def test_a_device_of_another_kind_is_refused():
-    with pytest.raises(DeviceError, match="sim:0 is no CUDA device"):
+    with pytest.raises(DeviceError, match="sim:0 is not a CUDA device"):
         cuassay.cuda.set_device("sim:0")
 
 

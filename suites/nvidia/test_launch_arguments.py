@@ -246,7 +246,7 @@ def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched):
 def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
     launch = Launch(1, [int, int])
 
-    with pytest.raises(ArgumentError, match="is no launch shape"):
+    with pytest.raises(ArgumentError, match="is not a launch shape"):
         launch.launch(grid, 32, 0, 5)
 
     assert launched == []
@@ -261,7 +261,7 @@ def test_streams_of_every_form_have_an_address(stream, address):
 
 
 def test_what_is_no_stream_is_refused():
-    with pytest.raises(ArgumentError, match="is no CUDA stream"):
+    with pytest.raises(ArgumentError, match="is not a CUDA stream"):
         stream_address("main")
 
 

@@ -85,7 +85,7 @@ class TestArrays:
 
     @pytest.mark.parametrize("stream", ["left", -1, 1.5], ids=repr)
     def test_what_is_no_stream_is_refused(self, stream):
-        with pytest.raises(ArgumentError, match="is no CUDA stream"):
+        with pytest.raises(ArgumentError, match="is not a CUDA stream"):
             cuassay.empty(10, "float32", "cuda:0", stream=stream)
 
     def test_a_block_other_streams_use_waits_for_them(self):

@@ -65,7 +65,7 @@ def theirs() -> Any:
 def test_what_is_no_stream_is_refused(junk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
 
-    with pytest.raises(ArgumentError, match="is no CUDA stream"):
+    with pytest.raises(ArgumentError, match="is not a CUDA stream"):
         adopt(junk)
 
 
@@ -263,7 +263,7 @@ def test_events_of_others_are_waited_for(side: Any) -> None:
     event.record(side)
 
     side.wait_event(event)
-    with pytest.raises(ArgumentError, match="is no CUDA event"):
+    with pytest.raises(ArgumentError, match="is not a CUDA event"):
         side.wait_event(side)
 
 
@@ -317,14 +317,14 @@ def test_an_events_handle_has_torchs_name(side: Any) -> None:
 def test_an_event_refuses_what_is_no_stream(call: str, junk: Any, side: Any) -> None:
     event = side.record_event()
 
-    with pytest.raises(ArgumentError, match="is no CUDA stream"):
+    with pytest.raises(ArgumentError, match="is not a CUDA stream"):
         getattr(event, call)(junk)
 
 
 def test_an_event_as_a_stream_is_refused(side: Any) -> None:
     event = side.record_event()
 
-    with pytest.raises(ArgumentError, match="is no CUDA stream"):
+    with pytest.raises(ArgumentError, match="is not a CUDA stream"):
         event.record(side.record_event())
 
 

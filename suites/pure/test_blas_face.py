@@ -54,7 +54,7 @@ def test_asking_for_the_precision_sets_none(monkeypatch: pytest.MonkeyPatch) -> 
 
 def test_another_precision_lists_the_modes() -> None:
     with pytest.raises(
-        ArgumentError, match="'fp8' is no precision of float32 products; give none or one of ieee, tf32"
+        ArgumentError, match="'fp8' is not a precision of float32 products; give none or one of ieee, tf32"
     ):
         cuda.matmul.fp32_precision = "fp8"  # type: ignore[assignment]
 

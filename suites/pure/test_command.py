@@ -36,7 +36,7 @@ def test_a_misspelt_setting_is_told(capsys: pytest.CaptureFixture[str], monkeypa
 
     assert main(["settings"]) == 0
 
-    assert capsys.readouterr().err == "cuassay: CUASSAY_SEEDS is no setting; did you mean CUASSAY_SEED?\n"
+    assert capsys.readouterr().err == "cuassay: CUASSAY_SEEDS is not a setting; did you mean CUASSAY_SEED?\n"
 
 
 # ------------------------------------------------------------------------------------------------ help, mistakes

@@ -16,7 +16,7 @@ from cuassay.errors import DeviceError, LibraryNotFoundError
     ids=lambda ask: ask.__name__,
 )
 def test_figures_of_another_kinds_device_are_refused_not_zero(ask):
-    with pytest.raises(DeviceError, match="sim:0 is no CUDA device"):
+    with pytest.raises(DeviceError, match="sim:0 is not a CUDA device"):
         ask("sim")
 
 

@@ -119,7 +119,7 @@ def test_numbers_alone_do_not_promote() -> None:
 
 
 def test_a_dtype_of_foreign_byte_order_does_not_promote() -> None:
-    with pytest.raises(DTypeError, match="no dtype of this project"):
+    with pytest.raises(DTypeError, match="not a dtype of this project"):
         promote(np.dtype(">f4"), np.dtype(">f4"))
 
 
@@ -162,5 +162,5 @@ def test_limits_are_those_of_the_format(name: str, epsilon: float, largest: floa
 
 @pytest.mark.parametrize("limit", [dtypes.epsilon, dtypes.largest, dtypes.smallest_subnormal], ids=lambda f: f.__name__)
 def test_integers_have_no_floating_point_limits(limit: Callable[[str], float]) -> None:
-    with pytest.raises(DTypeError, match="int32 is no floating-point dtype"):
+    with pytest.raises(DTypeError, match="int32 is not a floating-point dtype"):
         limit("int32")

@@ -108,5 +108,5 @@ def test_a_scalar_may_name_the_outputs_dtype() -> None:
     assert cast.meta(ONES, to="float16").dtype == np.float16
     with pytest.raises(DTypeError, match="out must be float64"):
         cast(ONES, to="float64", out=np.empty(4, np.float32))
-    with pytest.raises(DTypeError, match="'float12' is no dtype"):
+    with pytest.raises(DTypeError, match="'float12' is not a dtype"):
         cast(ONES, to="float12")

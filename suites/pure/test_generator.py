@@ -236,7 +236,7 @@ def test_positions_may_be_shared_while_capturing(capturing):
 
 
 def test_a_position_of_another_device_is_not_shared():
-    with pytest.raises(ArgumentError, match="is no generator of sim:0"):
+    with pytest.raises(ArgumentError, match="is not a generator of sim:0"):
         Generator(DEVICE).graphsafe_set_state(Generator("cpu"))
 
 

@@ -284,7 +284,7 @@ class TestPartsOfPages:
             pytest.param({1, 3, 5}, 4, 0, id="with a page between them"),
             pytest.param({1, 3, 5}, 2.5, 0, id="the free range alone"),
             pytest.param({2, 3}, 5.5, 1, id="new pages before a beginning"),
-            pytest.param({1, 5}, 4, 1, id="an end and a beginning that are no page"),
+            pytest.param({1, 5}, 4, 1, id="an end and a beginning inside pages"),
             pytest.param({1, 2, 5}, 5.25, 0, id="an end, and pages"),
             pytest.param({1, 5}, 3.25, 0, id="an end, and a page"),
             pytest.param({3, 5}, 3.5, 0, id="a page, and a beginning"),

@@ -34,7 +34,7 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({}, "either fn= or op=; got neither", id="nothing"),
         pytest.param({"fn": double, "op": ops.add}, "got both", id="both"),
         pytest.param({"op": ops.add}, "has no reference", id="op-without-reference"),
-        pytest.param({"fn": double, "dtypes": ("float33",)}, "'float33' is no dtype", id="unknown-dtype"),
+        pytest.param({"fn": double, "dtypes": ("float33",)}, "'float33' is not a dtype", id="unknown-dtype"),
         pytest.param({"op": ops.exp, "reference": np.exp, "dtypes": ("int8",)}, "not declared", id="undeclared-dtype"),
         pytest.param({"fn": lambda xp, a, b, c: a}, "takes 3 arrays", id="no-samples-for-three"),
         pytest.param({"fn": lambda a: a}, "takes no array by position; its first parameter is xp", id="no-namespace"),
@@ -48,7 +48,7 @@ def test_a_function_alone_is_a_spec() -> None:
             r"yields ErrorInput\(sample, error, match\)",
             id="error-inputs-as-tuples",
         ),
-        pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is no dtype", id="unknown-result"),
+        pytest.param({"fn": double, "result_dtype": "float33"}, "'float33' is not a dtype", id="unknown-result"),
         pytest.param({"op": ops.exp, "reference": np.exp, "result_dtype": "int8"}, "schema says", id="op-with-result"),
         pytest.param(
             {"fn": double, "result_dtype": lambda a, b: a},
@@ -57,7 +57,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "result_dtype": lambda a: "flaot32"},
-            "result_dtype= gives 'flaot32' for float32: 'flaot32' is no dtype.*did you mean 'float32'",
+            "result_dtype= gives 'flaot32' for float32: 'flaot32' is not a dtype.*did you mean 'float32'",
             id="unknown-result-of-function",
         ),
         pytest.param({"fn": lambda xp, *arrays: arrays[0]}, "takes any number of arrays; .* give samples=", id="stars"),
@@ -78,7 +78,7 @@ def test_a_function_alone_is_a_spec() -> None:
             id="samples-raise",
         ),
         pytest.param(
-            {"fn": double, "unclaimed": {"cpu": ("float33",)}}, "'float33' is no dtype", id="unknown-unclaimed"
+            {"fn": double, "unclaimed": {"cpu": ("float33",)}}, "'float33' is not a dtype", id="unknown-unclaimed"
         ),
         pytest.param({"fn": double, "work": lambda a: 3}, "work= gives a Work; got 3", id="work-as-number"),
         pytest.param({"fn": double, "work": lambda: 3}, "its work= raises TypeError", id="work-raises"),

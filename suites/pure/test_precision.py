@@ -59,7 +59,7 @@ def test_a_call_overrides_context_and_default() -> None:
     set_default_precision("bf16")
     with precision("tf32"):
         assert (resolved(None), resolved("ieee")) == ("tf32", "ieee")
-    with pytest.raises(ArgumentError, match="is no precision mode"):
+    with pytest.raises(ArgumentError, match="is not a precision mode"):
         resolved("tf16")  # type: ignore[arg-type]
 
 

@@ -174,7 +174,7 @@ def test_rounding_starts_from_float32_alone(call: Callable[[Any], object]) -> No
 
 
 def test_integers_are_no_format_to_round_to() -> None:
-    with pytest.raises(DTypeError, match="int8 is no format"):
+    with pytest.raises(DTypeError, match="int8 is not a format"):
         round_to(np.ones(2, np.float32), "int8")
 
 

@@ -45,12 +45,12 @@ def _schema(name: str, params: Any, outputs: Any) -> Any:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ("add a, b", "is no signature"),
+        ("add a, b", "is not a signature"),
         ("f(a) -> x, y", "has 2 outputs"),
-        ("f(a: tensor) -> out", "no array parameter"),
-        ("f(a, *, 1x=2) -> out", "no scalar parameters"),
+        ("f(a: tensor) -> out", "not an array parameter"),
+        ("f(a, *, 1x=2) -> out", "not scalar parameters"),
         ("f(a, a) -> out", "'a' twice"),
-        ("f(a, *, axis=oops) -> out", "a default no literal"),
+        ("f(a, *, axis=oops) -> out", "a default is not a literal"),
         ("f(a, *, out=1) -> out", "named 'out'"),
     ],
 )

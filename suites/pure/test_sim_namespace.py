@@ -139,7 +139,7 @@ def test_flags_are_attributes_and_items_as_numpys(xp: Any) -> None:
 
     for name in ("c_contiguous", "f_contiguous", "forc", "fnc", "writeable"):
         assert getattr(turned.flags, name) == turned.flags[name.upper()] == getattr(numpys.flags, name)
-    with pytest.raises(KeyError, match="'OWNDATA' is no flag"):
+    with pytest.raises(KeyError, match="'OWNDATA' is not a flag"):
         turned.flags["OWNDATA"]
 
 

@@ -243,10 +243,10 @@ REFUSED = {
     "format": "format is 'something else' there, and 'cuassay tuning results' here",
     "header": "format is None there",
     "cut off": r"is cut off: line 3 has no end and begins b'\{\"choice",
-    "no JSON": "line 2 is no JSON",
+    "no JSON": "line 2 is not JSON",
     "no object": "line 2 should be an object; got",
-    "binary": "line 1 is no JSON",
-    "text": "line 1 is no JSON",
+    "binary": "line 1 is not JSON",
+    "text": "line 1 is not JSON",
 }
 
 

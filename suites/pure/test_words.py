@@ -122,5 +122,5 @@ def test_the_default_precision_is_the_processes() -> None:
 
 
 def test_an_unknown_precision_lists_the_modes() -> None:
-    with pytest.raises(ArgumentError, match=r"'fp8' is no precision mode; give one of ieee, tf32"):
+    with pytest.raises(ArgumentError, match=r"'fp8' is not a precision mode; give one of ieee, tf32"):
         set_default_precision("fp8")  # type: ignore[arg-type]

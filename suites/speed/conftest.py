@@ -88,7 +88,7 @@ def _computes(library: str, dtype: str) -> bool:
 
 def _torch_call(case: Case) -> Callable[[], Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
         import torch
 
         torch.cuda.is_available()

@@ -108,7 +108,7 @@ class Lists:
         if importlib.util.find_spec("torch") is None or self.device.kind != "cuda":
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+            warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
             import torch
 
             where = {"device": str(self.device), "dtype": getattr(torch, self.dtype)}

@@ -33,7 +33,7 @@ def torch_mm(a: Any, b: Any, out: Any) -> Callable[[], Any] | None:
     if importlib.util.find_spec("torch") is None:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
         import torch
 
         return partial(torch.mm, *(torch.from_dlpack(x) for x in (a, b)), out=torch.from_dlpack(out))

@@ -70,7 +70,7 @@ def torch(device: Device) -> Any:
     if importlib.util.find_spec("torch") is None:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
         import torch
 
         torch.ones(1, device=str(device))

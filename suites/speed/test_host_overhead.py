@@ -128,7 +128,7 @@ def test_call(device: Device, form: Form, operands: tuple[Any, Any, Any], measur
 
 def _torch_operands(device: Device) -> tuple[Any, Any, Any, Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
         import torch
 
         a, b, out = (

@@ -77,7 +77,7 @@ def libraries(device: Device) -> dict[str, Any]:
     found: dict[str, Any] = {"cuassay": cuda}
     if importlib.util.find_spec("torch") is not None:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+            warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
             import torch
 
             torch.ones(1, device=str(device))

@@ -75,12 +75,12 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
     weights : iterable of array
         Arrays cast once, and then again only in the next outermost region: name those that no one writes inside. torch
         knows them by ``requires_grad``, which plain arrays do not have. While a graph is captured they are cast
-        anew, inside the graph: a replay uses the weights of its own time.
+        again, inside the graph: a replay uses the weights as they are then.
 
     Raises
     ------
     ArgumentError
-        If the kind is unknown, or the dtype is no 16-bit floating one.
+        If the kind is unknown, or the dtype is not a 16-bit floating dtype.
 
     Examples
     --------
@@ -178,7 +178,10 @@ def clear_autocast_cache() -> None:
 
 
 class _Caches:
-    """A weight cast before a capture would be frozen into it, and one cast in a capture is no number until replayed."""
+    """Casts of weights, kept apart by capture.
+
+    A cast from before a capture would be frozen into the graph; a cast in a capture has no values before a replay.
+    """
 
     def capture_begin(self, capture: object, device: Device) -> None:
         """Weights are cast inside."""

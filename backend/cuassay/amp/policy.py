@@ -55,7 +55,7 @@ def custom_rule(op: str, rule: Rule | str | None) -> Callable[[], None]:
     Raises
     ------
     ArgumentError
-        If no op has that name, or the rule is none of `Rule`.
+        If no op has that name, or the rule is not a `Rule`.
     """
     if op not in {known.name for known in registry.ops()}:
         raise ArgumentError(f"no op is named {op!r}; declare it with cuassay.ops.declare first")
@@ -69,7 +69,7 @@ def _read(rule: Rule | str | None) -> Rule | None:
         return None if rule is None else Rule(rule)
     except ValueError:
         allowed = ", ".join(repr(one.value) for one in Rule)
-        raise ArgumentError(f"{rule!r} is no rule of autocast; give {allowed} or None") from None
+        raise ArgumentError(f"{rule!r} is not a rule of autocast; give {allowed} or None") from None
 
 
 def _set(op: str, rule: Rule | None) -> None:

@@ -82,7 +82,7 @@ class LossScale(Handle):
         return float(devices.to_host(self._numbers.scale)), int(devices.to_host(self._numbers.tracker))
 
     def write(self, scale: float, tracker: int | None = None) -> None:
-        """Take numbers of the host's; without a `tracker` it stays. Raises `ArgumentError` where `scale` is none."""
+        """Set the scale, and the tracker if one is given. Raises `ArgumentError` for a wrong scale."""
         scale = _checked(scale)
         self._begins = scale, self._begins[1] if tracker is None else tracker
         self._copies.clear()

@@ -165,7 +165,7 @@ class GradScaler(Handle):
         StateError
             If it was called for this optimizer since the last `update`.
         ArgumentError
-            If gradients are float16, and the optimizer is none that unscales them by itself; see `unscale_`.
+            If gradients are float16 and the optimizer does not unscale them by itself; see `unscale_`.
         """
         if not self._enabled:
             return optimizer.step(grads, **options)
@@ -195,7 +195,7 @@ class GradScaler(Handle):
         twice = sorted(own.keys() & options.keys())
         if twice:
             raise ArgumentError(
-                f"the scaler gives this step {', '.join(own)} itself; got {', '.join(twice)} too; leave them away"
+                f"the scaler gives this step {', '.join(own)} itself; got {', '.join(twice)} too; omit them"
             )
         return optimizer.step(grads, **own, **options)
 
@@ -217,7 +217,7 @@ class GradScaler(Handle):
         Raises
         ------
         ArgumentError
-            If a number of the host's is no scale: finite and above 0 in float32.
+            If a host number cannot be a scale, which is finite and above 0 in float32.
         StateError
             If no optimizer was stepped or unscaled since the last update.
         """

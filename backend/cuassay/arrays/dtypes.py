@@ -82,7 +82,7 @@ def as_dtype(dtype: Any) -> DType:
     Raises
     ------
     DTypeError
-        If it is none of `ALL`; a foreign byte order is none either.
+        If it is not one of `ALL`, or has another byte order than the machine.
     """
     try:
         return _KNOWN[dtype]
@@ -98,7 +98,7 @@ def _read(dtype: Any) -> DType:
     if found in _NAMES:
         return _BY_NAME[_NAMES[found]]
     hint = f"; complex_half is for {FEATURES['complex_half']}" if str(dtype) in _COMPLEX_HALF else ""
-    raise DTypeError(f"{unknown_dtype(dtype)}{hint}") from None  # that no table had it is no cause
+    raise DTypeError(f"{unknown_dtype(dtype)}{hint}") from None  # the failed lookup would not help the reader
 
 
 def dtype_name(dtype: Any) -> str:
@@ -202,7 +202,7 @@ def is_complex(dtype: Any) -> bool:
 def _finfo(dtype: Any) -> Any:
     name = dtype_name(dtype)
     if name not in (*FLOATS, *FP8, *COMPLEX):
-        raise DTypeError(f"{name} is no floating-point dtype; give one of {', '.join((*FP8, *FLOATS, *COMPLEX))}")
+        raise DTypeError(f"{name} is not a floating-point dtype; give one of {', '.join((*FP8, *FLOATS, *COMPLEX))}")
     return ml_dtypes.finfo(as_dtype(dtype))  # type: ignore[no-untyped-call] # ml_dtypes types it in part
 
 

@@ -37,7 +37,7 @@ def as_shape(shape: int | Sequence[int]) -> tuple[int, ...]:
     Raises
     ------
     ShapeError
-        If an extent is no whole number, or below 0.
+        If an extent is not a whole number, or is below 0.
     """
     try:
         extents = tuple(map(operator.index, shape if isinstance(shape, Iterable) else (shape,)))

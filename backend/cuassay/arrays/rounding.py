@@ -61,11 +61,11 @@ def round_to(x: NDArray[Any], dtype: Any, *, saturate: bool = False) -> Float32:
     Raises
     ------
     DTypeError
-        If `x` is not float32, or `dtype` is no real floating-point dtype.
+        If `x` is not float32, or `dtype` is not a real floating-point dtype.
     """
     target = as_dtype(dtype)
     if not is_float(target):
-        raise DTypeError(f"{dtype_name(target)} is no format to round to; give one of {', '.join((*FP8, *FLOATS))}")
+        raise DTypeError(f"{dtype_name(target)} is not a format to round to; give one of {', '.join((*FP8, *FLOATS))}")
     wide = _float32(x)
     if saturate and largest(target) < largest(np.float32):
         limit = np.float32(largest(target))

@@ -124,11 +124,11 @@ def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, .
     """Each with its name; of folders, the traces in them. Other files, as ``folder/*`` has them, are passed over."""
     others = [name for name in names if Path(name).is_file() and not name.endswith(_SUFFIX)]
     if len(others) == len(names):
-        raise _no_trace(others[0], f"is no *{_SUFFIX} file")
+        raise _no_trace(others[0], f"is not a *{_SUFFIX} file")
     for name in names:
         made, path = WORKLOADS.get(name.partition(":")[0]), Path(name)
         if name in others:
-            print(f"cuassay: {name} is passed over: it is no *{_SUFFIX} file", file=sys.stderr)
+            print(f"cuassay: {name} is skipped: it is not a *{_SUFFIX} file", file=sys.stderr)
             continue
         if made is not None and not path.exists():
             yield name, partial(made, _seed(name))

@@ -40,7 +40,7 @@ def add_tune_command(commands: argparse._SubParsersAction[Parser]) -> None:
     tune.add_argument("--shapes", metavar="NAME", help=f"public products that come with it: {', '.join(_public())}")
     tune.add_argument("--device", action="append", metavar="D", help="cuda:0; repeatable, a process each")
     tune.add_argument("--dtype", metavar="T", help="of operands and results of shapes, instead of the lists' own")
-    tune.add_argument("--limit", type=int, metavar="N", help="so many of them only, evenly over the list")
+    tune.add_argument("--limit", type=int, metavar="N", help="only N of them, spread evenly over the list")
     tune.add_argument("--out", metavar="RESULTS", help="file of results, instead of CUASSAY_TUNABLEOP_FILENAME")
     tune.add_argument("--json", action="store_true", help="the table as JSON")
     tune.set_defaults(command=_tune)

@@ -1,4 +1,4 @@
-"""Whose line a warning, an access or an allocation is told of: the nearest caller that is not this package."""
+"""Which line a warning, an access or an allocation is reported at: the nearest caller outside this package."""
 
 from __future__ import annotations
 

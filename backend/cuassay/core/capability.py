@@ -141,7 +141,7 @@ def parse_requirement(text: str) -> Requirement:
 def _unknown(text: str) -> str:
     quantity = re.match(rf"({'|'.join(QUANTITIES)})\s*[<>=]", text.strip())
     if quantity is not None:
-        return f"{text!r} is no requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
+        return f"{text!r} is not a requirement; write {quantity[1]}>=NUMBER, bytes with one of KiB, MiB, GiB, TiB"
     meant = did_you_mean(text, (*FEATURES, *QUANTITIES, *DTYPE_NAMES))
     return (
         f"{text!r} names no capability{meant}; features: {', '.join(FEATURES)}; "
@@ -157,9 +157,9 @@ def dtype_word(dtype: Any) -> Any:
 
 
 def unknown_dtype(name: object) -> str:
-    """What to say of a `name` that is none of `DTYPE_NAMES`: which it is near, and which there are."""
+    """The message for a `name` that is not in `DTYPE_NAMES`: which name is close, and which names exist."""
     meant = did_you_mean(shown(name), DTYPE_NAMES)
-    return f"{shown(name)} is no dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
+    return f"{shown(name)} is not a dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 
 
 @dataclass(slots=True)

@@ -1,4 +1,4 @@
-"""The modes of torch's debug switches, by name and number: let be, warn, raise."""
+"""The modes of torch's debug switches, by name and number: ignore, warn, raise."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     Raises
     ------
     ArgumentError
-        If `mode` is no bool.
+        If `mode` is not a bool.
     """
     if not isinstance(mode, bool):
         raise ArgumentError(f"mode is True or False; got {shown(mode)}; for words see set_deterministic_debug_mode")
@@ -54,7 +54,7 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     Raises
     ------
     ArgumentError
-        If it is none of these.
+        If it is not one of these.
     """
     global _mode  # noqa: PLW0603  one mode a process
     _mode = mode_number(debug_mode, "determinism")

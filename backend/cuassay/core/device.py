@@ -68,7 +68,7 @@ def index_on(kind: str, device: int | str | Device) -> int:
         return device
     named = Device(device)
     if named.kind != kind:
-        raise DeviceError(f"{named} is no {kind.upper()} device; give an index or '{kind}:<index>'")
+        raise DeviceError(f"{named} is not a {kind.upper()} device; give an index or '{kind}:<index>'")
     return named.index
 
 

@@ -244,7 +244,7 @@ class Generator(Handle):
         return recording.place(self._position).record(-(-words // WORDS_PER_CALL) * WORDS_PER_CALL)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Start anew from `seed`, at offset 0; gives the generator.
+        """Restart from `seed`, at offset 0; gives the generator.
 
         Parameters
         ----------
@@ -272,7 +272,7 @@ class Generator(Handle):
         return False
 
     def seed(self) -> int:
-        """Start anew from a seed that the operating system draws; gives the seed. Raises as `manual_seed`."""
+        """Restart from a seed that the operating system draws; gives the seed. Raises as `manual_seed`."""
         drawn = secrets.randbits(64)
         self.manual_seed(drawn)
         return drawn
@@ -307,7 +307,7 @@ class Generator(Handle):
         CaptureError
             If this thread captures on the device.
         ArgumentError
-            If they are no state.
+            If they do not form a state.
         """
         try:
             data = bytes(memoryview(state))
@@ -333,7 +333,7 @@ class Generator(Handle):
         What graphs captured before have drawn from keeps its own position. Raises `ArgumentError` for one of another.
         """
         if state.device != self._device:
-            raise ArgumentError(f"{state!r} is no generator of {self._device}; share one of the same device")
+            raise ArgumentError(f"{state!r} is not a generator of {self._device}; share one of the same device")
         self._position = state._position
 
     def _get(self, what: str) -> GeneratorState:

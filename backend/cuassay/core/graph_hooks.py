@@ -1,4 +1,4 @@
-"""Who is told of what happens to any graph: hooks by event, each with a handle that removes it.
+"""Hooks that are called on what happens to any graph, by event; each has a handle that removes it.
 
 A replay that is made ready knows of no hooks, so that it costs nothing more: when hooks change, every graph is told.
 """

@@ -1,4 +1,4 @@
-"""What a graph of captured work is on every kind of device: its states, who is told of them, what is refused.
+"""What a graph of captured work is on every kind of device: its states, their observers, and what is refused.
 
 A kind derives from `Graph` and says how recording begins and ends and how the work is launched; the rest is here, so
 that kinds differ in nothing else. Names and meanings follow ``torch.cuda.CUDAGraph``.
@@ -81,7 +81,7 @@ class Graph(Handle, ABC):
         self._device = device
         self._state = "empty"
         self._is_debugged = False
-        self._token = object()  # stands for this graph where it is told of, so that none of those keeps it alive
+        self._token = object()  # stands for this graph with its observers, so that none of them keeps it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
         graph_hooks.watch(self)
@@ -122,7 +122,7 @@ class Graph(Handle, ABC):
         CaptureError
             If the stream cannot be captured, or this graph holds work already.
         ArgumentError
-            If there is no such mode, or `pool` is none.
+            If there is no such mode, or `pool` is not a pool.
         """
         if capture_error_mode not in CAPTURE_ERROR_MODES:
             modes = ", ".join(CAPTURE_ERROR_MODES)
@@ -275,7 +275,7 @@ class Graph(Handle, ABC):
         -------
         bool
             True when the executable graph was changed in place: the same work with other sizes, values and addresses.
-            False when it had to be made anew.
+            False when it had to be made again.
 
         Raises
         ------

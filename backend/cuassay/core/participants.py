@@ -34,7 +34,7 @@ _JOINED: dict[str, list[Participant]] = {}
 
 
 def join(kind: str, participant: Participant) -> None:
-    """From here `participant` is told of every capture on devices of `kind`; a second time changes nothing."""
+    """Tell `participant` about every later capture on devices of `kind`; a second call changes nothing."""
     joined = _JOINED.setdefault(kind, [])
     if not any(known is participant for known in joined):
         joined.append(participant)

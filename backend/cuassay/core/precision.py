@@ -68,7 +68,7 @@ def default_precision() -> Mode:
 
 
 def set_default_precision(mode: Mode | None) -> Mode:
-    """Set the process default; gives the former one. None: that of ``CUASSAY_FLOAT32_PRECISION``, read anew."""
+    """Set the process default; gives the former one. None: that of ``CUASSAY_FLOAT32_PRECISION``, read again."""
     global _default
     chosen = _given() if mode is None else _checked(mode)
     former, _default = default_precision(), chosen
@@ -107,7 +107,7 @@ def resolved(override: Mode | None) -> Mode:
 
 def _checked(mode: Mode) -> Mode:
     if mode not in get_args(Mode):
-        raise ArgumentError(f"{mode!r} is no precision mode; give one of {', '.join(MODES)}")
+        raise ArgumentError(f"{mode!r} is not a precision mode; give one of {', '.join(MODES)}")
     return mode
 
 
@@ -120,7 +120,7 @@ def set_float32_matmul_precision(precision: str) -> None:
         If it is another word.
     """
     if precision not in _WORDS:
-        raise ArgumentError(f"{precision!r} is no precision of torch's; give one of {', '.join(_WORDS)}")
+        raise ArgumentError(f"{precision!r} is not one of torch's precisions; give one of {', '.join(_WORDS)}")
     set_default_precision(_WORDS[precision])
 
 
@@ -165,13 +165,13 @@ def set_matmul_options(**changes: bool) -> MatmulOptions:
     Raises
     ------
     ArgumentError
-        If there is no such option, its value is no bool, or reduced reductions are allowed where splitting is not.
+        If there is no such option, its value is not a bool, or reduced reductions are allowed where splitting is not.
     """
     global _options
     for name, value in changes.items():
         if name not in MatmulOptions.__dataclass_fields__ or not isinstance(value, bool):
             known = ", ".join(MatmulOptions.__dataclass_fields__)
-            raise ArgumentError(f"{name}={value!r} is no option of products; give True or False to one of {known}")
+            raise ArgumentError(f"{name}={value!r} is not an option of products; give True or False to one of {known}")
     wanted = replace(_options, **changes)
     for dtype in ("fp16", "bf16"):
         if getattr(wanted, f"{dtype}_reduced_precision_reduction") and not getattr(wanted, f"{dtype}_split_k"):

@@ -139,7 +139,7 @@ class MemorySource(Protocol):
         Raises
         ------
         OutOfMemoryError
-            If there are not so many addresses; the policy asks for less then.
+            If not enough addresses are left; the policy then asks for less.
         """
 
     def map(self, address: int, pages: Sequence[int]) -> None:

@@ -261,7 +261,7 @@ SETTINGS: dict[str, Setting] = {
             "CUASSAY_TUNABLEOP_ROTATING_BUFFER_SIZE",
             _mebibytes,
             None,
-            "operands that tuning rotates exceed so many MiB; 0: the same each time; -1: three level-2 caches",
+            "MiB that the rotated operands of a search exceed; 0: no rotation; -1: three level-2 caches",
             aliases=("PYTORCH_TUNABLEOP_ROTATING_BUFFER_SIZE",),
         ),
         Setting(

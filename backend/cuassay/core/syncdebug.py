@@ -30,7 +30,7 @@ state = State()
 
 
 def set_mode(mode: int | str) -> None:
-    """From here, a host that waits for a device is let be (``"default"``, 0), told (``"warn"``, 1) or stopped.
+    """From here, a wait of the host for a device is ignored (``"default"``, 0), warned of (``"warn"``, 1) or refused.
 
     Raises
     ------

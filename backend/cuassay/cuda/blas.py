@@ -69,7 +69,9 @@ class Matmul:
     @fp32_precision.setter
     def fp32_precision(self, mode: str) -> None:
         if mode != "none" and mode not in MODES:
-            raise ArgumentError(f"{mode!r} is no precision of float32 products; give none or one of {', '.join(MODES)}")
+            raise ArgumentError(
+                f"{mode!r} is not a precision of float32 products; give none or one of {', '.join(MODES)}"
+            )
         precision.set_default_precision(None if mode == "none" else cast(Mode, mode))
 
     @property

@@ -53,7 +53,9 @@ class _Input:
         if type(given) is not self._type:
             raise ArgumentError(f"{self.name} was captured as {type(self.array).__qualname__}; got {given!r}; give one")
         if given.dtype != dtype:
-            raise DTypeError(f"{self.name} was captured with dtype {dtype}; got {given.dtype}; cast, or capture anew")
+            raise DTypeError(
+                f"{self.name} was captured with dtype {dtype}; got {given.dtype}; cast it, or capture again"
+            )
         if given.shape != shape:
             raise ShapeError(f"{self.name} was captured with shape {shape}; got {given.shape}; capture that one too")
 
@@ -127,7 +129,7 @@ class GraphedCallable(Handle):
         return tuple(found.point is not None for found in self._inputs)
 
     def __call__(self, *args: Any) -> Any:
-        """Call the function by replay: what is no static input is copied into its place first.
+        """Call the function by replay: an argument other than the static input is first copied into it.
 
         Parameters
         ----------
@@ -238,7 +240,7 @@ def make_graphed_callables(
     Raises
     ------
     ArgumentError
-        If an argument is no array, or arrays are on several devices.
+        If an argument is not an array, or arrays are on several devices.
     CaptureError
         If the work cannot be captured; names the call.
 

@@ -158,7 +158,7 @@ def _call_of(error: BaseException) -> str:
     return found
 
 
-#: Where code that is no caller's own lies.
+#: Folders of code that is not the caller's own.
 _LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_paths()[name] for name in ("purelib", "stdlib")))
 
 

@@ -144,7 +144,7 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
     Raises
     ------
     ArgumentError
-        If `size` is negative or no int, or `stream` is no stream.
+        If `size` is negative or not an int, or `stream` is not a stream.
     OutOfMemoryError
         If there is no room.
     """
@@ -263,7 +263,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     Raises
     ------
     TypeError
-        If `fraction` is no float.
+        If `fraction` is not a float.
     SettingError
         If it is not from 0 to 1.
     """
@@ -347,7 +347,7 @@ def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager
     Raises
     ------
     ArgumentError
-        If it is no pool of `device`.
+        If it is not a pool of `device`.
     """
     entered: AbstractContextManager[None] = _module("pools").use_mem_pool(
         pool, None if device is None else index_of(device)

@@ -57,22 +57,22 @@ def set_rng_state_all(new_states: Iterable[bytes | bytearray | memoryview]) -> N
 
 
 def manual_seed(seed: int) -> None:
-    """Start the current device's default generator anew from `seed`; see `Generator.manual_seed`."""
+    """Restart the current device's default generator from `seed`; see `Generator.manual_seed`."""
     _generator(None).manual_seed(seed)
 
 
 def manual_seed_all(seed: int) -> None:
-    """Start the default generators of all devices anew from `seed`. Raises as `manual_seed`, then changing none."""
+    """Restart the default generators of all devices from `seed`. Raises as `manual_seed`, and then changes none."""
     seed_default_generators("cuda", seed)
 
 
 def seed() -> int:
-    """Start the current device's default generator anew from a seed that the operating system draws; gives the seed."""
+    """Restart the current device's default generator from a seed that the operating system draws; gives the seed."""
     return _generator(None).seed()
 
 
 def seed_all() -> int:
-    """Start the default generators of all devices anew from one drawn seed; gives the seed."""
+    """Restart the default generators of all devices from one drawn seed; gives the seed."""
     drawn = secrets.randbits(64)
     manual_seed_all(drawn)
     return drawn

@@ -192,7 +192,7 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
     DeviceError
         If `stream` is of another device.
     ShapeError
-        If an extent is no whole number, or below 0.
+        If an extent is not a whole number, or is below 0.
     """
     owner, index = _place(device)
     try:
@@ -267,7 +267,7 @@ def empty_pinned(shape: int | tuple[int, ...], dtype: Any, device: str | Device)
     OutOfMemoryError
         If there is no host memory left.
     ShapeError
-        If an extent is no whole number, or below 0.
+        If an extent is not a whole number, or is below 0.
     """
     found = find(device)
     capabilities(found).require(["pinned_memory"])

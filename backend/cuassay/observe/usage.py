@@ -110,7 +110,7 @@ def _blocks(segments: Iterable[Mapping[str, Any]]) -> _Live:
 
 
 def site_of(frames: Iterable[Mapping[str, Any]]) -> str:
-    """A stack's name: the innermost line that is no library's, as ``file:line function``."""
+    """A stack's name: the innermost line outside libraries, as ``file:line function``."""
     frames = list(frames)
     own = [frame for frame in frames if not any(part in str(frame["filename"]) for part in _LIBRARIES)]
     for frame in own or frames:

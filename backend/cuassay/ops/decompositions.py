@@ -66,7 +66,7 @@ def preferred_linalg_library(backend: str | None = None) -> str:
     if backend is not None:
         wanted = str(backend).lower()
         if wanted not in LIBRARIES:
-            raise ArgumentError(f"{backend!r} is no library of linear algebra; give one of {', '.join(LIBRARIES)}")
+            raise ArgumentError(f"{backend!r} is not a library of linear algebra; give one of {', '.join(LIBRARIES)}")
         if wanted == "scipy" and find_spec("scipy") is None:
             raise CapabilityError("SciPy's LAPACK was asked for and SciPy is not installed; install scipy")
         _preferred = wanted

@@ -249,7 +249,7 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
 
 
 def _on(backend: Backend, index: int, run: Callable[[], Any]) -> Any:
-    """Run a plan, or make one ready anew, with its device current."""
+    """Run a plan, or prepare one again, with its device current."""
     if backend.is_current(index):
         return run()
     with backend.activate(index):
@@ -275,7 +275,7 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
 def _check_owner(op: Op, bound: Mapping[str, Any], operands: Sequence[Any], backend: Backend) -> None:
     """A route is kept by what decides the dtype: the arrays of the other lists may still be of another kind."""
     if not all(map(backend.owns, set(map(type, operands)))):
-        place_of(op, bound)  # raises where one is no array
+        place_of(op, bound)  # raises where one is not an array
 
 
 def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:

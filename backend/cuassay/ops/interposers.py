@@ -73,7 +73,7 @@ def interpose(interposer: Interposer) -> Iterator[None]:
 
 
 def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
-    """Hand `call` to the outermost of `stack`; past the last one `run` does it, and calls made there start anew."""
+    """Hand `call` to the outermost of `stack`; past the last one, `run` does it, and calls made there see all again."""
     if not stack:
         with _only(()):
             return run(call)

@@ -35,7 +35,7 @@ def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
     one_dtype : bool
         All arrays of all lists have the same dtype; otherwise all of each list.
     scalar : str
-        A parameter that is no list, but such a number.
+        A parameter that is such a number instead of a list.
     """
 
     def rule(bound: Bound) -> tuple[int, ...]:
@@ -280,5 +280,5 @@ def _check_stochastic(bound: Bound) -> None:
     if "bfloat16" not in stored:
         raise DTypeError(
             f"stochastic rounding (a seed) is for bfloat16 params or states; got {' and '.join(sorted(stored))}; "
-            "leave seed away"
+            "omit seed"
         )

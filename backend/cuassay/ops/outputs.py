@@ -21,7 +21,7 @@ __all__ = ["check_out", "check_written", "is_read_only", "overlaps_itself", "rea
 def refuse_out(schema: Schema, out: Any) -> None:
     """Raise `ArgumentError` where an op that makes no array is given one to write."""
     if out is not None:
-        raise ArgumentError(f"{schema.name} makes no array; it writes its parameters; leave out= away")
+        raise ArgumentError(f"{schema.name} makes no array; it writes its parameters; omit out=")
 
 
 def check_out(
@@ -51,7 +51,7 @@ def check_out(
     given = out.shape
     if given != shape and tuple(given) != shape:
         raise ShapeError(
-            f"{schema.name}'s out must have shape {shape}; got {tuple(given)}; leave it away, or ask "
+            f"{schema.name}'s out must have shape {shape}; got {tuple(given)}; omit it, or ask "
             f"ops.{schema.name}.meta(...) for its shape and dtype"
         )
     found = out.dtype

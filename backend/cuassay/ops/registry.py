@@ -215,7 +215,7 @@ def set_loaders(*, for_type: Callable[[type], object], for_kind: Callable[[str],
 
 
 def backend_of(array_type: type) -> Backend | None:
-    """The kind that owns arrays of this type, loading it if need be; None when it is no array."""
+    """The kind that owns arrays of this type, loading it if need be; None when it is not an array."""
     found = _kind_of_type.get(array_type)
     if found is None:
         found = _owner(array_type)
@@ -227,7 +227,7 @@ def backend_of(array_type: type) -> Backend | None:
 
 
 def owner_of(array: Any, what: str) -> Backend:
-    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` where it is no array of any."""
+    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` where no kind owns it."""
     found = backend_of(type(array))
     if found is None:
         why = why_refused(type(array))

@@ -263,7 +263,7 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
     """
     match = _SIGNATURE.fullmatch(text.strip())
     if match is None:
-        raise SchemaError(f"{text!r} is no signature; write it as 'name(a, b, *, axis=-1) -> out'")
+        raise SchemaError(f"{text!r} is not a signature; write it as 'name(a, b, *, axis=-1) -> out'")
     outputs = tuple(part.strip() for part in match["outputs"].split(",") if part.strip())
     if len(outputs) > 1:
         raise SchemaError(
@@ -292,8 +292,8 @@ def _array(part: str, text: str) -> Param:
     plain = name.removesuffix("?").removesuffix("!")
     if annotation not in ("", "array", "arrays") or not plain.isidentifier():
         raise SchemaError(
-            f"{part!r} in {text!r} is no array parameter; write 'a', 'a!' (read and written), 'a?' (may be missing) "
-            "or 'a: arrays'"
+            f"{part!r} in {text!r} is not an array parameter; write 'a', 'a!' (read and written), "
+            "'a?' (may be missing) or 'a: arrays'"
         )
     form: Form = "arrays" if annotation == "arrays" else "array"
     return Param(plain, form, "both" if "!" in name else "read", None if name.endswith("?") else _REQUIRED)
@@ -309,6 +309,6 @@ def _scalars(inside: str, text: str) -> Iterable[Param]:
             yield Param(argument.arg, "scalar", "read", _REQUIRED if default is None else ast.literal_eval(default))
     except (SyntaxError, ValueError) as error:
         raise SchemaError(
-            f"{inside!r} in {text!r} are no scalar parameters: a name is no identifier or a default no literal; "
-            f"write 'axis' or 'axis=-1'"
+            f"{inside!r} in {text!r} are not scalar parameters: a name is not an identifier, or a default is not a "
+            f"literal; write 'axis' or 'axis=-1'"
         ) from error

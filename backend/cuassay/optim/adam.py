@@ -55,7 +55,7 @@ class Adam:
     Raises
     ------
     ArgumentError, DTypeError, DeviceError
-        If a group mixes dtypes or devices, or a hyperparameter is none: a NaN rate, a negative beta.
+        If a group mixes dtypes or devices, or a hyperparameter is out of range: a NaN rate, a negative beta.
 
     Notes
     -----
@@ -113,7 +113,7 @@ class Adam:
         Raises
         ------
         ArgumentError
-            If it names what is none, has no parameters, or has one that is held already.
+            If it has unknown names, no parameters, or a parameter that is already in a group.
         """
         if "params" not in group:
             raise ArgumentError(f"a parameter group needs 'params'; got {', '.join(map(repr, group))}; add its arrays")
@@ -167,7 +167,7 @@ class Adam:
         Raises
         ------
         ArgumentError, ShapeError, DTypeError, DeviceError
-            If gradients or states do not fit the parameters, or a hyperparameter is none.
+            If gradients or states do not fit the parameters, or a hyperparameter is out of range.
 
         Notes
         -----
@@ -236,7 +236,7 @@ class Adam:
         Raises
         ------
         ArgumentError, ShapeError
-            If it is of other groups, parameters or options, or holds what is none; then nothing was changed.
+            If its groups, parameters or options differ, or it holds anything else; nothing is changed then.
         """
         if not isinstance(state_dict, Mapping):
             raise ArgumentError(f"the state is a mapping; got {shown(state_dict)}; give what state_dict gave")
@@ -245,7 +245,7 @@ class Adam:
             raise ArgumentError(f"the state lacks {', '.join(missing)}; give what state_dict gave")
         groups, numbered = state_dict["param_groups"], state_dict["state"]
         if not all(isinstance(group, Mapping) and "params" in group for group in groups):
-            raise ArgumentError("the state's param_groups are no groups with params; give what state_dict gave")
+            raise ArgumentError("the state's param_groups are not groups with params; give what state_dict gave")
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
             raise ArgumentError(

@@ -49,7 +49,7 @@ def load(optimizer: Adam, path: str | Path) -> None:
 
 
 def _read(file: NpzFile) -> dict[str, Any]:
-    """Raises `ValueError` where a name holds no number, or the groups are no JSON."""
+    """Raises `ValueError` where a name holds no number, or the groups are not JSON."""
     state: dict[int, dict[str, Any]] = {}
     for key in file:
         if key != _GROUPS:
@@ -62,7 +62,9 @@ def _opened(path: str | Path) -> NpzFile:
     try:
         found = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise ArgumentError(f"{path} holds no optimizer's state: it is no .npz file; give what save wrote") from error
+        raise ArgumentError(
+            f"{path} holds no optimizer's state: it is not an .npz file; give what save wrote"
+        ) from error
     if not isinstance(found, NpzFile):
         raise ArgumentError(f"{path} holds no optimizer's state: it is one array; give what save wrote")
     return found

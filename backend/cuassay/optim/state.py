@@ -56,7 +56,7 @@ class CachedPlan:
         self._others: dict[str, Any] = {}
 
     def run(self, op: ops.Op, lists: Mapping[str, Arrays], others: Mapping[str, Any]) -> None:
-        """Compute; what changed since the last time is bound anew."""
+        """Compute; what changed since the last time is bound again."""
         if self._plan is None:
             changed: dict[str, Any] = {**lists, **others}
         else:
@@ -114,7 +114,7 @@ class State:
         master = bool(group["master_weights"])
         if master and dtype_name(dtype) not in HALVES:
             raise DTypeError(
-                f"master_weights are for {' and '.join(HALVES)} parameters; got {dtype_name(dtype)}; leave it away"
+                f"master_weights are for {' and '.join(HALVES)} parameters; got {dtype_name(dtype)}; omit it"
             )
         wanted = group["state_dtype"] or ("float32" if master else dtype)
         self.lists = {

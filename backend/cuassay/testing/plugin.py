@@ -162,7 +162,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested, where the user chose it."""
     harness = config.stash[_HARNESS]
-    notes = [f"cuassay: {name} is no setting; did you mean {meant}?" for name, meant in settings.misspelt().items()]
+    notes = [f"cuassay: {name} is not a setting; did you mean {meant}?" for name, meant in settings.misspelt().items()]
     if harness.hang.yields:
         notes.append(
             "cuassay: CUASSAY_HANG_SECONDS is not used: faulthandler_timeout is set, and there is one such clock"

@@ -146,7 +146,7 @@ def _parsed(path: Path, lines: list[bytes]) -> list[tuple[int, dict[str, Any]]]:
         try:
             row = json.loads(line)
         except ValueError as error:
-            raise TuningError(f"{path} cannot be read: line {number} is no JSON ({error})") from error
+            raise TuningError(f"{path} cannot be read: line {number} is not JSON ({error})") from error
         if not isinstance(row, dict):
             raise TuningError(f"{path} cannot be read: line {number} should be an object; got {line[:40]!r}")
         rows.append((number, row))

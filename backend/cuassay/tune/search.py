@@ -84,7 +84,7 @@ class Limits:
     gain : float
         Least gain of a candidate: the default's time over its own, less 1. Of a rival no more than `spreads` is asked.
     spreads : float
-        The gain must also exceed so many times the distance of its quartiles.
+        The gain must also exceed this many times the distance between its quartiles.
     """
 
     seconds: float = 0.5

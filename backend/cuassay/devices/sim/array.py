@@ -1,6 +1,6 @@
 """The array of the simulated device: it holds a NumPy array in the device's arena and lets none of it out.
 
-It is no ndarray, as `cupy.ndarray` is none. Operators, ufuncs, NumPy's functions, methods and indexing all go
+Like `cupy.ndarray`, it is not a `numpy.ndarray`. Operators, ufuncs, NumPy's functions, methods and indexing all go
 through `cuassay.devices.sim.calls.call`, which logs reads and writes; what would hand the memory to the host
 without a wait (`numpy.asarray`, buffers, ``ctypes``) raises.
 """

@@ -342,7 +342,7 @@ class SimCapture(Graph):
         return self._pool.id
 
     def statistics(self) -> GraphStatistics:
-        """What it holds now; records and waits are no nodes, as they are none in CUDA."""
+        """What it holds now; records and waits are not counted as nodes, as in CUDA."""
         nodes = sum(isinstance(node, (_Launch, _Branch)) for node in self._nodes)
         return GraphStatistics(self._state, nodes, 0 if self._pool is None else self._pool.nbytes)
 

@@ -156,7 +156,7 @@ class Creation:
         return self.asarray(a, dtype, orders.pop() if orders else None, device=device)
 
     def asnumpy(self, a: Any, **options: Any) -> np.ndarray[Any, Any]:
-        """A copy on the host; waits for it. What is no array of a device is `numpy.asarray`'s affair, as in CuPy."""
+        """A copy on the host; waits for it. Anything but an array of a device goes to `numpy.asarray`, as in CuPy."""
         if isinstance(a, DeviceArray):
             return a.get()
         return np.asarray(a, **options)

@@ -1,7 +1,7 @@
 """What a forked child finds of the simulated device: a fresh machine; what the parent made is refused.
 
 A lock that another thread of the parent held would be held for ever in the child, and the work that it guarded would
-be half done. So locks are made anew there, and machines of the parent are marked as lost, as CUDA's contexts are.
+be half done. So the child makes its locks again, and machines of the parent are marked as lost, as CUDA's contexts are.
 """
 
 from __future__ import annotations

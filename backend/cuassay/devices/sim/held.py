@@ -39,7 +39,7 @@ class Flags:
 
     def __getitem__(self, name: str) -> bool:
         if name not in ("C_CONTIGUOUS", "F_CONTIGUOUS", "WRITEABLE", "FORC", "FNC"):
-            raise KeyError(f"{name!r} is no flag; flags: C_CONTIGUOUS, F_CONTIGUOUS, WRITEABLE, FORC, FNC")
+            raise KeyError(f"{name!r} is not a flag; flags: C_CONTIGUOUS, F_CONTIGUOUS, WRITEABLE, FORC, FNC")
         found: bool = getattr(self, name.lower())
         return found
 

@@ -226,7 +226,7 @@ class SimPinned(NDArrayOperatorsMixin):
     def __array__(self, dtype: Any = None, copy: Any = None) -> np.ndarray[Any, Any]:
         """A copy that cannot be written: later looks at the memory itself would be looked at by nobody."""
         if copy is False:
-            raise ValueError(f"{self!r} is copied to become a numpy.ndarray; leave copy=False away")
+            raise ValueError(f"{self!r} is copied to become a numpy.ndarray; omit copy=False")
         found = self.touch("asarray").astype(dtype or self.raw.dtype, copy=True)
         found.setflags(write=False)
         return found

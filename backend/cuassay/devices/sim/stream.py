@@ -104,7 +104,7 @@ class SimStream(Handle):
         return event
 
     def wait_event(self, event: SimEvent) -> None:
-        """Later work of this stream waits for `event`, of any device; one never recorded is no wait."""
+        """Later work of this stream waits for `event`, of any device; for one never recorded it does not wait."""
         if not isinstance(event, SimEvent):
             raise ArgumentError(f"{self!r} waits for simulated events; got {event!r}; give what record_event gave")
         event.wait(self)
@@ -117,9 +117,11 @@ class SimStream(Handle):
 
 
 def as_stream(stream: Any) -> SimStream:
-    """`stream` itself. Raises `ArgumentError` where it is none of this kind."""
+    """`stream` itself. Raises `ArgumentError` if it is not a stream of this kind."""
     if not isinstance(stream, SimStream):
-        raise ArgumentError(f"{stream!r} is no simulated stream; give what new_stream or current_stream gave, or None")
+        raise ArgumentError(
+            f"{stream!r} is not a simulated stream; give what new_stream or current_stream gave, or None"
+        )
     return stream
 
 

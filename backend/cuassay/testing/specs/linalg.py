@@ -110,7 +110,7 @@ def _mm_errors(make: Samples) -> Iterator[ErrorInput]:
     for a, b in (((2, 3), (2, 3)), ((3,), (3, 2)), ((2, 2, 3), (3, 2))):
         yield ErrorInput(Sample((make(a), make(b)), label=f"{a} and {b}"), ShapeError, "mm needs matrices")
     wrong = Sample((make((2, 3)), make((3, 2))), {"precision": "fp8"}, "no such mode")
-    yield ErrorInput(wrong, ArgumentError, "is no precision mode")
+    yield ErrorInput(wrong, ArgumentError, "is not a precision mode")
     yield from _out_dtype_errors(make, (2, 3), (3, 2))
 
 

@@ -21,7 +21,7 @@ A tuner of another kind enumerates and chooses::
     plans.set_selector(chosen)                  # (problem, device index) -> candidate, or None for the library's first
 
 A `Candidate` is plain data: it may be kept on disk, bound to the providers' versions and the GPU.
-`plans.observe` is told of the problem of each plan that is made.
+`plans.observe` registers a function that is called with the problem of each plan that is made.
 
 A precision mode that no library has registers who finds what multiplies in it (see `gemm.register_emulation`)::
 

@@ -23,13 +23,13 @@ from cuassay.tune.space import Candidate
 
 __all__ = ["Bench"]
 
-#: A sample lasts about so long, in at most so many calls: events resolve 0.5 µs, and capturing a call takes 10 µs.
+#: How long a sample lasts, and its most calls: events resolve 0.5 µs, and capturing a call takes 10 µs.
 _SAMPLE_SECONDS, _MOST_CALLS = 200e-6, 32
 
 #: Calls of the graph by which it is found how many a sample takes.
 _FIRST_CALLS = 4
 
-#: Operand sets exceed the level-2 cache so many times, and take at most this part of the free memory.
+#: How many level-2 caches the operand sets exceed, and the part of the free memory that they take at most.
 _CACHES, _PART_OF_MEMORY = 3, 0.25
 
 #: About 20 µs: the host takes 10 to record an event and launch a graph.
@@ -141,7 +141,7 @@ class Bench:
             plan.run(one.a, one.b, one.c, one.d, workspace=workspace)
 
     def _workspace(self, nbytes: int) -> int:
-        """Of at least so many bytes, one for all: the calls of a sample follow one another."""
+        """A workspace of at least `nbytes`, shared by all: the calls of a sample follow one another."""
         if not nbytes:
             return 0
         size = max(nbytes, *self._workspaces, 0)
@@ -150,7 +150,7 @@ class Bench:
         return int(self._workspaces[size].ptr)
 
     def _captured(self, candidate: Candidate, count: int) -> Any:
-        """A graph of so many calls; after one that loads the kernel, and shows what is wrong."""
+        """A graph of `count` calls, made after one call that loads the kernel and shows what is wrong."""
         self._run(candidate, 1)
         self._stream.synchronize()
         self._stream.begin_capture(mode=cupy.cuda.runtime.streamCaptureModeThreadLocal)

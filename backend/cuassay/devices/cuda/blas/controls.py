@@ -37,7 +37,7 @@ _WORKSPACE_HOPPER, _WORKSPACE = 32 * 2**20, 4 * 2**20
 #: A search may find that more is worth it.
 _WORKSPACE_TUNED = 64 * 2**20
 
-#: Copies of operands, where no limit was set, take at most one part in so many of the device's memory: on an H200 2.2
+#: Where no limit was set, copies of operands take at most one part in this many of the device's memory: on an H200 2.2
 #: GiB, where the largest product of the public shapes that gains by copies takes 0.16.
 _PARTS_OF_MEMORY = 64
 
@@ -71,7 +71,7 @@ def preferred_blas_library(backend: str | None = None) -> str:
     if backend is not None:
         wanted = str(backend).lower()
         if wanted not in LIBRARIES:
-            raise ArgumentError(f"{backend!r} is no BLAS library; give one of {', '.join(LIBRARIES)}")
+            raise ArgumentError(f"{backend!r} is not a BLAS library; give one of {', '.join(LIBRARIES)}")
         _preferred = wanted
         renew()
     return _preferred

@@ -51,11 +51,11 @@ Array = Any
 #: Alignment of addresses, bytes: more changes no route.
 MOST_ALIGNED = 256
 
-#: cuBLASLt reads a bias in pieces of so many bytes, whatever it is told of the other operands.
+#: Bytes of the pieces in which cuBLASLt reads a bias, whatever it knows about the other operands.
 BIAS_ALIGNMENT = 16
 
-#: A stack that the library cannot read at once is taken apart into at most so many calls of at least so many
-#: operations: about what it computes while the host gives it the next one, on an H200. Else an operand is copied.
+#: A stack that the library cannot read at once is split into at most this many calls, each of at least this many
+#: operations: about what an H200 computes while the host launches the next call. Otherwise an operand is copied.
 _MOST_CALLS, _LEAST_FLOPS = 16, 10**9
 
 

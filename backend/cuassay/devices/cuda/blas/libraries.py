@@ -54,9 +54,9 @@ def algorithm_of(candidate: Candidate) -> Algorithm:
     try:
         found = Algorithm(bytes.fromhex(candidate["algorithm"]), int(candidate["workspace"]))
     except (TypeError, ValueError) as error:
-        raise ArgumentError(f"{candidate} is no algorithm of cuBLASLt: {error}; tune again") from error
+        raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt: {error}; tune again") from error
     if len(found.data) != _ALGORITHM_NBYTES or found.workspace_nbytes < 0:  # the library would read beyond it
-        raise ArgumentError(f"{candidate} is no algorithm of cuBLASLt, of {_ALGORITHM_NBYTES} bytes; tune again")
+        raise ArgumentError(f"{candidate} is not an algorithm of cuBLASLt, of {_ALGORITHM_NBYTES} bytes; tune again")
     return found
 
 

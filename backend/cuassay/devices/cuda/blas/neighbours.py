@@ -27,7 +27,7 @@ _CUSTOM = (0, 1, 2, 3, 4, 5, 6, 7)
 #: ``cublasLtReductionScheme_t``: none; in the compute type, in place, in the output's type.
 _NONE, _REDUCTIONS = 0, (2, 1, 4)
 
-#: A part of a split sum has at least so many terms.
+#: The fewest terms of one part of a split sum.
 _LEAST_TERMS = 128
 
 

@@ -41,7 +41,7 @@ def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
     Raises
     ------
     TuningError
-        If there is no file, one is something else or unreadable, or a product in it is none.
+        If there is no file, one is something else or unreadable, or it lists what is not a product.
     """
     if not paths:
         raise TuningError("no file of untuned products matches; record one first: cuda.tunable.record_untuned_enable()")
@@ -52,7 +52,7 @@ def problems_in(paths: Sequence[str | Path]) -> tuple[Problem, ...]:
         try:
             found.append(Problem.from_plain(problem))
         except ArgumentError as error:
-            raise TuningError(f"{', '.join(map(str, paths))} lists what is no product: {error}") from error
+            raise TuningError(f"{', '.join(map(str, paths))} lists what is not a product: {error}") from error
     return tuple(found)
 
 

@@ -78,7 +78,7 @@ def padded(problem: Problem, *, rounded: bool = False) -> Problem:
 
 
 def may_round(problem: Problem) -> bool:
-    """Whether an extent is no multiple where its elements lie side by side; a bias has no more than there are."""
+    """Whether a contiguous extent is not a multiple of what kernels read at once; with a bias it may not be rounded."""
     return _rounded(problem) != (problem.m, problem.n) and "bias" not in problem.epilogue
 
 

@@ -123,7 +123,7 @@ def _is_capturing() -> bool:
 
 
 def provisional() -> None:
-    """What this thread has ready holds until it calls outside of a capture, whoever began that, and is then made anew.
+    """Keep what this thread has ready until it next calls outside any thread's capture; then make it again.
 
     For who cannot decide while the current stream is being captured.
     """

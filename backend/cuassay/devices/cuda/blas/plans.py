@@ -55,7 +55,7 @@ Selector = Callable[[Problem, int], Choice | None]
 
 
 def _by_settings(problem: Problem, device: int) -> Choice | None:
-    """The selector at first: the tuner, where a setting turns it on. No plan is older, so none is made anew."""
+    """The first selector: the tuner, where a setting turns it on. No plan exists yet, so none has to be made again."""
     global _selector  # noqa: PLW0603  one a process
     chosen: Selector | None = None
     if settings.get("CUASSAY_TUNABLEOP_ENABLED"):
@@ -90,7 +90,7 @@ def candidates(problem: Problem, *, count: int = 100, workspace_nbytes: int | No
 
 
 def set_selector(selector: Selector | None) -> Selector | None:
-    """From here `selector` chooses, and plans made before are made anew; gives the former selector.
+    """Let `selector` choose from here on, and make earlier plans again; gives the former selector.
 
     It is not asked while a library is preferred by name.
     """
@@ -101,7 +101,7 @@ def set_selector(selector: Selector | None) -> Selector | None:
 
 
 def observe(observer: Callable[[Problem, int], object]) -> None:
-    """`observer` is told of each problem, with its device's index, when a plan is made for it."""
+    """Call `observer` with each problem and its device's index when a plan is made for it."""
     _observers.append(observer)
 
 

@@ -179,7 +179,7 @@ def refusal(problem: Problem) -> str | None:
 
 
 def cuts(problem: Problem, multiprocessors: int, shared_nbytes: int) -> Iterator[Tiling]:
-    """What is offered on a device of so many multiprocessors, each with so much shared memory."""
+    """The tilings offered on a device with `multiprocessors`, each with `shared_nbytes` of shared memory."""
     tokens = padded(problem.n)
 
     def most(tiling: Tiling) -> int:

@@ -183,7 +183,7 @@ class Tuner:
         )
 
     def configure(self, **options: Any) -> None:
-        """Change some of the options; plans made before are made anew where that may change them."""
+        """Change some of the options; plans that this may change are made again."""
         with self._state:
             was, self.options = self.options, replace(self.options, **options)
             if self.options.path != was.path:
@@ -226,7 +226,7 @@ class Tuner:
                 return None
 
     def _miss(self, key: Problem) -> None:
-        """The stream is being captured: say so, and choose anew at this thread's first call outside of captures."""
+        """The stream is being captured: say so, and choose again at this thread's first call outside of captures."""
         if is_explaining():
             note("not tuned, as the stream is being captured")
         plan_cache.provisional()
@@ -343,7 +343,7 @@ class Tuner:
         return path.replace("%d", str(device))
 
     def _use(self, path: str, use: Callable[[str], object]) -> None:
-        """Use a file; one that is refused is told of once, left as it is, and not used again."""
+        """Use a file; one that is refused is reported once, left as it is, and not used again."""
         if path in self._refused:
             return
         try:

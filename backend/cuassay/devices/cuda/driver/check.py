@@ -27,7 +27,7 @@ _LOST = (
     "with CUASSAY_LAUNCH_BLOCKING=1 or under compute-sanitizer"
 )
 _CAPTURE = "keep this call out of the capture, or end the capture first"
-_ENDED = "end the capture, read the error of the call that broke it, and capture anew"
+_ENDED = "end the capture, read the error of the call that broke it, and capture again"
 
 #: Driver status, without its prefix, to (exception, what to do). Statuses that are not here are a plain `DriverError`.
 ADVICE: dict[str, tuple[type[Exception], str]] = {

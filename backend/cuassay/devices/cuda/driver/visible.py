@@ -20,7 +20,7 @@ from cuassay.core import settings
 
 __all__ = ["Found", "Probe", "parse", "probe"]
 
-#: Everything that changes which devices there are, or their order; a changed value asks anew.
+#: Everything that changes which devices there are, or their order; after a change of one, the driver is asked again.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
 _NUMBER = re.compile(r"\s*[+-]?\d+")

@@ -181,7 +181,7 @@ class Inputs:
     def pointer(self, array: Any) -> Callable[[Any], bool] | None:
         """A call that makes replays use another array instead; None where that may not be enough.
 
-        That is so where a node that is no kernel of ours was given an address in `array`, or may have been: its
+        That is so where a node other than a kernel of ours was given an address in `array`, or may have been: its
         arguments are large enough for a descriptor and the op that launched it was called with `array`, or is unknown.
         """
         if not array._c_contiguous or not array.size:  # noqa: SLF001

@@ -103,7 +103,7 @@ template <typename T> struct Dropout {
     }
 };
 template <typename T> struct Bernoulli {
-    uint64 unused;  // a structure of no size is no argument
+    uint64 unused;  // a structure without members cannot be a kernel argument
     __device__ __forceinline__ T of(T p, uint32 word) const {
         return narrow<T>(typename Wide<T>::type(double(word) < widen<double>(p) * 0x1p32));
     }

@@ -101,8 +101,8 @@ __global__ void reduce_short_rows(const T* a, Out* out, int64 outer, int64 reduc
     if (threadIdx.x % 32 == 0) out[row] = narrow<Out>(total);
 }
 
-// A tile of lanes * N columns: lanes = 2^shift, up to 32, threads side by side in each line of threads, of which each takes
-// every so many rows. The warps' totals meet in dynamic shared memory of warps * lanes * N accumulators. CLUSTER > 1:
+// A tile of lanes * N columns: lanes = 2^shift, up to 32, threads side by side in each line of threads; with n lines, a line
+// takes every n-th row. The warps' totals meet in dynamic shared memory of warps * lanes * N accumulators. CLUSTER > 1:
 // the totals of as many parts meet in the first block of a cluster, in their order, and out has parts / CLUSTER of them.
 template <typename Reduction, typename T, typename A, typename Out, int N, int CLUSTER>
 __global__ void CLUSTER_OF(CLUSTER) __launch_bounds__(512, sizeof(A) == 8 ? 1 : 3)

@@ -129,7 +129,7 @@ class Launch(Handle):
             _CONFIG.pack_into(self._memory, 0, *_dims(grid), *_dims(block), shared, stream)
         except struct.error as error:
             raise ArgumentError(
-                f"grid {grid}, block {block}, {shared!r} shared bytes is no launch shape: {error}; "
+                f"grid {grid}, block {block}, {shared!r} shared bytes is not a launch shape: {error}; "
                 "give one to three whole numbers each, below 2**32"
             ) from None
         self._shape = None if list in (type(grid), type(block)) else (grid, block, shared)  # a list may change

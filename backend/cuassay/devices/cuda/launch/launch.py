@@ -45,7 +45,7 @@ def stream_address(stream: Any) -> int:
     Raises
     ------
     ArgumentError
-        If it is none of these.
+        If it is not one of these.
     """
     if stream is None:
         return int(_current_stream()().ptr)
@@ -57,7 +57,7 @@ def stream_address(stream: Any) -> int:
     if isinstance(stream, int) and not isinstance(stream, bool):
         return stream
     raise ArgumentError(
-        f"{stream!r} is no CUDA stream; give None, an address, CuPy's, or an object with __cuda_stream__"
+        f"{stream!r} is not a CUDA stream; give None, an address, CuPy's, or an object with __cuda_stream__"
     )
 
 

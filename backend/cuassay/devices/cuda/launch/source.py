@@ -363,7 +363,7 @@ def _load(key: str) -> Compiled | None:
 
 
 def _store(key: str, compiled: Compiled) -> None:
-    """Write beside the place and rename; a folder that cannot be written is no reason to fail."""
+    """Write to a file next to it and rename; a folder that cannot be written is ignored."""
     resources = {name: asdict(numbers) for name, numbers in compiled.resources.items()}
     head = json.dumps({"names": compiled.names, "log": compiled.log, "resources": resources}).encode()
     payload = head + b"\n" + compiled.cubin

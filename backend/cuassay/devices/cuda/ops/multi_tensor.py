@@ -181,7 +181,7 @@ class Tables:
                 cupy.cuda.runtime.eventSynchronize(uploaded.handle)
 
     def replaced(self, place: int, arrays: Arrays) -> Tables | None:
-        """These tables with another list at `place`; None where its arrays are no match, or begin elsewhere."""
+        """These tables with another list at `place`; None where its arrays do not match, or begin elsewhere."""
         former = self._lists[place]
         if former is None or len(arrays) != len(former) or not _alike(arrays, former):
             return None

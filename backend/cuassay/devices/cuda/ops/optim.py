@@ -1,7 +1,7 @@
 """The fused Adam step on CuPy arrays: one launch for any list.
 
 A plan (`cuassay.ops.fused_adam_.prepare`) keeps the tables of the lists and the launch; new gradients of the same
-shapes cost their addresses, new hyperparameters a launch made ready anew. Everything a step depends on and changes lies
+shapes cost their addresses, new hyperparameters a newly prepared launch. Everything a step depends on and changes lies
 on the device, so a step can be captured.
 Kernel: kernels/adam.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`.
 """

@@ -94,7 +94,7 @@ def handle_of(event: Any) -> int:
     Raises
     ------
     ArgumentError
-        If it is none of these.
+        If it is not one of these.
     """
     if isinstance(event, Event):
         return event.handle
@@ -102,7 +102,7 @@ def handle_of(event: Any) -> int:
         found = getattr(event, name, None)
         if found is not None and not hasattr(event, "device_id"):  # a stream of CuPy's, or memory, has that
             return int(found)
-    raise ArgumentError(f"{event!r} is no CUDA event; give one of ours, CuPy's, torch's or cuda.core's")
+    raise ArgumentError(f"{event!r} is not a CUDA event; give one of ours, CuPy's, torch's or cuda.core's")
 
 
 # ------------------------------------------------------------------------------------------------ events
@@ -225,7 +225,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         Raises
         ------
         ArgumentError
-            If `stream` is none.
+            If `stream` is not a stream.
         DeviceError
             If the event belongs to another device than the stream.
         """

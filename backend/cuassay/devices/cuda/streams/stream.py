@@ -330,7 +330,7 @@ def adopt(stream: Any) -> Any:
     Raises
     ------
     ArgumentError
-        If it is none of these.
+        If it is not one of these.
     """
     if isinstance(stream, Ordering):
         return stream
@@ -343,7 +343,7 @@ def adopt(stream: Any) -> Any:
     if isinstance(stream, int) and not isinstance(stream, bool):
         return ExternalStream(stream, device_of_stream(stream))
     raise ArgumentError(
-        f"{stream!r} is no CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
+        f"{stream!r} is not a CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
     )
 
 
