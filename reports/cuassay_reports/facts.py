@@ -1,4 +1,4 @@
-"""The facts of a fingerprint: which ones forbid a comparison, and which ones only weaken it.
+"""The facts of a fingerprint: which of them forbid a comparison, and which only weaken it.
 
 A *hard* fact that differs makes two timings answers to different questions: another GPU model, driver branch, CUDA
 major or clock policy. A *soft* fact that differs (the specimen, its host, a patch level) leaves the question the same
@@ -34,7 +34,9 @@ class Fact:
     parts : int
         How many dotted parts of its text count, such as 1 for the branch of a driver; 0 for all of it.
     kind : str or None
-        The type of its values; without one it may be any.
+        The type of its values; if None, it may be any.
+    default : str or None
+        The value of a run that did not record it; if None, that is unknown.
     """
 
     name: str
@@ -42,10 +44,11 @@ class Fact:
     weight: Weight = "hard"
     parts: int = 0
     kind: Kind | None = None
+    default: str | None = None
 
 
-# What would change when a calibrated clock, an uptime or a host name joined the digest: every run
-# would be its own baseline, and nothing could ever be compared.
+# If a calibrated clock, an uptime or a host name joined the digest, every run would be its own baseline and nothing
+# could ever be compared.
 FINGERPRINT: tuple[Fact, ...] = (
     Fact("system", "operating system"),
     Fact("architecture", "machine type, such as x86_64"),
@@ -61,7 +64,8 @@ FINGERPRINT: tuple[Fact, ...] = (
     Fact("memory", "bytes of device memory", "soft", kind="int"),
     Fact("driver", "version of the driver; its branch is hard", parts=1),
     Fact("cuda", "version of CUDA that the driver serves; its major is hard", parts=1),
-    Fact("clocks", "clock policy: boost, or locked at so many MHz"),
+    Fact("clocks", "clock policy: boost to a clock within a power limit, or locked at a clock"),
+    Fact("without", "modules that were hidden as if not installed", default="nothing"),
     Fact("blas", "BLAS library of the host"),
     Fact("threads", "threads that BLAS may use"),
     Fact("simd", "vector instructions NumPy uses"),
@@ -70,12 +74,14 @@ FINGERPRINT: tuple[Fact, ...] = (
     Fact("temperature", "degrees Celsius when asked", "told"),
     Fact("ecc", "error correction on or off"),
 )
-"""The facts a fingerprint may hold. Others may be recorded; they are never compared."""
+"""The facts of a fingerprint that are compared. Others may be recorded; they are never compared."""
 
 _FACTS: Mapping[str, Fact] = MappingProxyType({fact.name: fact for fact in FINGERPRINT})
 
+_DEFAULTS = {fact.name: fact.default for fact in FINGERPRINT if fact.default is not None}
+
 _HOSTS_OWN = ("cpu", "cores")
-"""Soft beside an accelerator, hard where the host itself computes: there a fingerprint names no driver."""
+"""Soft for an accelerator; hard if the host itself computes, as a fingerprint without a driver says."""
 
 
 def digest(fingerprint: Mapping[str, object]) -> str:
@@ -84,25 +90,27 @@ def digest(fingerprint: Mapping[str, object]) -> str:
     Parameters
     ----------
     fingerprint : mapping
-        Facts by the names in ``FINGERPRINT``; others and None are left out of the digest.
+        Facts by the names in ``FINGERPRINT``; others, None and defaults are left out of the digest.
     """
-    text = json.dumps(_of("hard", fingerprint), sort_keys=True, separators=(",", ":"), default=str)
+    facts = {key: value for key, value in _of("hard", fingerprint).items() if value != _DEFAULTS.get(key)}
+    text = json.dumps(facts, sort_keys=True, separators=(",", ":"), default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Name each hard fact that differs, such as ``'driver 570.86 -> 580.65'``.
 
-    A fact that one of the two did not record is not taken for a difference.
+    A fact that one of the two did not record is not taken for a difference, unless it has a default.
     """
-    before, after = _of("hard", old), _of("hard", new)
-    return [f"{key} {old[key]} -> {new[key]}" for key in before if key in after and before[key] != after[key]]
+    before, after = ({**_DEFAULTS, **_of("hard", facts)} for facts in (old, new))
+    changed = [key for key in before if key in after and before[key] != after[key]]
+    return [f"{key} {old.get(key) or before[key]} -> {new.get(key) or after[key]}" for key in changed]
 
 
 def soft_difference(old: Mapping[str, object], new: Mapping[str, object]) -> list[str]:
     """Name each soft fact that differs, or that only one of the two recorded, such as ``'cores 16 -> 32'``.
 
-    So is a patch level of a hard fact: ``'driver 580.65 -> 580.95'``.
+    The patch level of a hard fact is a soft one: ``'driver 580.65 -> 580.95'``.
     """
     before, after = _softly(old), _softly(new)
     keys = [key for key in {**before, **after} if before.get(key) != after.get(key)]
@@ -110,7 +118,7 @@ def soft_difference(old: Mapping[str, object], new: Mapping[str, object]) -> lis
 
 
 def _shown(key: str, facts: Mapping[str, object]) -> str:
-    """As a sentence can hold it: of a uuid the first part."""
+    """The value for a sentence; of a uuid only the first part."""
     text = str(facts.get(key, "unknown"))
     return text.removeprefix("GPU-").partition("-")[0] if key == "uuid" else text
 

@@ -73,6 +73,22 @@ def test_modelled_times_say_so_and_have_no_rates(project: pytest.Pytester) -> No
     assert told.keys().isdisjoint({"bytes_per_s", "flop_per_s"})
 
 
+def test_a_record_has_the_conditions_before_and_after_the_timings(project: pytest.Pytester) -> None:
+    project.makeconftest(
+        """
+        from cuassay import devices
+        type(devices.backend("sim")).conditions = lambda self, index: {"power": 1.0}
+        """
+    )
+    project.runpytest_subprocess("--device", "sim", "--benchmark-only", "--cuassay-record=r.jsonl")
+
+    rows = [json.loads(line) for line in (project.path / "r.jsonl").read_text().splitlines()]
+    watched = [row for row in rows if row["record"] in ("condition", "limit", "time", "end")]
+    assert [row.get("when") or row.get("limit") or row["record"] for row in watched] == [
+        *("before", "empty", "time", "time", "after", "empty", "end")
+    ]
+
+
 def test_the_longest_time_of_a_call_is_the_options(project: pytest.Pytester) -> None:
     path = project.makepyfile(
         test_most="""

@@ -166,6 +166,14 @@ def test_the_host_fingerprint_is_the_same_when_asked_again() -> None:
     assert {"system", "cpu", "cores", "python", "versions"} <= once.keys()
 
 
+@pytest.mark.parametrize("variable", ["CUASSAY_WITHOUT", "WITHOUT_MODULES"])
+def test_hidden_modules_are_a_fact_of_the_machine(variable: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "without" not in host_fingerprint()
+
+    monkeypatch.setenv(variable, "nvmath,cuda.core")
+    assert host_fingerprint()["without"] == "cuda.core, nvmath"
+
+
 @pytest.mark.parametrize(
     ("facts", "same"),
     [

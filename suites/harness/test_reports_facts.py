@@ -45,6 +45,18 @@ def test_a_hard_fact_refuses(change: dict[str, object], said: str) -> None:
     assert digest(H200) != digest(new)
 
 
+@pytest.mark.parametrize(("hidden_in", "said"), [("old", "cuda.core -> nothing"), ("new", "nothing -> cuda.core")])
+def test_a_module_that_was_hidden_in_one_run_only_refuses(hidden_in: str, said: str) -> None:
+    hidden = {**H200, "without": "cuda.core"}
+
+    assert difference(*((hidden, H200) if hidden_in == "old" else (H200, hidden))) == [f"without {said}"]
+    assert difference(hidden, hidden) == []
+
+
+def test_a_run_that_hid_nothing_has_the_digest_of_one_that_did_not_record_it() -> None:
+    assert digest({**H200, "without": "nothing"}) == digest(H200) != digest({**H200, "without": "torch"})
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

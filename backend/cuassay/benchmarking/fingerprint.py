@@ -50,6 +50,7 @@ def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, objec
     packages : iterable of str
         Distributions whose versions are wanted; those that are not installed are left out.
     """
+    hidden = ", ".join(sorted(settings.get("CUASSAY_WITHOUT")))
     return {
         "system": platform.system(),
         "architecture": platform.machine(),
@@ -58,13 +59,14 @@ def host_fingerprint(packages: Iterable[str] = HOST_PACKAGES) -> dict[str, objec
         "cores": usable_cores(),
         "python": f"{platform.python_implementation()} {platform.python_version()}",
         "versions": package_versions(packages),
+        **({"without": hidden} if hidden else {}),
     }
 
 
 def device_fingerprint(
     facts: Mapping[str, object], *, host: Mapping[str, object] | None = None, packages: Iterable[str] = ()
 ) -> dict[str, object]:
-    """Return the host's facts with a device's laid over them.
+    """Return the host's facts, replaced by the device's where both have one.
 
     Parameters
     ----------
@@ -72,7 +74,7 @@ def device_fingerprint(
         What the device says of itself: ``kind``, ``name``, ``uuid``, ``driver``, ``clocks``...; its
         ``versions`` join the host's. None means unknown and is left out.
     host : mapping, optional
-        A fingerprint from `host_fingerprint`; asked for where left out.
+        A fingerprint from `host_fingerprint`; a new one by default.
     packages : iterable of str
         More distributions whose versions matter on this device, such as ``cupy-cuda13x``.
     """

@@ -56,7 +56,7 @@ class DeviceBenchmark:
     enabled : bool
         False: calls run once, and there are no timings.
     write : callable or None
-        Takes the columns of a ``time`` row for each timing; None keeps no rows.
+        Takes the columns of a ``time`` row for each timing; if None, no rows are kept.
     """
 
     def __init__(
@@ -67,8 +67,10 @@ class DeviceBenchmark:
         most_seconds: float = math.inf,
         write: Callable[..., None] | None = None,
         named: Mapping[str, str] | None = None,
+        look: Callable[[Device], None] | None = None,
     ) -> None:
         self._fixture = fixture
+        self._look = look
         self._most_seconds = most_seconds
         self._named = {} if named is None else named
         self._done: set[tuple[object, object]] = set()
@@ -135,12 +137,14 @@ class DeviceBenchmark:
         if work is not None and not isinstance(work, Work):
             raise ArgumentError(f"work= takes a Work; got {work!r}; write Work(bytes=..., flops=...)")
         self._admit({**self._named, **extra})
-        devices.find(device)
+        found = devices.find(device)
         if not self.enabled:
             for call in named.values():
                 call()
             return {}
         most = min(max_seconds, self._most_seconds)
+        if self._look is not None and self.write is not None:
+            self._look(found)
         timings = interleave(named, device, cache=cache, queued=queued, max_seconds=most)
         first, *peers = timings
         self._fixture.group = group or self._fixture.group
@@ -215,6 +219,7 @@ def device_benchmark(benchmark: BenchmarkFixture, request: pytest.FixtureRequest
         most_seconds=float(config.getoption("benchmark_max_time")),
         write=getattr(recording, "write_time", None),
         named=_names(request.node),
+        look=getattr(recording, "look", None),
     )
 
 

@@ -164,6 +164,12 @@ SETTINGS: dict[str, Setting] = {
         ),
         Setting("CUASSAY_CACHE_DIR", _path, _default_cache, "folder of compiled kernels and probe results"),
         Setting(
+            "CUASSAY_CLOCKS",
+            _text,
+            "",
+            "clock policy that was set on the GPU, such as: locked at 1500 MHz; NVML does not report locked clocks",
+        ),
+        Setting(
             "CUASSAY_CPU_THREADS", _count, 0, "threads the BLAS of the cpu kind may use; 0 leaves the library's default"
         ),
         Setting(
@@ -272,6 +278,13 @@ SETTINGS: dict[str, Setting] = {
             aliases=("PYTORCH_TUNABLEOP_TUNING",),
         ),
         Setting("CUASSAY_TUNABLEOP_UNTUNED_FILENAME", _text, "cuassay_untuned.jsonl", "file of products to tune later"),
+        Setting(
+            "CUASSAY_WITHOUT",
+            _names,
+            (),
+            "modules that are hidden as if not installed, by ci/run gpu --without; they are part of the fingerprint",
+            aliases=("WITHOUT_MODULES",),
+        ),
     )
 }
 

@@ -26,6 +26,7 @@ from cuassay.testing import rerun
 from cuassay.testing.summary import first_line
 
 if TYPE_CHECKING:
+    from cuassay.benchmarking.conditions import Watch
     from cuassay.testing.presence import Presence
 
 __all__ = ["Recording", "device_columns", "fingerprint_of"]
@@ -82,6 +83,7 @@ class Recording:
         self._root = root
         self._open: dict[str, list[pytest.TestReport]] = {}
         self._test = ""
+        self._watch: Watch | None = None
         self._timed: dict[tuple[object, ...], str] = {}
         self._planned = self._done = 0
         self._not_collected: list[str] = []
@@ -144,6 +146,14 @@ class Recording:
         self._done += 1
         self._part.write("test", **row)
 
+    def look(self, device: Device) -> None:
+        """Record the clocks, power and temperature of `device`, now and then while others follow."""
+        if self._watch is None:
+            from cuassay.benchmarking.conditions import Watch  # brings the timer, which few sessions need
+
+            self._watch = Watch(self._part.write)
+        self._watch.look(device)
+
     def write_time(self, **columns: object) -> None:
         """Append one measured series of this run.
 
@@ -168,6 +178,8 @@ class Recording:
         if session.config.option.collectonly:
             return
         self._write_unfinished()
+        if self._watch is not None:
+            self._watch.close()
         reason = self._why_early(session, exitstatus)
         self._part.end(reason)
         if (reason or self._part.lost) and session.exitstatus == pytest.ExitCode.OK:

@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.arrays.layout import byte_range
+from cuassay.core import settings
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
@@ -88,19 +89,25 @@ class CudaBackend:
     )
 
     def identity(self, index: int) -> Mapping[str, str]:
-        """Name, uuid, compute capability and driver."""
+        """Name, uuid, compute capability, driver and the clock policy, if it is set or NVML reports it."""
         properties = runtime.get_device_properties(index)
+        policy = settings.get("CUASSAY_CLOCKS") or nvml.clock_policy(str(properties.uuid))
         return {
             "name": properties.name,
             "uuid": str(properties.uuid),
             "capability": f"{properties.major}.{properties.minor}",
             "driver": _driver(),
             "cuda": runtime.driver_version(),
+            **({} if policy is None else {"clocks": policy}),
         }
 
     def conditions(self, index: int) -> dict[str, object]:
-        """Clocks, power, temperature, throttling and neighbours of the card now; where NVML is absent, the reason."""
-        return nvml.conditions(self.identity(index)["uuid"])
+        """Clocks, power, temperature, throttling and neighbours of the GPU now; if NVML is absent, the reason."""
+        return nvml.conditions(str(runtime.get_device_properties(index).uuid))
+
+    def throttled(self, index: int) -> bool | None:
+        """Whether power or temperature holds the clocks down now; None if NVML does not report it."""
+        return nvml.is_throttled(str(runtime.get_device_properties(index).uuid))
 
     def libraries(self) -> list[tuple[str, str, str, str]]:
         """Each CUDA library: name, path, version, and why it is absent."""

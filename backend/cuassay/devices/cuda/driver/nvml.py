@@ -1,7 +1,9 @@
-"""The state of a card as NVML tells it: clocks, power, temperature, what holds the clocks down, who else is there.
+"""The state of a GPU as NVML reports it: clocks, power, temperature, what holds the clocks down, who else computes.
 
-The driver's own library is asked through ctypes: `libnvidia-ml.so.1` comes with every driver, so that no package is
-needed. Function names and codes: NVML API reference, docs.nvidia.com/deploy/nvml-api.
+The driver's own library is called through ctypes: `libnvidia-ml.so.1` comes with every driver, so that no package is
+needed. Functions that a driver lacks, or that a GPU does not support, leave their fact out. Function names and codes:
+NVML API reference, docs.nvidia.com/deploy/nvml-api. CUDA 13.0 deprecated some of them and CUDA 14.0 removes those;
+where a newer function exists, it is asked first.
 """
 
 from __future__ import annotations
@@ -11,9 +13,9 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-__all__ = ["REASONS", "conditions", "reasons_of"]
+__all__ = ["REASONS", "clock_policy", "conditions", "is_throttled", "reasons_of"]
 
-#: Bits of `nvmlDeviceGetCurrentClocksThrottleReasons`; idle (bit 0) is not a reason of a slow sample.
+#: Bits of `nvmlDeviceGetCurrentClocksEventReasons`; idle (bit 0) is not a reason of a slow sample.
 REASONS: Mapping[int, str] = {
     0x2: "applications clocks",
     0x4: "power cap",
@@ -25,82 +27,179 @@ REASONS: Mapping[int, str] = {
     0x100: "display clocks",
 }
 
+#: The reasons that come and go with the load; the others are settings of the operator.
+THROTTLING = 0x4 | 0x8 | 0x20 | 0x40 | 0x80
+
 _SUCCESS, _INSUFFICIENT_SIZE = 0, 7
 
 _SM, _MEMORY = 1, 2
 
+Question = Callable[[Any, Any], Any]
+
+
+class _AbsentError(Exception):
+    """NVML cannot be asked; the message says why."""
+
 
 def reasons_of(bits: int) -> str:
-    """The reasons in words, ``none`` where nothing holds the clocks down."""
+    """The reasons in words, ``none`` if nothing holds the clocks down."""
     return ", ".join(name for bit, name in REASONS.items() if bits & bit) or "none"
 
 
 def conditions(uuid: str) -> dict[str, object]:
-    """The state of the card `uuid` now, by the columns of a ``condition`` row; what cannot be asked is left out.
+    """The state of the GPU `uuid` now, by the columns of a ``condition`` row; unknown facts are left out.
 
-    Where NVML is not there, only `reason` says why.
+    If NVML cannot be asked, only `reason` says why.
     """
     try:
-        library = _library()
-    except OSError as error:
-        return {"reason": f"NVML is not there: {error}"}
-    handle = ctypes.c_void_p()
-    name = uuid if uuid.startswith(("GPU-", "MIG-")) else f"GPU-{uuid}"
-    status = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
-    if status != _SUCCESS:
-        return {"reason": f"NVML does not know {name}: status {status}"}
+        library, handle = _library(), _handle(uuid)
+    except _AbsentError as absent:
+        return {"reason": str(absent)}
     asked = {name: ask(library, handle) for name, ask in _QUESTIONS.items()}
-    return {name: value for name, value in asked.items() if value is not None}
+    known = {name: value for name, value in asked.items() if value is not None}
+    return known or {"reason": f"NVML reports nothing of {uuid}; look at nvidia-smi"}
+
+
+def is_throttled(uuid: str) -> bool | None:
+    """Whether power or temperature holds the clocks of the GPU `uuid` down now; None if that is unknown."""
+    try:
+        bits = _reasons(_library(), _handle(uuid))
+    except _AbsentError:
+        return None
+    return None if bits is None else bool(bits & THROTTLING)
+
+
+def clock_policy(uuid: str) -> str | None:
+    """What the clocks may do, such as ``boost to 1980 MHz within 700 W``; None if that is unknown.
+
+    NVML has no question for clocks that ``nvidia-smi --lock-gpu-clocks`` locked.
+    """
+    try:
+        library, handle = _library(), _handle(uuid)
+    except _AbsentError:
+        return None
+    most = _number("nvmlDeviceGetMaxClockInfo", _SM)(library, handle)
+    chosen = _number("nvmlDeviceGetApplicationsClock", _SM)(library, handle)
+    default = _number("nvmlDeviceGetDefaultApplicationsClock", _SM)(library, handle)
+    watts = _watts("nvmlDeviceGetEnforcedPowerLimit")(library, handle)
+    if most is None:
+        return None
+    is_chosen = chosen is not None and default is not None and chosen != default
+    clocks = f"applications clock of {chosen} MHz" if is_chosen else f"boost to {most} MHz"
+    return clocks if watts is None else f"{clocks} within {watts:g} W"
 
 
 @cache
 def _library() -> Any:
-    library = ctypes.CDLL("libnvidia-ml.so.1")
+    try:
+        library = ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError as error:
+        raise _AbsentError(f"NVML is not there: {error}") from error
     status = library.nvmlInit_v2()
     if status != _SUCCESS:
-        raise OSError(f"nvmlInit gave status {status}")
+        raise _AbsentError(f"NVML cannot be used: nvmlInit gave {_said(library, status)}")
     return library
 
 
-def _number(function: str, *arguments: int, kind: Any = ctypes.c_uint) -> Callable[[Any, Any], int | None]:
-    """Asks `function` for one number; None where the card does not tell it."""
+@cache
+def _handle(uuid: str) -> Any:
+    """The handle of a GPU; of a MIG instance, that of its GPU: an instance has no clocks of its own."""
+    library, handle, status = _library(), ctypes.c_void_p(), _SUCCESS
+    for name in (uuid,) if uuid.startswith(("GPU-", "MIG-")) else (f"GPU-{uuid}", f"MIG-{uuid}"):
+        status = library.nvmlDeviceGetHandleByUUID(name.encode(), ctypes.byref(handle))
+        if status == _SUCCESS:
+            return _of_gpu(library, handle)
+    raise _AbsentError(f"NVML does not know {uuid}: {_said(library, status)}")
+
+
+def _of_gpu(library: Any, handle: ctypes.c_void_p) -> ctypes.c_void_p:
+    parent = ctypes.c_void_p()
+    status = _call(library, "nvmlDeviceGetDeviceHandleFromMigDeviceHandle", handle, ctypes.byref(parent))
+    return parent if status == _SUCCESS and parent.value else handle
+
+
+def _said(library: Any, status: int) -> str:
+    """A status in NVML's words."""
+    try:
+        library.nvmlErrorString.restype = ctypes.c_char_p
+        return f"status {status} ({library.nvmlErrorString(status).decode()})"
+    except (AttributeError, TypeError):
+        return f"status {status}"
+
+
+def _call(library: Any, function: str, *arguments: Any) -> int | None:
+    """The status that `function` gives; None if this driver's library lacks it."""
+    try:
+        found = getattr(library, function)
+    except AttributeError:
+        return None
+    return int(found(*arguments))
+
+
+def _number(function: str, *arguments: int, kind: Any = ctypes.c_uint) -> Question:
+    """Asks `function` for one number; the answer is None if the driver or the GPU does not give it."""
 
     def ask(library: Any, handle: Any) -> int | None:
         value = kind()
-        status = getattr(library, function)(handle, *arguments, ctypes.byref(value))
+        status = _call(library, function, handle, *arguments, ctypes.byref(value))
         return int(value.value) if status == _SUCCESS else None
 
     return ask
 
 
-def _power(library: Any, handle: Any) -> float | None:
-    milliwatts = _number("nvmlDeviceGetPowerUsage")(library, handle)
-    return None if milliwatts is None else milliwatts / 1000
+def _watts(function: str) -> Question:
+    def ask(library: Any, handle: Any) -> float | None:
+        milliwatts = _number(function)(library, handle)
+        return None if milliwatts is None else milliwatts / 1000
+
+    return ask
+
+
+def _reasons(library: Any, handle: Any) -> int | None:
+    for function in ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"):
+        bits: int | None = _number(function, kind=ctypes.c_ulonglong)(library, handle)
+        if bits is not None:
+            return bits
+    return None
 
 
 def _throttle(library: Any, handle: Any) -> str | None:
-    bits = _number("nvmlDeviceGetCurrentClocksThrottleReasons", kind=ctypes.c_ulonglong)(library, handle)
+    bits = _reasons(library, handle)
     return None if bits is None else reasons_of(bits)
+
+
+class _Temperature(ctypes.Structure):
+    """``nvmlTemperature_v1_t``; sensor 0 is that of the GPU."""
+
+    _fields_ = (("version", ctypes.c_uint), ("sensor", ctypes.c_int), ("temperature", ctypes.c_int))
+
+
+def _temperature(library: Any, handle: Any) -> int | None:
+    asked = _Temperature(version=ctypes.sizeof(_Temperature) | 1 << 24, sensor=0)
+    if _call(library, "nvmlDeviceGetTemperatureV", handle, ctypes.byref(asked)) == _SUCCESS:
+        return int(asked.temperature)
+    found: int | None = _number("nvmlDeviceGetTemperature", 0)(library, handle)
+    return found
 
 
 def _ecc(library: Any, handle: Any) -> bool | None:
     current, pending = ctypes.c_uint(), ctypes.c_uint()
-    status = library.nvmlDeviceGetEccMode(handle, ctypes.byref(current), ctypes.byref(pending))
+    status = _call(library, "nvmlDeviceGetEccMode", handle, ctypes.byref(current), ctypes.byref(pending))
     return bool(current.value) if status == _SUCCESS else None
 
 
 def _processes(library: Any, handle: Any) -> int | None:
-    """How many processes compute on the card, this one with them."""
+    """How many processes compute on the GPU, including this one. Given no room, NVML only counts them."""
     count = ctypes.c_uint(0)
-    status = library.nvmlDeviceGetComputeRunningProcesses_v3(handle, ctypes.byref(count), None)
+    status = _call(library, "nvmlDeviceGetComputeRunningProcesses_v3", handle, ctypes.byref(count), None)
     return int(count.value) if status in (_SUCCESS, _INSUFFICIENT_SIZE) else None
 
 
-_QUESTIONS: Mapping[str, Callable[[Any, Any], object]] = {
+_QUESTIONS: Mapping[str, Question] = {
     "sm_clock": _number("nvmlDeviceGetClockInfo", _SM),
     "memory_clock": _number("nvmlDeviceGetClockInfo", _MEMORY),
-    "power": _power,
-    "temperature": _number("nvmlDeviceGetTemperature", 0),
+    "power": _watts("nvmlDeviceGetPowerUsage"),
+    "temperature": _temperature,
     "throttle": _throttle,
     "ecc": _ecc,
     "processes": _processes,
