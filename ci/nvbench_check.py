@@ -1,0 +1,133 @@
+"""Our timer and NVBench's, side by side: ten operations, cold, on one GPU; medians within 2 %, or an explanation.
+
+    python ci/nvbench_check.py [--device cuda:0] [--out FILE.json] [--seconds 1]
+
+NVBench is the Python package cuda-bench, 0.3 or newer. Without it, or without a GPU, the check is skipped: the reason
+is printed, and the exit status is 0. The status is 1 if a difference of more than 2 % has no explanation.
+
+Both flush the cache before each sample and hold the stream until the sample is queued; both samples contain the empty
+interval of two events. The medians compared here therefore contain it, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import importlib.util
+import json
+import statistics
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+from cuassay import devices
+from cuassay.benchmarking.cases import Case, cases
+from cuassay.benchmarking.timing import Timing, measure
+from cuassay.core.device import Device
+from cuassay.testing.opspec import own_specs
+
+#: One kernel or a few each: memory-bound, reductions, and a product.
+NAMES = ("add", "mul", "exp", "relu", "gelu", "softmax", "layer_norm", "sum", "amax", "matmul")
+
+TOLERANCE = 0.02
+
+#: Events of an H200 step by half a microsecond; two medians may differ by a step of each.
+STEPS_S = 1e-6
+
+
+def why_skipped(device: Device) -> str | None:
+    """Why nothing can be compared here; None if it can."""
+    if (reason := devices.backend(device.kind).why_absent()) is not None:
+        return f"{device.kind} is absent: {reason}"
+    if device.kind != "cuda":
+        return f"NVBench measures CUDA devices; got {device}"
+    if importlib.util.find_spec("cuda") is None or importlib.util.find_spec("cuda.bench") is None:
+        return "NVBench is not installed; install cuda-bench"
+    if importlib.util.find_spec("cuda.bench.results") is None:
+        return "this cuda-bench does not read its own results; install cuda-bench 0.3 or newer"
+    return None
+
+
+def chosen(device: Device) -> dict[str, Case]:
+    """The first benchmark of each operation, ready to be called."""
+    specs = {spec.name: spec for spec in own_specs()}
+    return {name: next(cases(specs[name], device, "float32")) for name in NAMES}
+
+
+def by_nvbench(ready: dict[str, Case], device: Device, seconds: float) -> dict[str, float]:
+    """NVBench's median of each, seconds."""
+    bench, results = importlib.import_module("cuda.bench"), importlib.import_module("cuda.bench.results")
+    for name, case in ready.items():
+        bench.register(_benchmark(case, device)).set_name(name)
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "nvbench.json"
+        words = ["--devices", str(device.index), "--timeout", str(seconds), "--min-samples", "100"]
+        bench.run_all_benchmarks([sys.argv[0], *words, "--jsonbin", str(file)])
+        found = results.BenchmarkResult.from_json(file)
+        return {name: float(statistics.median(found.subbenches[name].states[0].samples)) for name in ready}
+
+
+def _benchmark(case: Case, device: Device) -> Callable[[Any], None]:
+    backend = devices.backend(device.kind)
+
+    def run(launch: Any) -> None:
+        with backend.activate(device.index), backend.use_stream(launch.get_stream().addressof()):
+            case.run()
+
+    return lambda state: state.exec(run, batched=False)
+
+
+def compared(name: str, ours: Timing, theirs_s: float) -> dict[str, Any]:
+    """One row of the table; `explanation` is empty within the tolerance, and None if there is none."""
+    difference = ours.median_s / theirs_s - 1
+    columns = {"name": name, "ours_s": ours.median_s, "nvbench_s": theirs_s, "difference": difference}
+    return {**columns, "explanation": _explanation(ours, theirs_s, difference)}
+
+
+def _explanation(ours: Timing, theirs_s: float, difference: float) -> str | None:
+    if abs(difference) <= TOLERANCE:
+        return ""
+    if not ours.queued:
+        return "our series is live: it contains gaps of the host"
+    if abs(ours.median_s - theirs_s) <= STEPS_S:
+        return "at most two steps of the event clock"
+    if ours.throttled:
+        return f"the GPU was throttled during {ours.throttled} of {len(ours.samples_s)} of our samples"
+    if ours.settled is False:
+        return "our series did not settle"
+    return None
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Measure and compare; gives the exit status."""
+    options = _parser().parse_args(argv)
+    device = Device(options.device)
+    if (reason := why_skipped(device)) is not None:
+        print(f"skipped: {reason}")
+        return 0
+    ready = chosen(device)
+    ours = {name: measure(case.run, device, max_seconds=options.seconds) for name, case in ready.items()}
+    theirs = by_nvbench(ready, device, options.seconds)
+    rows = [compared(name, ours[name], theirs[name]) for name in ready]
+    for row in rows:
+        said = "no explanation" if row["explanation"] is None else row["explanation"]
+        figures = f"{row['ours_s'] * 1e6:9.2f} µs {row['nvbench_s'] * 1e6:9.2f} µs {row['difference']:+7.2%}"
+        print(f"{row['name']:12} {figures}  {said}")
+    if options.out:
+        Path(options.out).parent.mkdir(parents=True, exist_ok=True)
+        Path(options.out).write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+    return int(any(row["explanation"] is None for row in rows))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--out", help="the table as JSON")
+    parser.add_argument("--seconds", type=float, default=1.0, help="most time for each operation, by each timer")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())
