@@ -4,12 +4,20 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pages import operations, performance, storeys, tables, torch_names
+from pages import drawings, operations, performance, storeys, tables, torch_names
 from pages.names import MODULES, shadowed
 
 __all__ = ["pages"]
 
 DOCS = Path(__file__).parents[2] / "reports" / "docs"
+
+#: Written pages with pictures or tables that are made from code and data.
+_FILLED = {
+    "performance.md": performance.fill,
+    "explanation/architecture.md": storeys.fill,
+    "explanation/allocator.md": drawings.fill_allocator,
+    "explanation/sim-clock.md": drawings.fill_clock,
+}
 
 
 def pages() -> dict[str, str]:
@@ -17,7 +25,7 @@ def pages() -> dict[str, str]:
     reference = {f"reference/{module}.md": _reference(module) for module in MODULES}
     made = {**reference, "reference/cuassay.ops.md": operations.page(), **tables.pages()}
     made["reference/torch.md"] = torch_names.page()
-    for path, fill in (("performance.md", performance.fill), ("explanation/architecture.md", storeys.fill)):
+    for path, fill in _FILLED.items():
         made[path] = fill((DOCS / path).read_text(encoding="utf-8"))
     return made
 
