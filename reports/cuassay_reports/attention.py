@@ -5,7 +5,7 @@ Joins what `history` found into text and plots. A step over many runs is a findi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,6 +17,8 @@ from cuassay_reports.charts import Point, history_plot
 from cuassay_reports.frames import pd
 from cuassay_reports.history import change_points, roster, series, standing, suspects
 from cuassay_reports.load import Results, records
+from cuassay_reports.noise import NoiseSection, noise_sections
+from cuassay_reports.pairs import Pairs
 from cuassay_reports.steps import LONGEST
 
 __all__ = ["Attention", "Standing", "Suspect", "attention"]
@@ -24,7 +26,7 @@ __all__ = ["Attention", "Standing", "Suspect", "attention"]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A slow-down that stands: since which commit, by how much, and its history as a plot."""
+    """A slow-down that stands, or a speed-up that lasts: since which commit, by how much, and its history as a plot."""
 
     benchmark: str
     what: str
@@ -38,6 +40,7 @@ class Standing:
     points: int
     acknowledged: str
     plot: Markup
+    word: str = "slower"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,14 +58,16 @@ class Suspect:
 
 @dataclass(frozen=True, kw_only=True)
 class Attention:
-    """All of it; `shift` says what the newest run as a whole took longer, "" below one percent."""
+    """All of it; `shift` says by how much the newest run as a whole was slower, "" below one percent."""
 
     standing: Sequence[Standing]
     acknowledged: Sequence[Standing]
+    faster: Sequence[Standing]
     suspects: Sequence[Suspect]
     vanished: Sequence[str]
     new: Sequence[str]
     shift: str
+    noise: Sequence[NoiseSection]
 
 
 def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Attention:
@@ -70,18 +75,43 @@ def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Att
     points = series(results)
     steps = change_points(points)
     found = records(standing(steps, list(accepted)))
+    better = records(_lasting(steps[steps["word"] == "faster"]))
     numbers = {row["series"] for row in found}
-    shown = dict(list(points[points["series"].isin(numbers)].groupby("series", sort=False)))
-    rows = [_standing(row, shown[row["series"]], steps[steps["series"] == row["series"]]) for row in found]
+    rows = _rows([*found, *better], points, steps)
     moved = records(roster(points))
     return Attention(
-        standing=[row for row in rows if not row.acknowledged],
+        standing=[row for row in rows if row.word == "slower" and not row.acknowledged],
         acknowledged=[row for row in rows if row.acknowledged],
-        suspects=[_suspect(row) for row in records(suspects(points)) if row["series"] not in numbers],
+        faster=[row for row in rows if row.word == "faster"],
+        suspects=[_suspect(row) for row in _of_one_host(results, points) if row["series"] not in numbers],
         vanished=[_name(row) for row in moved if row["status"] == "vanished"],
         new=[_name(row) for row in moved if row["status"] == "new"],
         shift=_shift(points),
+        noise=noise_sections(points),
     )
+
+
+def _of_one_host(results: Results, points: pd.DataFrame) -> Iterator[dict[str, Any]]:
+    """The suspects, without those that hold the host's own time where the run before was on another machine."""
+    pairs = Pairs(results)
+    runs = points.drop_duplicates(["subject", "order"]).groupby("subject", sort=False)["run"].agg(list)
+    for row in records(suspects(points)):
+        before = runs[row["subject"]][-2:][0]
+        is_elsewhere = pairs.pair(before, row["run"], row["device"]).is_weak
+        if not is_elsewhere or (row["clock"] == "device" and row["launches"] != "live"):
+            yield row
+
+
+def _lasting(steps: pd.DataFrame) -> pd.DataFrame:
+    """The steps that were not taken back, the largest first."""
+    still = steps[steps["is_open"].astype(bool)].assign(acknowledged="")
+    return still.sort_values("change", ascending=False, key=abs, kind="stable", ignore_index=True)
+
+
+def _rows(found: Sequence[dict[str, Any]], points: pd.DataFrame, steps: pd.DataFrame) -> list[Standing]:
+    numbers = {row["series"] for row in found}
+    shown = dict(list(points[points["series"].isin(numbers)].groupby("series", sort=False)))
+    return [_standing(row, shown[row["series"]], steps[steps["series"] == row["series"]]) for row in found]
 
 
 def _standing(row: dict[str, Any], points: pd.DataFrame, steps: pd.DataFrame) -> Standing:
@@ -100,6 +130,7 @@ def _standing(row: dict[str, Any], points: pd.DataFrame, steps: pd.DataFrame) ->
         started="" if pd.isna(began) else began.strftime("%Y-%m-%d"),
         points=row["points"],
         acknowledged=row["acknowledged"],
+        word=row["word"],
         plot=history_plot([_point(point) for point in records(past)], words, f"history of {_name(row)}"),
     )
 
@@ -135,7 +166,8 @@ def _name(row: dict[str, Any]) -> str:
 
 
 def _shift(points: pd.DataFrame) -> str:
-    """The shift of the newest run, where it is one percent or more."""
-    newest = points[points["order"] == points["order"].max()]
-    moved = newest["shift"].iloc[0] if len(newest) else 0.0
-    return units.signed_percent(moved) if abs(moved) >= 0.01 else ""
+    """The shifts of the newest run that are one percent or more, by clock."""
+    newest = points[points["order"] == points["order"].max()].drop_duplicates("clock")
+    moved = {row["clock"]: row["shift"] for row in records(newest) if abs(row["shift"]) >= 0.01}
+    told = {"device": "by {}", "host": "by {} on the host's clock"}
+    return " and ".join(told[clock].format(units.signed_percent(moved[clock])) for clock in told if clock in moved)

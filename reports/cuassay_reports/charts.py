@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
+from statistics import median
 
 from markupsafe import Markup
 
@@ -27,7 +29,7 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
     label : str
         What a screen reader says.
     """
-    points = [value for value in values if math.isfinite(value) and value > 0]
+    points = _thinned([value for value in values if math.isfinite(value) and value > 0])
     if len(points) < 2:
         return Markup("")
     places = _places(points)
@@ -37,6 +39,18 @@ def sparkline(values: Sequence[float], label: str) -> Markup:
         '<svg class="spark" viewBox="0 0 {w:.0f} {h:.0f}" role="img" aria-label="{label}">'
         '<polyline points="{path}"/><circle cx="{x:.1f}" cy="{y:.1f}" r="2.4"/></svg>'
     ).format(w=_WIDTH, h=_HEIGHT, label=label, path=path, x=x, y=y)
+
+
+def _thinned(values: Sequence[float]) -> Sequence[float]:
+    """At most ``_MOST`` values, each the median of its neighbours: more cannot be told apart, and fill the page."""
+    if len(values) <= _MOST:
+        return values
+    edges = [round(place * len(values) / _MOST) for place in range(_MOST + 1)]
+    return [median(values[start:stop]) for start, stop in pairwise(edges)]
+
+
+_MOST = 40
+"""Points of a sparkline."""
 
 
 def _places(values: Sequence[float]) -> list[tuple[float, float]]:
@@ -60,7 +74,7 @@ class Point:
     text: str
 
 
-_WIDE, _TALL, _EDGE = 640.0, 96.0, 6.0
+_WIDE, _TALL, _EDGE, _LEFT = 640.0, 96.0, 6.0, 58.0
 
 
 def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) -> Markup:
@@ -82,8 +96,8 @@ def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) 
         place = _TALL / 2 - (value - middle) / span * (_TALL - 2 * _EDGE)
         return min(max(place, 0.0), _TALL)
 
-    step = (_WIDE - 2 * _EDGE) / max(len(points) - 1, 1)
-    across = [_EDGE + number * step for number in range(len(points))]
+    step = (_WIDE - _LEFT - _EDGE) / max(len(points) - 1, 1)
+    across = [_LEFT + number * step for number in range(len(points))]
     places = list(zip(across, points, strict=True))
     upper = [(x, height(point.high if math.isfinite(point.high) else point.value)) for x, point in places]
     lower = [(x, height(point.low if math.isfinite(point.low) else point.value)) for x, point in places]
@@ -102,7 +116,7 @@ def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) 
     ]
     return Markup(
         '<svg class="history" viewBox="0 0 {w:.0f} {h:.0f}" role="img" aria-label="{label}">'
-        '<polygon points="{band}"/>{marks}{dots}</svg>'
+        '<polygon points="{band}"/>{marks}{dots}{scale}</svg>'
     ).format(
         w=_WIDE,
         h=_TALL,
@@ -110,4 +124,14 @@ def history_plot(points: Sequence[Point], steps: Mapping[str, str], label: str) 
         band=" ".join(f"{x:.1f},{y:.1f}" for x, y in [*upper, *reversed(lower)]),
         marks=Markup("").join(marks),
         dots=Markup("").join(dots),
+        scale=_scale(points),
+    )
+
+
+def _scale(points: Sequence[Point]) -> Markup:
+    """The values at the top and the foot of the points."""
+    lowest, highest = (end(points, key=lambda point: point.value) for end in (min, max))
+    return Markup("").join(
+        Markup('<text x="4" y="{y:.0f}">{text}</text>').format(y=y, text=point.text.rpartition(" · ")[2])
+        for y, point in ((11, highest), (_TALL - 4, lowest))
     )

@@ -100,14 +100,15 @@ def series(results: Results) -> pd.DataFrame:
     pandas.DataFrame
         One row a point, in the order of the runs: the columns of ``KEY``, `series` (a number), `run`, `order`,
         `started`, `commit`, `median`, `q25`, `q75`, `better`, `shift` (the fraction that the whole run took longer
-        than usual, which is taken off) and `value`, the median without it. Timings without a fingerprint, and the
-        cases of a group, are not in it.
+        than usual by this clock, which is taken off) and `value`, the median without it. Timings without a
+        fingerprint, and the cases of a group, are not in it.
     """
     times = results.times
     points = times[(times["digest"] != "") & (times["groups"] == "") & (times["median"] > 0)]
     points = points.drop_duplicates(["series", "order"], keep="last")
     commits = dict(zip(results.runs["run"], results.runs["commit"], strict=True))
-    number = points.groupby(["subject", "order"], sort=False).ngroup()  # of each machine in each run
+    # A machine in a run, by its device's clock and by the host's: another host moves only what the host's clock times.
+    number = points.groupby(["subject", "order", "clock"], sort=False).ngroup()
     base = points["median"] - _empty(points, number)
     shift = _shift(points, number, np.log(base))
     kept = [*KEY, "series", "run", "order", "started", "median", "q25", "q75", "better"]
@@ -164,7 +165,7 @@ def change_points(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd
         One row a step, oldest first within a series: the columns of ``KEY``, `series`, `run` and `commit` of the
         first point of the new level, `before_commit` of the last of the old one, `change` (new level over old, less
         1), `error` (the mean distance of points from their level, a fraction), `points` of the new level, `word`
-        (slower or faster), and `is_open`: it is a slow-down that later steps have not taken back.
+        (slower or faster), and `is_open`: later steps have not taken it back.
     """
     each = list(_each(_points(source)))
     parts = segments_of([np.log(points["value"].to_numpy()) for points in each])
@@ -184,7 +185,7 @@ def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
 def _steps(points: pd.DataFrame, found: Sequence[Segment], limits: Limits) -> Iterator[dict[str, Any]]:
     sign = 1 if points["better"].iloc[-1] == "less" else -1
     parts = [part for part in found if len(part) >= limits.steady]
-    is_open = _open(parts, sign, limits)
+    is_open = _open(parts, limits)
     for place, (old, new) in enumerate(pairwise(parts)):
         change, error = math.expm1(new.level - old.level), max(old.error, new.error)
         if abs(change) < max(limits.step, error):
@@ -195,14 +196,16 @@ def _steps(points: pd.DataFrame, found: Sequence[Segment], limits: Limits) -> It
         yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, values, strict=True))}
 
 
-def _open(parts: Sequence[Segment], sign: int, limits: Limits) -> list[bool]:
-    """Whether the series has stayed above the level before each step."""
-    rest = [min((sign * part.level for part in parts[place:]), default=math.inf) for place in range(1, len(parts))]
-    levels = [sign * part.level for part in parts]
-    return [
-        least > old + max(limits.step / 2, (new - old) / 2) and new > old
-        for (old, new), least in zip(pairwise(levels), rest, strict=True)
-    ]
+def _open(parts: Sequence[Segment], limits: Limits) -> list[bool]:
+    """Whether the series has stayed on the new level's side of the level before each step."""
+    return [_stays([part.level for part in parts[place:]], limits) for place in range(len(parts) - 1)]
+
+
+def _stays(levels: Sequence[float], limits: Limits) -> bool:
+    """Whether the levels after the first never come back to it by more than half of the first step."""
+    sign = 1 if levels[1] > levels[0] else -1
+    change, least = sign * (levels[1] - levels[0]), min(sign * (level - levels[0]) for level in levels[1:])
+    return least > max(limits.step / 2, change / 2)
 
 
 def slower_since(
@@ -220,14 +223,14 @@ def slower_since(
     Returns
     -------
     pandas.DataFrame
-        The rows of `change_points` that are open, with `acknowledged`: the reason somebody gave, or ``""``.
+        The slower rows of `change_points` that are open, with `acknowledged`: the reason somebody gave, or ``""``.
     """
     return standing(change_points(source, limits), accepted)
 
 
 def standing(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] = ()) -> pd.DataFrame:
     """Return the same from the frame that `change_points` gave."""
-    still, known = steps[steps["is_open"].astype(bool)], list(accepted)
+    still, known = steps[steps["is_open"].astype(bool) & (steps["word"] == "slower")], list(accepted)
     reasons = [reason_for(row, known) for row in records(still)]
     found = still.assign(acknowledged=pd.Series(reasons, index=still.index, dtype="str"))
     return found.sort_values("change", ascending=False, key=abs, kind="stable", ignore_index=True)

@@ -15,10 +15,12 @@ from cuassay_reports import skips, units
 from cuassay_reports.acknowledged import Acknowledgement
 from cuassay_reports.attention import Attention, attention
 from cuassay_reports.error_map import error_map_picture
+from cuassay_reports.failing import failing_since
 from cuassay_reports.frames import pd
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
+from cuassay_reports.mutations import MutationSection, mutation_section
 from cuassay_reports.peer_summary import PeerSummary, peer_summaries
 from cuassay_reports.timings import Timing, TimingSection, sections
 
@@ -62,6 +64,7 @@ class Failure:
     message: str
     reproduce: str
     is_new: bool
+    since: str
     picture: Markup
 
 
@@ -119,6 +122,7 @@ class Page:
     grids: Sequence[Grid]
     peer_summaries: Sequence[PeerSummary]
     timings: Sequence[TimingSection]
+    mutation: MutationSection | None
     changed: Sequence[tuple[str, Timing]]
     new_skips: Sequence[tuple[str, str]]
     skips: Sequence[tuple[str, int, str, str]]
@@ -155,10 +159,11 @@ def build(results: Results, accepted: Sequence[Acknowledgement] = ()) -> Page:
         figures=_figures(latest, outcomes, timed),
         newest=runs[-1] if runs else RunLine(run="", started="", command="", revision="", machine=""),
         devices=_cards(latest),
-        failures=_failures(latest, new),
+        failures=_failures(results, latest, new),
         grids=_grids(latest.tests),
         peer_summaries=peer_summaries(results),
         timings=timed,
+        mutation=mutation_section(results),
         changed=_changed(timed),
         new_skips=_new_skips(new),
         skips=_skips(latest.tests),
@@ -303,13 +308,15 @@ def _limit(row: dict[str, Any]) -> tuple[str, str]:
     return label, units.quantity(row["value"], row["unit"]) + (f" ({row['how']})" if row["how"] else "")
 
 
-def _failures(latest: Results, new: pd.DataFrame) -> list[Failure]:
+def _failures(results: Results, latest: Results, new: pd.DataFrame) -> list[Failure]:
     fresh = set(zip(new["subject"], new["nodeid"], strict=True))
     failed = latest.tests[latest.tests["outcome"].isin(["failed", "error"])]
-    return [_failure(row, (row["subject"], row["nodeid"]) in fresh) for row in records(failed)]
+    since = failing_since(results, failed)
+    names = zip(failed["subject"], failed["nodeid"], strict=True)
+    return [_failure(row, name in fresh, str(since[name])) for name, row in zip(names, records(failed), strict=True)]
 
 
-def _failure(row: dict[str, Any], is_new: bool) -> Failure:
+def _failure(row: dict[str, Any], is_new: bool, since: str) -> Failure:
     return Failure(
         nodeid=row["nodeid"],
         subject=row["subject"],
@@ -318,6 +325,7 @@ def _failure(row: dict[str, Any], is_new: bool) -> Failure:
         message=row["message"],
         reproduce=row["reproduce"],
         is_new=is_new,
+        since=since,
         picture=error_map_picture(row["error_map"]),
     )
 

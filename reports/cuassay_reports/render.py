@@ -1,11 +1,14 @@
 """The report as one HTML page and as short Markdown.
 
-The page stands alone: style and charts are inside it, it asks for nothing and runs no script.
-Everything that came from a file is escaped by the template engine.
+The page stands alone: style, charts and one small script are inside it, and it asks for nothing. The script filters and
+sorts the timings and zooms a history; without it everything is there to read. The page's policy admits this script by
+its digest and no other. Everything that came from a file is escaped by the template engine.
 """
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import re
 from functools import cache
 from importlib import resources
@@ -47,6 +50,9 @@ _SHOWN_FAILURES = 12
 #: Slow-downs whose plots are shown at once.
 _SHOWN_STANDING = 12
 
+#: Runs that are listed.
+_SHOWN_RUNS = 50
+
 #: Lines and files without a result that are named.
 _SHOWN_REJECTED = 20
 
@@ -86,6 +92,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
+    script = _template("page.js")
     environment.filters |= {"percent": units.percent, "cell": _cell_text, "code": _code, "short": _short_dtype}
     environment.globals |= {
         "states": STATES,
@@ -97,7 +104,10 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "shown_standing": _SHOWN_STANDING,
         "shown_rejected": _SHOWN_REJECTED,
         "behind": BEHIND,
+        "shown_runs": _SHOWN_RUNS,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's
+        "script": Markup(script),  # noqa: S704  # ours
+        "script_digest": base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
     }
     return environment
 

@@ -19,6 +19,7 @@ from cuassay_reports.compare import OURS, SERIES, changes, peers, throughput
 from cuassay_reports.frames import pd
 from cuassay_reports.history import lines
 from cuassay_reports.load import Results, grouped_by, records
+from cuassay_reports.roofline import Mark, roofline
 
 __all__ = ["Peer", "Timing", "TimingSection", "sections"]
 
@@ -71,6 +72,7 @@ class TimingSection:
     count: int
     slower: int
     faster: int
+    roofline: Markup
 
     @property
     def benchmarks(self) -> list[tuple[str, list[Timing]]]:
@@ -108,17 +110,18 @@ def sections(results: Results) -> list[TimingSection]:
     """Return the newest timings of every subject that has any."""
     newest = changes(results)
     table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped ones have a section of their own
-    shown = _Shown(lines=lines(results), peers=_peers(table), runs=_runs(results))
+    shown = _Shown(lines=lines(results), peers=_peers(table), runs=_runs(results), limits=results.limits)
     return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]
 
 
 @dataclass(frozen=True)
 class _Shown:
-    """What rows look up: the past of a series, the peers of a case, and what a run is called."""
+    """What rows look up: the past of a series, the peers of a case, what a run is called, and limits of devices."""
 
     lines: Mapping[tuple[Any, ...], Sequence[float]]
     peers: Mapping[tuple[Any, ...], Sequence[Peer]]
     runs: Mapping[str, str]
+    limits: pd.DataFrame
 
 
 def _runs(results: Results) -> dict[str, str]:
@@ -155,7 +158,23 @@ def _section(subject: Any, rows: pd.DataFrame, shown: _Shown) -> TimingSection:
         count=len(rows),
         slower=int((verdicts == "slower").sum()),
         faster=int((verdicts == "faster").sum()),
+        roofline=_roofline(rows, shown.limits, str(subject)),
     )
+
+
+def _roofline(rows: pd.DataFrame, limits: pd.DataFrame, subject: str) -> Markup:
+    """The plot of our own device times that have arithmetic, below the limits of their run."""
+    run = rows["run"].iloc[-1]
+    of_run = records(limits[(limits["run"] == run) & (limits["subject"] == subject)])
+    bandwidth = max((row["value"] for row in of_run if row["limit"] == "bandwidth"), default=0.0)
+    computes = {row["dtype"] or "all dtypes": row["value"] for row in of_run if row["limit"] == "compute"}
+    kept = rows[rows["ours"] & (rows["clock"] == "device") & (rows["flop_per_s"] > 0) & (rows["bytes"] > 0)]
+    marks = [
+        Mark(float(row["flops"] / row["bytes"]), row["flop_per_s"], f"{row['benchmark']} {row['dtype']} {row['case']}: "
+             f"{units.quantity(row['flop_per_s'], 'FLOP/s')}, {units.percent(row['fraction'])} of the limit")
+        for row in records(kept)
+    ]  # fmt: skip
+    return roofline(marks, bandwidth, computes, f"roofline of {subject}")
 
 
 def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
