@@ -50,7 +50,7 @@ if [ "$tool" = racecheck ]; then # looks at shared memory only, and takes long: 
     chosen="($chosen) and (softmax or layer_norm or sum or amax or norm or rows or streams or skinny or split)"
 fi
 
-part() { # NUMBER: an array is an allocation of its own, because inside a pool's block reading past its end is not an error
+part() { # NUMBER: each array has its own allocation; reads past an array's end in a pool's block raise no error
     # API errors are left out: tests provoke some, and each is checked by its return value.
     exec timeout --signal=INT --kill-after=20 "$seconds" "$sanitizer" --tool "$tool" --error-exitcode 99 \
         --report-api-errors no --print-limit 20 "$PYTHON" -c '

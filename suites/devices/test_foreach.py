@@ -1,4 +1,4 @@
-"""Operations over lists on every kind: arrays that begin anywhere, what lies beside them, plans bound anew."""
+"""Operations over lists on every kind: arrays at any address, the memory next to them, plans bound again."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ Views = Callable[..., tuple[list[Any], list[Any]]]
 
 @pytest.fixture
 def views(device: Device) -> Views:
-    """Of sizes and offsets: views that begin so many elements into poisoned arrays, and those arrays."""
+    """Make views of given sizes at given offsets into poisoned arrays, and those arrays."""
 
     def make(dtype: Any, sizes: list[int], offsets: list[int], seed: int = 0) -> tuple[list[Any], list[Any]]:
         generator, found, bases = np.random.default_rng(seed), [], []

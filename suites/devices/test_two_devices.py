@@ -157,7 +157,7 @@ def test_a_system_is_solved_there(far: Device) -> None:
 
 
 def test_steps_of_an_optimizer_there_give_the_bits_of_here(device: Device, far: Device) -> None:
-    """The second step has new gradients, for which a plan is made ready anew."""
+    """The second step has new gradients, for which a new plan is prepared."""
     results = []
     for place in (device, far):
         params = [counted(place), from_host(np.ones((3, 5), np.float32), place)]

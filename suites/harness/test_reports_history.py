@@ -24,7 +24,7 @@ Factor = Callable[[str, int], float]
 
 @pytest.fixture
 def made(write_rows: Make, device_row: Make, time_row: Make) -> Callable[..., Results]:
-    """A history of so many runs of so many benchmarks: a factor of each, and noise of so much."""
+    """A history of given numbers of runs and benchmarks: a factor of each, and given noise."""
 
     def make(runs: int, names: Iterable[str], factor: Factor, *, noise: float = 0.003, **device: Any) -> Results:
         dice, names = random.Random(18), list(names)  # noqa: S311  the same history each time

@@ -73,7 +73,7 @@ def is_running(pid: int) -> bool:
 
 
 class Sleeping:
-    """Children that sleep and say by a file each that they have started; the parent acts when so many have."""
+    """Children that sleep; each writes a file when it has started. The parent acts when enough have."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         self._folder = folder

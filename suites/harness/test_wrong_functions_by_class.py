@@ -27,7 +27,7 @@ def rows(make: Any) -> list[Any]:
 
 
 def stateful(make_function: Callable[[], Callable[..., Any]], **declared: Any) -> Make:
-    """A spec whose function is made anew for each test: what one keeps another does not see."""
+    """A spec whose function is made for each test, so that no test sees state that another left."""
     return lambda: OpSpec(fn=make_function(), **{"dtypes": ("float32",), **declared})
 
 

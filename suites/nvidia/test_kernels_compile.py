@@ -14,7 +14,7 @@ from cuassay.errors import LibraryNotFoundError
 
 @dataclass(frozen=True)
 class Budget:
-    """At most so many registers a thread; no kernel may spill."""
+    """The most registers a thread may use; no kernel may spill."""
 
     file: str
     name: str

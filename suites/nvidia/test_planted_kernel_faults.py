@@ -488,7 +488,7 @@ def planted(
 
 
 def forget_kernels() -> None:
-    """What is called next is compiled anew: the launches that shortcuts keep hold a kernel too."""
+    """Compile again at the next call: the launches that shortcuts keep hold a kernel too."""
     from cuassay.devices.cuda.eager import shortcuts
 
     launch.kernel.cache_clear()

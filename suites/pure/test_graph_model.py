@@ -103,7 +103,7 @@ class Life(RuleBasedStateMachine):
 TestLife = Life.TestCase
 TestLife.settings = hypothesis_settings(max_examples=60, stateful_step_count=30, deadline=None)
 
-#: What a capture does: None drops the oldest array it made, a number makes one of so many elements.
+#: What a capture does: None drops the oldest array it made, a number makes one of that many elements.
 STEPS = st.lists(st.none() | st.integers(1, 2000), min_size=1, max_size=30)
 
 

@@ -1,4 +1,4 @@
-"""Who is told of a graph's life, and what is left when one of them fails; on the simulated device."""
+"""Participants of a graph's life, and what is left when one of them fails; on the simulated device."""
 
 from __future__ import annotations
 

@@ -177,7 +177,7 @@ def test_an_unseeded_state_is_torchs() -> None:
         (2**64, 0, "does not fit"),
         (0, -4, "offset does not fit; got -4"),
         (0, 2**63, "does not fit"),
-        (0, 6, "no multiple of 4"),
+        (0, 6, "not a multiple of 4"),
     ],
 )
 def test_a_state_out_of_range_is_refused(seed: int, offset: int, said: str) -> None:
@@ -201,5 +201,5 @@ def test_bytes_of_another_length_are_refused(data: bytes) -> None:
 
 
 def test_bytes_of_a_bad_offset_are_refused() -> None:
-    with pytest.raises(ArgumentError, match="no multiple of 4"):
+    with pytest.raises(ArgumentError, match="not a multiple of 4"):
         GeneratorState.from_bytes(bytes(8) + bytes([1]) + bytes(7))

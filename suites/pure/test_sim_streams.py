@@ -1,4 +1,4 @@
-"""What is no stream or event of the simulated device is told in words, wherever one is taken."""
+"""An object that is not a stream or event of the simulated device is rejected with a message everywhere."""
 
 from __future__ import annotations
 

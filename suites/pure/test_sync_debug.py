@@ -1,4 +1,4 @@
-"""The sync debug mode's words: which modes there are, what each does with a wait, who is told of a change."""
+"""The sync debug mode's words: the modes, what each does with a wait, and the watchers of a change."""
 
 from __future__ import annotations
 

@@ -93,7 +93,7 @@ class Lists:
         return tuple(flat[at : at + math.prod(shape)].reshape(shape) for at, shape in places)
 
     def work(self, accesses: int) -> Work:
-        """Each element so many times."""
+        """The work of `accesses` to each element."""
         return Work(bytes=accesses * self.size * np.dtype(self.params.dtype).itemsize)
 
     def ceiling(self) -> Callable[[], Any]:
@@ -108,7 +108,7 @@ class Lists:
         if importlib.util.find_spec("torch") is None or self.device.kind != "cuda":
             return None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
+            warnings.simplefilter("ignore")  # torch's warnings at start-up are not our failures
             import torch
 
             where = {"device": str(self.device), "dtype": getattr(torch, self.dtype)}

@@ -35,7 +35,7 @@ TRACES = Path(__file__).parents[1] / "data" / "traces"
 REPLAYED = ("wedsonlin_medium_512_training", "hta_v100_training", "gpt_varlen")
 
 Call = Callable[[], Any]
-#: Takes a block of so many bytes, gives it back; without the second, dropping it does.
+#: Allocates a block of a number of bytes; frees it. If the second is None, dropping the block frees it.
 Pair = tuple[Callable[..., Any], Callable[[Any], object] | None, tuple[int, ...]]
 
 pytestmark = on("cuda")
@@ -47,7 +47,7 @@ def torch() -> Any:
     if importlib.util.find_spec("torch") is None:
         return None
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # a warning that torch gives at its start is not ours
+        warnings.simplefilter("ignore")  # torch's warnings at start-up are not our failures
         import torch as module
 
         module.ones(1, device="cuda")

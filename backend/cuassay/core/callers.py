@@ -1,4 +1,4 @@
-"""Which line a warning, an access or an allocation is reported at: the nearest caller outside this package."""
+"""Find the line to blame for a warning, an access or an allocation: the nearest caller outside this package."""
 
 from __future__ import annotations
 

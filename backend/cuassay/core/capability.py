@@ -157,7 +157,7 @@ def dtype_word(dtype: Any) -> Any:
 
 
 def unknown_dtype(name: object) -> str:
-    """The message for a `name` that is not in `DTYPE_NAMES`: which name is close, and which names exist."""
+    """The message for a `name` that is not in `DTYPE_NAMES`: the nearest name, and all names."""
     meant = did_you_mean(shown(name), DTYPE_NAMES)
     return f"{shown(name)} is not a dtype of this project{meant}; give one of {', '.join(DTYPE_NAMES)}"
 

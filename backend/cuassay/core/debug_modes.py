@@ -1,4 +1,4 @@
-"""The modes of torch's debug switches, by name and number: ignore, warn, raise."""
+"""The modes of torch's debug switches, by name and number: do nothing, warn, raise."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ MODES = ("default", "warn", "error")
 
 
 def mode_number(mode: int | str, what: str) -> int:
-    """The number of `mode`, one of `MODES` or already its number; `what` has the mode, in an error.
+    """The number of `mode`, which is a name in `MODES` or a number; `what` names the switch in an error.
 
     Raises
     ------

@@ -26,7 +26,7 @@ _mode = 0
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
-    """From here an op that is not deterministic raises `CapabilityError`, or warns; for the whole process.
+    """Make every op that is not deterministic raise `CapabilityError`, or warn; for the whole process.
 
     Raises
     ------
@@ -49,7 +49,7 @@ def is_deterministic_algorithms_warn_only_enabled() -> bool:
 
 
 def set_deterministic_debug_mode(debug_mode: int | str) -> None:
-    """0 or ``"default"``: nothing; 1 or ``"warn"``; 2 or ``"error"``.
+    """Set the mode: 0 or ``"default"`` does nothing, 1 or ``"warn"`` warns, 2 or ``"error"`` raises.
 
     Raises
     ------

@@ -55,7 +55,7 @@ class GeneratorState:
         if offset is None or not 0 <= offset < _OFFSETS:
             raise ArgumentError(f"offset does not fit; got {shown(self.offset)}; give a multiple of 4 below 2**63")
         if self.offset % WORDS_PER_CALL:
-            raise ArgumentError(f"offset {self.offset!r} is no multiple of 4; one Philox call gives four words")
+            raise ArgumentError(f"offset {self.offset!r} is not a multiple of 4; one Philox call gives four words")
 
     def advance(self, n_elements: int, per_thread: int) -> GeneratorState:
         """The state after a call in which each of `n_elements` took `per_thread` words.

@@ -244,7 +244,7 @@ class Generator(Handle):
         return recording.place(self._position).record(-(-words // WORDS_PER_CALL) * WORDS_PER_CALL)
 
     def manual_seed(self, seed: int) -> Generator:
-        """Restart from `seed`, at offset 0; gives the generator.
+        """Restart from `seed`, at offset 0; return the generator.
 
         Parameters
         ----------
@@ -254,9 +254,9 @@ class Generator(Handle):
         Raises
         ------
         CaptureError
-            If this thread captures on the device, unless the seed is the present one, which then changes nothing.
+            If this thread captures on the device and `seed` is not the present seed. The present seed changes nothing.
         ArgumentError
-            If it does not fit.
+            If the seed is out of range.
         """
         if self.may_seed(seed):
             self._set(GeneratorState(_key(seed)), "seeding it")
@@ -272,7 +272,7 @@ class Generator(Handle):
         return False
 
     def seed(self) -> int:
-        """Restart from a seed that the operating system draws; gives the seed. Raises as `manual_seed`."""
+        """Restart from a seed that the operating system draws; return the seed. Raises as `manual_seed`."""
         drawn = secrets.randbits(64)
         self.manual_seed(drawn)
         return drawn
@@ -300,23 +300,23 @@ class Generator(Handle):
         return self._get("its state").to_bytes()
 
     def set_state(self, state: bytes | bytearray | memoryview) -> None:
-        """Go on from what `get_state` gave: 16 bytes, or 8 of a seed alone, of any object that holds bytes.
+        """Continue from a state that `get_state` returned: 16 bytes, or 8 bytes for a seed alone.
 
         Raises
         ------
         CaptureError
             If this thread captures on the device.
         ArgumentError
-            If they do not form a state.
+            If these bytes are not a state.
         """
         try:
             data = bytes(memoryview(state))
         except TypeError:
-            raise ArgumentError(f"a generator's state is bytes; got {state!r}; give what get_state gave") from None
+            raise ArgumentError(f"a generator's state is bytes; got {state!r}; give what get_state returned") from None
         self._set(GeneratorState.from_bytes(data), "setting its state")
 
     def clone_state(self) -> Generator:
-        """A generator of its own that stands where this one does. Raises `CaptureError` as `get_state`."""
+        """A new generator at the same position as this one. Raises `CaptureError` as `get_state`."""
         cloned = Generator(self._device)
         cloned._position = Position(self._get("its state"))
         return cloned
@@ -328,9 +328,10 @@ class Generator(Handle):
         return shared
 
     def graphsafe_set_state(self, state: Generator) -> None:
-        """From here share the position of `state`, a generator of the same device; allowed while capturing.
+        """Share the position of `state`, a generator of the same device, from now on; allowed while capturing.
 
-        What graphs captured before have drawn from keeps its own position. Raises `ArgumentError` for one of another.
+        Graphs that were captured before keep the position that they drew from. Raises `ArgumentError` if `state` is
+        for another device.
         """
         if state.device != self._device:
             raise ArgumentError(f"{state!r} is not a generator of {self._device}; share one of the same device")
@@ -349,8 +350,8 @@ class Generator(Handle):
 
     def _refused(self, doing: str) -> CaptureError:
         return CaptureError(
-            f"{self!r}: {doing} is illegal while {self._device} is being captured: each replay draws from where the "
-            f"generator stands by then; do it before the capture, or before a replay"
+            f"{self!r}: {doing} is illegal while {self._device} is being captured: each replay draws from the "
+            f"generator's position at that time; do it before the capture, or before a replay"
         )
 
 

@@ -1,6 +1,6 @@
-"""Hooks that are called on what happens to any graph, by event; each has a handle that removes it.
+"""Hooks that are called on events of any graph, each with a handle that removes it.
 
-A replay that is made ready knows of no hooks, so that it costs nothing more: when hooks change, every graph is told.
+A prepared replay does not look for hooks, so that it costs nothing more. When hooks change, every graph is notified.
 """
 
 from __future__ import annotations

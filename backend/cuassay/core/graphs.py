@@ -1,6 +1,6 @@
-"""What a graph of captured work is on every kind of device: its states, their observers, and what is refused.
+"""A graph of captured work on every kind of device: its states, its participants and hooks, and its errors.
 
-A kind derives from `Graph` and says how recording begins and ends and how the work is launched; the rest is here, so
+A kind derives from `Graph` and defines how recording begins and ends and how the work is launched. The rest is here, so
 that kinds differ in nothing else. Names and meanings follow ``torch.cuda.CUDAGraph``.
 """
 
@@ -81,7 +81,7 @@ class Graph(Handle, ABC):
         self._device = device
         self._state = "empty"
         self._is_debugged = False
-        self._token = object()  # stands for this graph with its observers, so that none of them keeps it alive
+        self._token = object()  # given to participants in place of this graph, so that they do not keep it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
         graph_hooks.watch(self)
@@ -105,15 +105,15 @@ class Graph(Handle, ABC):
         self.end()
 
     def begin(self, stream: Any = None, *, pool: PoolId | None = None, capture_error_mode: str = "global") -> None:
-        """From here, work given to `stream` (None: the current one) is recorded, not run.
+        """Begin the capture: work given to `stream` (None: the current one) is recorded, not run.
 
         Parameters
         ----------
         stream : object, optional
-            One of its own: the default stream cannot be captured.
+            A stream other than the default stream, which cannot be captured.
         pool : tuple of int, optional
-            What `graph_pool_handle` or another graph's `pool` gave: arrays made inside share that memory. Graphs that
-            share it must not run at the same time.
+            From `graph_pool_handle` or another graph's `pool`: arrays made inside share that memory. Graphs that share
+            it must not run at the same time.
         capture_error_mode : str
             See `CAPTURE_ERROR_MODES`.
 
@@ -122,14 +122,14 @@ class Graph(Handle, ABC):
         CaptureError
             If the stream cannot be captured, or this graph holds work already.
         ArgumentError
-            If there is no such mode, or `pool` is not a pool.
+            If there is no such mode, or `pool` is not the id of a pool.
         """
         if capture_error_mode not in CAPTURE_ERROR_MODES:
             modes = ", ".join(CAPTURE_ERROR_MODES)
             raise ArgumentError(f"capture_error_mode is one of {modes}; got {capture_error_mode!r}; choose one")
         if pool is not None and not _is_pool_id(pool):
             raise ArgumentError(
-                f"pool is a pair of integers; got {pool!r}; give what graph_pool_handle() or a graph's pool() gave"
+                f"pool is a pair of integers; got {pool!r}; give what graph_pool_handle() or a graph's pool() returned"
             )
         if self._state == "capturing":
             raise CaptureError(f"{self!r}: begin was called twice; end the capture, or reset it, first")
@@ -262,20 +262,20 @@ class Graph(Handle, ABC):
 
     @property
     def is_plain(self) -> bool:
-        """Whether a replay is its launch alone: no hook and no participant has a part in it."""
+        """Whether a replay is only its launch: no hook and no participant takes part in it."""
         return not (self._prologues or graph_hooks.has_replay_hooks())
 
     def disarm(self) -> None:
-        """Hooks changed: a replay that a kind has made ready is not valid any more."""
+        """Called when hooks change: a replay that a kind has prepared is no longer valid."""
 
     def update(self, other: Graph) -> bool:
-        """Replays do from here what `other` recorded; `other`, which must not be executable yet, is left empty.
+        """Make replays do what `other` recorded; `other`, which must not be executable yet, is left empty.
 
         Returns
         -------
         bool
-            True when the executable graph was changed in place: the same work with other sizes, values and addresses.
-            False when it had to be made again.
+            True if the executable graph was changed in place: the same work with other sizes, values and addresses.
+            False if it had to be instantiated again.
 
         Raises
         ------

@@ -24,22 +24,22 @@ class Participant(Protocol):
         """Work of this thread on `device` is recorded from here."""
 
     def capture_end(self, capture: object, device: Device) -> Prologue | None:
-        """Recording ended; gives what must happen before each replay, or None: then a replay costs nothing more."""
+        """Recording ended; return what must happen before each replay, or None if nothing must."""
 
     def capture_forget(self, capture: object, device: Device) -> None:
-        """The capture was reset, or failed: drop what is kept for it. Told once for each begin."""
+        """The capture was reset, or failed: drop what is kept for it. Called once for each begin."""
 
 
 _JOINED: dict[str, list[Participant]] = {}
 
 
 def join(kind: str, participant: Participant) -> None:
-    """Tell `participant` about every later capture on devices of `kind`; a second call changes nothing."""
+    """Notify `participant` of every later capture on devices of `kind`; a second call changes nothing."""
     joined = _JOINED.setdefault(kind, [])
     if not any(known is participant for known in joined):
         joined.append(participant)
 
 
 def participants(kind: str) -> tuple[Participant, ...]:
-    """Who takes part in captures on devices of `kind`, in the order they joined."""
+    """The participants in captures on devices of `kind`, in the order in which they joined."""
     return tuple(_JOINED.get(kind, ()))

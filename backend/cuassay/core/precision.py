@@ -68,7 +68,7 @@ def default_precision() -> Mode:
 
 
 def set_default_precision(mode: Mode | None) -> Mode:
-    """Set the process default; gives the former one. None: that of ``CUASSAY_FLOAT32_PRECISION``, read again."""
+    """Set the process default; return the former one. None reads ``CUASSAY_FLOAT32_PRECISION`` again."""
     global _default
     chosen = _given() if mode is None else _checked(mode)
     former, _default = default_precision(), chosen
@@ -160,18 +160,20 @@ def matmul_options() -> MatmulOptions:
 
 
 def set_matmul_options(**changes: bool) -> MatmulOptions:
-    """Change some of the options; gives the former ones, as ``set_matmul_options(**asdict(former))`` takes them.
+    """Change some of the options; return the former ones, which ``set_matmul_options(**asdict(former))`` restores.
 
     Raises
     ------
     ArgumentError
-        If there is no such option, its value is not a bool, or reduced reductions are allowed where splitting is not.
+        If there is no such option, its value is not a bool, or a dtype allows reduced reductions but not split-k.
     """
     global _options
     for name, value in changes.items():
         if name not in MatmulOptions.__dataclass_fields__ or not isinstance(value, bool):
             known = ", ".join(MatmulOptions.__dataclass_fields__)
-            raise ArgumentError(f"{name}={value!r} is not an option of products; give True or False to one of {known}")
+            raise ArgumentError(
+                f"{name}={value!r} is not an option of matrix products; set one of these to True or False: {known}"
+            )
     wanted = replace(_options, **changes)
     for dtype in ("fp16", "bf16"):
         if getattr(wanted, f"{dtype}_reduced_precision_reduction") and not getattr(wanted, f"{dtype}_split_k"):

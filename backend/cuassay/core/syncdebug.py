@@ -30,7 +30,7 @@ state = State()
 
 
 def set_mode(mode: int | str) -> None:
-    """From here, a wait of the host for a device is ignored (``"default"``, 0), warned of (``"warn"``, 1) or refused.
+    """Choose what a wait of the host for a device does: nothing (``"default"``, 0), warn (1) or raise (``"error"``, 2).
 
     Raises
     ------

@@ -16,7 +16,7 @@ def parse_bytes(text: str) -> int:
     """Bytes of ``1073741824``, ``512MiB`` or ``1.5 GiB``, rounded down. Raises `ValueError` for anything else."""
     found = _AMOUNT.fullmatch(text.strip())
     if found is None:
-        raise ValueError(f"{text!r} is not a number of bytes; give one such as 1073741824, 512MiB or 1GiB")
+        raise ValueError(f"{text!r} is not a number of bytes; write for example 1073741824, 512MiB or 1GiB")
     return int(float(found["number"]) * BYTES[found["unit"] or ""])
 
 

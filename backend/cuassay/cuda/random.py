@@ -62,17 +62,17 @@ def manual_seed(seed: int) -> None:
 
 
 def manual_seed_all(seed: int) -> None:
-    """Restart the default generators of all devices from `seed`. Raises as `manual_seed`, and then changes none."""
+    """Restart the default generators of all devices from `seed`. Raises as `manual_seed`; none is then changed."""
     seed_default_generators("cuda", seed)
 
 
 def seed() -> int:
-    """Restart the current device's default generator from a seed that the operating system draws; gives the seed."""
+    """Restart the current device's default generator from a seed that the operating system draws; return the seed."""
     return _generator(None).seed()
 
 
 def seed_all() -> int:
-    """Restart the default generators of all devices from one drawn seed; gives the seed."""
+    """Restart the default generators of all devices from one drawn seed; return the seed."""
     drawn = secrets.randbits(64)
     manual_seed_all(drawn)
     return drawn

@@ -7,7 +7,7 @@ agrees. float32 products by parts (bf16x6 and the like) are not tuned: their ker
 
 Never inside a capture, whoever began it: call once before, or what it met is tuned at the next call outside. What was
 found is added to a file, one for each GPU model, driver and library version; other files are refused, never changed. A
-choice in a file that cannot be made here is reported once, and the call runs as without tuning.
+choice in a file that cannot be used here is reported once, and the call uses the default instead.
 
 Where we differ from torch: `set_max_tuning_duration` is for all candidates of a product together; results are checked
 unless that is turned off, by tolerances of their dtype; a file that cannot be used raises `TuningError` with the field
@@ -151,7 +151,10 @@ def get_cublaslt_requested_algo_count() -> int:
 
 
 def set_rotating_buffer_size(buffer_size: int) -> None:
-    """Set the MiB that the rotated operands of a search exceed; 0: no rotation; negative: three level-2 caches."""
+    """Set how many MiB the operands that a search rotates must exceed.
+
+    0 uses the same operands each time; a negative number stands for three level-2 caches.
+    """
     _tuner().configure(rotating_nbytes=None if buffer_size < 0 else buffer_size * 2**20)
 
 
@@ -222,7 +225,7 @@ def get_validators() -> tuple[tuple[str, str], ...]:
 
 
 def read_file(filename: str | None = None) -> bool:
-    """Take over the results in a file, by default that of the current device; plans are made again with them.
+    """Use the results in a file, by default that of the current device; plans are made again with them.
 
     Raises
     ------
@@ -288,7 +291,7 @@ def mgpu_tune_gemm_in_file(filename_pattern: str, num_gpus: int, *, devices: Seq
     filename_pattern : str
         Such as ``"untuned_?.jsonl"``.
     num_gpus : int
-        How many of the GPUs to use, from the first.
+        Use the first `num_gpus` devices.
     devices : sequence of device, optional
         These instead.
 

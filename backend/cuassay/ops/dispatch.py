@@ -249,7 +249,7 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
 
 
 def _on(backend: Backend, index: int, run: Callable[[], Any]) -> Any:
-    """Run a plan, or prepare one again, with its device current."""
+    """Run a plan, or prepare a new one, with its device current."""
     if backend.is_current(index):
         return run()
     with backend.activate(index):

@@ -73,7 +73,7 @@ def interpose(interposer: Interposer) -> Iterator[None]:
 
 
 def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
-    """Hand `call` to the outermost of `stack`; past the last one, `run` does it, and calls made there see all again."""
+    """Hand `call` to the outermost of `stack`; after the last, `run` does it. Calls made there start at the top."""
     if not stack:
         with _only(()):
             return run(call)

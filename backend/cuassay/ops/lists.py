@@ -35,7 +35,7 @@ def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
     one_dtype : bool
         All arrays of all lists have the same dtype; otherwise all of each list.
     scalar : str
-        A parameter that is such a number instead of a list.
+        A parameter that is such a number, never a list.
     """
 
     def rule(bound: Bound) -> tuple[int, ...]:
@@ -242,7 +242,7 @@ def _check_adam_dtypes(dtypes: Mapping[str, str]) -> None:
     for name, dtype in dtypes.items():
         if name != "params" and dtype not in allowed[name]:
             raise DTypeError(
-                f"{name} beside {params} params must be {' or '.join(allowed[name]) or 'left away'}; got {dtype}; "
+                f"{name} beside {params} params must be {' or '.join(allowed[name]) or 'omitted'}; got {dtype}; "
                 "cast the list with foreach_copy_"
             )
 

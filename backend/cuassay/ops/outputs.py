@@ -21,7 +21,7 @@ __all__ = ["check_out", "check_written", "is_read_only", "overlaps_itself", "rea
 def refuse_out(schema: Schema, out: Any) -> None:
     """Raise `ArgumentError` where an op that makes no array is given one to write."""
     if out is not None:
-        raise ArgumentError(f"{schema.name} makes no array; it writes its parameters; omit out=")
+        raise ArgumentError(f"{schema.name} makes no array, it writes its parameters; got out=; omit out=")
 
 
 def check_out(

@@ -227,7 +227,7 @@ def backend_of(array_type: type) -> Backend | None:
 
 
 def owner_of(array: Any, what: str) -> Backend:
-    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` where no kind owns it."""
+    """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` if no kind owns it."""
     found = backend_of(type(array))
     if found is None:
         why = why_refused(type(array))

@@ -267,7 +267,7 @@ def parse_signature(text: str) -> tuple[str, tuple[Param, ...], tuple[str, ...]]
     outputs = tuple(part.strip() for part in match["outputs"].split(",") if part.strip())
     if len(outputs) > 1:
         raise SchemaError(
-            f"{text!r} has {len(outputs)} outputs; an operation makes one, or writes its parameters and makes none"
+            f"{text!r} has {len(outputs)} outputs; an operation has one output, or none if it writes its parameters"
         )
     arrays, _, scalars = match["params"].partition("*")
     params = *_arrays(arrays, text), *_scalars(scalars.strip(" ,"), text)
@@ -292,8 +292,8 @@ def _array(part: str, text: str) -> Param:
     plain = name.removesuffix("?").removesuffix("!")
     if annotation not in ("", "array", "arrays") or not plain.isidentifier():
         raise SchemaError(
-            f"{part!r} in {text!r} is not an array parameter; write 'a', 'a!' (read and written), "
-            "'a?' (may be missing) or 'a: arrays'"
+            f"{part!r} in {text!r} is not an array parameter; write 'a', 'a!' (read and written), 'a?' (may be "
+            "missing) or 'a: arrays'"
         )
     form: Form = "arrays" if annotation == "arrays" else "array"
     return Param(plain, form, "both" if "!" in name else "read", None if name.endswith("?") else _REQUIRED)
@@ -310,5 +310,5 @@ def _scalars(inside: str, text: str) -> Iterable[Param]:
     except (SyntaxError, ValueError) as error:
         raise SchemaError(
             f"{inside!r} in {text!r} are not scalar parameters: a name is not an identifier, or a default is not a "
-            f"literal; write 'axis' or 'axis=-1'"
+            "literal; write 'axis' or 'axis=-1'"
         ) from error

@@ -55,7 +55,7 @@ class Adam:
     Raises
     ------
     ArgumentError, DTypeError, DeviceError
-        If a group mixes dtypes or devices, or a hyperparameter is out of range: a NaN rate, a negative beta.
+        If a group mixes dtypes or devices, or a hyperparameter is out of range, such as a NaN rate or a negative beta.
 
     Notes
     -----
@@ -113,7 +113,7 @@ class Adam:
         Raises
         ------
         ArgumentError
-            If it has unknown names, no parameters, or a parameter that is already in a group.
+            If it has an unknown name, no parameters, or a parameter that another group holds.
         """
         if "params" not in group:
             raise ArgumentError(f"a parameter group needs 'params'; got {', '.join(map(repr, group))}; add its arrays")
@@ -236,7 +236,7 @@ class Adam:
         Raises
         ------
         ArgumentError, ShapeError
-            If its groups, parameters or options differ, or it holds anything else; nothing is changed then.
+            If it is of other groups, parameters or options, or a value in it is not valid; nothing is changed then.
         """
         if not isinstance(state_dict, Mapping):
             raise ArgumentError(f"the state is a mapping; got {shown(state_dict)}; give what state_dict gave")
@@ -245,7 +245,7 @@ class Adam:
             raise ArgumentError(f"the state lacks {', '.join(missing)}; give what state_dict gave")
         groups, numbered = state_dict["param_groups"], state_dict["state"]
         if not all(isinstance(group, Mapping) and "params" in group for group in groups):
-            raise ArgumentError("the state's param_groups are not groups with params; give what state_dict gave")
+            raise ArgumentError("the state's param_groups are not groups with params; give what state_dict returned")
         sizes = [len(group["params"]) for group in groups]
         if sizes != [len(group["params"]) for group in self.param_groups]:
             raise ArgumentError(

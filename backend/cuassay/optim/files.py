@@ -34,7 +34,7 @@ def load(optimizer: Adam, path: str | Path) -> None:
     FileNotFoundError
         If there is no file.
     ArgumentError, ShapeError
-        If it is no such file, or of another optimizer; see `Adam.load_state_dict`.
+        If it is not such a file, or is of another optimizer; see `Adam.load_state_dict`.
     """
     with _opened(path) as file:
         if _GROUPS not in file:
@@ -49,7 +49,7 @@ def load(optimizer: Adam, path: str | Path) -> None:
 
 
 def _read(file: NpzFile) -> dict[str, Any]:
-    """Raises `ValueError` where a name holds no number, or the groups are not JSON."""
+    """Raises `ValueError` if a name holds no number, or the groups are not JSON."""
     state: dict[int, dict[str, Any]] = {}
     for key in file:
         if key != _GROUPS:
@@ -66,5 +66,5 @@ def _opened(path: str | Path) -> NpzFile:
             f"{path} holds no optimizer's state: it is not an .npz file; give what save wrote"
         ) from error
     if not isinstance(found, NpzFile):
-        raise ArgumentError(f"{path} holds no optimizer's state: it is one array; give what save wrote")
+        raise ArgumentError(f"{path} holds no optimizer's state: it is one array; give a file that save wrote")
     return found

@@ -56,7 +56,7 @@ class CachedPlan:
         self._others: dict[str, Any] = {}
 
     def run(self, op: ops.Op, lists: Mapping[str, Arrays], others: Mapping[str, Any]) -> None:
-        """Compute; what changed since the last time is bound again."""
+        """Compute; bind again what changed since the last call."""
         if self._plan is None:
             changed: dict[str, Any] = {**lists, **others}
         else:

@@ -63,7 +63,7 @@ def read_shapes(path: str | Path) -> dict[str, tuple[GemmShape, ...]]:
     Raises
     ------
     ArgumentError
-        The file cannot be read, or is not a file of shapes.
+        If the file cannot be read, or is not a file of shapes.
     """
     try:
         data = json.loads(Path(path).read_text(encoding="utf-8"))

@@ -343,7 +343,7 @@ class Tuner:
         return path.replace("%d", str(device))
 
     def _use(self, path: str, use: Callable[[str], object]) -> None:
-        """Use a file; one that is refused is reported once, left as it is, and not used again."""
+        """Use a file; a rejected file is reported once, not changed, and not used again."""
         if path in self._refused:
             return
         try:
