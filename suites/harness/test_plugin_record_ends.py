@@ -191,7 +191,11 @@ def test_a_record_that_is_cut_under_way_is_told(pytester: pytest.Pytester) -> No
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the platform has no fork")
-def test_a_fork_of_a_session_records_nothing(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("seconds", ["0", "200"])
+def test_a_fork_of_a_session_records_nothing_and_ends(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, seconds: str
+) -> None:
+    monkeypatch.setenv("CUASSAY_HANG_SECONDS", seconds)  # the guard's thread exists in the parent only
     pytester.makepyfile("""
         import os
         def test_one():
@@ -201,7 +205,7 @@ def test_a_fork_of_a_session_records_nothing(pytester: pytest.Pytester) -> None:
         def test_two(): pass
     """)
 
-    pytester.runpytest_subprocess(*RECORD, "-W", "ignore")
+    pytester.runpytest_subprocess(*RECORD, "-W", "ignore", timeout=100)
 
     assert len(rows(pytester, "test")) == 2
     assert len(rows(pytester, "end")) == 1

@@ -26,7 +26,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
 
     stand_in = SimpleNamespace(
         allocator=lambda index: found,
-        opened=lambda index: found,
+        existing=lambda index: found,
         configure=configure,
         every_allocator=lambda index=None: iter([found]),
         indices=lambda: [0],

@@ -9,6 +9,7 @@ from __future__ import annotations
 import faulthandler
 import os
 import sys
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -61,14 +62,18 @@ class HangGuard:
 
     A thread in C does it, so it fires although a driver call holds the interpreter's lock. Off unless the setting
     CUASSAY_HANG_SECONDS is above 0; pytest's own ``faulthandler_timeout`` uses the same clock and goes first.
+
+    A test may fork. The thread would be missing in the child, and ``faulthandler`` would wait for it there without end,
+    at the latest when the child exits. So the guard is off while the process forks, and begins again in both.
     """
 
     def __init__(self, config: pytest.Config) -> None:
         self.seconds = float(settings.get("CUASSAY_HANG_SECONDS"))
         self.yields = self.seconds > 0 and _own_timeout(config) > 0
-        self._stderr = -1
+        self._stderr, self._is_armed = -1, False
         if self.seconds and not self.yields:
             self._stderr = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+            _guards.add(self)
 
     @contextmanager
     def around(self) -> Iterator[None]:
@@ -76,14 +81,46 @@ class HangGuard:
         if self._stderr < 0:
             yield
             return
-        faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stderr)
+        self._arm()
+        self._is_armed = True
         try:
             yield
         finally:
+            self._is_armed = False
             faulthandler.cancel_dump_traceback_later()
+
+    def _arm(self) -> None:
+        faulthandler.dump_traceback_later(self.seconds, exit=True, file=self._stderr)
+
+    def before_fork(self) -> None:
+        """Off, until `after_fork`."""
+        if self._is_armed:
+            faulthandler.cancel_dump_traceback_later()
+
+    def after_fork(self) -> None:
+        """On again, from the start of its time, in the parent and in the child."""
+        if self._is_armed:
+            self._arm()
 
     def close(self) -> None:
         """Give the copy of stderr back; twice is allowed."""
         fd, self._stderr = self._stderr, -1
         if fd >= 0:
             os.close(fd)
+
+
+_guards: weakref.WeakSet[HangGuard] = weakref.WeakSet()
+
+
+def _before_fork() -> None:
+    for guard in tuple(_guards):
+        guard.before_fork()
+
+
+def _after_fork() -> None:
+    for guard in tuple(_guards):
+        guard.after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)
