@@ -75,7 +75,7 @@ def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator):
 
 def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator):
     pool = allocator.create_pool()
-    with allocator._lock:
+    with allocator.heap.lock:
         allocator.release_pool(pool)
         assert allocator.empty_cache() == 0
         assert pool.use_count == 1

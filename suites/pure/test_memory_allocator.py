@@ -514,7 +514,7 @@ class TestBadInput:
         pool = allocator.create_pool()
         allocator.release_pool(pool)
 
-        with pytest.raises(ArgumentError, match="no private pool in use"):
+        with pytest.raises(ArgumentError, match="not a private pool in use"):
             allocator.release_pool(pool)
 
 

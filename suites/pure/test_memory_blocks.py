@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.blocks import FreeList, split
+from cuassay.memory.blocks import split
+from cuassay.memory.free_list import FreeList
 
 KIB = 2**10
 

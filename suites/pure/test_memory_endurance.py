@@ -24,7 +24,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.core.interrupts import mark_late
+from cuassay.core.interrupts import mark_early, mark_late
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, HostAllocator, IntegerSource, Pool
 from cuassay.memory.host import HOST
@@ -105,6 +105,8 @@ class Machine(IntegerSource):
         if is_late and done is not None:
             done()
             mark_late(error)
+        else:
+            mark_early(error)
         raise error
 
     def _demand(self, condition: object, breach: str) -> None:

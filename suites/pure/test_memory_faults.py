@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.core.interrupts import mark_late
+from cuassay.core.interrupts import mark_early, mark_late
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, HostAllocator, IntegerSource, page_space, page_store
 
@@ -62,6 +62,8 @@ class Driver(IntegerSource):
         if self.is_late:
             found(*arguments)
             mark_late(self.error)
+        else:
+            mark_early(self.error)
         raise self.error
 
     @property
@@ -128,13 +130,12 @@ def test_a_segment_whose_block_was_merged_away_meanwhile_stays(live: int) -> Non
     assert reserved(allocator) == source.held == 2 * MIB
 
 
-def test_a_new_segment_at_the_address_of_one_that_is_gone_stays() -> None:
-    class Listing(CachingAllocator):
-        def _whole_free(self) -> list[Any]:
-            found = super()._whole_free()
-            if threading.current_thread() is second:
-                listed.set()
-            return found
+def test_a_new_segment_at_the_address_of_one_that_is_gone_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def listing() -> list[Any]:
+        found = whole_free()
+        if threading.current_thread() is second:
+            listed.set()
+        return found
 
     class Reused(Driver):
         def release(self, address: int) -> None:
@@ -144,7 +145,9 @@ def test_a_new_segment_at_the_address_of_one_that_is_gone_stays() -> None:
                 taken.append(allocator.malloc(30 * MIB))
 
     source, listed, taken = Reused(), threading.Event(), list[Block]()
-    allocator = Listing(source, config="")
+    allocator = CachingAllocator(source, config="")
+    whole_free = allocator.segment_store.whole_free
+    monkeypatch.setattr(allocator.segment_store, "whole_free", listing)
     second = threading.Thread(target=allocator.empty_cache)
     first, _between, last = allocator.malloc(12 * MIB), allocator.malloc(12 * MIB), allocator.malloc(30 * MIB)
     for block in (first, last):
@@ -171,7 +174,7 @@ def test_only_the_segment_that_was_asked_for_is_released() -> None:
     allocator.reset_peak_stats()
 
     assert new.address == old.address
-    assert allocator._release(gone) == 0
+    assert allocator.segment_store.release(gone) == 0
     assert reserved(allocator) == source.held == 30 * MIB
 
 

@@ -14,6 +14,7 @@ import pytest
 
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource, page_space
+from cuassay.memory.page_store import PageStore
 from cuassay.memory.trace import ShadowModel
 
 MIB = 2**20
@@ -219,13 +220,13 @@ def test_views_stay_while_work_is_captured(crowded: tuple[IntegerSource, Caching
     assert source.releases == 0
 
 
-class Interrupted(CachingAllocator):
-    """Where there is room, somebody else comes first, once."""
+class Interrupted(PageStore):
+    """Where there is a hole, somebody else takes it first, once."""
 
     meanwhile: Callable[[], object] | None = None
 
-    def _make_room(self, stream_pool: Any, page_space: Any, nbytes: int) -> bool:
-        found = super()._make_room(stream_pool, page_space, nbytes)
+    def _make_hole(self, stream_pool: Any, page_space: Any, nbytes: int) -> bool:
+        found = super()._make_hole(stream_pool, page_space, nbytes)
         work, self.meanwhile = self.meanwhile, None
         if work is not None:
             work()
@@ -234,10 +235,13 @@ class Interrupted(CachingAllocator):
 
 @pytest.mark.parametrize("nbytes", [40 * MIB, 24 * MIB], ids=["no room", "room"])
 def test_a_hole_that_another_thread_takes_meanwhile_is_not_counted_on(nbytes: int) -> None:
-    allocator = Interrupted(IntegerSource(TOTAL, granularity=2 * MIB), total=TOTAL, config="")
+    allocator = CachingAllocator(IntegerSource(TOTAL, granularity=2 * MIB), total=TOTAL, config="")
+    allocator.page_store = pages = Interrupted(
+        allocator.heap, allocator.cutter, allocator.reclaimer, allocator.segment_store
+    )
     allocator.configure("expandable_segments_reserve:40M")
     taken: list[Block] = []
-    allocator.meanwhile = lambda: taken.append(allocator.malloc(nbytes))
+    pages.meanwhile = lambda: taken.append(allocator.malloc(nbytes))
 
     if nbytes == 40 * MIB:
         with pytest.raises(OutOfMemoryError):
@@ -286,7 +290,7 @@ def test_whoever_looks_waits_for_a_change_under_way(look: str) -> None:
     _, allocator = made(0)
     thread = threading.Thread(target=getattr(allocator, look))
 
-    with allocator._lock:
+    with allocator.heap.lock:
         thread.start()
         thread.join(0.05)
         waits = thread.is_alive()

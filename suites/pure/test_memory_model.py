@@ -140,7 +140,7 @@ class Programs(RuleBasedStateMachine):
         if hasattr(self, "allocator"):
             self.shadow.check(self.allocator)
             assert self.source.total - self.source.free == self.allocator.statistics().reserved_bytes.all.current
-            assert self.source.total - self.source.free <= self.allocator.allowed
+            assert self.source.total - self.source.free <= self.allocator.heap.allowed
 
 
 TestPrograms = Programs.TestCase

@@ -12,7 +12,8 @@ import pytest
 
 from cuassay.errors import ArgumentError, OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource
-from cuassay.memory.page_segments import View, best_pair
+from cuassay.memory.blocks import View
+from cuassay.memory.page_parts import best_pair
 from cuassay.memory.trace import ShadowModel, replay
 from cuassay.memory.workloads import WORKLOADS
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cuassay.core.interrupts import mark_late
+from cuassay.core.interrupts import mark_early, mark_late
 from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError
 from cuassay.memory import IntegerSource
@@ -18,7 +18,7 @@ def test_a_size_that_is_none_is_refused_and_changes_nothing(nbytes: Any) -> None
     source = IntegerSource()
     uncached = UncachedAllocator(source, lambda: nullcontext(True))
 
-    with pytest.raises(ArgumentError, match="the size of a block is 0 or more bytes"):
+    with pytest.raises(ArgumentError, match="the size of a block must be an int"):
         uncached.malloc(nbytes)
 
     assert (uncached.live, source.reserves) == (0, 0)
@@ -46,8 +46,7 @@ def test_a_block_whose_release_raises_is_tried_again_unless_it_is_gone(is_late: 
             if error is None or is_late:
                 super().release(address)
             if error is not None:
-                if is_late:
-                    mark_late(error)
+                (mark_late if is_late else mark_early)(error)
                 raise error
 
     source = Failing()

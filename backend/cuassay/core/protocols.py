@@ -103,8 +103,10 @@ class MemorySource(Protocol):
     - Any method may be called from any thread, several at once, for disjoint addresses; none of the allocator's locks
       is held. A source need not order calls that concern one address: the policy never makes two at a time.
     - A call that raises has changed nothing, and what it had done of its work is undone. `OutOfMemoryError` says that
-      there is no room; every other error is passed on to the caller of the allocator. The exception is an interrupt
-      that arrives when `release` or `unmap` is done: it is marked (`cuassay.core.interrupts.mark_late`).
+      there is no room; every other error is passed on to the caller of the allocator. Interrupts (what is not an
+      `Exception`) are different in `release` and `unmap`: they can be raised when the work is done. They, and errors
+      that come too late, are marked (`cuassay.core.interrupts`): `mark_early`, nothing was done; `mark_late`, all was.
+      An interrupt without a mark is taken for late: the range is never used again.
     - `reserve`, `span`, `map` and `alias` may be called while a stream captures; `release`, `unmap` and `synchronize`
       are not. `record`, `wait` and `query` are not called for a block whose stream captures.
     - New addresses were used by nobody, so making a mapping waits for nothing. Before the policy takes a mapping

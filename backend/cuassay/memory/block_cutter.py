@@ -1,93 +1,125 @@
-"""How blocks are cut out, counted, parked and merged, under the allocator's lock.
+"""Cuts blocks out for requests, keeps them in quick lists, and merges them; all of it under the allocator's lock.
 
-A block is *cut out* for one requested size from the moment it is first given out until it is merged with its free
-neighbours: live, or *parked* in the quick list of that size, where the same request finds it again.
+A block is *cut out* for one requested size from the moment it first serves a request until it is merged with its free
+neighbours. In between it is live, or it waits in the quick list of that size, where the same request finds it again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
-from cuassay.core.protocols import MemorySource
-from cuassay.memory.blocks import FREED, GONE, LENT, Block, FreeList, merge, split, withhold
-from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST, AllocatorConfig
-from cuassay.memory.counters import Counters
-from cuassay.memory.history import History
-from cuassay.memory.stream_pool import Pool, StreamPool
+from cuassay.memory.blocks import FREED, GONE, LENT, Block, QuickList, merge, split, withhold
+from cuassay.memory.config import MIN_BLOCK, SMALL_REQUEST
+from cuassay.memory.free_list import FreeList
+from cuassay.memory.heap import Heap
+from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["BlockCutter"]
 
-#: The stamp of a block that became free just now, and is in no list yet; clocks begin at 0.
+#: The stamp of a block that became free just now and is in no list yet; clocks begin at 0.
 _FRESH = -1
 
 
 class BlockCutter:
-    """The blocks of one device, by private pool and stream."""
+    """Cuts and merges the blocks of one heap. Callers hold the lock; only the two `find` take it."""
 
-    def __init__(self, source: MemorySource, config: AllocatorConfig) -> None:
-        self.config = config
-        self.history: History | None = None
-        self._counters = Counters()
-        self._cut: dict[int, Block] = {}
-        self._clock = 0
-        self._default = Pool(0, source)
-        self._stream_pools = self._default.stream_pools
-        self._pools = {self._default.id: self._default}
+    def __init__(self, heap: Heap) -> None:
+        self._heap = heap
+        self._counters = heap.counters
+        self._cut = heap.cut
 
-    def _take_free(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
+    # ------------------------------------------------------------------------------------------------------ cutting
+
+    def find(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
+        """A block made of free ones, also of those in quick lists; None if no free block is large enough."""
+        with self._heap.lock:
+            return self.take_free(stream_pool, size, nbytes) or self.take_flushed(stream_pool, size, nbytes)
+
+    def find_flushed(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
+        """As `take_flushed`; takes the lock."""
+        with self._heap.lock:
+            return self.take_flushed(stream_pool, size, nbytes)
+
+    def take_flushed(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
+        """A block made of free ones, once the quick lists are flushed; None if they were empty."""
+        return self.take_free(stream_pool, size, nbytes) if self.flush(stream_pool) else None
+
+    def take_free(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
+        """A block of `size` made of a free one; None if no free block is large enough.
+
+        With `nbytes` it is cut out for a request of so many bytes; without, it is lent.
+        """
         is_small, page_space, counters = size <= SMALL_REQUEST, stream_pool.page_space, self._counters
         own, both = counters.small if is_small else counters.large, counters.both
         is_full = own.count <= 0 or both.count <= 0 or own.nbytes < size or both.nbytes < size
         if is_full and nbytes is not None and self._refit_last(stream_pool, size, nbytes):
             return stream_pool.last
+        free_list = stream_pool.small if is_small else stream_pool.large
+        if not free_list.keys:
+            return None
+        config = self._heap.config
         if stream_pool.pool.no_split or (page_space is None and not is_small):
-            block = stream_pool.free_blocks(is_small=is_small).take_best(size, self.config.may_serve)
-        elif is_small or page_space is None:  # the latter is for the eyes of the type checker
-            block = stream_pool.small.cut(size)
-        elif size % page_space.granularity:
-            block = stream_pool.large.cut(size)
+            block = free_list.take(size, config.may_serve)
+        elif (
+            is_small or page_space is None or size % page_space.granularity
+        ):  # the latter only tells the type checker what the first branch implies
+            block = free_list.cut(size)
         else:
-            block = stream_pool.large.cut(size, page_space.granularity) or page_space.take(size)
+            block = free_list.cut(size, page_space.granularity) or page_space.take(size)
         if block is None:
             return None
-        if nbytes is None or block.nbytes != size or self.config.max_split_size is not None:
-            return self._cut_out(block, size, nbytes)
+        if nbytes is None or block.nbytes != size or config.max_split_size is not None:
+            return self.cut_out(block, size, nbytes)
         return self._issue(block, nbytes)
 
-    def _cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
-        """Make `block`, which is in no list, live, or lend it (`nbytes` None); what it does not need becomes free."""
+    def cut_out(self, block: Block, size: int, nbytes: int | None) -> Block:
+        """Make `block`, which is in no list, live, or lend it (`nbytes` None); the rest above `size` becomes free."""
         if block.nbytes > size and self._should_split(block, size):
             rest = split(block, size)
             rest.stamp = block.stamp
-            block.stream_pool.free_blocks(is_small=block.segment.is_small).add(rest)
+            stream_pool = block.stream_pool
+            (stream_pool.small if block.segment.is_small else stream_pool.large).add(rest)
         if nbytes is None:
-            withhold(block, LENT)
-            return block
-        if self.config.max_split_size is not None:
-            block.is_oversize = self.config.is_oversize(block.nbytes)
+            return withhold(block, LENT)
+        config = self._heap.config
+        if config.max_split_size is not None:
+            block.is_oversize = config.is_oversize(block.nbytes)
         return self._issue(block, nbytes)
 
     def _issue(self, block: Block, nbytes: int) -> Block:
-        """Count and assign a block that is live from here."""
-        block.stream_pool.assign(block, nbytes)
+        """Make `block` live for a request of `nbytes`, and count it."""
+        stream_pool = block.stream_pool
+        lists = stream_pool.lists
+        quick_list = lists.get(nbytes)  # StreamPool.assign, written out: it saves a call on every miss
+        if quick_list is None:
+            quick_list = lists.setdefault(nbytes, QuickList())
+        quick_list.cut += 1
+        block.requested = nbytes
+        block.uses = 1
+        block.quick_list = block.home = quick_list
+        stream_pool.last = block
         self._cut[block.address] = block
         if self._counters.cut(block, is_small=block.segment.is_small):
-            self._mark(block)
+            self._mark_peaks(block)
         return block
 
-    def _mark(self, block: Block) -> None:
-        """What is cut out is above a peak, with `block`: what is live may be, too."""
-        self._flush_all()
-        if block.is_oversize or self._counters.is_above():
-            self._counters.mark(self._pending())
+    def _mark_peaks(self, block: Block) -> None:
+        """More is cut out than a peak: find out what is live, and raise the peaks to that."""
+        pending: list[Block] = []
+        for stream_pool in self._heap.stream_pools():
+            self.flush(stream_pool)
+            if stream_pool.deferred.queue or stream_pool.deferred.held:
+                pending += stream_pool.deferred
+        self._counters.mark_if_above(pending, is_certain=block.is_oversize)
 
     def _refit_last(self, stream_pool: StreamPool, size: int, nbytes: int) -> bool:
-        """Make what was cut out last, and is parked, longer or shorter to serve now, not merged; True where it does."""
-        last, is_small = stream_pool.last, size <= SMALL_REQUEST
-        if last is None or last.home is not FREED or last.segment.is_small != is_small or self.history is not None:
+        """Let the block that was cut out last, if it is in its quick list, grow or shrink to serve this request.
+
+        Returns whether it did. It is cheaper than to merge the block and cut it anew.
+        """
+        last, is_small, heap = stream_pool.last, size <= SMALL_REQUEST, self._heap
+        if last is None or last.home is not FREED or last.segment.is_small != is_small or heap.history is not None:
             return False
         quick_list, former, page_space = last.quick_list, last.nbytes, stream_pool.page_space
-        if not quick_list or stream_pool.pool.no_split or last.is_oversize or self.config.max_split_size is not None:
+        if not quick_list or stream_pool.pool.no_split or last.is_oversize or heap.config.max_split_size is not None:
             return False
         if not is_small and (page_space is None or not page_space.may_begin(last.address, size)):
             return False
@@ -95,14 +127,14 @@ class BlockCutter:
             block = quick_list.pop()
         except IndexError:  # another thread took it
             return False
-        if block is not last or not stream_pool.free_blocks(is_small=is_small).refit(last, size):
+        if block is not last or not (stream_pool.small if is_small else stream_pool.large).refit(last, size):
             quick_list.append(block)
             return False
         is_above = self._counters.refit(last, former, nbytes)
         stream_pool.unassign(last)
         stream_pool.assign(last, nbytes)
         if is_above:
-            self._mark(last)
+            self._mark_peaks(last)
         return True
 
     def _should_split(self, block: Block, size: int) -> bool:
@@ -111,71 +143,71 @@ class BlockCutter:
             return False
         if block.segment.is_small or block.stream_pool.page_space is not None:
             return rest >= MIN_BLOCK
-        return rest > SMALL_REQUEST and not self.config.is_oversize(size)
+        return rest > SMALL_REQUEST and not self._heap.config.is_oversize(size)
 
-    def _flush(self, stream_pool: StreamPool) -> bool:
-        """Make every block in the quick lists free for any request."""
-        blocks = stream_pool.drain()
-        if not blocks:
+    # ------------------------------------------------------------------------------------------------------ merging
+
+    def flush(self, stream_pool: StreamPool) -> bool:
+        """Make every block in the quick lists free for any request; returns whether there was one."""
+        if not any(stream_pool.lists.values()):
             return False
-        if self.history is not None and self.history.is_on:
+        blocks = stream_pool.drain()
+        history = self._heap.history
+        if history is not None and history.is_on:
             for block in blocks:
-                self.history.note_return(block)
+                history.note_return(block)
         self._counters.uncut(blocks)
         cut, lists = self._cut, stream_pool.lists
         for block in blocks:
             del cut[block.address]
             quick_list = block.quick_list
-            if quick_list is not None:  # StreamPool.unassign, written out: a call less on every block
+            if quick_list is not None:  # StreamPool.unassign, written out: it saves a call on every block
                 quick_list.cut -= 1
                 if not quick_list.cut and lists.get(block.requested) is quick_list:
                     del lists[block.requested]
             block.quick_list, block.stamp = None, _FRESH
-        clock, small, large = self._clock, stream_pool.small, stream_pool.large
+        clock, small, large = self._heap.clock, stream_pool.small, stream_pool.large
         for block in blocks:
-            if block.stamp == _FRESH:  # else a neighbour has taken it in
-                free_blocks = small if block.segment.is_small else large
-                free_blocks.add(_join_neighbours(block, free_blocks)).stamp = clock
-        return True
+            if block.stamp == _FRESH:  # else it was merged with a neighbour before
+                free_list = small if block.segment.is_small else large
+                free_list.add(_merge_neighbours(block, free_list)).stamp = clock
+        return bool(blocks)
 
-    def _flush_all(self) -> None:
-        for pool in self._pools.values():
-            for stream_pool in tuple(pool.stream_pools.values()):
-                self._flush(stream_pool)
+    def flush_all(self) -> None:
+        """Flush the quick lists of every stream pool."""
+        for stream_pool in self._heap.stream_pools():
+            self.flush(stream_pool)
 
-    def _return(self, block: Block) -> None:
+    def return_block(self, block: Block) -> None:
         """Make a block that is not live free for any request."""
-        if self.history is not None and self.history.is_on:
-            self.history.note_return(block)
+        history = self._heap.history
+        if history is not None and history.is_on:
+            history.note_return(block)
         self._counters.uncut((block,))
         del self._cut[block.address]
         block.stream_pool.unassign(block)
         block.users, block.events = (), ()
-        self._set_free(block)
+        self.set_free(block)
 
-    def _set_free(self, block: Block) -> None:
+    def set_free(self, block: Block) -> None:
         """Let any request have `block`, which is in no list; it is merged with free neighbours."""
-        free_blocks = block.stream_pool.free_blocks(is_small=block.segment.is_small)
+        stream_pool = block.stream_pool
+        free_list = stream_pool.small if block.segment.is_small else stream_pool.large
         block.home, block.quick_list = FREED, None
         low, high = block.before, block.after
         if high is not None and high.quick_list is None:
-            free_blocks.remove(high)
+            free_list.remove(high)
             merge(block, high)
         if low is not None and low.quick_list is None:
-            free_blocks.remove(low)
+            free_list.remove(low)
             merge(low, block)
             block = low
-        block.stamp = self._clock
-        free_blocks.add(block)
-
-    def _pending(self) -> Iterator[Block]:
-        for pool in self._pools.values():
-            for stream_pool in tuple(pool.stream_pools.values()):
-                yield from stream_pool.deferred
+        block.stamp = self._heap.clock
+        free_list.add(block)
 
 
-def _join_neighbours(block: Block, free_blocks: FreeList) -> Block:
-    """A free block that is in no list, one with its free neighbours, whether they are in one or not."""
+def _merge_neighbours(block: Block, free_list: FreeList) -> Block:
+    """Merge a free block, which is in no list, with its free neighbours; they may be in `free_list` or fresh."""
     low, high, nbytes = block, block.after, block.nbytes
     block.stamp = 0
     while (before := low.before) is not None and before.quick_list is None:
@@ -185,14 +217,14 @@ def _join_neighbours(block: Block, free_blocks: FreeList) -> Block:
         if low.stamp == _FRESH:
             low.stamp = 0
         else:
-            free_blocks.remove(low)
+            free_list.remove(low)
     while high is not None and high.quick_list is None:
         high.home = GONE
         nbytes += high.nbytes
         if high.stamp == _FRESH:
             high.stamp = 0
         else:
-            free_blocks.remove(high)
+            free_list.remove(high)
         high = high.after
     if high is not block.after or low is not block:
         low.after = high

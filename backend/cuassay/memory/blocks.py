@@ -1,13 +1,14 @@
-"""One block and its neighbours: a range of a segment, how it is split and merged, and the free blocks in order.
+"""Blocks and segments: how a range is split and merged, and the four kinds of segments that blocks cover.
 
-A segment is what a source gave in one piece; its blocks lie side by side and cover it. Which block to take and when to
-split is `cuassay.memory.block_cutter`'s business, when to ask for more `cuassay.memory.caching`'s.
+A segment is a range of addresses; its blocks lie side by side and cover it. Where memory comes in pages, large blocks
+lie in an `Arena`, a `View` shows scattered pages side by side, and a `SmallSegment` is a part of an arena that serves
+small requests. Which block serves a request is decided elsewhere (`fit`, `block_cutter`).
 """
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol
 
 from cuassay.core.units import format_bytes
@@ -21,22 +22,23 @@ __all__ = [
     "GONE",
     "HOLE",
     "LENT",
+    "Arena",
     "Block",
-    "FreeList",
     "Home",
     "QuickList",
+    "Run",
     "Segment",
+    "SmallSegment",
+    "View",
     "merge",
+    "run_of",
     "split",
     "withhold",
 ]
 
-#: Orders free blocks by size, then by address, as one integer: C compares it, and `bisect` stays in C.
-_ADDRESS_BITS = 64
-
 
 class Home(Protocol):
-    """Where a live block goes when it is freed: its quick list, or the queue of those that other streams use."""
+    """Where a live block goes when it is freed: a quick list, or the queue of blocks that other streams use."""
 
     def append(self, block: Block, /) -> None:
         """Take the block back."""
@@ -47,18 +49,18 @@ class _Freed:
 
     def append(self, block: Block, /) -> NoReturn:
         block.home = self
-        raise ArgumentError(f"{block!r} is freed twice; free what `malloc` gave once, and forget it then")
+        raise ArgumentError(f"{block!r} is freed twice; free a block once, and drop every reference to it then")
 
 
 class _Withheld:
-    """The home of a range that nobody asked for, and that no request may have."""
+    """The home of a range that no request may have."""
 
     def __init__(self, why: str) -> None:
         self._why = why
 
     def append(self, block: Block, /) -> NoReturn:
         block.home = self
-        raise ArgumentError(f"{block!r} is {self._why}; free what `malloc` gave")
+        raise ArgumentError(f"{block!r} is {self._why}; free only blocks that `malloc` returned")
 
     def __repr__(self) -> str:
         return self._why
@@ -66,18 +68,18 @@ class _Withheld:
 
 FREED = _Freed()
 
-#: The home of a block that was merged into a neighbour: nothing is left of it.
+#: The home of a block that was merged into a neighbour and is no longer part of any segment.
 GONE = _Freed()
 
-#: Its memory is shown elsewhere: it is the backing of a segment made out of it, or about to be.
+#: The home of a range whose memory another segment shows, or is about to show.
 LENT = _Withheld("lent to another segment")
 
-#: Addresses without memory.
+#: The home of addresses without memory.
 HOLE = _Withheld("without memory")
 
 
 class Block:
-    """A range of one segment; what `malloc` gives and `free` takes.
+    """A range of one segment; what `malloc` returns and `free` takes.
 
     Attributes
     ----------
@@ -90,17 +92,17 @@ class Block:
     quick_list : QuickList or None
         The quick list of its requested size; None while the block is not cut out for any request.
     uses : int
-        How often it was given out since it was cut.
+        How often it served a request since it was cut out.
     is_oversize : bool
-        Whether it was above the size that is never split when it was cut.
+        Whether it was above `max_split_size` when it was cut out.
     users : tuple of int
         Other streams whose work its reuse must come after (``record_stream``).
     events : tuple
-        Markers of those streams' work, taken when it was freed.
+        Markers of those streams' work, recorded when it was freed.
     before, after : Block or None
         Its neighbours in the segment.
     stamp : int
-        The allocator's clock when it became free; old ones are collected first.
+        The allocator's clock when it became free; the oldest are released first.
     """
 
     __slots__ = (
@@ -154,7 +156,7 @@ class Block:
 
     @property
     def is_whole(self) -> bool:
-        """True when it is all of its segment."""
+        """True when it covers its segment."""
         return self.after is None and self.segment.first is self
 
     @property
@@ -164,7 +166,7 @@ class Block:
 
     @property
     def state(self) -> str:
-        """In the words of torch's snapshots."""
+        """Its state, as torch's snapshots name it."""
         if self.is_live:
             return "active_allocated"
         return "active_pending_free" if self.users else "inactive"
@@ -176,37 +178,37 @@ class Block:
 
 
 class QuickList(list[Block]):
-    """A quick list: free blocks that were cut out for requests of one size.
+    """Free blocks that were cut out for requests of one size, and serve the next request of that size.
 
     Attributes
     ----------
     cut : int
-        Blocks that are cut out for the size, here or live: 0 when no block can come back.
+        Blocks that are cut out for the size, free or live: 0 when no block can come back.
     """
 
     __slots__ = ("cut",)
 
     def __init__(self) -> None:
-        self.cut = 0  # list's own constructor is left out: it adds nothing to an empty one, and a miss would pay for it
+        self.cut = 0  # list's own constructor is not called: for an empty list it does nothing, and costs a miss time
 
 
-#: What `Block.quick_list` is for ranges that are not free, and cut out for no request either.
+#: `Block.quick_list` of ranges that are neither free nor cut out for a request.
 _NOWHERE = QuickList()
 
 
 class Segment:
-    """A range that blocks cover: what a source gave in one piece, or what stitching made (`cuassay.memory.page_space`).
+    """A range that blocks cover.
 
     Attributes
     ----------
     held : int
-        Bytes of the device that are its own.
+        Bytes of device memory that belong to it.
     first : Block
         Its lowest block; the others follow by `Block.after`.
     is_small : bool
-        True in the pool of requests up to 1 MiB.
+        True where it serves requests up to 1 MiB.
     is_oversize : bool
-        True where it was counted so when it came, whatever the configuration says by now.
+        Whether it was counted as oversize when it came; a later change of the configuration does not change it.
     """
 
     __slots__ = ("address", "first", "is_oversize", "is_small", "nbytes", "stream_pool")
@@ -221,7 +223,7 @@ class Segment:
 
     @property
     def held(self) -> int:
-        """Bytes of the device that are its own."""
+        """Bytes of device memory that belong to it."""
         return self.nbytes
 
     def __iter__(self) -> Iterator[Block]:
@@ -235,121 +237,137 @@ class Segment:
         return f"Segment({format_bytes(self.nbytes)} at {self.address:#x}, stream {self.stream_pool.stream})"
 
 
-class FreeList:
-    """Free blocks of one stream and pool, ordered by size and then address."""
+class Arena(Segment):
+    """A span of addresses where pages are mapped; its blocks cover it, and those without memory are holes.
 
-    __slots__ = ("_blocks", "_keys")
+    Attributes
+    ----------
+    page : int
+        Bytes of each page; each begins at a multiple of it.
+    mapped : int
+        Bytes of all its pages.
+    """
 
-    def __init__(self) -> None:
-        self._keys: list[int] = []
-        self._blocks: list[Block] = []
+    __slots__ = ("mapped", "page")
 
-    def __len__(self) -> int:
-        return len(self._keys)
+    def __init__(self, address: int, nbytes: int, stream_pool: StreamPool, page: int) -> None:
+        super().__init__(address, nbytes, stream_pool, is_small=False)
+        self.page = page
+        self.mapped = 0
+        withhold(self.first, HOLE)
 
-    def __iter__(self) -> Iterator[Block]:
-        """From the smallest to the largest."""
-        return iter(self._blocks)
+    @property
+    def held(self) -> int:
+        """Bytes of its pages."""
+        return self.mapped
 
-    def __reversed__(self) -> Iterator[Block]:
-        """From the largest to the smallest."""
-        return reversed(self._blocks)
+    def whole_pages(self, low: int, high: int) -> range:
+        """The pages that lie in ``[low, high)`` as a whole."""
+        return range(-(-low // self.page) * self.page, high // self.page * self.page, self.page)
 
-    def add(self, block: Block) -> Block:
-        """Put a free block in its place; gives it."""
-        key = block.nbytes << _ADDRESS_BITS | block.address
-        position = bisect_left(self._keys, key)
-        self._keys.insert(position, key)
-        self._blocks.insert(position, block)
-        return block
+    def touched_pages(self, low: int, high: int) -> range:
+        """The pages that ``[low, high)`` touches."""
+        return range(low // self.page * self.page, high, self.page)
 
-    def remove(self, block: Block) -> None:
-        """Take this block out; it is here."""
-        position = bisect_left(self._keys, block.nbytes << _ADDRESS_BITS | block.address)
-        del self._keys[position]
-        del self._blocks[position]
 
-    def candidates(self, nbytes: int, count: int | None = None) -> list[Block]:
-        """The smallest blocks of at least `nbytes`, so many (None: all)."""
-        position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
-        return self._blocks[position : None if count is None else position + count]
+#: Part of an arena: the arena, where the part begins, and the address behind its end.
+Run = tuple[Arena, int, int]
 
-    def take_best(self, nbytes: int, may_serve: Callable[[int, int], bool]) -> Block | None:
-        """Take out the smallest block of at least `nbytes`, the lowest among equals, if it may serve so few."""
-        position = bisect_left(self._keys, nbytes << _ADDRESS_BITS)
-        if position == len(self._keys) or not may_serve(nbytes, self._blocks[position].nbytes):
-            return None
-        del self._keys[position]
-        return self._blocks.pop(position)
 
-    def cut(self, nbytes: int, unit: int = 1) -> Block | None:
-        """Take `nbytes` from the low end of the smallest block that has them, if `unit` divides its address.
+class SmallSegment(Segment):
+    """A lent range of an arena that serves small requests.
 
-        What is left stays here, mostly in its place: that saves the search for a new one.
-        """
-        keys, blocks = self._keys, self._blocks
-        position = bisect_left(keys, nbytes << _ADDRESS_BITS)
-        if position == len(keys):
-            return None
-        rest = blocks[position]
-        address, left = rest.address, rest.nbytes - nbytes
-        if address % unit:
-            return None
-        if not left:
-            del keys[position], blocks[position]
-            return rest
-        block = Block(address, nbytes, rest.stream_pool, rest.segment)
-        before = block.before = rest.before
-        if before is None:
-            rest.segment.first = block
-        else:
-            before.after = block
-        block.after, rest.before = rest, block
-        rest.address, rest.nbytes = address + nbytes, left
-        key = left << _ADDRESS_BITS | rest.address
-        if position and keys[position - 1] > key:
-            self._move(position, key)
-        else:
-            keys[position] = key
-        return block
+    Attributes
+    ----------
+    backing : Block
+        The lent range.
+    """
 
-    def refit(self, block: Block, nbytes: int) -> bool:
-        """Make `block`, which is in no list, `nbytes` long at the cost of the free block behind it, or to its good.
+    __slots__ = ("backing",)
 
-        Where there is none, or what both make together is not the best fit, False, and nothing is changed.
-        """
-        rest = block.after
-        if rest is None or rest.quick_list is not None:
-            return False
-        keys, blocks, whole = self._keys, self._blocks, block.nbytes + rest.nbytes
-        position = bisect_left(keys, nbytes << _ADDRESS_BITS)
-        if whole <= nbytes:
-            return False
-        if position == len(keys) or blocks[position] is not rest:
-            if position < len(keys) and blocks[position].nbytes < whole:
-                return False
-            position = bisect_left(keys, rest.nbytes << _ADDRESS_BITS | rest.address)
-        block.nbytes = nbytes
-        rest.address, rest.nbytes = block.address + nbytes, whole - nbytes
-        key = rest.nbytes << _ADDRESS_BITS | rest.address
-        if (position and keys[position - 1] > key) or (position + 1 < len(keys) and keys[position + 1] < key):
-            self._move(position, key)
-        else:
-            keys[position] = key
-        return True
+    def __init__(self, backing: Block) -> None:
+        super().__init__(backing.address, backing.nbytes, backing.stream_pool, is_small=True)
+        self.backing = backing
 
-    def _move(self, position: int, key: int) -> None:
-        """The block there has another key now."""
-        block = self._blocks.pop(position)
-        del self._keys[position]
-        position = bisect_left(self._keys, key)
-        self._keys.insert(position, key)
-        self._blocks.insert(position, block)
+    @property
+    def held(self) -> int:
+        """0: the memory belongs to the arena."""
+        return 0
+
+
+class View(Segment):
+    """Ranges of arenas, shown side by side at an alias.
+
+    Attributes
+    ----------
+    alias : int
+        The alias's address; the view begins in its first page.
+    pages : tuple of int
+        The pages that the alias shows, by their addresses in arenas, in order.
+    runs : tuple of Run
+        Where each of its parts lies in an arena.
+    starts : tuple of int
+        Where each run begins in the view.
+    pieces : list of (int, Block)
+        Blocks that arenas lent to it, each with its address in the view.
+    stamp : int
+        The allocator's clock when it last served a request.
+    """
+
+    __slots__ = ("alias", "pages", "pieces", "runs", "stamp", "starts")
+
+    def __init__(self, alias: int, pages: Sequence[int], blocks: Sequence[Block]) -> None:
+        begin = alias + blocks[0].address - pages[0]
+        super().__init__(begin, sum(block.nbytes for block in blocks), blocks[0].stream_pool, is_small=False)
+        self.alias = alias
+        self.pages = tuple(pages)
+        self.runs = tuple(map(run_of, blocks))
+        self.starts = tuple(accumulate((block.nbytes for block in blocks[:-1]), initial=begin))
+        self.pieces = list(zip(self.starts, blocks, strict=True))
+        self.stamp = 0
+
+    @property
+    def held(self) -> int:
+        """0: the memory belongs to arenas."""
+        return 0
+
+    @property
+    def is_unused(self) -> bool:
+        """True when none of it serves a request."""
+        return self.first.home is HOLE and self.first.is_whole
+
+    def surrender(self, block: Block) -> list[Block]:
+        """Give up what was lent for `block`; returns the lent blocks, which the caller sets free."""
+        low, high, kept, given = block.address, block.address + block.nbytes, [], []
+        for at, piece in self.pieces:
+            begin, end, behind = max(at, low), min(at + piece.nbytes, high), at + piece.nbytes
+            if begin >= end:
+                kept.append((at, piece))
+                continue
+            middle = piece
+            if begin > at:
+                middle = split(piece, begin - at)
+                kept.append((at, piece))
+            if end < behind:
+                kept.append((end, split(middle, end - begin)))
+            given.append(middle)
+        self.pieces = kept
+        return given
+
+
+def run_of(block: Block) -> Run:
+    """Where a lent block lies. Raises `TypeError` if that is not an arena."""
+    arena = block.segment
+    if not isinstance(arena, Arena):
+        raise TypeError(f"{block!r} lies in {arena!r}, which is not an arena; give a block that an arena lent")
+    return arena, block.address, block.address + block.nbytes
 
 
 def split(block: Block, nbytes: int) -> Block:
-    """Shorten `block` to its first `nbytes`; gives the rest as a block of its own."""
+    """Shorten `block` to its first `nbytes`; returns the rest, a block that is free, or withheld as `block` is."""
     rest = Block(block.address + nbytes, block.nbytes - nbytes, block.stream_pool, block.segment)
+    if block.quick_list is _NOWHERE:
+        rest.home, rest.quick_list = block.home, _NOWHERE
     rest.before, rest.after = block, block.after
     if block.after is not None:
         block.after.before = rest
@@ -358,9 +376,10 @@ def split(block: Block, nbytes: int) -> Block:
     return rest
 
 
-def withhold(block: Block, why: _Withheld) -> None:
-    """Let no request have `block`, which is in no list: it is `LENT`, or a `HOLE`."""
+def withhold(block: Block, why: _Withheld) -> Block:
+    """Let no request have `block`, which is in no list: it is `LENT`, or a `HOLE`; returns it."""
     block.home, block.quick_list = why, _NOWHERE
+    return block
 
 
 def merge(low: Block, high: Block) -> None:

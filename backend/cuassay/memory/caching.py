@@ -1,32 +1,43 @@
-"""The caching allocator: finds a block, asks the source for more, gives back, and says why it cannot.
+"""The caching allocator: serves requests from what its parts keep, and takes more memory when they have none.
 
-Policy alone, over integers: memory comes from a `cuassay.core.protocols.MemorySource`, streams are numbers. A miss
-takes the allocator's lock; the source is never called with it held, and what may have moved meanwhile is read again.
+It is policy alone, over integers: memory comes from a `cuassay.core.protocols.MemorySource`, and streams are numbers. A
+miss takes the allocator's lock. A source is never called while it is held, so what may have changed meanwhile is read
+again. The package's docstring draws the parts.
 """
 
 from __future__ import annotations
 
-import operator
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
+from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
-from cuassay.errors import ArgumentError, SettingError
-from cuassay.memory.blocks import Block
-from cuassay.memory.config import SMALL_REQUEST, parse_config
-from cuassay.memory.oom import OomLadder
+from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
+from cuassay.memory.block_cutter import BlockCutter
+from cuassay.memory.blocks import Block, Segment
+from cuassay.memory.config import SMALL_REQUEST, AllocatorConfig, checked_nbytes, parse_config
+from cuassay.memory.counters import Counters
+from cuassay.memory.fit import BEST_FIT, FitPolicy
+from cuassay.memory.heap import Heap, try_each
+from cuassay.memory.history import History
+from cuassay.memory.oom import DEVICE_LADDER, OomLadder, Request, give_up
+from cuassay.memory.page_store import PageStore
+from cuassay.memory.reclaimer import Reclaimer
+from cuassay.memory.segment_store import SegmentStore
+from cuassay.memory.snapshot import take_snapshot
+from cuassay.memory.statistics import MemoryStatistics
 from cuassay.memory.stream_pool import Pool, StreamPool, free
 
-__all__ = ["CachingAllocator", "checked_nbytes"]
+__all__ = ["CachingAllocator"]
 
-#: No device has so much; a larger request is an error of the caller's arithmetic.
+#: No device has so much memory: a larger request is an arithmetic error of the caller.
 _ABSURD = 2**60
 
 
-class CachingAllocator(OomLadder):
+class CachingAllocator:
     """Memory of one device, kept for reuse by stream.
 
     Parameters
@@ -36,9 +47,26 @@ class CachingAllocator(OomLadder):
     total : int, optional
         Bytes of the device: what `per_process_memory_fraction` is a fraction of.
     config : AllocatorConfig or str, optional
-        How it rounds, splits and collects.
+        How it rounds, splits and collects; None reads ``CUASSAY_ALLOC_CONF``.
     name : str
         The device, for messages.
+    fit : FitPolicy
+        Chooses the free block that serves a request.
+    oom_ladder : tuple of callable
+        Steps that make room when memory is out (`cuassay.memory.oom`).
+    may_wait : bool
+        Whether a request may make its stream wait for others that use freed blocks.
+    lock : context manager, optional
+        Guards every change; a `threading.Lock` if None.
+
+    Attributes
+    ----------
+    heap, counters, cutter, reclaimer, segment_store, page_store
+        Its parts; `page_store` is None while no pool's source has pages.
+    free_memory_callbacks : list of callable
+        Asked for memory when it is out: given the bytes of the request, each returns whether it freed something.
+    oom_observers : list of callable
+        Given each `OutOfMemoryError` before it is raised.
 
     Examples
     --------
@@ -50,6 +78,40 @@ class CachingAllocator(OomLadder):
     1024
     """
 
+    def __init__(
+        self,
+        source: MemorySource,
+        *,
+        total: int | None = None,
+        config: AllocatorConfig | str | None = None,
+        name: str = "the device",
+        fit: FitPolicy = BEST_FIT,
+        oom_ladder: OomLadder = DEVICE_LADDER,
+        may_wait: bool = True,
+        lock: Any = None,
+    ) -> None:
+        text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
+        parsed = parse_config(text) if isinstance(text, str) else text
+        self.name = name
+        self.fit = fit
+        self.oom_ladder = oom_ladder
+        self.free_memory_callbacks: list[Callable[[int], bool]] = []
+        self.oom_observers: list[Callable[[OutOfMemoryError], None]] = []
+        self.counters = Counters()
+        self.heap = Heap(source, parsed, total=total, counters=self.counters, lock=lock)
+        self.cutter = BlockCutter(self.heap)
+        self.reclaimer = Reclaimer(self.heap, self.cutter, may_wait=may_wait)
+        self.segment_store = SegmentStore(self.heap, self.cutter)
+        self.page_store: PageStore | None = None
+        self._use_pages_of(source)
+        self._stream_pools = self.heap.default.stream_pools
+        self._routes: dict[int, list[Pool]] = {}
+
+    def _use_pages_of(self, source: MemorySource) -> None:
+        """Make the page store, if `source` is the first that has pages."""
+        if self.page_store is None and source.granularity:
+            self.page_store = PageStore(self.heap, self.cutter, self.reclaimer, self.segment_store)
+
     # ------------------------------------------------------------------------------------------- malloc and free
 
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
@@ -58,17 +120,17 @@ class CachingAllocator(OomLadder):
         Raises
         ------
         ArgumentError
-            If `nbytes` is negative or no integer.
+            If `nbytes` is negative or not an integer.
         OutOfMemoryError
             If there is no room even after everything free was given back; the allocator stays usable.
         """
         if self._routes or (stream_pool := self._stream_pools.get(stream)) is None:
-            return self.stream_pool(stream).malloc(nbytes)
-        try:  # StreamPool.malloc, written out: a call less on every hit
-            idle = stream_pool.quick.get(nbytes)
-            if idle:
-                block = idle.pop()
-                block.home = idle
+            stream_pool = self.stream_pool(stream)
+        try:  # StreamPool.malloc, written out: it saves a call on every hit
+            quick_list = stream_pool.quick.get(nbytes)
+            if quick_list:
+                block = quick_list.pop()
+                block.home = quick_list
                 block.uses += 1
                 return block
         except (IndexError, TypeError):
@@ -79,13 +141,13 @@ class CachingAllocator(OomLadder):
 
     def find(self, address: int) -> Block:
         """The live block that begins at `address`. Raises `ArgumentError`."""
-        block = self._cut.get(address)
+        block = self.heap.cut.get(address)
         if block is None or not block.is_live:
-            raise ArgumentError(f"no live block begins at {address:#x}; give an address that `malloc` gave")
+            raise ArgumentError(f"no live block begins at {address:#x}; give the address of a block from `malloc`")
         return block
 
     def record_stream(self, block: Block, stream: int) -> None:
-        """After `block` is freed, its reuse comes after what `stream` was given until then.
+        """After `block` is freed, its reuse comes after the work that `stream` was given until then.
 
         Raises
         ------
@@ -98,223 +160,79 @@ class CachingAllocator(OomLadder):
             block.users = (*block.users, stream)
             block.home = block.stream_pool.deferred
 
-    # ------------------------------------------------------------------------------------------------ private pools
+    def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
+        """The memory of `stream` in `pool` (None: this thread's pool). Callers may keep it, to save the look-up."""
+        pool, heap = pool or self._routed_pool(), self.heap
+        found = pool.stream_pools.get(stream)
+        if found is not None:
+            return found
+        with heap.lock:  # others iterate over all stream pools under it
+            found = pool.stream_pools.get(stream)
+            if found is None:
+                found = StreamPool(pool, stream, self._miss, heap.is_capturing, self.fit)
+                if heap.history is not None and heap.history.is_on:
+                    found.record_to(heap.history)
+                pool.stream_pools[stream] = found
+            return found
 
-    def create_pool(
-        self,
-        *,
-        source: MemorySource | None = None,
-        use_on_oom: bool = False,
-        no_split: bool = False,
-        one_handle: bool = False,
-    ) -> Pool:
-        """A pool of its own, with one owner; its memory comes from `source` (None: the allocator's)."""
-        pool = Pool(
-            next(self._numbers),
-            source or self._default.source,
-            use_on_oom=use_on_oom,
-            no_split=no_split,
-            one_handle=one_handle,
-        )
-        with self._lock:
-            self._pools[pool.id] = pool
-        return pool
-
-    def retain_pool(self, pool: Pool) -> None:
-        """One more owner."""
-        with self._lock:
-            self._known(pool).use_count += 1
-
-    def release_pool(self, pool: Pool) -> None:
-        """One owner less; without any, free segments go with the next `empty_cache`, live blocks stay."""
-        with self._lock:
-            self._known(pool).use_count -= 1
-            if pool.use_count == 0:
-                pool.use_on_oom = False
-                self._forget(pool)
-
-    @contextmanager
-    def use_pool(self, pool: Pool) -> Iterator[Pool]:
-        """Allocations of this thread come from `pool` inside the block; the inner one of two wins."""
-        self.retain_pool(pool)
-        thread = threading.get_ident()
-        self._routes.setdefault(thread, []).append(pool)
-        try:
-            yield pool
-        finally:
-            self._routes[thread].pop()
-            if not self._routes[thread]:
-                del self._routes[thread]
-            self.release_pool(pool)
+    def _routed_pool(self) -> Pool:
+        route = self._routes.get(threading.get_ident())
+        return route[-1] if route else self.heap.default
 
     # ------------------------------------------------------------------------------------------------------- misses
 
     def _miss(self, stream_pool: StreamPool, nbytes: int) -> Block:
+        """A block for a request that no quick list can serve."""
         if nbytes.__class__ is not int or nbytes < 0:
             nbytes = checked_nbytes(nbytes)
-        with self._lock:
-            if stream_pool.detector is not None and stream_pool.detector.is_over:
-                stream_pool.watch(None)
-                self._coalesce(stream_pool)
-            self._clock += 1
-            size = self.config.round_size(nbytes)
-            block = self._take_free(stream_pool, size, nbytes)
+        heap, pages = self.heap, self.page_store
+        with heap.lock:
+            if pages is not None and stream_pool.detector is not None:
+                pages.end_iteration(stream_pool)
+            heap.clock += 1
+            size = heap.config.round_size(nbytes)
+            block = self.cutter.take_free(stream_pool, size, nbytes)
             if block is not None and stream_pool.detector is not None and size > SMALL_REQUEST:
                 stream_pool.detector.add(block)
         if block is None:
             block = self._search(stream_pool, size, nbytes)
-            self._note_in_detector(stream_pool, block)
-        if self.history is not None:
-            self.history.note_malloc(block)
+            if pages is not None and stream_pool.detector is not None:
+                pages.note_taken(stream_pool, block)
+        if heap.history is not None:
+            heap.history.note_malloc(block)
         return block
 
     def _search(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block:
-        """A block when no free one fits as it is."""
-        block = None
+        """A block when no free one is large enough. Raises `OutOfMemoryError`."""
         if nbytes < _ABSURD:
-            block = (
-                self._find(stream_pool, size, nbytes)
-                or self._reclaim_deferred(stream_pool, size, nbytes)
-                or self._grow(stream_pool, size, nbytes)
-                or self._make_room_and_retry(stream_pool, size, nbytes)
-            )
-        return block or self._give_up(stream_pool, nbytes)
+            deferred = stream_pool.deferred
+            block = self.cutter.find_flushed(stream_pool, size, nbytes) if stream_pool.lists else None
+            if block is None and (deferred.queue or deferred.held):
+                block = self.reclaimer.reclaim(stream_pool, size, nbytes)
+            block = block or self.grow(stream_pool, size, nbytes)
+            if block is not None:
+                return block
+            request = Request(stream_pool, size, nbytes)
+            for step in self.oom_ladder:
+                block = step(self, request)
+                if block is not None:
+                    return block
+        return give_up(self, stream_pool, nbytes)
 
-    # ------------------------------------------------------------------------------------ blocks other streams use
+    def grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
+        """A block of new memory, or None when there is no room."""
+        config, pages = self.heap.config, self.page_store
+        if config.garbage_collection_threshold:
+            is_short = self.segment_store.release_old(config.segment_size(size))
+            if is_short and pages is not None:
+                pages.release_old()
+        return (pages or self.segment_store).grow(stream_pool, size, nbytes)  # pages fall back to segments
 
-    def _reclaim_deferred(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block that other streams used: one they are done with, or else one its stream will wait for."""
-        if self._captures or not stream_pool.deferred:
-            return None
-        self._poll(stream_pool)
-        found = self._find(stream_pool, size, nbytes)
-        if found is None and self._await(stream_pool, size):
-            found = self._find(stream_pool, size, nbytes)
-        return found
-
-    def _await_stream_pool(self, stream_pool: StreamPool) -> bool:
-        """Let the stream wait, on the device, for the users of all its freed blocks."""
-        if self._captures or not stream_pool.deferred:
-            return False
-        self._mark_held(stream_pool)
-        while (block := self._pop_deferred(stream_pool)) is not None:
-            self._wait(block)
-        return True
-
-    @staticmethod
-    def _mark_held(stream_pool: StreamPool) -> None:
-        """Mark the users of blocks that could not be marked when they were freed; whoever freed them was told."""
-        for _ in range(len(stream_pool.deferred.held)):
-            with suppress(Exception):
-                stream_pool.deferred.unhold()
-
-    def _poll(self, stream_pool: StreamPool) -> None:
-        """Return the blocks whose users are done, up to the first that is not."""
-        self._mark_held(stream_pool)
-        while (block := self._pop_deferred(stream_pool)) is not None:
-            is_done = False
-            try:
-                is_done = all(map(stream_pool.pool.source.query, block.events))
-            finally:
-                if not is_done:
-                    stream_pool.deferred.queue.appendleft(block)
-            if not is_done:
-                return
-            with self._lock:
-                self._return(block)
-
-    @staticmethod
-    def _pop_deferred(stream_pool: StreamPool) -> Block | None:
-        try:
-            return stream_pool.deferred.queue.popleft()
-        except IndexError:
-            return None
-
-    def _await(self, stream_pool: StreamPool, size: int) -> bool:
-        """Let the stream wait, on the device, for the users of the smallest block that fits."""
-        with self._lock:
-            fitting = [block for block in tuple(stream_pool.deferred.queue) if block.nbytes >= size]
-            block = min(fitting, key=lambda b: (b.nbytes, b.address), default=None)
-            if block is None:
-                return False
-            try:
-                stream_pool.deferred.queue.remove(block)
-            except ValueError:  # another thread, which needs no lock to take the first one, is returning it
-                return False
-        self._wait(block)
-        return True
-
-    def _wait(self, block: Block) -> None:
-        source, stream = block.stream_pool.pool.source, block.stream
-        try:
-            for event in block.events:
-                source.wait(stream, event)
-        except BaseException:
-            block.stream_pool.deferred.queue.append(block)
-            raise
-        with self._lock:
-            self._return(block)
-
-    def _await_all(self) -> Exception | None:
-        """Every stream waits, on the device, for the users of all its freed blocks; gives the first error."""
-        if self._captures:
-            return None
-        self._counters.count("num_sync_all_streams")
-        stream_pools = [
-            stream_pool for pool in tuple(self._pools.values()) for stream_pool in tuple(pool.stream_pools.values())
-        ]
-        return self._try_each(partial(self._await_stream_pool, stream_pool) for stream_pool in stream_pools)[1]
-
-    # ---------------------------------------------------------------------------------------------- more and less
-
-    def _grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """A block of a new segment, or None when there is no room for one."""
-        whole, page_space = self.config.segment_size(size), self._page_space(stream_pool)
-        if self.config.garbage_collection_threshold:
-            self._collect_old(whole)
-        if page_space is not None:
-            return self._cut_from_pages(stream_pool, page_space, size, nbytes)
-        return self._grow_by(stream_pool, whole, size, nbytes)
-
-    def _collect_old(self, coming: int) -> None:
-        """Release free segments of at least average age until `coming` stays below the threshold."""
-        target = int(self.config.garbage_collection_threshold * self.allowed)
-        while (excess := self._counters.reserved + coming - target) > 0:
-            with self._lock:
-                ages = {one: self._clock - one.first.stamp for one in self._whole_free() if not one.is_small}
-            mean = sum(ages.values()) / max(len(ages), 1)
-            old = [partial(self._release, segment) for segment, age in ages.items() if age >= mean]
-            if not self._try_each(old)[0]:  # an error is for `empty_cache` to raise: there may be room without it
-                break
-        if excess > 0:
-            self._collect_old_pages()
-
-    def _collect_old_pages(self) -> None:
-        """Release free pages of at least average age."""
-        stream_pools = self._shrinkable()
-        with self._lock:
-            stamps = [
-                block.stamp
-                for stream_pool in stream_pools
-                if stream_pool.page_space is not None
-                for block in stream_pool.large
-            ]
-        mean = sum(stamps) // max(len(stamps), 1)
-        self._try_each(partial(self._release_pages, stream_pool, before=mean) for stream_pool in stream_pools)
-
-    def _shrinkable(self) -> list[StreamPool]:
-        """Lanes whose free memory may go."""
-        with self._lock:
-            return [
-                stream_pool
-                for pool in self._pools.values()
-                if pool.may_shrink
-                for stream_pool in tuple(pool.stream_pools.values())
-            ]
+    # ------------------------------------------------------------------------------------------------- giving back
 
     def free_lock(self) -> threading.RLock:
         """Hold it (``with``) to keep any memory from going back to the device."""
-        return self._releasing
+        return self.heap.releasing
 
     def empty_cache(self, pool: Pool | None = None) -> int:
         """Give every free segment (of `pool` alone, where one is named) back to the source.
@@ -330,63 +248,151 @@ class CachingAllocator(OomLadder):
         Raises
         ------
         Exception
-            The first of the source's errors, when the rest was given back; what could not go stays here, free.
+            The first of the source's errors, after the rest was given back; what could not go stays here, free.
         """
-        unfinished = self._await_all()
-        with self._lock:
-            pools = [one for one in self._pools.values() if one.may_shrink and pool in (None, one)]
-            stream_pools = [stream_pool for one in pools for stream_pool in one.stream_pools.values()]
-            for stream_pool in stream_pools:  # a segment may hold what a small one was made of
-                self._coalesce(stream_pool)
-            segments = [segment for segment in self._whole_free() if pool in (None, segment.stream_pool.pool)]
-        of_segments = [partial(self._release, segment) for segment in segments]
-        of_pages = [partial(self._release_pages, stream_pool) for stream_pool in stream_pools]
-        with self._releasing:  # what another thread gives back now is there when this returns
-            released, failure = self._try_each([*of_segments, *of_pages])
+        unfinished = self.reclaimer.take_back()
+        heap, store, pages = self.heap, self.segment_store, self.page_store
+        of_pages: list[Callable[[], int]] = []
+        with heap.lock:
+            stream_pools = [one for one in heap.stream_pools() if one.pool.may_shrink and pool in (None, one.pool)]
+            if pages is not None:
+                for stream_pool in stream_pools:  # a segment may back a small one
+                    pages.coalesce(stream_pool)
+                of_pages = [partial(pages.release, stream_pool) for stream_pool in stream_pools]
+            segments = [segment for segment in store.whole_free() if pool in (None, segment.stream_pool.pool)]
+        of_segments = [partial(store.release, segment) for segment in segments]
+        with heap.releasing:  # what another thread gives back now has arrived when this returns
+            released, failure = try_each([*of_segments, *of_pages])
         if (error := unfinished or failure) is not None:
             raise error
         return released
 
+    # ------------------------------------------------------------------------------------------------ private pools
+
+    def create_pool(
+        self,
+        *,
+        source: MemorySource | None = None,
+        use_on_oom: bool = False,
+        no_split: bool = False,
+        one_handle: bool = False,
+    ) -> Pool:
+        """A private pool with one owner; its memory comes from `source` (None: the allocator's)."""
+        if source is not None:
+            self._use_pages_of(source)
+        return self.heap.new_pool(source, use_on_oom=use_on_oom, no_split=no_split, one_handle=one_handle)
+
+    def retain_pool(self, pool: Pool) -> None:
+        """Add an owner."""
+        with self.heap.lock:
+            self.heap.checked(pool).use_count += 1
+
+    def release_pool(self, pool: Pool) -> None:
+        """Remove an owner; without any, free segments go with the next `empty_cache`, and live blocks stay."""
+        with self.heap.lock:
+            self.heap.checked(pool).use_count -= 1
+            if pool.use_count == 0:
+                pool.use_on_oom = False
+                self.heap.forget(pool)
+
+    @contextmanager
+    def use_pool(self, pool: Pool) -> Iterator[Pool]:
+        """Allocations of this thread come from `pool` inside the block; the inner one of two wins."""
+        self.retain_pool(pool)
+        thread = threading.get_ident()
+        self._routes.setdefault(thread, []).append(pool)
+        try:
+            yield pool
+        finally:
+            self._routes[thread].pop()
+            if not self._routes[thread]:
+                del self._routes[thread]
+            self.release_pool(pool)
+
     # ----------------------------------------------------------------------------------------------- configuration
+
+    @property
+    def config(self) -> AllocatorConfig:
+        """How it rounds, splits and collects."""
+        return self.heap.config
 
     def configure(self, text: str) -> None:
         """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
         config = parse_config(text, self.config)
         if config.backend != self.config.backend:
             raise SettingError(
-                f"backend is {self.config.backend!r} from the allocator's beginning; got {config.backend!r}; set it in "
-                "CUASSAY_ALLOC_CONF before the first allocation"
+                f"backend is fixed when the allocator is made, as {self.config.backend!r}; got {config.backend!r}; set "
+                "it in CUASSAY_ALLOC_CONF before the first allocation"
             )
-        self.config = config
+        self.heap.config = config
 
-    @contextmanager
-    def capturing(self) -> Iterator[None]:
+    def capturing(self) -> AbstractContextManager[None]:
         """Inside, work is captured: no event is recorded, asked or waited for, and nothing goes back to the device.
 
-        It begins when what is on its way back to the device is there.
+        It first waits until memory that is on its way back to the device has arrived there.
         """
-        with self._releasing, self._lock:
-            self._captures += 1
-        try:
-            yield
-        finally:
-            with self._lock:
-                self._captures -= 1
-                stream_pools = (
-                    []
-                    if self._captures
-                    else [stream_pool for p in self._pools.values() for stream_pool in p.stream_pools.values()]
-                )
-            for stream_pool in stream_pools:
-                stream_pool.deferred.unhold()
+        return self.heap.capturing()
 
+    # ------------------------------------------------------------------------------------------------------ figures
 
-def checked_nbytes(nbytes: Any) -> int:
-    """The bytes of a request as an int. Raises `ArgumentError` where they are none."""
-    try:
-        checked = operator.index(nbytes)
-    except TypeError:
-        checked = -1
-    if checked < 0:
-        raise ArgumentError(f"the size of a block is 0 or more bytes, as an int; got {nbytes!r}; correct it")
-    return checked
+    @property
+    def history(self) -> History | None:
+        """Where events are recorded, if they are."""
+        return self.heap.history
+
+    @property
+    def driver_calls(self) -> int:
+        """Calls of sources so far, but for those about events."""
+        return self.heap.driver_calls
+
+    def peaks(self) -> tuple[int, int]:
+        """The most bytes that were asked for, and reserved, at once."""
+        figures = self.statistics()
+        return figures.requested_bytes.all.peak, figures.reserved_bytes.all.peak
+
+    def statistics(self) -> MemoryStatistics:
+        """Every figure as of now, as a frozen record."""
+        with self.heap.lock:
+            return self.heap.statistics()
+
+    def reset_peak_stats(self) -> None:
+        """Start new peaks."""
+        with self.heap.lock:
+            self.cutter.flush_all()
+            self.counters.reset_peaks(self.heap.pending())
+
+    def reset_accumulated_stats(self) -> None:
+        """Start new totals (``allocated``, ``freed``) and counters."""
+        with self.heap.lock:
+            self.counters.reset_totals(self.heap.cut.values())
+
+    def segments(self) -> tuple[Segment, ...]:
+        """The segments held, by address."""
+        with self.heap.lock:
+            return tuple(self.heap.every_segment())
+
+    def snapshot(self) -> dict[str, Any]:
+        """Every segment and block as plain data, in the schema of ``torch.cuda.memory._snapshot``."""
+        return take_snapshot(self.heap)
+
+    def record_history(self, enabled: str | None = "all", *, clear_history: bool = False, **options: Any) -> None:
+        """Keep what happens from here, with stacks, for `snapshot`; see `cuassay.memory.history.History`.
+
+        Parameters
+        ----------
+        enabled : str or None
+            ``"all"``, ``"state"``, or None to stop: what was kept stays until it is cleared.
+        clear_history : bool
+            Drop what was kept before.
+        **options
+            ``context``, ``stacks``, ``max_entries`` and ``skip_actions`` of `History`.
+
+        Raises
+        ------
+        ArgumentError
+            If a value is not allowed; nothing is changed then.
+        """
+        made = None if enabled is None else History(enabled, **options)
+        with self.heap.lock:
+            self.cutter.flush_all()
+            self.heap.record_to(made, keep=not clear_history)

@@ -7,14 +7,25 @@ torch's constants (``c10/core/AllocatorConfig.h``), so that its users' knowledge
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from cuassay.errors import SettingError
+from cuassay.errors import ArgumentError, SettingError
 
-__all__ = ["MIB", "MIN_BLOCK", "OPTIONS", "SMALL_REQUEST", "SMALL_SEGMENT", "AllocatorConfig", "Option", "parse_config"]
+__all__ = [
+    "MIB",
+    "MIN_BLOCK",
+    "OPTIONS",
+    "SMALL_REQUEST",
+    "SMALL_SEGMENT",
+    "AllocatorConfig",
+    "Option",
+    "checked_nbytes",
+    "parse_config",
+]
 
 MIB = 2**20
 
@@ -327,3 +338,14 @@ def _option(key: str) -> Option:
         return OPTIONS[_ALIASES.get(key, key)]
     except KeyError:
         raise SettingError(f"there is no option {key!r}; options: {', '.join(OPTIONS)}") from None
+
+
+def checked_nbytes(nbytes: Any) -> int:
+    """The bytes of a request as an int. Raises `ArgumentError` unless it is an integer of 0 or more."""
+    try:
+        checked = operator.index(nbytes)
+    except TypeError:
+        checked = -1
+    if checked < 0:
+        raise ArgumentError(f"the size of a block must be an int of 0 or more bytes; got {nbytes!r}; correct it")
+    return checked

@@ -1,11 +1,11 @@
-"""The books of an allocator: what it counts as it goes, and how the exact figures are drawn from that.
+"""Counts what an allocator does, at misses alone, and derives exact figures from that.
 
-A hit in a quick list does no book-keeping, and yet every figure here but one is exact. Let *cut* be the bytes of all
-blocks cut out for some request, live or parked in a quick list: a hit and a free leave it as it is, and live bytes
-never exceed it. Whenever a newly cut block would lift it above the recorded peak, the quick lists are emptied first,
-so that it *is* the live bytes, and the peak is set to that. So ``live <= cut <= peak`` always, and the peak is one
-that was reached. Totals come from each block's count of uses, folded in when it is merged away. The exception is
-``inactive_split``, whose peak and totals are sampled whenever statistics are asked for.
+A hit in a quick list counts nothing, and yet every figure here but one is exact. Let *cut* be the bytes of all blocks
+that are cut out for a request, live or in a quick list. A hit or a free does not change it, and live bytes never exceed
+it. Whenever a newly cut block would raise it above the recorded peak, the quick lists are emptied first. Then it equals
+the live bytes, and the peak is set to it. So ``live <= cut <= peak`` always holds, and the peak was really reached.
+Totals come from each block's count of uses, which is added up when the block is merged. The exception is
+``inactive_split``: its peak and totals are sampled when statistics are asked for.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ __all__ = ["Counters", "Gauge"]
 
 
 class Gauge:
-    """One quantity that is counted as it changes."""
+    """One quantity, counted as it changes."""
 
     __slots__ = ("allocated", "current", "freed", "peak")
 
@@ -29,7 +29,7 @@ class Gauge:
         self.current = self.peak = self.allocated = self.freed = 0
 
     def move(self, amount: int) -> None:
-        """Add `amount`; negative for what went."""
+        """Add `amount`, which is negative for a decrease."""
         self.current += amount
         if amount > 0:
             self.allocated += amount
@@ -37,55 +37,55 @@ class Gauge:
         else:
             self.freed -= amount
 
-    def settle(self, current: int) -> None:
-        """Take a sample: `current` is the quantity now."""
+    def sample(self, current: int) -> None:
+        """Set the quantity to `current`."""
         self.move(current - self.current)
 
     def reset_peak(self) -> None:
-        """From here the peak is a new one."""
+        """Start a new peak."""
         self.peak = self.current
 
     def reset_totals(self) -> None:
-        """From here the totals are new ones."""
+        """Start new totals."""
         self.allocated = self.freed = 0
 
     def stat(self) -> Stat:
-        """Its record."""
+        """The quantity as a frozen record."""
         return Stat(self.current, self.peak, self.allocated, self.freed)
 
 
 @dataclass(slots=True)
 class Tally:
-    """Blocks: how many, their bytes, and the bytes asked for."""
+    """Blocks: their number, their bytes, and the bytes asked for."""
 
     count: int = 0
     nbytes: int = 0
     requested: int = 0
 
     def add(self, block: Block, times: int = 1) -> None:
-        """Count a block in, so often."""
+        """Add a block `times` times."""
         self.count += times
         self.nbytes += times * block.nbytes
         self.requested += times * block.requested
 
     def increase(self, count: int, nbytes: int, requested: int) -> None:
-        """So much more of each."""
+        """Add to each of the three."""
         self.count += count
         self.nbytes += nbytes
         self.requested += requested
 
     def lift(self, other: Tally) -> None:
-        """Let each of the three be no less than the other's."""
+        """Raise each of the three to the other's where that is more."""
         self.count = max(self.count, other.count)
         self.nbytes = max(self.nbytes, other.nbytes)
         self.requested = max(self.requested, other.requested)
 
     def become(self, other: Tally) -> None:
-        """Take over the other's three."""
+        """Copy the other's three."""
         self.count, self.nbytes, self.requested = other.count, other.nbytes, other.requested
 
     def is_negative(self) -> bool:
-        """Whether one of the three is less than nothing."""
+        """Whether one of the three is below 0."""
         return self.count < 0 or self.nbytes < 0 or self.requested < 0
 
     def minus(self, other: Tally) -> Tally:
@@ -104,11 +104,11 @@ class Account:
     Attributes
     ----------
     room : Tally
-        What can be cut out before `peak_live` could be passed: all that is counted at each block.
+        What can still be cut out before `peak_live` could be exceeded; the only thing counted at each block.
     peak_live, peak_active : Tally
-        The most that were live; the same with those that waited.
+        The most that were live; the same with those that waited for other streams.
     folded : Tally
-        Uses of blocks that are merged away.
+        Uses of blocks that were merged.
     """
 
     room: Tally = field(default_factory=Tally)
@@ -117,19 +117,19 @@ class Account:
     folded: Tally = field(default_factory=Tally)
 
     def lift(self, waiting: Tally | None) -> None:
-        """Let the peaks be no less than what is cut now; of that, so much waits for other streams."""
+        """Raise the peaks to what is cut now; `waiting` of that waits for other streams."""
         cut = self.peak_live.minus(self.room)
         self.peak_active.lift(cut)
         self.peak_live.lift(cut if waiting is None else cut.minus(waiting))
         self.room.become(self.peak_live.minus(cut))
 
     def forget_peaks(self) -> None:
-        """Let the peaks be nothing."""
+        """Set the peaks to 0."""
         self.room.become(self.room.minus(self.peak_live))
         self.peak_live, self.peak_active = Tally(), Tally()
 
 
-#: The quantities of blocks: from which tally, and whether blocks that wait for other streams count.
+#: The quantities of blocks: the field of a tally, and whether blocks that wait for other streams count.
 _BLOCK_STATS = {
     "allocation": ("count", False),
     "active": ("count", True),
@@ -138,7 +138,7 @@ _BLOCK_STATS = {
     "requested_bytes": ("requested", False),
 }
 
-_METERED = ("segment", "reserved_bytes", "inactive_split", "inactive_split_bytes")
+_GAUGED = ("segment", "reserved_bytes", "inactive_split", "inactive_split_bytes")
 
 _SCALARS = (
     "num_alloc_retries",
@@ -151,43 +151,38 @@ _SCALARS = (
 
 
 class Counters:
-    """Every figure of one allocator; it is written under the allocator's lock.
+    """Every figure of one allocator; callers hold the allocator's lock.
 
     Attributes
     ----------
     small, large, both : Tally
-        What can be cut out before a peak could be passed: of one pool, and of the two together.
+        What can still be cut out before a peak could be exceeded: of one size class, and of the two together.
+    both_accounts : Account
+        All blocks.
+    reserved : Gauge
+        Bytes taken from sources.
     """
 
     def __init__(self) -> None:
-        self._all, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
-        self.small, self.large, self.both = self._small.room, self._large.room, self._all.room
+        self.both_accounts, self._small, self._large, self._oversize = Account(), Account(), Account(), Account()
+        self.small, self.large, self.both = self._small.room, self._large.room, self.both_accounts.room
         self._accounts = {
-            "all": self._all,
+            "all": self.both_accounts,
             "small_pool": self._small,
             "large_pool": self._large,
             "oversize": self._oversize,
         }
         self._base: dict[tuple[str, str], Stat] = {}
-        self._meters = {name: {pool: Gauge() for pool in self._accounts} for name in _METERED}
+        self._gauges = {name: {pool: Gauge() for pool in self._accounts} for name in _GAUGED}
+        self.reserved = self._gauges["reserved_bytes"]["all"]
         self._scalars = dict.fromkeys(_SCALARS, 0)
-
-    @property
-    def reserved(self) -> int:
-        """Bytes taken from sources, now."""
-        return self._meters["reserved_bytes"]["all"].current
-
-    @property
-    def peak_live(self) -> int:
-        """The most bytes that were live, since peaks were reset."""
-        return self._all.peak_live.nbytes
 
     def count(self, scalar: str) -> None:
         """One more of `scalar`."""
         self._scalars[scalar] += 1
 
     def cut(self, block: Block, *, is_small: bool) -> bool:
-        """A block was cut out and is live; True when the peaks must be looked at."""
+        """A block was cut out and is live; returns whether a peak may have been exceeded."""
         own, both = self.small if is_small else self.large, self.both
         nbytes, requested = block.nbytes, block.requested
         own.count -= 1
@@ -199,7 +194,7 @@ class Counters:
         if block.is_oversize:
             self._oversize.room.add(block, -1)
             return True
-        return (  # `is_negative` written out: two calls less on every miss
+        return (  # `is_negative`, written out: it saves two calls on every miss
             own.count < 0
             or both.count < 0
             or own.nbytes < 0
@@ -209,7 +204,7 @@ class Counters:
         )
 
     def refit(self, block: Block, nbytes: int, requested: int) -> bool:
-        """A parked block of `nbytes` is cut out for `requested` instead, as it is now; True as `cut` tells."""
+        """A block that had `nbytes` is now cut out for `requested`; returns the same as `cut`."""
         account, both = self._small if block.segment.is_small else self._large, self.both
         own, folded, uses, former = account.room, account.folded, block.uses, block.requested
         more, asked = block.nbytes - nbytes, requested - former
@@ -222,9 +217,10 @@ class Counters:
         both.requested -= asked
         return own.nbytes < 0 or both.nbytes < 0 or own.requested < 0 or both.requested < 0
 
-    def is_above(self) -> bool:
-        """Whether more is cut than a peak."""
-        return self.small.is_negative() or self.large.is_negative() or self.both.is_negative()
+    def mark_if_above(self, pending: Iterable[Block], *, is_certain: bool) -> None:
+        """`mark`, if more is cut than a peak, or if that `is_certain`."""
+        if is_certain or self.small.is_negative() or self.large.is_negative() or self.both.is_negative():
+            self.mark(pending)
 
     def uncut(self, blocks: Sequence[Block]) -> None:
         """Blocks are no longer cut out for their requests."""
@@ -233,7 +229,7 @@ class Counters:
         for account, some in ((self._small, small), (self._large, large)):
             if not some:
                 continue
-            nbytes = requested = count = total = asked = 0  # added up here: each is an attribute of a slower object
+            nbytes = requested = count = total = asked = 0  # local sums: attributes would be slower
             for block in some:
                 size, wanted, uses = block.nbytes, block.requested, block.uses
                 nbytes += size
@@ -249,54 +245,54 @@ class Counters:
             account.folded.increase(count, total, asked)
 
     def mark(self, pending: Iterable[Block]) -> None:
-        """Lift the peaks to what is cut now; no block is parked, and `pending` wait for other streams."""
+        """Raise the peaks to what is cut now; the quick lists are empty, and `pending` wait for other streams."""
         waiting = _tallies(pending) if (pending := tuple(pending)) else None
         for pool, account in self._accounts.items():
             account.lift(None if waiting is None else waiting[pool])
 
     def reset_peaks(self, pending: Iterable[Block]) -> None:
-        """From here peaks are new ones; no block is parked."""
+        """Start new peaks; the quick lists are empty."""
         for account in self._accounts.values():
             account.forget_peaks()
         self.mark(pending)
-        for meter in self._each_meter():
-            meter.reset_peak()
+        for gauge in self._each_gauge():
+            gauge.reset_peak()
 
     def reset_totals(self, cut: Iterable[Block]) -> None:
-        """From here totals are new ones; `cut` are all blocks that are cut out."""
+        """Start new totals; `cut` are all blocks that are cut out."""
         self._base = self._block_stats(cut)
-        for meter in self._each_meter():
-            meter.reset_totals()
+        for gauge in self._each_gauge():
+            gauge.reset_totals()
         self._scalars = dict.fromkeys(_SCALARS, 0)
 
-    def _each_meter(self) -> Iterable[Gauge]:
-        return (meter for meters in self._meters.values() for meter in meters.values())
+    def _each_gauge(self) -> Iterable[Gauge]:
+        return (gauge for gauges in self._gauges.values() for gauge in gauges.values())
 
     def move_segment(self, nbytes: int, *, sign: int, is_small: bool, is_oversize: bool) -> None:
         """A segment came (`sign` 1) or went (-1)."""
         for pool in ("all", "small_pool" if is_small else "large_pool", *(("oversize",) if is_oversize else ())):
-            self._meters["segment"][pool].move(sign)
-            self._meters["reserved_bytes"][pool].move(sign * nbytes)
+            self._gauges["segment"][pool].move(sign)
+            self._gauges["reserved_bytes"][pool].move(sign * nbytes)
         self.count("num_device_alloc" if sign > 0 else "num_device_free")
 
     def move_pages(self, nbytes: int) -> None:
         """Pages came (more than 0 bytes) or went."""
         for pool in ("all", "large_pool"):
-            self._meters["reserved_bytes"][pool].move(nbytes)
+            self._gauges["reserved_bytes"][pool].move(nbytes)
         self.count("num_device_alloc" if nbytes > 0 else "num_device_free")
 
     def move_span(self, sign: int) -> None:
         """A span of addresses came (1) or went (-1): a segment that grows."""
         for pool in ("all", "large_pool"):
-            self._meters["segment"][pool].move(sign)
+            self._gauges["segment"][pool].move(sign)
 
     def move_to_small(self, nbytes: int) -> None:
         """Memory became a segment of the small pool (more than 0 bytes), or went back to the large one."""
         sign = 1 if nbytes > 0 else -1
         for pool in ("all", "small_pool"):
-            self._meters["segment"][pool].move(sign)
-        self._meters["reserved_bytes"]["small_pool"].move(nbytes)
-        self._meters["reserved_bytes"]["large_pool"].move(-nbytes)
+            self._gauges["segment"][pool].move(sign)
+        self._gauges["reserved_bytes"]["small_pool"].move(nbytes)
+        self._gauges["reserved_bytes"]["large_pool"].move(-nbytes)
 
     def statistics(
         self,
@@ -306,14 +302,14 @@ class Counters:
         max_split_size: int,
         private: Mapping[tuple[int, int], int],
     ) -> MemoryStatistics:
-        """The record of now; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
+        """Every figure as of now; `cut` are all blocks that are cut out, `idle` the free ones of split segments."""
         for pool, tally in _tallies(idle).items():
-            self._meters["inactive_split"][pool].settle(tally.count)
-            self._meters["inactive_split_bytes"][pool].settle(tally.nbytes)
+            self._gauges["inactive_split"][pool].sample(tally.count)
+            self._gauges["inactive_split_bytes"][pool].sample(tally.nbytes)
         found = {key: stat.since(self._base.get(key)) for key, stat in self._block_stats(cut).items()}
-        for name, meters in self._meters.items():
-            found |= {(name, pool): meter.stat() for pool, meter in meters.items()}
-        pools: dict[str, Any] = {name: _pool_stat(found, name) for name in (*_BLOCK_STATS, *_METERED)}
+        for name, gauges in self._gauges.items():
+            found |= {(name, pool): gauge.stat() for pool, gauge in gauges.items()}
+        pools: dict[str, Any] = {name: _pool_stat(found, name) for name in (*_BLOCK_STATS, *_GAUGED)}
         scalars: dict[str, Any] = dict(self._scalars)
         return MemoryStatistics(
             **pools,
@@ -326,7 +322,7 @@ class Counters:
 
     def _block_stats(self, cut: Iterable[Block]) -> dict[tuple[str, str], Stat]:
         """By quantity and pool, with totals since the beginning."""
-        self._all.folded = self._small.folded.plus(self._large.folded)
+        self.both_accounts.folded = self._small.folded.plus(self._large.folded)
         blocks = tuple(cut)
         uses = _tallies(blocks, by_use=True)
         live = _tallies(block for block in blocks if block.is_live)

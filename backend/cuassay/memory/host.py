@@ -24,8 +24,10 @@ from cuassay.errors import OutOfMemoryError
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.caching import CachingAllocator
 from cuassay.memory.config import MIB, AllocatorConfig, parse_config
+from cuassay.memory.heap import try_each
 from cuassay.memory.host_statistics import Duration, HostStatistics
 from cuassay.memory.integer_source import Pageless
+from cuassay.memory.oom import HOST_LADDER
 from cuassay.memory.stream_pool import StreamPool
 
 __all__ = ["HOST", "CaptureKeepAlive", "HostAllocator", "HostSource"]
@@ -168,13 +170,20 @@ class HostAllocator(CachingAllocator):
         self, source: MemorySource, *, config: AllocatorConfig | str | None = None, name: str = "pinned host memory"
     ) -> None:
         self._clocked = _Clocked(source)
-        self._index: tuple[tuple[int, ...], tuple[Segment, ...]] | None = None
+        self._index: tuple[int, tuple[tuple[int, ...], tuple[Segment, ...]]] | None = None
         self._is_growing = self._is_begun = False
         #: Called after a request that needed new memory: a thread that tends can be woken by it.
         self.on_growth: Callable[[], object] | None = None
         text = settings.get("CUASSAY_ALLOC_CONF") if config is None else config
         parsed = parse_config(text) if isinstance(text, str) else text
-        super().__init__(self._clocked, config=_rules(parsed), name=name)
+        super().__init__(
+            self._clocked,
+            config=_rules(parsed),
+            name=name,
+            oom_ladder=HOST_LADDER,
+            may_wait=False,  # the host would wait for copies, and to pin other memory mostly takes less time
+        )
+        self.segment_store.on_growth = self._note_growth
 
     # ------------------------------------------------------------------------------------------------ take and free
 
@@ -184,7 +193,7 @@ class HostAllocator(CachingAllocator):
 
     def block_at(self, address: int) -> Block | None:
         """The live block that `address` lies in, at its beginning or inside."""
-        with self._lock:
+        with self.heap.lock:
             starts, segments = self._segment_index()
             position = bisect_right(starts, address) - 1
             for block in segments[position] if position >= 0 else ():
@@ -193,14 +202,11 @@ class HostAllocator(CachingAllocator):
         return None
 
     def _segment_index(self) -> tuple[tuple[int, ...], tuple[Segment, ...]]:
-        if self._index is None:
-            ordered = tuple(self._every_segment())
-            self._index = tuple(segment.address for segment in ordered), ordered
-        return self._index
-
-    def _note_segment(self, segment: Segment, sign: int) -> None:
-        self._index = None
-        super()._note_segment(segment, sign)
+        changes = self.heap.changes
+        if self._index is None or self._index[0] != changes:
+            ordered = tuple(self.heap.every_segment())
+            self._index = changes, (tuple(segment.address for segment in ordered), ordered)
+        return self._index[1]
 
     # ------------------------------------------------------------------------------------------------------- misses
 
@@ -212,34 +218,10 @@ class HostAllocator(CachingAllocator):
         self._trim()
         return super()._miss(stream_pool, nbytes)
 
-    def _grow_by(self, stream_pool: StreamPool, whole: int, size: int, nbytes: int) -> Block | None:
+    def _note_growth(self) -> None:
         self._is_growing = True
-        block = super()._grow_by(stream_pool, whole, size, nbytes)
         if self.on_growth is not None:
             self.on_growth()
-        return block
-
-    def _await(self, stream_pool: StreamPool, size: int) -> bool:
-        """Never: the stream is the host, and pinning other memory is mostly sooner done than a queue of copies."""
-        return False
-
-    def _await_all(self) -> Exception | None:
-        return None if self._captures else self._try_each([partial(self._poll, self.stream_pool(HOST))])[1]
-
-    def _make_room_and_retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """As for device memory; in the end the host does wait for copies."""
-        return super()._make_room_and_retry(stream_pool, size, nbytes) or self._retry_after_waiting(
-            stream_pool, size, nbytes
-        )
-
-    def _retry_after_waiting(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        if self._captures or not stream_pool.deferred:
-            return None
-        failure = super()._await_all()
-        found = self._retry_after_all(stream_pool, size, nbytes)
-        if found is None and failure is not None:
-            raise failure
-        return found
 
     # ------------------------------------------------------------------------------------------ ahead of the demand
 
@@ -252,16 +234,16 @@ class HostAllocator(CachingAllocator):
     def _add(self, nbytes: int) -> None:
         whole, stream_pool = self.config.segment_size(max(nbytes, _LEAST_SLAB)), self.stream_pool(HOST)
         address = stream_pool.pool.source.reserve(whole, HOST)
-        with self._lock:
+        with self.heap.lock:
             segment = Segment(address, whole, stream_pool, is_small=False)
-            self._enter(segment)
+            self.segment_store.enter(segment)
             stream_pool.large.add(segment.first)
 
     def maintain(self) -> None:
         """What can be done between requests: take back what copies are done with, trim, and pin ahead of growth."""
-        if self._captures:
+        if self.heap.captures:
             return
-        self._poll(self.stream_pool(HOST))
+        self.reclaimer.poll(self.stream_pool(HOST))
         failure = self._trim()
         if self._is_growing:
             self._is_growing = False
@@ -278,7 +260,7 @@ class HostAllocator(CachingAllocator):
 
     def _spare(self) -> int:
         stream_pool = self.stream_pool(HOST)
-        with self._lock:
+        with self.heap.lock:
             return sum(block.nbytes for block in stream_pool.large)
 
     def _trim(self) -> Exception | None:
@@ -286,9 +268,9 @@ class HostAllocator(CachingAllocator):
         limit = self.config.pinned_max_cached_size
         if limit is None:
             return None
-        with self._lock:
-            segments = [segment for segment in self._whole_free() if segment.nbytes > limit]
-        return self._try_each(partial(self._release, segment) for segment in segments)[1]
+        with self.heap.lock:
+            segments = [segment for segment in self.segment_store.whole_free() if segment.nbytes > limit]
+        return try_each(partial(self.segment_store.release, segment) for segment in segments)[1]
 
     # ------------------------------------------------------------------------------------------------------ figures
 
@@ -315,4 +297,4 @@ class HostAllocator(CachingAllocator):
 
     def configure(self, text: str) -> None:
         """Change the options that `text` mentions. Raises `SettingError`, and changes nothing then."""
-        self.config = _rules(parse_config(text, self.config))
+        self.heap.config = _rules(parse_config(text, self.config))

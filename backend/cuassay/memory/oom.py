@@ -1,125 +1,157 @@
-"""Out of memory: what is tried, one means after the other, and what is said when nothing helps."""
+"""Out of memory: the ladder of steps that make room, and the error when none of them helps.
+
+A step is a function of the allocator and the request. It makes room by one means and returns a block, or None, and then
+the next step is taken. `DEVICE_LADDER` and `HOST_LADDER` are tuples of steps; an allocator can be given another tuple.
+"""
 
 from __future__ import annotations
 
 import gc
-from abc import abstractmethod
+from collections.abc import Callable
 from functools import partial
-from typing import NoReturn
+from typing import TYPE_CHECKING, NamedTuple, NoReturn
 
 from cuassay.memory.blocks import Block
 from cuassay.memory.config import least_segment
+from cuassay.memory.heap import try_each
 from cuassay.memory.oom_report import OomReport, out_of_memory
-from cuassay.memory.page_store import PageStore
 from cuassay.memory.stream_pool import StreamPool
 
-__all__ = ["OomLadder"]
+if TYPE_CHECKING:
+    from cuassay.memory.caching import CachingAllocator
+
+__all__ = [
+    "DEVICE_LADDER",
+    "HOST_LADDER",
+    "OomLadder",
+    "Request",
+    "borrow_from_lending_pools",
+    "call_free_memory_callbacks",
+    "collect_garbage",
+    "give_up",
+    "release_cached_memory",
+    "release_oversize_segments",
+    "wait_for_copies",
+]
 
 
-class OomLadder(PageStore):
-    """A store that makes room before it gives up."""
+class Request(NamedTuple):
+    """What no free memory could serve: `nbytes` were asked for, which makes a block of `size`."""
 
-    def _make_room_and_retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """Make room, by one means after the other, and try again after each."""
-        steps = (
-            self._retry_after_callbacks,
-            self._borrow,
-            self._retry_after_oversize,
-            self._retry_after_all,
-            self._retry_after_garbage,
+    stream_pool: StreamPool
+    size: int
+    nbytes: int
+
+
+#: Steps in the order in which they are taken.
+OomLadder = tuple[Callable[["CachingAllocator", Request], Block | None], ...]
+
+
+def call_free_memory_callbacks(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Ask the owners of memory elsewhere (``free_memory_callbacks``) to free some."""
+    freed = [callback(request.nbytes) for callback in tuple(allocator.free_memory_callbacks)]
+    if not any(freed):
+        return None
+    return allocator.cutter.find(*request) or allocator.reclaimer.reclaim(*request)
+
+
+def borrow_from_lending_pools(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Take a free block of a pool with ``use_on_oom``."""
+    stream_pool, size, nbytes = request
+    with allocator.heap.lock:
+        for pool in allocator.heap.pools.values():
+            owner = pool.stream_pools.get(stream_pool.stream)
+            if pool.use_on_oom and owner is not None and owner is not stream_pool:
+                allocator.cutter.flush(owner)
+                block = allocator.cutter.take_free(owner, size, nbytes)
+                if block is not None:
+                    return block
+    return None
+
+
+def release_oversize_segments(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Give back free segments above ``max_split_size``, the largest first, until there is enough."""
+    config, store = allocator.config, allocator.segment_store
+    if config.max_split_size is None:
+        return None
+    whole, released = config.segment_size(request.size), 0
+    with allocator.heap.lock:
+        segments = [segment for segment in store.whole_free() if config.is_oversize(segment.nbytes)]
+    for segment in sorted(segments, key=lambda s: -s.nbytes):
+        if released < whole:
+            released += try_each([partial(store.release, segment)])[0]
+    return store.grow(*request) if released else None
+
+
+def release_cached_memory(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Give everything free back; at last a new segment is made only as large as the block."""
+    failure = None
+    try:
+        allocator.empty_cache()
+    except Exception as error:  # noqa: BLE001  # what did go back may be enough for the request
+        failure = error
+    allocator.counters.count("num_alloc_retries")
+    found = allocator.cutter.find(*request) or allocator.grow(*request)
+    found = found or allocator.segment_store.grow(*request, whole=least_segment(request.size))
+    if found is None and failure is not None:
+        raise failure
+    return found
+
+
+def collect_garbage(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Free the blocks of dead objects in cycles; a late step, because it takes longer than all before together."""
+    return release_cached_memory(allocator, request) if gc.collect() else None
+
+
+def wait_for_copies(allocator: CachingAllocator, request: Request) -> Block | None:
+    """Wait until every copy that uses freed blocks is done; only host memory does that."""
+    if allocator.heap.captures or not request.stream_pool.deferred:
+        return None
+    failure = allocator.reclaimer.await_all()
+    found = release_cached_memory(allocator, request)
+    if found is None and failure is not None:
+        raise failure
+    return found
+
+
+#: What device memory tries.
+DEVICE_LADDER: OomLadder = (
+    call_free_memory_callbacks,
+    borrow_from_lending_pools,
+    release_oversize_segments,
+    release_cached_memory,
+    collect_garbage,
+)
+
+#: What pinned host memory tries.
+HOST_LADDER: OomLadder = (*DEVICE_LADDER, wait_for_copies)
+
+
+def give_up(allocator: CachingAllocator, stream_pool: StreamPool, nbytes: int) -> NoReturn:
+    """Raise the `OutOfMemoryError`, once observers and the history have seen it."""
+    heap = allocator.heap
+    with heap.lock:
+        heap.counters.count("num_ooms")
+        figures = heap.statistics()
+        free_lists = stream_pool.small, stream_pool.large
+        largest = max((block.nbytes for free_list in free_lists for block in free_list), default=0)
+        report = OomReport(
+            name=allocator.name,
+            asked=nbytes,
+            stream=stream_pool.stream,
+            allowed=heap.allowed,
+            total=heap.total,
+            reserved=figures.reserved_bytes.all.current,
+            live=figures.allocated_bytes.all.current,
+            pending=figures.active_bytes.all.current - figures.allocated_bytes.all.current,
+            largest_free=largest,
+            private=sum(figures.reserved_bytes_by_private_pools.values()),
+            settings=str(heap.config),
+            is_paged=heap.config.expandable_segments,
         )
-        for step in steps:
-            block = step(stream_pool, size, nbytes)
-            if block is not None:
-                return block
-        return None
-
-    def _retry_after_callbacks(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """Owners of memory elsewhere were asked to let some go."""
-        freed = [callback(nbytes) for callback in tuple(self.free_memory_callbacks)]
-        return self._retry(stream_pool, size, nbytes) if any(freed) else None
-
-    def _retry_after_garbage(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """Blocks in cycles of dead objects were freed; last, because it takes longer than all the rest."""
-        return self._retry_after_all(stream_pool, size, nbytes) if gc.collect() else None
-
-    def _retry(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        return self._find(stream_pool, size, nbytes) or self._reclaim_deferred(stream_pool, size, nbytes)
-
-    def _borrow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """A free block of a pool that lends them."""
-        with self._lock:
-            for pool in self._pools.values():
-                owner = pool.stream_pools.get(stream_pool.stream)
-                if pool.use_on_oom and owner is not None and owner is not stream_pool:
-                    self._flush(owner)
-                    block = self._take_free(owner, size, nbytes)
-                    if block is not None:
-                        return block
-        return None
-
-    def _retry_after_oversize(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """Free segments above `max_split_size` went back, the largest first, until there is enough."""
-        if self.config.max_split_size is None:
-            return None
-        whole, released = self.config.segment_size(size), 0
-        with self._lock:
-            segments = [segment for segment in self._whole_free() if self.config.is_oversize(segment.nbytes)]
-        for segment in sorted(segments, key=lambda s: -s.nbytes):
-            if released < whole:
-                released += self._try_each([partial(self._release, segment)])[0]
-        return self._grow_by(stream_pool, whole, size, nbytes) if released else None
-
-    def _retry_after_all(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """Everything free went back; the new segment may be just large enough."""
-        failure = None
-        try:
-            self.empty_cache()
-        except Exception as error:  # noqa: BLE001  # the request may be served by what did go back
-            failure = error
-        self._counters.count("num_alloc_retries")
-        found = self._find(stream_pool, size, nbytes) or self._grow(stream_pool, size, nbytes)
-        found = found or self._grow_by(stream_pool, least_segment(size), size, nbytes)
-        if found is None and failure is not None:
-            raise failure
-        return found
-
-    def _give_up(self, stream_pool: StreamPool, nbytes: int) -> NoReturn:
-        with self._lock:
-            self._counters.count("num_ooms")
-            figures = self._statistics()
-            largest = max(
-                (block.nbytes for blocks in (stream_pool.small, stream_pool.large) for block in blocks), default=0
-            )
-            shortage = OomReport(
-                name=self.name,
-                asked=nbytes,
-                stream=stream_pool.stream,
-                allowed=self.allowed,
-                total=self.total,
-                reserved=figures.reserved_bytes.all.current,
-                live=figures.allocated_bytes.all.current,
-                pending=figures.active_bytes.all.current - figures.allocated_bytes.all.current,
-                largest_free=largest,
-                private=sum(figures.reserved_bytes_by_private_pools.values()),
-                settings=str(self.config),
-                is_paged=self.config.expandable_segments,
-            )
-            error = out_of_memory(shortage, self._every_segment())
-        if self.history is not None:
-            self.history.note_oom(nbytes, self.allowed - shortage.reserved, stream_pool)
-        for observer in tuple(self.oom_observers):
-            observer(error)
-        raise error
-
-    @abstractmethod
-    def empty_cache(self) -> int:
-        """Give everything free back to the source."""
-
-    @abstractmethod
-    def _reclaim_deferred(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
-        """A block that other streams used."""
-
-    @abstractmethod
-    def _grow(self, stream_pool: StreamPool, size: int, nbytes: int) -> Block | None:
-        """A block of new memory, or None when there is no room."""
+        error = out_of_memory(report, heap.every_segment())
+    if heap.history is not None:
+        heap.history.note_oom(nbytes, heap.allowed - report.reserved, stream_pool)
+    for observer in tuple(allocator.oom_observers):
+        observer(error)
+    raise error

@@ -1,16 +1,16 @@
-"""Pages: ranges that grow, and views that make one range out of scattered pages.
+"""Decides how pages make ranges: ranges that grow, and views that make one range of scattered pages.
 
-One stream's large blocks lie in *arenas*: spans of addresses of which only part has memory. When no free range is
-large enough, pages that lie free in several are shown side by side at a second address, a *view*; only what is missing
-then is taken from the device. What a view uses is lent by its home in an arena, and what is free in a view returns
-there before anything is searched again, so that all free memory is known at home alone. A view stays when nothing uses
-it: the same ranges, free again, find the view that was made of them, without a driver call. The first and the last page
-of a view may be shared with others, so a range takes no more than its own bytes. The small pool's segments are ranges
-of arenas too, parts of pages for choice, and memory moves between the two pools.
+One stream's large blocks lie in *arenas*: spans of addresses of which only a part has memory. When no free range is
+large enough, free pages of several places are shown side by side at a second address, a *view*. Only what is then
+still missing is taken from the device. An arena lends a view its pages. What becomes free in a view returns to its
+arena before the next search, so arenas know all free memory. A view stays when nothing uses it: when the same ranges
+are free again, the view that was made of them serves again, without a call of the driver. The first and the last page
+of a view may be shared with others, so a range takes no more than its own bytes. Small segments are ranges of arenas
+too, preferably parts of pages, so memory moves between small and large requests.
 
-The idea of stitching on a miss is GMLake's (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423); here pages never
-leave their home address, so nothing is unmapped on the way. Everything here happens under the allocator's lock, and
-calls no source: `cuassay.memory.page_store` does what a `StitchPlan` says.
+To stitch on a miss is GMLake's idea (Guo et al., ASPLOS 2024, doi:10.1145/3620665.3640423). Here pages never leave
+their address in an arena, so nothing is unmapped on the way. Everything here happens under the allocator's lock and
+calls no source: `cuassay.memory.page_store` carries out a `StitchPlan`.
 """
 
 from __future__ import annotations
@@ -18,55 +18,48 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 
-from cuassay.memory.blocks import HOLE, Block, FreeList, Segment, merge, split, withhold
-from cuassay.memory.iteration import IterationDetector
-from cuassay.memory.page_segments import (
-    Arena,
-    Part,
-    SmallSegment,
-    View,
-    best_pair,
-    best_single,
-    block_at,
-    lend_out,
-    part_nbytes,
-    run_of,
-)
+from cuassay.memory.blocks import HOLE, LENT, Arena, Block, Segment, SmallSegment, View, merge, run_of, split, withhold
+from cuassay.memory.free_list import FreeList
+from cuassay.memory.page_parts import Part, best_pair, best_single, block_at, part_nbytes
 from cuassay.memory.stitch_plan import StitchPlan
+
+if TYPE_CHECKING:
+    from cuassay.memory.iteration import IterationDetector
 
 __all__ = ["PageSpace"]
 
 #: The smallest part of a page that a view begins or ends with, bytes.
 _LEAST_PART = 2**13
 
-#: Views of one stream that are kept; half of them go when there are more.
+#: Views of one stream that are kept; half of the unused ones go when there are more.
 _MOST_VIEWS = 1024
 
-#: Pages that the views of one stream show, all together: each takes an entry of the driver's.
+#: Pages that all views of one stream may show: each takes an entry of the driver's tables.
 _MOST_PAGES = 2**16
 
 
 class PageSpace:
-    """The arenas of one stream and pool, and what is stitched out of them.
+    """The arenas of one stream pool, and what is stitched of their pages.
 
     Parameters
     ----------
     granularity : int
         Bytes that pages are multiples of.
     free_blocks : FreeList
-        The free ranges among its large blocks; others than arenas' may be there too.
+        The stream pool's free large blocks; some may lie in segments that are not arenas.
 
     Attributes
     ----------
     arenas : list of Arena
         In the order they came.
-    nested : dict of int to SmallSegment
-        Segments of the small pool, by address.
+    small_segments : dict of int to SmallSegment
+        By address.
     views : list of View
         In the order they came.
-    detector : IterationDetector
-        Watches what is in use, from a stitch on.
+    detector : IterationDetector or None
+        Observes requests after something was stitched; None before the first time.
     """
 
     def __init__(self, granularity: int, free_blocks: FreeList) -> None:
@@ -74,8 +67,8 @@ class PageSpace:
         self.arenas: list[Arena] = []
         self.small_segments: dict[int, SmallSegment] = {}
         self.views: list[View] = []
-        self.detector = IterationDetector()
-        self._awake: list[View] = []
+        self.detector: IterationDetector | None = None
+        self._used: list[View] = []
         self._of_size: dict[int, list[View]] = {}
         self._holes: list[Block] = []  # of the arenas, by address
         self._shown = 0
@@ -89,49 +82,48 @@ class PageSpace:
         """Whole pages begin at a page, anything else anywhere."""
         return nbytes % self.granularity != 0 or address % self.granularity == 0
 
-    # ----------------------------------------------------------------------------------------------------- best fit
+    # -------------------------------------------------------------------------------------------------- free ranges
 
     def take(self, nbytes: int, *, anywhere: bool = False) -> Block | None:
-        """Out of the free blocks one of exactly `nbytes`, in no list: of the smallest that has them.
+        """A block of exactly `nbytes`, in no list, out of the free block that the fit policy chooses.
 
-        Whole pages begin at a page, unless they may be `anywhere`: freed, they are whole pages again.
+        Whole pages begin at a page, unless they may lie `anywhere`; then, once freed, they are whole pages again.
         """
-        for block in self._free.candidates(nbytes, 1):
-            low = block.address
-            if not self.may_begin(low, nbytes):
-                page = self.whole(low)
-                if page + nbytes <= low + block.nbytes:
-                    low = page
-                elif not anywhere:
-                    return None
-            return self._lend(block, low, low + nbytes)
-        return None
+        block = self._free.peek(nbytes) if self._free.keys else None
+        if block is None:
+            return None
+        low = block.address
+        if not self.may_begin(low, nbytes):
+            page = self.whole(low)
+            if page + nbytes <= low + block.nbytes:
+                low = page
+            elif not anywhere:
+                return None
+        return self._lend(block, low, low + nbytes)
 
     # ------------------------------------------------------------------------------------------------------- plans
 
-    def has_room(self, nbytes: int) -> bool:
-        """True when a hole could take pages for `nbytes`."""
-        return any(hole.nbytes >= self.whole(nbytes) for hole in self._holes)
+    def has_hole(self, nbytes: int) -> bool:
+        """Whether a hole has room for so many bytes of pages."""
+        return any(hole.nbytes >= nbytes for hole in self._holes)
 
     def add_arena(self, arena: Arena) -> None:
-        """It is one more, without memory."""
+        """Add an arena without memory."""
         self.arenas.append(arena)
-        self._add_hole(arena.first)
-
-    def _add_hole(self, hole: Block) -> None:
-        withhold(hole, HOLE)
-        insort(self._holes, hole, key=_address)
+        insort(self._holes, arena.first, key=_address)
 
     def shortage(self, nbytes: int) -> int:
         """Bytes that a range of `nbytes` takes from the device, when no free block can serve it."""
         return self.whole(max(nbytes - sum(high - low for _, low, high in self._chosen(nbytes)), 0))
 
-    def plan(self, nbytes: int, spare: int = 0) -> StitchPlan:
+    def plan(self, nbytes: int, spare: int = 0) -> StitchPlan | None:
         """How to make a range of `nbytes` that no free block can serve; what it needs is lent from here on.
 
-        Free memory and what is missing; or a free range that is grown, where that takes no more, or no more than
-        `spare` bytes. There is room.
+        It is made of free pages and what is missing; or a free range is grown, if that takes no more from the device,
+        or at most `spare` bytes. None if no hole has room for it.
         """
+        if not self.has_hole(self.whole(nbytes)):
+            return None
         low_block, hole = self._edge(nbytes)
         grown = self.whole(nbytes - (low_block.nbytes if low_block is not None else 0))
         if hole is not None and 0 < grown <= spare:
@@ -152,13 +144,15 @@ class PageSpace:
         return StitchPlan(pieces, self._open_hole(hole, missing), position, rest, is_contiguous=not pieces)
 
     def _plan_growth(self, low: Block | None, hole: Block, grown: int, nbytes: int) -> StitchPlan:
-        """A free block, or none, with pages for `grown` bytes behind it."""
+        """A free block, or none, followed by `grown` bytes of new pages."""
         pieces = [] if low is None else [self._lend(low, low.address, low.address + low.nbytes)]
         needed = nbytes - sum(piece.nbytes for piece in pieces)
         return StitchPlan(pieces, self._open_hole(hole, grown), len(pieces), needed, is_contiguous=True)
 
     def _chosen(self, nbytes: int) -> list[Part]:
-        """Free ranges in an order that a view can show: whole pages, of the largest blocks, between two ends."""
+        """Free ranges in an order that a view can show: whole pages of the largest blocks between two parts."""
+        if not self._free.keys:
+            return []
         first, last = self._ends(nbytes)
         chosen, left = [], nbytes - sum(part_nbytes(part) for part in (first, last) if part is not None)
         for block in reversed(self._free):
@@ -175,9 +169,9 @@ class PageSpace:
         return [*([] if first is None else [first]), *chosen, *([] if last is None else [last])]
 
     def _ends(self, nbytes: int) -> tuple[Part | None, Part | None]:
-        """The end of one page to begin with, and the beginning of another to end with, instead of whole pages.
+        """The end of a page for a view to begin with, and the beginning of another for it to end with.
 
-        Two that have the odd bytes of the request and a page more; or one, or two, that have the odd bytes.
+        Either both together have one page and the odd bytes of the request, or one or both have the odd bytes alone.
         """
         ends: list[Part] = []
         begins: list[Part] = []
@@ -196,9 +190,9 @@ class PageSpace:
         return more or (None, None)
 
     def _parts(self, least: int) -> Iterator[Part]:
-        """Free ranges of at least so many bytes in pages that are not free as a whole."""
+        """Free ranges of at least `least` bytes in pages that are only partly free."""
         page = self.granularity
-        for block in self._free.candidates(least):
+        for block in self._free.at_least(least):
             low, high = block.address, block.address + block.nbytes
             first, last = -(-low // page) * page, high // page * page
             if not isinstance(block.segment, Arena):
@@ -212,7 +206,7 @@ class PageSpace:
                 yield block, last, high
 
     def lend_backing(self, nbytes: int) -> Block | None:
-        """The largest part of a page that is not free as a whole, lent, if it has so many bytes."""
+        """The largest free part of a page that is partly in use, lent, if it has `nbytes`; else None."""
         part = max(self._parts(nbytes), key=part_nbytes, default=None)
         return None if part is None else self._lend(*part)
 
@@ -231,11 +225,11 @@ class PageSpace:
         """The first `nbytes` of a hole, lent."""
         self._holes.remove(hole)
         if hole.nbytes > nbytes:
-            self._add_hole(split(hole, nbytes))
-        return lend_out(hole)
+            insort(self._holes, split(hole, nbytes), key=_address)
+        return withhold(hole, LENT)
 
     def _lend(self, block: Block, low: int, high: int) -> Block:
-        """``[low, high)`` of a free block, lent; the rests stay free."""
+        """``[low, high)`` of a free block, lent; the rest stays free."""
         self._free.remove(block)
         if low > block.address:
             front, block = block, split(block, low - block.address)
@@ -245,14 +239,14 @@ class PageSpace:
             rest = split(block, high - block.address)
             rest.stamp = block.stamp
             self._free.add(rest)
-        return lend_out(block)
+        return withhold(block, LENT)
 
     # ------------------------------------------------------------------------------------------------------- views
 
     def coalesce(self) -> tuple[list[SmallSegment], list[Block]]:
-        """What is free in views, and in segments of the small pool that are free as a whole, returns to its home.
+        """Take back what was lent for free parts of views, and for small segments without a block in use.
 
-        Gives the segments of the small pool that are no longer, and what was lent, to be set free.
+        Returns these small segments, which are dropped, and the lent blocks, which the caller sets free.
         """
         given: list[Block] = []
         done = [
@@ -262,58 +256,58 @@ class PageSpace:
             segment.stream_pool.small.remove(segment.first)
             del self.small_segments[segment.address]
             given.append(segment.backing)
-        for view in self._awake:
+        for view in self._used:
             if view.first.quick_list is not None and view.first.after is None:
-                continue  # as most: in use as a whole
+                continue  # most views: all of it is in use
             for block in [block for block in view if block.quick_list is None]:
                 self._free.remove(block)
                 given += view.surrender(block)
                 _hollow(block)
-        self._awake = [view for view in self._awake if view.pieces]
+        self._used = [view for view in self._used if view.pieces]
         return done, given
 
     def recall(self, nbytes: int) -> Block | None:
-        """The view, of `nbytes`, that was made of the ranges that `plan` would choose now; the block is in no list."""
-        asleep = [view for view in self._of_size.get(nbytes, ()) if view.is_unused]
-        if not asleep:
+        """The block, in no list, of an unused view of `nbytes` that shows the ranges that `plan` would choose now."""
+        unused = [view for view in self._of_size.get(nbytes, ()) if view.is_unused]
+        if not unused:
             return None
         chosen = self._chosen(nbytes)
         runs = tuple((block.segment, low, high) for block, low, high in chosen)
-        view = next((view for view in asleep if view.runs == runs), None)
+        view = next((view for view in unused if view.runs == runs), None)
         if view is None:
             return None
         pieces = [self._lend(block_at(block, low), low, high) for block, low, high in chosen]
         view.pieces = list(zip(view.starts, pieces, strict=True))
-        self._awake.append(view)
-        return lend_out(view.first)
+        self._used.append(view)
+        return withhold(view.first, LENT)
 
     def add_view(self, view: View) -> None:
-        """It is one more, and in use."""
+        """Add a view, which is in use."""
         self.keep(view)
-        self._awake.append(view)
+        self._used.append(view)
 
     def keep(self, view: View) -> None:
-        """Let the view be found by those that ask for its ranges."""
+        """Let `recall` find the view."""
         self.views.append(view)
         self._of_size.setdefault(view.nbytes, []).append(view)
         self._shown += len(view.pages)
 
     def is_crowded(self, page_count: int) -> bool:
-        """Whether with one more view, of so many pages, there are too many."""
+        """Whether one more view, of `page_count` pages, would be too many."""
         return len(self.views) >= _MOST_VIEWS or self._shown + page_count > _MOST_PAGES
 
     def take_crowded(self, page_count: int) -> list[View]:
-        """The half of the sleeping views that has not served for longest, if with one more there are too many.
+        """The half of the unused views that has not served for longest, if one more view would be too many.
 
-        Many at a time, because the host waits for the stream before they go.
+        Many are taken at a time, because the host waits for the stream before they go.
         """
         if not self.is_crowded(page_count):
             return []
-        asleep = sum(view.is_unused for view in self.views)
-        return self.take_unused(asleep - asleep // 2)
+        unused = sum(view.is_unused for view in self.views)
+        return self.take_unused(unused - unused // 2)
 
     def take_unused(self, count: int | None = None) -> list[View]:
-        """Sleeping views, those that have not served for longest first; they are forgotten."""
+        """Unused views, those that have not served for longest first; the page space drops them."""
         taken = sorted((view for view in self.views if view.is_unused), key=lambda view: view.stamp)[:count]
         gone = set(map(id, taken))
         self.views = [view for view in self.views if id(view) not in gone]
@@ -326,7 +320,7 @@ class PageSpace:
     # ------------------------------------------------------------------------------------------------- giving back
 
     def lend_free_pages(self, *, before: int | None = None) -> list[tuple[Block, list[int]]]:
-        """Whole pages in free blocks (free by that time), lent, to be given back; none that a view in use shows."""
+        """Whole free pages (with `before`, free since then), lent, to be given back; none that a view in use shows."""
         shown = {page for view in self.views if not view.is_unused for page in view.pages}
         found = []
         for block in tuple(self._free):
@@ -341,28 +335,28 @@ class PageSpace:
         return found
 
     def take_empty_arenas(self) -> list[Arena]:
-        """Arenas without any page; they are forgotten."""
+        """Arenas without any page; the page space drops them."""
         empty = [arena for arena in self.arenas if arena.first.home is HOLE and arena.first.is_whole]
         self.arenas = [arena for arena in self.arenas if arena not in empty]
         self._holes = [hole for hole in self._holes if hole.segment not in empty]
         return empty
 
     def empty(self, block: Block) -> int:
-        """The pages that are a lent block are gone: it is a hole, one with its neighbours; gives their bytes."""
+        """The pages of a lent block were unmapped: merge it with neighbouring holes; returns its bytes."""
         gone = block.nbytes
         run_of(block)[0].mapped -= gone
         self.close(block)
         return gone
 
     def close(self, block: Block) -> None:
-        """A block of an arena that is in no list is a hole, one with its neighbours."""
+        """Make a block of an arena, which is in no list, a hole, and merge it with neighbouring holes."""
         for neighbour in (block.before, block.after):
             if neighbour is not None and neighbour.home is HOLE:
                 self._holes.remove(neighbour)
-        self._add_hole(_hollow(block))
+        insort(self._holes, _hollow(block), key=_address)
 
     def segments(self) -> Iterator[Segment]:
-        """What lies over the arenas and is in use."""
+        """The small segments, and the views in use."""
         yield from self.small_segments.values()
         yield from (view for view in self.views if not view.is_unused)
 
@@ -375,7 +369,7 @@ def _address(block: Block) -> int:
 
 
 def _hollow(block: Block) -> Block:
-    """A block that is in no list is without memory, one with such neighbours; gives all of it."""
+    """Make a block, which is in no list, a hole; returns it merged with neighbouring holes."""
     withhold(block, HOLE)
     if block.after is not None and block.after.home is HOLE:
         merge(block, block.after)

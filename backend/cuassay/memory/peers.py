@@ -9,8 +9,10 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from cuassay.memory.blocks import Block, FreeList, QuickList, Segment, merge, split
+from cuassay.memory.blocks import Block, QuickList, Segment, merge, split
 from cuassay.memory.config import MIB, MIN_BLOCK, SMALL_REQUEST, SMALL_SEGMENT, AllocatorConfig
+from cuassay.memory.fit import BEST_FIT, FitPolicy
+from cuassay.memory.free_list import FreeList
 from cuassay.memory.integer_source import IntegerSource
 from cuassay.memory.stream_pool import Pool, StreamPool
 
@@ -39,12 +41,15 @@ class Peer:
         Whether requests up to 1 MiB are apart.
     grows : bool
         Whether new memory lies right behind the last, so that the two merge.
+    fit : FitPolicy
+        Chooses among free blocks.
     """
 
     segment_size: Callable[[int], int]
     least_rest: Callable[[bool], int]
     has_pools: bool = True
     grows: bool = False
+    fit: FitPolicy = BEST_FIT
 
 
 def _rounded(nbytes: int, step: int) -> int:
@@ -91,9 +96,9 @@ class PeerModel:
         size = max(_rounded(nbytes, MIN_BLOCK), MIN_BLOCK)
         where = (stream, self._peer.has_pools and size <= SMALL_REQUEST)
         if where not in self._stream_pools:
-            self._stream_pools[where] = self._stream_pool(stream), FreeList()
+            self._stream_pools[where] = self._stream_pool(stream), FreeList(self._peer.fit)
         stream_pool, free_blocks = self._stream_pools[where]
-        block = free_blocks.take_best(size, lambda *_: True) or self._grow(where, stream_pool, free_blocks, size)
+        block = free_blocks.take(size, lambda *_: True) or self._grow(where, stream_pool, free_blocks, size)
         if block.nbytes - size >= self._peer.least_rest(where[1]):
             rest = split(block, size)
             free_blocks.add(rest)

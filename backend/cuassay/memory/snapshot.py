@@ -19,12 +19,39 @@ from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import HOLE, LENT, Block, Segment
 
 if TYPE_CHECKING:
+    from cuassay.memory.heap import Heap
     from cuassay.memory.history import Entry, Frames, History
 
-__all__ = ["FORMATS", "combined", "describe_block", "describe_segment", "describe_traces", "dump", "load"]
+__all__ = [
+    "FORMATS",
+    "combined",
+    "describe_block",
+    "describe_segment",
+    "describe_traces",
+    "dump",
+    "load",
+    "take_snapshot",
+]
 
 #: JSON (gzipped where the name ends in .gz), and the pickle that torch's viewers open.
 FORMATS = ("json", "torch")
+
+
+def take_snapshot(heap: Heap) -> dict[str, Any]:
+    """Every segment, block and recorded event of one allocator."""
+    with heap.lock:
+        history = heap.history
+        segments = [entry for segment in heap.every_segment() for entry in describe_segment(segment, history)]
+        config = str(heap.config)
+        traces = [] if history is None else [describe_traces(history)]
+        if history is not None:  # the next snapshot shows that this one was taken
+            history.note_snapshot(sum(entry["active_size"] for entry in segments))
+    return {
+        "segments": segments,
+        "device_traces": traces,
+        "allocator_settings": {"CUASSAY_ALLOC_CONF": config},
+        "external_annotations": [],
+    }
 
 
 def describe_segment(segment: Segment, history: History | None = None) -> list[dict[str, Any]]:

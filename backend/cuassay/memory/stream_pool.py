@@ -1,7 +1,7 @@
-"""One stream's part of one pool: the quick lists in front, the free blocks behind, and those other streams use.
+"""One stream's part of one pool: its quick lists, its free blocks, and its freed blocks that other streams still use.
 
 A hit is a look-up by the requested size and a `list.pop`: no rounding, no lock, no statistics. `free` is one
-`list.append`, so a finaliser may call it at any moment, from any thread, also within `malloc`.
+`list.append`, so a finaliser may call it at any moment and from any thread, even while that thread is inside `malloc`.
 """
 
 from __future__ import annotations
@@ -10,7 +10,9 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol
 
-from cuassay.memory.blocks import FREED, Block, FreeList, QuickList
+from cuassay.memory.blocks import FREED, Block, QuickList
+from cuassay.memory.fit import BEST_FIT, FitPolicy
+from cuassay.memory.free_list import FreeList
 
 if TYPE_CHECKING:
     from cuassay.core.protocols import MemorySource
@@ -29,12 +31,12 @@ class Pool:
     id : tuple of int
         ``(0, 0)`` is the default pool.
     use_on_oom : bool
-        Whether others may take its free blocks when nothing else is left.
+        Whether other pools may take its free blocks when nothing else is left.
     no_split : bool
         Whether each segment serves one request at a time.
     one_handle : bool
-        Whether each segment is what the source gave in one piece, as interprocess handles and NCCL's registration need
-        it; it neither grows nor is stitched.
+        Whether each segment is one piece of memory from the source, as interprocess handles and NCCL's registration
+        need it; such a segment neither grows nor is stitched.
     use_count : int
         Owners; at 0 its free segments go back with the next `empty_cache`.
     """
@@ -80,14 +82,14 @@ class Deferred:
     stream_pool : StreamPool
         Whose blocks they are.
     is_capturing : callable
-        True while work is captured, not run: then no marker can be recorded, and blocks are held back.
+        Whether work is being captured: then no event can be recorded, and blocks are held back.
 
     Attributes
     ----------
     queue : deque of Block
-        Blocks whose users are marked.
+        Blocks with events that mark the end of the other streams' work.
     held : deque of Block
-        Blocks that are held back, because their users could not be marked yet.
+        Blocks that are held back, because events could not be recorded yet.
     """
 
     __slots__ = ("_is_capturing", "_stream_pool", "held", "history", "queue")
@@ -100,10 +102,10 @@ class Deferred:
         self.history: History | None = None
 
     def append(self, block: Block) -> None:
-        """Take a freed block, and mark how far its users are.
+        """Take a freed block, and record an event on each stream that uses it.
 
-        Where that raises, the block is freed all the same, for its owner may be a finaliser: it is held back, and
-        marked later.
+        If that raises, the block is freed all the same, because the caller may be a finaliser: it is held back, and
+        its events are recorded later.
         """
         if self.history is not None:
             self.history.note_free(block, is_done=False)
@@ -121,7 +123,7 @@ class Deferred:
         self.queue.append(block)
 
     def unhold(self) -> None:
-        """Mark the users of what is held back, outside of captures; what cannot be marked stays held back."""
+        """Record events for the blocks held back, outside of captures; a block stays held back if that raises."""
         for _ in range(len(self.held)):
             try:
                 block = self.held.popleft()
@@ -141,7 +143,7 @@ class Quick(Protocol):
     """Where a request looks for its quick list."""
 
     def get(self, nbytes: int, /) -> QuickList | None:
-        """The list of what was cut out for so many bytes; None: the request is a miss."""
+        """The quick list for requests of `nbytes`; None makes the request a miss."""
 
 
 class StreamPool:
@@ -150,22 +152,32 @@ class StreamPool:
     Parameters
     ----------
     pool : Pool
-        Where it belongs.
+        The pool.
     stream : int
-        The stream's number, as the source knows it.
+        The stream.
     miss : callable
-        Gives a block of at least so many bytes when no quick list has one.
+        Serves a request that no quick list can serve, given this object and the bytes.
+    is_capturing : callable
+        As for `Deferred`.
+    fit : FitPolicy
+        Chooses among the free blocks.
 
     Attributes
     ----------
-    lists : dict of int to QuickList
-        The quick lists, by the bytes that are asked for.
-    quick : Quick
-        The same; or the detector, while each request is to be seen.
+    small, large : FreeList
+        Free blocks for requests up to 1 MiB, and for larger ones.
+    page_space : PageSpace or None
+        The arenas of its large blocks, once it took memory in pages.
+    deferred : Deferred
+        Freed blocks that other streams still use.
     last : Block or None
-        What was cut out last.
+        The block that was cut out last.
+    lists : dict of int to QuickList
+        The quick lists, by requested size.
+    quick : Quick
+        Where a request looks for its quick list: `lists`, or `detector` while that observes.
     detector : IterationDetector or None
-        What watches the requests, where something was stitched.
+        What observes the requests, after something was stitched.
     """
 
     __slots__ = (
@@ -183,12 +195,17 @@ class StreamPool:
     )
 
     def __init__(
-        self, pool: Pool, stream: int, miss: Callable[[StreamPool, int], Block], is_capturing: Callable[[], bool]
+        self,
+        pool: Pool,
+        stream: int,
+        miss: Callable[[StreamPool, int], Block],
+        is_capturing: Callable[[], bool],
+        fit: FitPolicy = BEST_FIT,
     ) -> None:
         self.pool = pool
         self.stream = stream
-        self.small = FreeList()
-        self.large = FreeList()
+        self.small = FreeList(fit)
+        self.large = FreeList(fit)
         self.page_space: PageSpace | None = None
         self.deferred = Deferred(self, is_capturing)
         self.last: Block | None = None
@@ -200,15 +217,13 @@ class StreamPool:
     def malloc(self, nbytes: int) -> Block:
         """A block of at least `nbytes` for this stream; see `CachingAllocator.malloc`."""
         try:
-            quick_list = self.quick.get(
-                nbytes
-            )  # not [nbytes]: a KeyError costs as much as the rest of a miss's way here
+            quick_list = self.quick.get(nbytes)  # not [nbytes]: a KeyError would double the cost of a miss up to here
             if quick_list:
                 block = quick_list.pop()
                 block.home = quick_list
                 block.uses += 1
                 return block
-        except (IndexError, TypeError):  # another thread took the last one, or `nbytes` is no key: the miss tells
+        except (IndexError, TypeError):  # another thread took the last one, or `nbytes` cannot be a key: `_miss` says
             pass
         return self._miss(self, nbytes)
 
@@ -224,7 +239,7 @@ class StreamPool:
         self.last = block
 
     def unassign(self, block: Block) -> None:
-        """`block` serves no size any more; a size that none serves is forgotten."""
+        """`block` is no longer cut out for a size; a quick list without any block is dropped."""
         quick_list = block.quick_list
         if quick_list is not None:
             quick_list.cut -= 1
@@ -233,20 +248,20 @@ class StreamPool:
         block.quick_list = None
 
     def record_to(self, history: History | None) -> None:
-        """Tell `history` of every request and free from here, None: nobody; the caller holds the lock."""
+        """Record every request and free in `history` from here (None: nowhere); the caller holds the lock."""
         self.lists = dict(self.lists) if history is None else history.hide(self.lists)
         self.deferred.history = history
-        self.watch(self.detector)
+        self.observe(self.detector)
 
-    def watch(self, detector: IterationDetector | None) -> None:
-        """Let `detector` see every request from here, None: no one; the caller holds the lock."""
+    def observe(self, detector: IterationDetector | None) -> None:
+        """Let `detector` see every request from here (None: nobody); the caller holds the lock."""
         self.detector = detector
         self.quick = self.lists
         if detector is not None:
             detector.lists, self.quick = self.lists, detector
 
     def drain(self) -> list[Block]:
-        """Every block out of the quick lists."""
+        """Take every block out of the quick lists."""
         blocks = []
         for quick_list in tuple(filter(None, self.lists.values())):
             try:
@@ -257,7 +272,7 @@ class StreamPool:
         return blocks
 
     def free_blocks(self, *, is_small: bool) -> FreeList:
-        """The free blocks behind requests of that size."""
+        """The free blocks for requests of that size class."""
         return self.small if is_small else self.large
 
     def __repr__(self) -> str:
@@ -265,7 +280,7 @@ class StreamPool:
 
 
 def free(block: Block) -> None:
-    """Give `block` back; in the order of its stream, and of those it was recorded for.
+    """Give `block` back; its reuse is ordered after its stream and after every stream that was recorded for it.
 
     Raises
     ------

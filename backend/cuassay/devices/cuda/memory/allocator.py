@@ -66,12 +66,12 @@ class DeviceAllocator(Handle, CachingAllocator):
 
     def __init__(self, index: int, source: MemorySource, config: AllocatorConfig) -> None:
         total = runtime.get_device_properties(index).total_memory
-        super().__init__(source, total=total, config=config, name=str(Device("cuda", index)))
+        lock = threading.RLock()  # unlike a Lock, it knows whether this thread holds it
+        super().__init__(source, total=total, config=config, name=str(Device("cuda", index)), lock=lock)
         self.index = index
         self.source = source
         self.routings = 0
         self._leaving: deque[Pool] = deque()
-        self._lock = threading.RLock()  # type: ignore[assignment] # it knows whether this thread holds it
 
     def __repr__(self) -> str:
         figures = self.statistics()
@@ -104,8 +104,8 @@ class DeviceAllocator(Handle, CachingAllocator):
     @contextmanager
     def releasing(self) -> Iterator[bool]:
         """No capture begins inside the block; it gives whether memory may go back to the device: whether none runs."""
-        with self._releasing:
-            yield not self._captures
+        with self.heap.releasing:
+            yield not self.heap.captures
 
     def is_routed(self) -> bool:
         """Whether this thread's allocations come from a private pool now."""
@@ -113,7 +113,7 @@ class DeviceAllocator(Handle, CachingAllocator):
 
     def _is_within(self) -> bool:
         """Whether this thread is changing the books right now, further out on the stack."""
-        return bool(self._lock._is_owned())  # type: ignore[attr-defined] # noqa: SLF001  as threading.Condition does
+        return bool(self.heap.lock._is_owned())  # noqa: SLF001  as threading.Condition does
 
     @contextmanager
     def use_pool(self, pool: Pool) -> Iterator[Pool]:

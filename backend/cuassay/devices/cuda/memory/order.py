@@ -13,12 +13,12 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
-from cuassay.core.interrupts import finish
+from cuassay.core.interrupts import Attempt, finish
 from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.check import check, error_of
 from cuassay.devices.cuda.memory import perthread
 
-__all__ = ["Marker", "Order", "at", "finished", "keep", "kept", "relaxed"]
+__all__ = ["Marker", "Order", "at", "attempt", "finished", "keep", "kept", "relaxed"]
 
 #: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
 #: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
@@ -61,9 +61,18 @@ def relaxed() -> Iterator[None]:
         check(cudart.cudaThreadExchangeStreamCaptureMode(former))
 
 
-def finished(call: Callable[..., Any], *arguments: Any, undo: Callable[[Any], object] | None = None) -> Any:
-    """`cuassay.core.interrupts.finish` for a function of cuda.bindings, which answers with its status first."""
-    return finish(call, *arguments, is_done=lambda answer: not answer[0], undo=undo)
+def attempt(call: Callable[..., Any], *arguments: Any) -> Attempt[Any]:
+    """`cuassay.core.interrupts.Attempt` for a function of cuda.bindings, whose answers begin with a status."""
+    return Attempt(call, *arguments, succeeded=_succeeded)
+
+
+def finished(call: Callable[..., Any], *arguments: Any, undo: Callable[[Any], object]) -> Any:
+    """`cuassay.core.interrupts.finish` for a function of cuda.bindings, whose answers begin with a status."""
+    return finish(call, *arguments, succeeded=_succeeded, undo=undo)
+
+
+def _succeeded(answer: Any) -> bool:
+    return not answer[0]
 
 
 class Marker:

@@ -20,11 +20,11 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from cuassay.core.interrupts import is_late
+from cuassay.core.interrupts import is_late, is_marked_late, mark_late
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.order import Marker, Order, at, finished, relaxed
+from cuassay.devices.cuda.memory.order import Marker, Order, at, attempt, finished, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
 from cuassay.memory.host import HostSource
@@ -62,9 +62,8 @@ def unregister(address: int) -> None:
     """Undo `register`; no copy may be under way. Raises `DriverError`."""
     from cuda.bindings import runtime
 
-    with relaxed():
-        unpinned = finished(runtime.cudaHostUnregister, address)
-    check(unpinned, f"unpinning host memory at {address:#x}")
+    with attempt(runtime.cudaHostUnregister, address) as unpin, relaxed():
+        check(unpin(), f"unpinning host memory at {address:#x}")
 
 
 class PinnedSource(HostSource):
@@ -112,20 +111,22 @@ class PinnedSource(HostSource):
         with self._lock:
             pages = self._pages.pop(address)
         catching = suppress(CuassayError) if self._config().pinned_free_catch_all else nullcontext()
+        is_unpinned = False
         try:
             with catching, at(self._index):
-                if pages is None:
-                    _unmade(address)
-                else:
-                    unregister(address)
-                    _unmapped(*pages)
+                (_unmade if pages is None else unregister)(address)
+                is_unpinned = True
         except BaseException as error:
+            if is_unpinned:
+                mark_late(error)
+            is_unpinned = is_marked_late(error)
             if not is_late(error):
                 with self._lock:
                     self._pages[address] = pages
-            elif pages is not None:
-                _unmapped(*pages)
             raise
+        finally:
+            if is_unpinned and pages is not None:
+                _unmapped(*pages)
 
     def record(self, stream: int) -> tuple[Order, Marker | None]:
         """A marker of what that stream was given so far."""
@@ -219,7 +220,7 @@ def _made(nbytes: int) -> tuple[int, None]:
             runtime.cudaHostAlloc,
             nbytes,
             runtime.cudaHostAllocPortable,
-            undo=lambda found: runtime.cudaFreeHost(found[1]),
+            undo=lambda found: found and runtime.cudaFreeHost(found[1]),
         )
     return int(check(made, f"making {format_bytes(nbytes)} of pinned host memory")), None
 
@@ -227,9 +228,8 @@ def _made(nbytes: int) -> tuple[int, None]:
 def _unmade(address: int) -> None:
     from cuda.bindings import runtime
 
-    with relaxed():
-        given_back = finished(runtime.cudaFreeHost, address)
-    check(given_back, f"giving pinned host memory at {address:#x} back")
+    with attempt(runtime.cudaFreeHost, address) as free, relaxed():
+        check(free(), f"giving pinned host memory at {address:#x} back")
 
 
 def is_registered(address: int) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from cuassay.core.interrupts import nothing_done
 from cuassay.devices.cuda.memory.sources import DeviceSource
 from cuassay.errors import ArgumentError, LibraryNotFoundError, OutOfMemoryError
 
@@ -94,11 +95,12 @@ class PluggableSource(DeviceSource):
 
     def release(self, address: int) -> None:
         """Give a segment to the user's function, once the device is idle."""
+        with nothing_done():
+            self.synchronize(())
         nbytes, stream = self._given.pop(address)
         try:
-            self.synchronize(())
             self._free(address, nbytes, self.index, stream)
-        except BaseException:
+        except Exception:
             self._given[address] = nbytes, stream
             raise
 

@@ -14,7 +14,7 @@ from typing import Any
 from cuassay.core.interrupts import is_late, mark_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.check import check
-from cuassay.devices.cuda.memory.order import Order, at, finished, relaxed
+from cuassay.devices.cuda.memory.order import Order, at, attempt, finished, relaxed
 from cuassay.devices.cuda.memory.virtual import AddressSpace, Page, granularity
 from cuassay.errors import ArgumentError
 from cuassay.memory.integer_source import Pageless
@@ -33,7 +33,7 @@ class DeviceSource(Pageless, Order):
         from cuda.bindings import runtime as cudart
 
         with at(self.index), relaxed():
-            taken = finished(cudart.cudaMalloc, nbytes, undo=lambda made: cudart.cudaFree(made[1]))
+            taken = finished(cudart.cudaMalloc, nbytes, undo=lambda made: made and cudart.cudaFree(made[1]))
             if taken[0]:
                 cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
             return int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
@@ -42,8 +42,8 @@ class DeviceSource(Pageless, Order):
         """Give a segment back; waits for the device."""
         from cuda.bindings import runtime as cudart
 
-        with at(self.index), relaxed():
-            check(finished(cudart.cudaFree, address), f"giving back the segment at {address:#x}")
+        with attempt(cudart.cudaFree, address) as free, at(self.index), relaxed():
+            check(free(), f"giving back the segment at {address:#x}")
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}(cuda:{self.index})"
@@ -76,15 +76,10 @@ class AsyncSource(DeviceSource):
         """Give a segment back; waits for the device."""
         from cuda.bindings import runtime as cudart
 
-        self.synchronize(())
-        with at(self.index), relaxed():
-            freed = finished(cudart.cudaFreeAsync, address, self._stream)
-            check(freed, f"giving back the segment at {address:#x}")
-            try:
-                check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
-            except BaseException as error:
-                mark_late(error)
-                raise
+        with attempt(cudart.cudaFreeAsync, address, self._stream) as free, at(self.index), relaxed():
+            self.synchronize(())
+            check(free(), f"giving back the segment at {address:#x}")
+            check(cudart.cudaStreamSynchronize(self._stream), "waiting for the driver's pool")
 
 
 class PageSource(DeviceSource):

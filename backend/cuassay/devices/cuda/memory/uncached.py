@@ -10,11 +10,11 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
-from cuassay.core.interrupts import take_late
+from cuassay.core.interrupts import took_effect
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import StateError
 from cuassay.memory import Block, Pool, Segment, StreamPool
-from cuassay.memory.caching import checked_nbytes
+from cuassay.memory.config import checked_nbytes
 
 __all__ = ["UncachedAllocator"]
 
@@ -62,7 +62,7 @@ class UncachedAllocator:
                 try:
                     self._source.release(block.address)
                 except BaseException as error:
-                    if not take_late(error):
+                    if not took_effect(error):
                         self._freed.append(block)
                     raise
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.check import check
-from cuassay.devices.cuda.memory.order import finished
+from cuassay.devices.cuda.memory.order import attempt, finished
 
 __all__ = ["AddressSpace", "granularity"]
 
@@ -60,7 +60,8 @@ class AddressSpace:
         """Give the addresses back; nothing is shown there any more."""
         from cuda.bindings import driver
 
-        check(finished(driver.cuMemAddressFree, address, nbytes), f"giving back the addresses at {address:#x}")
+        with attempt(driver.cuMemAddressFree, address, nbytes) as free:
+            check(free(), f"giving back the addresses at {address:#x}")
 
     def create(self, sizes: Iterable[int]) -> list[Page]:
         """New pages of these sizes. Raises `OutOfMemoryError`."""
@@ -80,7 +81,8 @@ class AddressSpace:
         from cuda.bindings import driver
 
         for handle, _ in pages:
-            check(finished(driver.cuMemRelease, handle), f"releasing a page of cuda:{self.index}")
+            with attempt(driver.cuMemRelease, handle) as release:
+                check(release(), f"releasing a page of cuda:{self.index}")
 
     def show(self, address: int, pages: Sequence[Page]) -> None:
         """Let `address` on show the pages side by side, readable and writable by the device and its peers."""

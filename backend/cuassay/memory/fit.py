@@ -1,0 +1,44 @@
+"""Fit policies: which free block serves a request.
+
+The free blocks of one stream are kept as a sorted list of integers, ``size << 64 | address``: a policy sees integers
+alone, so the default one is a function of the standard library that runs in C.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+__all__ = ["BEST_FIT", "BestFit", "FitPolicy"]
+
+
+class FitPolicy(Protocol):
+    """Chooses among free blocks. Another policy is another class with these two methods."""
+
+    @property
+    def find(self) -> Callable[[Sequence[int], int], int]:
+        """A function of the sorted keys and the least key that is large enough.
+
+        It returns the position of the block to take, or ``len(keys)`` where no block is large enough.
+        """
+
+    def prefers(self, nbytes: int, other: int) -> bool:
+        """Whether a block of `nbytes` is taken, where one of `other` bytes is also free and large enough."""
+
+
+class BestFit:
+    """The smallest block that is large enough; among equals the one at the lowest address."""
+
+    find = staticmethod(bisect_left)
+
+    def prefers(self, nbytes: int, other: int) -> bool:
+        """Whether `nbytes` is the smaller one."""
+        return nbytes <= other
+
+    def __repr__(self) -> str:
+        return "BestFit()"
+
+
+#: The default policy.
+BEST_FIT = BestFit()
