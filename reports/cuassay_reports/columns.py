@@ -236,7 +236,7 @@ def columns_of(record: str) -> tuple[Column, ...]:
         return TABLES[record]
     except (KeyError, TypeError):
         known = ", ".join(TABLES)
-        raise ResultFormatError(f"record {record!r} is no table of results; use one of: {known}") from None
+        raise ResultFormatError(f"record {record!r} is not a table of results; use one of: {known}") from None
 
 
 def validate(row: Mapping[str, object]) -> None:
@@ -249,7 +249,7 @@ def validate(row: Mapping[str, object]) -> None:
     ------
     ResultFormatError
         The table or a column is unknown, a required column is missing, or a value has a wrong type,
-        is not finite or is none of the column's choices. The message names the column.
+        is not finite or is not one of the column's choices. The message names the column.
     """
     schema = _schema_of(row)
     record = row.get("record")

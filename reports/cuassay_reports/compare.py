@@ -1,8 +1,8 @@
 """Timings against the previous run, against peers, and against the device's measured limits.
 
-Decides which two measurements are compared: the newest, and the last before it whose hard facts are equal. Where there
-is none, the reason says what changed. Two runs drift by a few percent on their own, so a verdict here is a hint; proof
-is the paired gate's, ``cuassay ab``.
+Decides which two measurements are compared: the newest, and the last before it whose hard facts are equal. If there is
+no such measurement, the reason says what changed. Two runs drift by a few percent without a change, so a verdict here
+is a hint; the paired gate, ``cuassay ab``, gives proof.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ __all__ = [
 ]
 
 COMPUTE_INTENSITY = 8.0
-"""FLOP per byte from which work is taken for compute-bound where no compute limit was measured.
+"""FLOP per byte from which work counts as compute-bound if no compute limit was measured.
 
 Today's processors balance at 10 (a server's cores) to 300 (tensor cores); below 8 memory is the limit on all.
 """
@@ -47,10 +47,9 @@ def changes(results: Results) -> pd.DataFrame:
     Returns
     -------
     pandas.DataFrame
-        The newest rows of ``results.times``, with `previous` (median, NaN where none), `previous_run`,
-        `change` (new over old, less 1, after the shift), `shift` (seconds taken off the new median), `weak` (the two
-        were on different machines), `verdict` (faster, slower, same, ambiguous, or "" where nothing may be compared)
-        and `why`.
+        The newest rows of ``results.times``, with `previous` (median, NaN if none), `previous_run`, `change` (new over
+        old, minus 1, after the shift), `shift` (seconds subtracted from the new median), `weak` (the two were on
+        different machines), `verdict` (faster, slower, same, ambiguous, or "" if nothing may be compared) and `why`.
     """
     newest = results.latest().times.drop_duplicates(_SERIES, keep="last", ignore_index=True)
     pairs = Pairs(results)
@@ -118,7 +117,7 @@ def _last_rows(rows: pd.DataFrame) -> dict[int, Row]:
 
 
 def _ask_peers(row: Row, compared: dict[str, Any], beside: list[Row]) -> None:
-    """Make a verdict ambiguous where peers, whose code did not change, moved by half as much or more on this case."""
+    """Make a verdict ambiguous if peers, whose code did not change, moved by half as much or more on this case."""
     others = [
         other["change"]
         for other in beside

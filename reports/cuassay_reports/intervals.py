@@ -1,7 +1,7 @@
-"""The empty interval: what a cold sample costs beside its call, and by how much that differs between two runs.
+"""The empty interval: the part of a cold sample that is not its call, and how much it differs between two runs.
 
-Two events with nothing between them were 1.3 µs apart on one kind of host with an H200 and 2.9 µs on another. A row
-that carries its `empty` is freed of it when it is loaded. Runs that recorded none are brought together by the
+Two events with nothing between them were 1.3 µs apart on one kind of host with an H200 and 2.9 µs on another. It is
+subtracted from a row that carries its `empty` when the row is loaded. Runs that did not record it are aligned by the
 *shift*: the median difference of short cold samples of peers, whose code did not change between the runs.
 Only the standard library is needed; no file is touched.
 """
@@ -18,13 +18,13 @@ __all__ = ["FEWEST_PEERS", "FIGURES", "LONGEST", "UNKNOWN", "Shift", "is_cold_sa
 Row = Mapping[str, Any]
 
 LONGEST = 100e-6
-"""Seconds from which a sample says little about a shift of microseconds: its own noise is larger."""
+"""Samples of this many seconds or more say little about a shift of microseconds: their own noise is larger."""
 
 FEWEST_PEERS = 8
-"""Fewest peers' rows that a shift is estimated from; the median of fewer is moved by two changed ones."""
+"""Fewest rows of peers that a shift is estimated from; two that changed would move the median of fewer."""
 
 UNKNOWN = 3e-6
-"""Seconds by which two kinds of hosts' empty intervals may differ where nothing tells: 1.3 and 2.9 µs were measured."""
+"""Seconds by which the empty intervals of two hosts may differ if they are unknown: 1.3 and 2.9 µs were measured."""
 
 FIGURES = ("median", "minimum", "q25", "q75")
 """Columns of a row that hold an empty interval."""
@@ -36,16 +36,16 @@ _DEFAULTS = {"mode": "stream", "cache": "cold"}
 
 @dataclass(frozen=True, slots=True)
 class Shift:
-    """What every cold sample of one run took longer than in another.
+    """By how much every cold sample of one run took longer than in another.
 
     Attributes
     ----------
     seconds : float
         The median over the rows of peers.
     uncertain_s : float
-        Nineteen in twenty of those rows lie nearer to it than this.
+        Nineteen in twenty of those rows are closer to the median than this.
     rows : int
-        How many rows say so.
+        The number of those rows.
     """
 
     seconds: float
@@ -57,9 +57,9 @@ class Shift:
 
 
 def net(row: Row) -> dict[str, Any]:
-    """Return a ``time`` row freed of its empty interval; `raw` keeps the median as measured.
+    """Return a ``time`` row without its empty interval; `raw` keeps the median as measured.
 
-    Rows without `empty`, or that are shorter than it, stay as they are.
+    Rows without `empty`, or shorter than it, are unchanged.
     """
     empty = row.get("empty", 0.0)
     if not 0 < empty < row["median"]:
@@ -97,10 +97,10 @@ def shift(old: Iterable[Row], new: Iterable[Row]) -> Shift | None:
 
 
 def offsets(runs: Sequence[Sequence[Row]]) -> list[float]:
-    """What to take off the cold samples of each run so that all of them stand on one footing, seconds.
+    """Seconds to subtract from the cold samples of each run so that all runs have the same empty interval.
 
-    The newest run that measured its empty interval is the footing, else the newest; a run that shares too few peers
-    with it is left where it is.
+    The reference is the newest run that measured its empty interval, or the newest run if none did. A run that shares
+    too few peers with the reference is unchanged.
 
     Parameters
     ----------

@@ -1,4 +1,4 @@
-"""Two runs of one device: whether their timings may be compared, how certain that is, and what is taken off first."""
+"""Two runs of one device: whether their timings may be compared, how certain that is, and what is subtracted first."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ from cuassay_reports.verdicts import Verdict, judge, judge_weakly
 __all__ = ["Pair", "Pairs"]
 
 _MACHINE = ("uuid", "cpu", "cores", "memory")
-"""The soft facts by which another machine is told, so that a verdict is weakened; other soft facts are only named."""
+"""The soft facts that identify a machine: a difference weakens a verdict. Other soft facts are only named."""
 
 _ASKED = ["benchmark", "dtype", "case", "cache", "mode", "unit", "groups", "implementation", "clock", "ours", "median"]
 
 
 @dataclass(frozen=True)
 class Pair:
-    """What two runs of one device have in common, and what not.
+    """The differences between two runs of one device.
 
     Attributes
     ----------
     soft : sequence of str
         The soft facts that differ, in words.
     shift : Shift or None
-        What cold samples of the newer run took longer; None where nothing says.
+        By how much cold samples of the newer run took longer; None if unknown.
     """
 
     soft: tuple[str, ...]
@@ -42,7 +42,7 @@ class Pair:
         return any(change.partition(" ")[0] in _MACHINE for change in self.soft)
 
     def judge(self, old: Row, new: Row) -> tuple[Verdict, float]:
-        """The verdict on two rows of the runs, and the seconds that were taken off the newer one."""
+        """The verdict on two rows of the runs, and the seconds that were subtracted from the newer one."""
         is_cold = is_cold_sample(new)
         moved = self.shift if is_cold and self.is_weak and not _both_net(old, new) else None
         if moved is None:
@@ -65,7 +65,7 @@ class Pairs:
         self.may_compare = cache(self._may_compare)
 
     def facts(self, run: str, device: str) -> Mapping[str, object]:
-        """The fingerprint of `device` in `run`; empty where it recorded none."""
+        """The fingerprint of `device` in `run`; empty if none was recorded."""
         return self._facts.get((run, device), {})
 
     def _may_compare(self, old: str, new: str, device: str) -> bool:

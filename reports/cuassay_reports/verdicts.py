@@ -1,7 +1,7 @@
 """What a difference of two medians means: faster, slower, same or ambiguous, and the thresholds of that.
 
-Two runs of one program differ without a change: by a little on one machine, by more on another card of the model and
-in another host. A verdict of two runs is therefore a hint; the paired gate's is proof.
+Two runs of an unchanged program differ: by a little on one machine, by more on another GPU of the model in another
+host. A verdict from two runs is therefore a hint; a verdict of the paired gate is proof.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ Word = Literal["faster", "slower", "same", "ambiguous"]
 
 @dataclass(frozen=True, kw_only=True)
 class Thresholds:
-    """When a difference between two medians means something; all but `samples` are fractions."""
+    """The limits beyond which a difference between two medians counts; all but `samples` are fractions."""
 
     floor: float
     weak: float
@@ -27,17 +27,17 @@ class Thresholds:
 
 
 THRESHOLDS = Thresholds(
-    floor=0.02,  # what an unchanged program drifts by between two runs of one machine with free clocks
-    weak=0.05,   # the same for two cards of a model: unchanged peers on H200s differed by up to 5.3 %, in 3,444 pairs
-    noisy=0.10,  # a spread above it hides changes that matter: "same" would claim too much
-    samples=5,   # fewer have no quartiles worth the name
+    floor=0.02,  # the drift of an unchanged program between two runs on one machine with free clocks
+    weak=0.05,   # the same for two GPUs of a model: unchanged peers on H200s differed by up to 5.3 %, in 3,444 pairs
+    noisy=0.10,  # a larger spread hides changes that matter, so the verdict is not "same"
+    samples=5,   # quartiles of fewer samples mean little
 )  # fmt: skip
 """The thresholds that `changes` uses."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """A verdict, or "" where nothing could be compared, and its reason in words."""
+    """A verdict, or "" if nothing could be compared, and its reason in words."""
 
     word: Word | Literal[""]
     reason: str
@@ -49,7 +49,7 @@ def judge(old: Mapping[str, Any], new: Mapping[str, Any], thresholds: Thresholds
     Parameters
     ----------
     old, new : mapping
-        ``median``, ``q25``, ``q75`` (NaN where unknown), ``n`` and ``better`` of a row of times.
+        ``median``, ``q25``, ``q75`` (NaN if unknown), ``n`` and ``better`` of a row of times.
     """
     change = relative_change(old["median"], new["median"])
     spread = max(_spread(old), _spread(new))
@@ -75,14 +75,14 @@ def judge_weakly(
     old, new : mapping
         As for `judge`, and ``clock`` and ``launches``.
     unknown_s : float
-        Seconds by which the machines may differ on each call, whatever it does.
+        Seconds by which any call may differ between the machines.
     """
     verdict = judge(old, new, thresholds)
     if verdict.word not in ("faster", "slower"):
         return verdict
     change = relative_change(old["median"], new["median"])
     if new["clock"] == "host" or new["launches"] == "live":
-        return Verdict("ambiguous", f"{change:+.1%}, but the host's own time is in it, and these are two hosts")
+        return Verdict("ambiguous", f"{change:+.1%}, but it contains the host's own time, and the hosts differ")
     if abs(change) < thresholds.weak:
         return Verdict(
             "ambiguous", f"{change:+.1%}, but two machines of this kind differ by up to {thresholds.weak:.0%}"
@@ -109,10 +109,10 @@ def _without_spread(change: float, thresholds: Thresholds) -> Verdict:
 
 
 def relative_change(old: float, new: float) -> float:
-    """New over old, less 1; NaN where there is no old."""
+    """New over old, minus 1; NaN if old is 0."""
     return new / old - 1 if old else math.nan
 
 
 def _spread(row: Mapping[str, Any]) -> float:
-    """Return the distance of the quartiles over the median, NaN where unknown."""
+    """Return the distance of the quartiles over the median, NaN if unknown."""
     return float((row["q75"] - row["q25"]) / row["median"]) if row["median"] else math.nan

@@ -199,7 +199,8 @@ def test_a_folder_is_imported_from_and_an_interpreter_is_started(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("name", "said"), [("neither-this-nor-that", "neither a commit"), ("python work.py", "not told where its rows go")]
+    ("name", "said"),
+    [("neither-this-nor-that", "neither a commit"), ("python work.py", "does not say where its rows go")],
 )
 def test_what_is_no_side_is_refused(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(ArgumentError, match=said):

@@ -118,7 +118,7 @@ def test_series_are_written_in_one_piece_or_not_at_all(tmp_path: Path, monkeypat
         recorder.write_times(series)
         before = path.read_bytes()
         monkeypatch.setattr(os, "write", half)
-        with pytest.raises(ResultError, match="and is as it was"):
+        with pytest.raises(ResultError, match="and was restored"):
             recorder.write_times(series)
 
     assert before.count(b"\n") == 2
@@ -251,5 +251,5 @@ def test_git_names_the_commit_and_a_changed_file_makes_it_dirty(no_revision: Pat
 def test_a_malformed_revision_is_an_error_that_names_its_source(no_revision: Path) -> None:
     (no_revision / ".revision").write_text("not a commit")
 
-    with pytest.raises(ResultError, match=r"\.revision names no revision"):
+    with pytest.raises(ResultError, match=r"\.revision does not name a revision"):
         revision(no_revision)

@@ -41,7 +41,7 @@ def test_every_table_explains_its_columns_and_names_them_once(record: str) -> No
         pytest.param({"schema": SCHEMA + 1}, "upgrade cuassay", id="newer-schema"),
         pytest.param({"schema": "1"}, "positive whole number", id="schema-is-text"),
         pytest.param({"record": "tset"}, "use one of: run, device, test, time, limit", id="table"),
-        pytest.param({"record": 3}, "no table of results", id="table-is-number"),
+        pytest.param({"record": 3}, "not a table of results", id="table-is-number"),
         pytest.param({"outcome": "ok"}, "use one of: passed, failed", id="choice"),
         pytest.param({"device": None}, "'device' must be a text, got None", id="null"),
         pytest.param({"headroom": float("inf")}, "must be a finite number", id="infinite"),

@@ -1,4 +1,4 @@
-"""The two sides of a comparison: a commit, a wheel, a folder, an interpreter or a command, made ready to be started."""
+"""The two sides of a comparison, ready to start: a commit, a wheel, a folder, an interpreter or a command."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from cuassay.errors import ArgumentError
 __all__ = ["RECORD", "Arm", "arm"]
 
 RECORD = "{record}"
-"""Stands in a command for the file that its ``time`` rows go to."""
+"""The placeholder in a command for the file that its ``time`` rows go to."""
 
 #: Folders of a source tree that Python imports from, this project's among them.
 _ROOTS = ("backend", "reports", "src", ".")
@@ -30,11 +30,11 @@ class Arm:
     name : str
         As it was given.
     identity : str
-        What it stands for exactly: the full hash of a commit; an interrupted comparison goes on only with the same.
+        Exactly what it names, such as a full hash; an interrupted comparison continues only with the same.
     command : sequence of str
-        What is started; `RECORD` is replaced.
+        The command line; `RECORD` is replaced.
     environment : mapping
-        What it adds to the environment.
+        Variables that it adds to the environment.
     """
 
     name: str
@@ -56,16 +56,16 @@ def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
         A commit of the repository around; a wheel; a folder of sources; an interpreter, or the folder of an
         environment; or a command, which is a text with a space or with ``{record}``.
     folder : path
-        Where a commit is checked out, or a wheel is installed.
+        A commit is checked out there, and a wheel is installed there.
     workload : sequence of str
-        What an interpreter is told to run.
+        Arguments for an interpreter.
     label : str
         ``base`` or ``head``: the name of its folder.
 
     Raises
     ------
     ArgumentError
-        It is none of these.
+        `name` is not one of these.
     """
     path = Path(name)
     if " " in name or RECORD in name:
@@ -82,7 +82,7 @@ def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
     if commit is None:
         raise ArgumentError(
             f"{name!r} is neither a commit of this repository, nor a wheel, a folder, an interpreter or a command; a "
-            f"command has a space in it, and {RECORD} where it is told the file of its rows"
+            f"command has a space in it, and {RECORD} where it receives the file of its rows"
         )
     tree = folder / label / commit[:12]
     if not tree.is_dir() and _git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
@@ -94,7 +94,7 @@ def _command(text: str) -> list[str]:
     words = shlex.split(text)
     if not any(RECORD in word for word in words):
         raise ArgumentError(
-            f"the command {text!r} is not told where its rows go; write {RECORD} where the file belongs"
+            f"the command {text!r} does not say where its rows go; write {RECORD} in the place of the file"
         )
     return words
 

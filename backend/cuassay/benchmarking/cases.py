@@ -27,7 +27,7 @@ from cuassay.testing.samples import HostArray, Sample, Samples, Shape, each, nor
 
 __all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for", "timing_row"]
 
-#: The dtypes that are measured unless others are asked for: what models are trained in.
+#: The dtypes that are measured by default: those that models are trained in.
 DTYPES: tuple[str, ...] = ("float32", "bfloat16")
 
 
@@ -60,7 +60,7 @@ class Case:
 
 
 def sizes_for(device: str | Device) -> ModelSizes:
-    """GPT-2 small on accelerators; reduced where the host computes, on cpu and sim."""
+    """GPT-2 small on accelerators; smaller on cpu and sim, where the host computes."""
     return REDUCED if Device(device).kind in HOST_KINDS else GPT2
 
 
@@ -89,14 +89,14 @@ def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample, label: str) 
 
 
 def _again(plan: Plan) -> Any:
-    """Run a plan that makes no array, as its callers hold one; gives the first array that it writes."""
+    """Run a prepared plan that returns nothing; gives the first array that it writes."""
     plan.run()
     written = (param for param in plan.op.schema.arrays if param.access != "read")
     return next(array for param in written for _, array in param.members(plan.bound[param.name]))
 
 
 def case_label(sample: Sample) -> str:
-    """The shapes of a product's operands, else of the first array; and the scalars, such as ``8192x768, axis=0``."""
+    """The shapes of a product's operands, or of the first array, and the scalars, such as ``8192x768, axis=0``."""
     arrays = [one for a in sample.args for one in (a if isinstance(a, list) else [a])]
     shapes = [a.shape for a in arrays if hasattr(a, "shape")]
     telling = [shape for shape in shapes[:2] if len(shape) > 1 and shape != shapes[0]]
@@ -107,8 +107,8 @@ def case_label(sample: Sample) -> str:
 def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ...]:
     """The labels of `cases`, without the cost of their numbers.
 
-    Where shapes and named scalars do not tell a case from another of the spec, what a sample's ``label=`` says, layouts
-    and scalars without a name follow. Elsewhere they do not: a label is what a case's history is known by.
+    If shapes and named scalars do not distinguish two cases of the spec, the sample's ``label=``, its layouts and its
+    unnamed scalars follow. Otherwise they do not: the history of a case is found by its label.
 
     Raises
     ------
@@ -130,7 +130,7 @@ def case_labels(spec: OpSpec, device: str | Device, dtype: Any) -> tuple[str, ..
 
 
 def _details(sample: Sample, said: str) -> list[str]:
-    """What tells one call from others of its shapes."""
+    """What distinguishes a call from others with the same shapes."""
     parts = list(each(sample.args))
     layouts = [part.layout for part in parts if isinstance(part, HostArray) and part.layout != "contiguous"]
     scalars = [str(part) for part in parts if not hasattr(part, "shape")]
@@ -138,7 +138,7 @@ def _details(sample: Sample, said: str) -> list[str]:
 
 
 def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:
-    """Of two cases of one label a report would keep the last, and a slow-down of the other would be lost."""
+    """Refuse two cases with one label: a report would keep only the last, and lose a slow-down of the other."""
     for second, label in enumerate(labels):
         first = labels.index(label)
         if first != second:
@@ -149,7 +149,7 @@ def _refuse_equal(spec: OpSpec, labels: Sequence[str]) -> None:
 
 
 class _Extents(Samples):
-    """Makes arrays of the right shape that take no memory."""
+    """Makes arrays that have the right shape and take no memory."""
 
     def _values(self, shape: Shape, dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
         return np.broadcast_to(np.zeros((), dtype), shape)
@@ -162,7 +162,7 @@ def row(case: Case, implementation: str, timing: Timing) -> dict[str, object]:
 
 
 def _modes(timing: Timing) -> str | None:
-    """Where the samples fall into two groups, how far these are apart."""
+    """How far two groups of samples are apart; None if there are not two."""
     found = modes_of(timing.samples_s)
     return None if found is None else f"two, {found[1] / found[0] - 1:.1%} apart"
 
@@ -170,7 +170,7 @@ def _modes(timing: Timing) -> str | None:
 def timing_row(
     benchmark: str, device: str | Device, implementation: str, timing: Timing, **told: object
 ) -> dict[str, object]:
-    """Columns of a ``time`` row of anything that was timed; `told` is what else is known: ``case``, ``dtype``."""
+    """Columns of a ``time`` row of any series; `told` are further columns, such as ``case`` and ``dtype``."""
     low, high = timing.quartiles_s
     return {
         "benchmark": benchmark,

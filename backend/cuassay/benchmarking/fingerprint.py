@@ -1,8 +1,8 @@
 """Where a result comes from: the machine's fingerprint, and the revision of the code, kept apart.
 
 A fingerprint is a flat mapping of facts by the names in `cuassay_reports.facts.FINGERPRINT`; its
-digest covers the hard ones only. This file finds the host's facts. A device's facts are handed in
-by whoever asked the device: no driver is touched here.
+digest covers the hard ones only. This file finds the host's facts. The caller passes a device's
+facts: no driver is touched here.
 """
 
 from __future__ import annotations
@@ -97,7 +97,7 @@ def package_versions(packages: Iterable[str]) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Revision:
-    """Which code ran. `source` says who named the commit; ``none`` when nobody could."""
+    """Which code ran. `source` says where the commit was found; ``none`` if it is unknown."""
 
     commit: str | None = None
     dirty: bool | None = None
@@ -113,7 +113,7 @@ class Revision:
 def revision(root: str | Path = ".") -> Revision:
     """Return the revision of the tree at `root`.
 
-    Asked in this order: the setting ``CUASSAY_REVISION``; a file ``.revision`` in `root` (a copied
+    These are tried in order: the setting ``CUASSAY_REVISION``; a file ``.revision`` in `root` (a copied
     tree has no history); git. The first two hold ``<commit>`` or ``<commit>+dirty``, the file
     optionally the date of the commit on a second line.
 
@@ -135,7 +135,9 @@ def _named(text: str, source: Literal["environment", "file"], where: str) -> Rev
     commit, _, date = text.strip().partition("\n")
     match = _REVISION.fullmatch(commit.strip())
     if match is None:
-        raise ResultError(f"{where} names no revision: got {commit!r}; write <commit hash> or <commit hash>+dirty")
+        raise ResultError(
+            f"{where} does not name a revision: got {commit!r}; write <commit hash> or <commit hash>+dirty"
+        )
     committed = _utc(date.strip(), where) if date.strip() else None
     return Revision(
         commit=match["commit"].lower(), dirty=match["dirty"] is not None, committed=committed, source=source
@@ -166,7 +168,9 @@ def _utc(date: str, where: str) -> str:
     try:
         moment = datetime.fromisoformat(date)
     except ValueError:
-        raise ResultError(f"{where} has no date: got {date!r}; write ISO 8601, such as 2026-01-31T12:00:00Z") from None
+        raise ResultError(
+            f"{where} does not hold a date: got {date!r}; write ISO 8601, such as 2026-01-31T12:00:00Z"
+        ) from None
     return moment.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 

@@ -1,9 +1,9 @@
 """The gate's statistics: pairs of process medians in, verdicts out; whole suites at once, without a device.
 
 A pair is the log-ratio of two fresh processes' medians, head over base. Pairs are looked at in groups: at each look a
-benchmark is a *suspect*, *same*, or goes on. A suspect is measured again, with pairs of its own, and only what both
-say is a verdict. The variance of few pairs is moderated by the runner's noise profile. What a benchmark can promise
-follows from its noise: see `CLASSES`. ``ci/gate_simulation.py`` shows what this comes to.
+benchmark becomes a *suspect*, becomes *same*, or stays open. A suspect is measured again, with fresh pairs, and a
+verdict needs both. The variance of few pairs is moderated by the runner's noise profile. What is promised for a
+benchmark follows from its noise: see `CLASSES`. ``ci/gate_simulation.py`` simulates the result.
 
 Sources: moderated t, Smyth, Stat. Appl. Genet. Mol. Biol. 3 (2004), doi 10.2202/1544-6115.1027; processes as
 replicates, Kalibera and Jones, ISMM 2013, doi 10.1145/2464157.2464160.
@@ -56,7 +56,7 @@ MOST_PRIOR_DEGREES = 15.0
 """The most degrees of freedom that the profile counts for, so that a runner that became noisier is noticed."""
 
 ESTIMATE_ALLOWANCE = 1.4
-"""A profile of 20 processes overstates a noise by up to 38 % in one of 100: classes are decided with that in mind."""
+"""One profile in 100, of 20 processes, overstates a noise by 38 % or more: the limits of classes allow for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ def class_of(noise: float | None) -> NoiseClass:
 
 
 def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
-    """The confidence of a confirmation at which `benchmarks` unchanged ones keep to the `budget` together.
+    """The confidence of a confirmation at which `benchmarks` unchanged benchmarks together stay within the `budget`.
 
     A look accuses one in a thousand on either side, and there are `len(LOOKS)` of them.
     """
@@ -156,7 +156,7 @@ def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArra
 def confirmed(
     side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: float
 ) -> NDArray[np.bool_]:
-    """Whether fresh pairs of suspects say the same as the look that accused them, on the same side."""
+    """Whether fresh pairs of suspects show a change in the direction that the look found."""
     mean, error, freedom = _moderated(pairs, noise, degrees)
     size = mean * side
     return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))

@@ -1,12 +1,12 @@
 """The ledger: one file a run of a real machine, of 1 or 2 MB, kept with the code it measured.
 
-Decides what of a run is worth keeping for years: every outcome, every figure and why a test failed; of samples a few,
-of failures the first part. What a row means stands in `cuassay_reports.columns`.
+Decides what of a run is worth keeping for years: every outcome, every figure, why a test failed, a few of the samples
+and the first part of each failure. `cuassay_reports.columns` says what a row means.
 
 ``python -m cuassay.benchmarking.ledger write FILE... --out reports/ledger`` makes the file of a run from what its
 processes recorded; ``... begin FILE --command TEXT`` begins such a run and prints its id, for ``--cuassay-run``;
-``... end FILE --run ID`` says that it came to its end; ``... check FILE --require-device D`` says what all its
-processes together ran, which none of them knows, and which of them died.
+``... end FILE --run ID`` records that it came to its end; ``... check FILE --require-device D`` says what all its
+processes together ran, and which of them died.
 """
 
 from __future__ import annotations
@@ -31,19 +31,19 @@ from cuassay_reports.endings import endings
 
 __all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
-#: Of all failures of a run together; what several thousand tests came to is some 1 MB beside it.
+#: Characters of all failures of a run together; the outcomes of several thousand tests take some 1 MB more.
 MAX_MESSAGE_CHARACTERS = 250_000
 
 #: Samples kept of a series, evenly spread over it; the median and the quartiles are those of all.
 MAX_SAMPLES = 20
 
-#: Characters kept of one failure's text: the first of these by which all keep to `MAX_MESSAGE_CHARACTERS`.
+#: Characters kept of one failure's text: the first of these for which all stay within `MAX_MESSAGE_CHARACTERS`.
 MESSAGE_LENGTHS = (4000, 500, 0)
 
-#: What the process that began a run is called in it.
+#: The name of the process that began a run.
 _COMMAND = "command"
 
-#: Of the one case of a test none of whose devices was chosen.
+#: In the id of a test none of whose devices was chosen.
 _NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 _FIGURES = ("median", "minimum", "q25", "q75", "empty")
@@ -54,9 +54,9 @@ Row = Mapping[str, Any]
 
 
 def read(paths: Iterable[str | Path]) -> list[Row]:
-    """The rows of result files; a folder stands for every ``*.jsonl`` below it.
+    """The rows of result files; a folder means every ``*.jsonl`` below it.
 
-    A last line that was torn off is no row.
+    A last line that was torn off is not a row.
 
     Raises
     ------
@@ -100,7 +100,7 @@ def trimmed(rows: Iterable[Row], message_length: int = MESSAGE_LENGTHS[0]) -> li
 
 
 def _unfinished(rows: Iterable[Row]) -> list[Row]:
-    """The begin rows that name what a process was running when it died; those of tests with an outcome tell nothing."""
+    """The begin rows that name what a process was running when it died; those of tests with an outcome are dropped."""
     last = {(run, *begun) for run, ending in endings(rows).items() for begun in ending.begun}
     return [
         row for row in rows if row["record"] == "begin" and (row["run"], row.get("part", ""), row["nodeid"]) in last
@@ -108,7 +108,7 @@ def _unfinished(rows: Iterable[Row]) -> list[Row]:
 
 
 def _thinned(row: Row) -> Row:
-    """Few samples, in order, by four digits, and the figures by six: both finer than any clock's steps."""
+    """Keep few samples, in order, with four digits, and the figures with six: both are finer than any clock's steps."""
     samples = row.get("samples", [])
     step = max(1.0, len(samples) / MAX_SAMPLES)
     kept = [samples[int(place * step)] for place in range(min(MAX_SAMPLES, len(samples)))]
@@ -121,7 +121,7 @@ def _folds(row: Row) -> bool:
 
 
 def _starred(row: Row) -> str | None:
-    """The node id with ``*`` for the check, None where that does not give the id back."""
+    """The node id with ``*`` for the check; None if the id cannot be restored from it."""
     name = f"::test_{row['check']}["
     return row["nodeid"].replace(name, "::test_*[") if row["nodeid"].count(name) == 1 else None
 
@@ -206,7 +206,7 @@ def _message_length(rows: Iterable[Row]) -> int:
 
 
 def _free(path: Path, run: str) -> Path:
-    """`path`, numbered while another run lies there."""
+    """`path`, with a number if another run has that name."""
     candidate, number = path, 1
     while candidate.exists() and {row["run"] for row in read([candidate])} != {run}:
         number += 1
@@ -215,7 +215,7 @@ def _free(path: Path, run: str) -> Path:
 
 
 def outcomes(rows: Iterable[Row]) -> Outcomes:
-    """What became of the cases in `rows`, whichever process ran them."""
+    """The outcomes of the cases in `rows`, whichever process ran them."""
     found = Outcomes()
     for row in rows:
         if row["record"] == "test" and ("device" in row or _NOWHERE.search(row["nodeid"])):
@@ -233,7 +233,7 @@ def _check(paths: Iterable[str], required: Iterable[str]) -> int:
 
 
 def _dead(rows: Iterable[Row]) -> Iterator[str]:
-    """What to say of each process that did not come to its end; the run's own process is still at work."""
+    """A line for each process that did not come to its end; the run's own process is still at work."""
     for run, ending in endings(row for row in rows if row.get("part") != _COMMAND).items():
         begun = "".join(f"; {part} had begun {nodeid}" for part, nodeid in ending.begun)
         if ending.why:

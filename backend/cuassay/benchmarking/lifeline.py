@@ -1,4 +1,4 @@
-"""A child process that ends when its parent does, however the parent ends: SIGKILL leaves it no time to tell.
+"""A child process that ends when its parent does, however the parent ends: after SIGKILL it cannot say so.
 
 On Linux the kernel is asked to kill the child (``PR_SET_PDEATHSIG``, see prctl(2)). Elsewhere a thread of the child
 watches a pipe whose other end only the parent holds. ``python -m cuassay.benchmarking.lifeline PARENT PIPE MODULE
@@ -24,7 +24,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 class Lifeline(Handle):
-    """The parent's side: holds the pipe open, and gives the command lines of children that end with this process."""
+    """The parent's side: it holds the pipe open and makes the command lines of children that end with this process."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
@@ -58,14 +58,14 @@ class Lifeline(Handle):
 
 
 def follow(parent: int, pipe: int | None = None) -> None:
-    """Let this process be killed when the process `parent` ends, or at once where it has ended.
+    """Let this process be killed when the process `parent` ends, or at once if it has ended.
 
     Parameters
     ----------
     parent : int
         Id of the process that started this one.
     pipe : int, optional
-        What to watch where the kernel does not know of parents' deaths; without it, nothing is watched there.
+        Watched where the kernel does not report that a parent ended; without it, nothing is watched there.
     """
     if not _ask_kernel() and pipe is not None:
         threading.Thread(target=_watch, args=(pipe,), daemon=True, name="lifeline").start()

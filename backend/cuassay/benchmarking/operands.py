@@ -15,7 +15,7 @@ from cuassay.tune.shapes import GemmShape
 
 __all__ = ["Arena", "Operands", "Region", "elements_of"]
 
-#: Matrices begin at multiples of so many elements: 256 bytes where they have 16 bits, as what an allocator gives.
+#: Matrices begin at multiples of this many elements: 256 bytes for 16-bit ones, as blocks of an allocator do.
 _APART = 128
 
 #: Random numbers, repeated to fill an arena; a prime, so that no two rows are equal.
@@ -34,7 +34,7 @@ class Region:
 
 
 class Arena:
-    """Memory of one dtype on a device: normal random numbers where `seed` is given, else whatever lies there.
+    """Memory of one dtype on a device: normal random numbers if `seed` is given, otherwise uninitialized.
 
     Attributes
     ----------
@@ -85,7 +85,7 @@ def _padded(elements: int) -> int:
 
 
 def elements_of(shape: GemmShape, sets: int) -> tuple[int, int]:
-    """How much of an arena the operands take, and of another the results."""
+    """Elements that the operands take of one arena, and the results of another."""
     inputs = _padded(shape.m * shape.k) + _padded(shape.k * shape.n)
     return sets * inputs, sets * _padded(shape.m * shape.n)
 
@@ -118,7 +118,7 @@ class Operands:
 
     @classmethod
     def of(cls, shape: GemmShape, sets: int, sources: Arena, results: Arena) -> Operands:
-        """Cut from the beginning of both arenas: those of another shape are gone."""
+        """Cut operands from the beginning of both arenas; operands of another shape are overwritten."""
         sources.clear()
         results.clear()
         a, b = (

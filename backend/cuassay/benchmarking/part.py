@@ -1,7 +1,7 @@
 """What one process does of a run: its plan, the tests it begins, and its end, as rows beside its results.
 
-By these rows a report knows a run that died from one that is complete; see `cuassay_reports.endings`. What cannot be
-recorded is counted and told at the end: a full disk stops no test.
+These rows let a report distinguish a run that died from a complete one; see `cuassay_reports.endings`. Rows that cannot
+be recorded are counted and reported at the end: a full disk stops no test.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from cuassay.errors import ResultError
 
 __all__ = ["TESTS", "TIMES", "Part"]
 
-#: What the process that tests, and the one that measures, are called in a run.
+#: The names of the process that tests and of the one that measures.
 TESTS = "tests"
 TIMES = "times"
 
@@ -21,7 +21,7 @@ TIMES = "times"
 class Part:
     """Writes the rows of one part of a run; a row that cannot be written is counted.
 
-    A fork of the process writes nothing: its rows would pass for those of its parent.
+    A fork of the process writes nothing: its rows would be taken for those of its parent.
 
     Parameters
     ----------
@@ -35,7 +35,7 @@ class Part:
     lost : int
         Rows that could not be written.
     why : str
-        What was wrong with the first of them.
+        Why the first of them could not be written.
     """
 
     def __init__(self, recorder: Recorder, name: str) -> None:
@@ -49,19 +49,19 @@ class Part:
         return f"Part({self._name!r}, {self._recorder!r}, {self.lost} rows lost)"
 
     def plan(self, *, tests: int | None = None, times: int | None = None, parts: str | None = None) -> None:
-        """Say how many outcomes and timings are to come, and which parts others are to do; the last plan holds."""
+        """Record how many outcomes and timings will follow, and the parts of other processes; the last plan counts."""
         self._write_own("plan", tests=tests, times=times, parts=parts)
 
     def begin(self, nodeid: str) -> None:
-        """Say which test begins."""
+        """Record which test begins."""
         self._write_own("begin", nodeid=nodeid)
 
     def end(self, reason: str | None = None) -> None:
-        """Say that this part came to its end, or what ended it early."""
+        """Record that this part came to its end, or what ended it early."""
         self._write_own("end", reason=reason, lost=self.lost or None)
 
     def write(self, record: str, /, **columns: object) -> None:
-        """Append one row, as `Recorder.write`; one that cannot be written is counted."""
+        """Append one row, like `Recorder.write`; a row that cannot be written is counted."""
         if os.getpid() != self._process:
             return
         try:
@@ -74,7 +74,7 @@ class Part:
         self.write(record, part=self._name, process=self._process, **columns)
 
     def told(self) -> str:
-        """What could not be recorded, in words; empty where everything was."""
+        """A sentence about the rows that were lost; empty if none was."""
         return (
             f"{self.lost:,} {'row was' if self.lost == 1 else 'rows were'} not recorded: {self.why}"
             if self.lost

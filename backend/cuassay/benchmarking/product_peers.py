@@ -1,7 +1,7 @@
-"""Who else computes a product: torch by both libraries, cuBLASLt's own first choice, the device's array library.
+"""Peers that compute a product: torch by both libraries, cuBLASLt's own first choice, the device's array library.
 
-Each gives a pass: one call on every set of operands, to the current stream, into the same outputs as ours. None
-allocates in it. What is not installed, or does not compute a dtype, is left out.
+Each peer gives a pass: one call on every set of operands, on the current stream, into the same outputs as ours. No pass
+allocates. A peer that is not installed, or does not compute a dtype, is left out.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _each(calls: Sequence[Callable[[], Any]]) -> None:
 @cache
 def _imported() -> Any:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # what torch warns of at its start is no failure of ours
+        warnings.simplefilter("ignore")  # warnings at torch's import are not ours
         torch = importlib.import_module("torch")
         torch.cuda.is_available()
     return torch
@@ -93,7 +93,7 @@ def _torch(operands: Operands, library: str) -> Pass:
 
 
 def _torch_matrices(arena: Arena, region: Region, dtype: str) -> list[Any]:
-    """The same memory as torch sees it; of CuPy's arrays it reads those whose dtype NumPy has."""
+    """The same memory as torch tensors; torch reads only those CuPy arrays whose dtype NumPy has."""
     torch = _imported()
     whole = torch.as_tensor(arena.array.view(f"i{arena.array.dtype.itemsize}"), device="cuda")
     flat = whole.view(getattr(torch, dtype))
@@ -105,7 +105,7 @@ def _torch_matrices(arena: Arena, region: Region, dtype: str) -> list[Any]:
 
 
 def _first_of_cublaslt(operands: Operands) -> Pass:
-    """The algorithm that the library's heuristic names first, called with the least between."""
+    """The algorithm that the library's heuristic names first, called with as little host code as possible."""
     from cuassay.core.precision import matmul_options
     from cuassay.devices.cuda.blas import plans
     from cuassay.devices.cuda.blas.layouts import place

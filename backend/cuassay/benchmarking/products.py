@@ -4,13 +4,13 @@
 
     python -m cuassay.benchmarking.products suites/data/gemm_shapes.json --record FILE --seconds 240
 
-A shape's calls run on random operands in rotation, as graphs, so that no host's time is in them: ours with the tuner's
-choice and without, and those of `product_peers`. Shapes are taken in an order of which any beginning is spread over all
-lists, and what FILE has already is left out: a run that was cut is representative, and goes on when started again. The
-rows of a shape are written in one piece, so that of one in which the run is cut there are none. What the rows say
-together is shown by ``cuassay report FILE``.
+A shape's calls run on random operands in rotation, as graphs, so that they contain no host time: ours with the
+tuner's choice and without, and those of `product_peers`. The order of the shapes spreads any beginning over all lists,
+and shapes that FILE has already are left out: a run that was cut is representative, and continues when it is started
+again. The rows of a shape are written in one piece: a run that is cut leaves all rows of a shape or none.
+``cuassay report FILE`` sums the rows up.
 
-Sums of 16-bit operands may be reduced in 16 bits where they are split, here as in torch, whose default that is.
+Sums of 16-bit operands may be reduced in 16 bits if they are split, as torch does by default.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ __all__ = ["cases", "main"]
 
 OURS, UNTUNED = "cuassay", "cuassay untuned"
 
-#: Products of so few rows are a group of their own: what a model computes that answers few at once.
+#: Products of at most this many rows are a group of their own: what a model computes that answers few requests at once.
 FEW_ROWS = 128
 
 #: Lists that are measured in float16 as well.
@@ -55,7 +55,7 @@ IN_FLOAT16 = ("gpt2_124m_nanogpt", "square")
 
 
 def cases(path: str | Path, lists: Sequence[str] = ()) -> dict[GemmShape, tuple[str, ...]]:
-    """The shapes of a file, of some `lists` or of all, in the order they are taken; each with its groups."""
+    """The shapes of a file, of some `lists` or of all, in the order of measuring; each with its groups."""
     groups: dict[GemmShape, list[str]] = {}
     for name, shapes in read_shapes(path).items():
         if lists and name not in lists:
@@ -102,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
 
 @contextmanager
 def _recorder(path: str, device: Device) -> Iterator[tuple[Recorder, set[tuple[str, str]]]]:
-    """The file, begun or gone on with, and the (case, dtype) that it has on `device`."""
+    """The file, new or continued, and each (case, dtype) that it has on `device`."""
     rows = read([path]) if Path(path).exists() else []
     run = next((row["run"] for row in rows if row["record"] == "run"), None)
     ours = [row for row in rows if row["record"] == "time" and row["implementation"] == OURS]
@@ -161,7 +161,7 @@ class _Arenas:
         return sets_for(_nbytes(shape), self._device)
 
     def operands(self, shape: GemmShape) -> Operands:
-        """Those of `shape`, in the place of the former's."""
+        """The operands of `shape`; they replace those of the shape before."""
         return Operands.of(shape, self._sets(shape), self._sources[shape.dtype], self._results[shape.out_dtype])
 
 
@@ -172,7 +172,7 @@ def _nbytes(shape: GemmShape) -> int:
 
 
 class _Tuner:
-    """Ours as the tuner chooses, and as it is without; on a device that has none both are the same."""
+    """Our product with the tuner's choice and without; on a device without a tuner both are the same."""
 
     def __init__(self, device: Device, milliseconds: int) -> None:
         self._tunable: Any = None
@@ -184,7 +184,7 @@ class _Tuner:
 
     @contextmanager
     def using(self, *, enabled: bool, tuning: bool = False) -> Iterator[None]:
-        """Inside, what was found by tuning is used, or not; and what was not tuned is, or not."""
+        """Inside the block, sets whether tuned results are used and whether missing ones are tuned."""
         if self._tunable is None:
             yield
             return
@@ -218,7 +218,7 @@ class _Measured:
 
 
 def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recorder, groups: Sequence[str]) -> bool:
-    """Measure one shape and write its rows; False where it failed, which is told and takes nothing else with it."""
+    """Measure one shape and write its rows; False if it failed, which is reported and does not stop the others."""
     begun, shape = time.monotonic(), operands.shape
     try:
         found = _timings(operands, device, tuner)
@@ -234,7 +234,7 @@ def _measured(operands: Operands, device: Device, tuner: _Tuner, recorder: Recor
 
 
 def _rows(found: _Measured, shape: GemmShape, device: Device, groups: Sequence[str]) -> Iterator[dict[str, Any]]:
-    """A row an implementation."""
+    """One row for each implementation."""
     told = {"case": str(shape), "dtype": shape.dtype, "flops": shape.flops, "bytes": _nbytes(shape)}
     for name, timing in found.timings.items():
         choice = {"choice": found.choice} if name == OURS else {}

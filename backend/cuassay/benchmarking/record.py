@@ -1,7 +1,7 @@
 """Writing of results: one JSON line a row, by the one schema in `cuassay_reports.columns`.
 
 Decides how a row reaches the disk: checked, then appended by a single ``os.write``, so that several
-processes may write one file. What is worth recording is up to the callers.
+processes may write one file. The callers decide what is recorded.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def new_run_id() -> str:
 
 
 class Writer(Protocol):
-    """What takes rows: a `Recorder`, or a `cuassay.benchmarking.part.Part` of a run."""
+    """An object that takes rows: a `Recorder`, or a `cuassay.benchmarking.part.Part` of a run."""
 
     def write(self, record: str, /, **columns: object) -> None:
         """Append one row to the table `record`."""
@@ -56,7 +56,7 @@ class Recorder(Handle):
     path : path
         The file; it and its folders are created.
     run : str, optional
-        Id of the run; a new one where left out.
+        Id of the run; a new one by default.
 
     Raises
     ------
@@ -89,7 +89,7 @@ class Recorder(Handle):
             os.close(fd)
 
     def write_run(self, **columns: object) -> None:
-        """Append the row of this run; once a run. `started` is now where left out."""
+        """Append the row of this run, once; `started` is now by default."""
         self.write("run", **{"started": utc_now(), **columns})
 
     def write_device(self, **columns: object) -> None:
@@ -147,17 +147,17 @@ class Recorder(Handle):
                     os.ftruncate(self._fd, size)
         except OSError as error:
             raise ResultError(
-                f"{self.path} cannot be written: {error.strerror}; free what it needs, and run again"
+                f"{self.path} cannot be written: {error.strerror}; make it writable and run again"
             ) from error
         if written != len(lines):
             raise ResultError(
-                f"{self.path} took only {written:,} of {len(lines):,} bytes, and is as it was; "
+                f"{self.path} took only {written:,} of {len(lines):,} bytes and was restored; "
                 "make room there and run again"
             )
         self._size = size + written
 
     def _checked_size(self) -> int:
-        """The file's size; rows never go where nobody will find them, or behind a gap without a word."""
+        """The file's size. Raises if the file was deleted or cut: rows would be lost without a message."""
         found = os.fstat(self._fd)
         if found.st_nlink == 0:
             raise ResultError(f"{self.path} was deleted while rows were written to it; keep it until the run has ended")
@@ -195,8 +195,8 @@ def _open(path: Path) -> int:
 
 
 def _mend_tail(fd: int) -> None:
-    """End or drop a last line that a killed writer left unfinished, so that no row is glued to it."""
-    with _locked(fd):  # every writer holds the lock while it writes: what is unfinished now stays so
+    """Complete or drop a last line that a killed writer left unfinished, so that no row is appended to it."""
+    with _locked(fd):  # every writer holds the lock while it writes, so nobody will complete the line
         size = os.fstat(fd).st_size
         tail = _last_line(fd, size)
         if _is_row(tail):
@@ -206,7 +206,7 @@ def _mend_tail(fd: int) -> None:
 
 
 def _last_line(fd: int, size: int) -> bytes:
-    """Return what stands after the last newline."""
+    """Return the text after the last newline."""
     block, tail = 1 << 16, b""
     while size > 0 and b"\n" not in tail:
         start = max(0, size - block)
@@ -251,12 +251,12 @@ def _plain(value: object) -> object:
 
 
 def _escaped(text: str) -> str:
-    """`text` with an escape in the place of each lone surrogate, which has no encoding."""
+    """`text` with lone surrogates, which have no encoding, replaced by escapes."""
     return text if text.isascii() else text.encode("utf-8", "backslashreplace").decode()
 
 
 def sendable(value: Any) -> Any:
-    """Return plain data with every text in a form that can be written and sent: lone surrogates as escapes."""
+    """Return plain data whose texts can be written and sent: lone surrogates become escapes."""
     if isinstance(value, str):
         return _escaped(value)
     if isinstance(value, dict):

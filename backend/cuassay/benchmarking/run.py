@@ -1,8 +1,8 @@
 """What ``cuassay run`` does: test and measure the declared operations, in child processes.
 
-A child that crashes, hangs in the driver or loses its device takes nothing else with it: its rows up to there are
-on the disk. Children end with this process, even where it is killed. The tests may be run by several at once; what is
-measured has the machine to itself. This file starts the children, shows how far they are, and says how they ended.
+A child that crashes, hangs in the driver or loses its device affects no other: the rows that it wrote are on the disk.
+Children end with this process, even if it is killed. Several children may run the tests at once; the measurements run
+alone on the machine. This file starts the children, shows their progress, and says how they ended.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 _GENERATED_TESTS = "cuassay.testing.conformance"
 _MEASUREMENTS = "cuassay.benchmarking.measure"
 
-#: What this process is called in a run.
+#: The name of this process in a run.
 _PART = "cuassay run"
 _POLL_SECONDS = 0.25
 
-#: Seconds between two lines where the output is no terminal, so that a log stays short and a watchdog stays calm.
+#: Seconds between two lines if the output is not a terminal: a log stays short, and a watchdog sees progress.
 _LINE_SECONDS = 15.0
 
-#: How long a child may take to end when it is told to.
+#: Seconds that a child may take to end after it was asked to.
 _STOP_SECONDS = 5.0
 
-#: More processes than that wait for one another on one device, and each holds a context there.
+#: Most processes by default: more would wait for one another on one device, where each holds a context.
 _MOST_JOBS = 8
 
 _EXPECTED = re.compile(rb"^(?:collected|measuring) (\d+)", re.MULTILINE)
@@ -59,7 +59,7 @@ class Child:
 
 @dataclass(slots=True)
 class Step:
-    """What children do together: those that run at once, then the one that must run alone; all write the same rows."""
+    """The work of some children: those that run at once, then the one that must run alone; all write to one file."""
 
     name: str
     rows: Path
@@ -78,7 +78,7 @@ class Step:
         return [*self.children, *([self.alone] if self.alone is not None else [])]
 
     def __post_init__(self) -> None:
-        self._read = self.rows.stat().st_size if self.rows.exists() else 0  # of a run before, into the same folder
+        self._read = self.rows.stat().st_size if self.rows.exists() else 0  # rows of an earlier run in the same folder
 
     def done(self) -> int:
         """Number of rows written so far."""
@@ -105,7 +105,7 @@ class Step:
                 self._ended.add(row["part"])
 
     def unfinished(self, statuses: Mapping[str, int]) -> Iterator[str]:
-        """What to say of each part that went away before its end; its status may be 0, as `os._exit` gives it."""
+        """A line for each part that ended before its end; its status may be 0, as after `os._exit(0)`."""
         self.done()
         for part, status in statuses.items():
             if part not in self._ended and (part in self._planned or not status):
@@ -113,7 +113,7 @@ class Step:
                 yield f"{part} did not come to its end{begun}"
 
     def expected(self) -> int | None:
-        """Number of rows to come in all, once a child has said so: a part of the tests collects all of them."""
+        """Number of rows expected in all, once a child has printed it: each part of the tests collects all of them."""
         found = (_EXPECTED.search(child.log.read_bytes()) for child in self.children)
         return next((int(number[1]) for number in found if number), None)
 
@@ -158,9 +158,9 @@ def run(
         Nothing can be written into `out`.
     """
     if jobs < 1:
-        raise SettingError(f"the tests need a process at least; got --jobs {jobs}; give 1 or more")
+        raise SettingError(f"the tests need at least one process; got --jobs {jobs}; give 1 or more")
     if processes < 1:
-        raise SettingError(f"the timings need a process at least; got --processes {processes}; give 1 or more")
+        raise SettingError(f"the timings need at least one process; got --processes {processes}; give 1 or more")
     _make_folder(out)
     with Recorder(out / "run.jsonl") as recorder, Lifeline() as lifeline:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
@@ -205,10 +205,10 @@ def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int, proces
     devices = [f"--cuassay-device={selector}" for selector in selectors]
     rows = out / "tests.jsonl"
     pytest = ["pytest", "--pyargs", _GENERATED_TESTS, "-ra", "-p", "no:cacheprovider"]
-    # No settings and no conftest of the project around decide how the generated tests run.
+    # No settings and no conftest of the surrounding project change how the generated tests run.
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
-    # Where CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
+    # If CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
     pytest += ["--no-header", "--force-short-summary"]
     if jobs == 1:
         yield Step("tests", rows, "test", [Child(TESTS, pytest, out / "tests.log")])
@@ -242,7 +242,7 @@ def _finish(step: Step, lifeline: Lifeline) -> bool:
     line = progress_line(step.name, step.done(), step.done(), time.monotonic() - started)
     counts = ", ".join(f"{number:,} {what}" for what, number in sorted(step.outcomes.items()))
     print(f"{_line_start()}{line}: {counts or 'nothing'}")
-    # What every part says, such as that a device is absent, is told once.
+    # What every part says, such as that a device is absent, is printed once.
     told = {(status, _tail(child.log)): child.log for child, status in ended.items() if status}
     for (status, text), log in told.items():
         print(f"{step.name} ended with status {status}; the end of {log}:\n{text}")
@@ -252,7 +252,7 @@ def _finish(step: Step, lifeline: Lifeline) -> bool:
 
 
 def _at_once(step: Step, children: Sequence[Child], started: float, lifeline: Lifeline) -> dict[Child, int]:
-    """Run the `children` at the same time; gives the exit status of each. Whatever ends this ends them."""
+    """Run the `children` at the same time; gives the exit status of each. An exception here ends them."""
     environment = dict(os.environ)
     if len(children) > 1:
         # The references are computed on the host; as many threads as cores in each process would wait for one another.
@@ -279,7 +279,7 @@ def _at_once(step: Step, children: Sequence[Child], started: float, lifeline: Li
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """End it, if it has not ended; where it hangs in a driver, by force."""
+    """End the process if it still runs; kill it if it hangs in a driver."""
     if process.poll() is None:
         process.terminate()
         try:
@@ -294,7 +294,7 @@ def _line_start() -> str:
 
 
 def _show(step: Step, elapsed: float, shown: float) -> float:
-    """Show where `step` is, where that is due; gives when it was last shown."""
+    """Show the progress of `step` if that is due; gives when it was last shown."""
     if not sys.stdout.isatty() and elapsed - shown < _LINE_SECONDS:
         return shown
     line = progress_line(step.name, step.done(), step.expected(), elapsed)
@@ -303,7 +303,7 @@ def _show(step: Step, elapsed: float, shown: float) -> float:
 
 
 def progress_line(name: str, done: int, expected: int | None, elapsed: float) -> str:
-    """How far, since when, and how long it will take at this pace."""
+    """A line with the progress, the time so far, and the time left at this pace."""
     if expected is None:
         return f"{name}: starting, {elapsed:.0f} s"
     line = f"{name}: {done:,} of {expected:,}, {elapsed:.0f} s"

@@ -1,8 +1,8 @@
 """The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
 
-It runs with the code of one of the two sides, so it must not know of the comparison: what it measures, where, and for
-how long is all that it is told. ``--spin NAME=SECONDS`` keeps the device busy after each call of a benchmark, and
-``--scatter`` multiplies a benchmark's samples by a random factor: both are for tests of the gate itself.
+It runs with the code of one of the two sides and knows nothing of the comparison: its arguments say what it measures,
+where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy after each call of a benchmark, and ``--scatter``
+multiplies a benchmark's samples by a random factor: both serve tests of the gate itself.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ from cuassay.testing.recording import device_columns
 
 __all__ = ["benchmark_name", "main"]
 
-#: Seconds of `spin` on every benchmark that is named with ``--spin``, on both sides: a launch is not free.
+#: Seconds of `spin` that every benchmark named with ``--spin`` has on both sides, because a launch costs time itself.
 SPIN_BASE_S = 5e-6
 
-#: Cycles that the clock of `spin` is measured with.
+#: The clock of `spin` is measured with this many cycles and with twice as many.
 _CYCLES = 4_000_000
 
 
@@ -80,13 +80,13 @@ def _scaled(timing: Timing, factor: float) -> Timing:
 
 
 def _cases(device: Device, only: Sequence[str], limit: int) -> Iterator[Case]:
-    """The cases whose names fit a pattern of `only`, all where there is none, up to `limit` of them."""
+    """The first `limit` cases whose names match a pattern of `only`; every name matches if `only` is empty."""
     left = limit
     for spec, dtype in _measurable(device):
         labels = [f"{spec.name} {dtype} {label}" for label in case_labels(spec, device, dtype)]
         wanted = [not only or any(fnmatch(name, pattern) or name == pattern for pattern in only) for name in labels]
         if not any(wanted) or not left:
-            continue  # its numbers are not drawn
+            continue  # without drawing its numbers
         for case, is_wanted in zip(cases(spec, device, dtype), wanted, strict=True):
             if is_wanted and left:
                 left -= 1
@@ -101,7 +101,7 @@ def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
 
 
 def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
-    """Gives what calls a case and then keeps the device busy for so many seconds, by its own clock."""
+    """Returns a function that makes calls of a case which end with some seconds of busy cycles."""
     backend: Any = devices.backend(device.kind)
     once, twice = (
         measure(partial(backend.spin, device.index, cycles), device, max_seconds=0.2).median_s
@@ -126,7 +126,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--device", required=True, metavar="D")
     parser.add_argument("--record", required=True, metavar="FILE")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
-    parser.add_argument("--limit", type=int, default=-1, metavar="N", help="the first so many benchmarks")
+    parser.add_argument("--limit", type=int, default=-1, metavar="N", help="only the first N benchmarks")
     parser.add_argument("--seconds", type=float, default=0.1, help="longest time for each benchmark")
     parser.add_argument("--spin", action="append", default=[], metavar="NAME=SECONDS")
     parser.add_argument("--scatter", type=float, default=0.0, metavar="FRACTION")

@@ -1,7 +1,7 @@
-"""When a series has enough samples: the standard error of its median by batch means, and two modes where there are.
+"""When a series has enough samples: the standard error of its median by batch means; and whether it has two modes.
 
 Samples of a GPU are not independent: clocks wander, two clock states alternate, events step by half a microsecond. The
-deviation of single samples then promises too much; medians of a few long batches of neighbours do not. Source:
+deviation of single samples is then too optimistic; medians of a few long batches of neighbours are not. Source:
 Schmeiser, "Batch size effects in the analysis of simulation output", Oper. Res. 30 (1982), doi 10.1287/opre.30.3.556.
 """
 
@@ -17,11 +17,11 @@ __all__ = ["BATCHES", "ENOUGH_SECONDS", "FEWEST", "SETTLED_SAMPLES", "is_enough"
 #: Batches of neighbours that the samples are cut into: long ones, as neighbours depend on each other.
 BATCHES = 5
 
-#: Five batches understate an error at times, and a rule that stops at the first small one finds such times. With this
-#: factor a claim of 0.5 % was 0.47 % (autocorrelation of 0.8) and 0.51 % (two clock states) in simulation.
+#: Five batches sometimes understate an error, and a rule that stops at the first small one favours those times. With
+#: this factor a claim of 0.5 % was 0.47 % (autocorrelation of 0.8) and 0.51 % (two clock states) in simulation.
 CAUTION = 1.6
 
-#: Fewest samples a median and its spread are worth stating of, where each takes long.
+#: Fewest samples that a median and its spread are stated from, if each takes long.
 FEWEST = 10
 
 #: Short series need this many samples, or this much time of the device.
@@ -29,7 +29,7 @@ SETTLED_SAMPLES, ENOUGH_SECONDS = 30, 0.02
 
 
 def is_enough(samples: Sequence[float], calls: int = 1) -> bool:
-    """Whether there are samples enough to judge their scatter: 30, or 10 and 20 ms of the device's time."""
+    """Whether there are enough samples to judge their scatter: 30, or 10 and 20 ms of the device's time."""
     count = len(samples)
     return count >= SETTLED_SAMPLES or (count >= FEWEST and sum(samples) * calls >= ENOUGH_SECONDS)
 
@@ -37,7 +37,7 @@ def is_enough(samples: Sequence[float], calls: int = 1) -> bool:
 def standard_error(samples: Sequence[float]) -> float:
     """The standard error of the median, relative to it; infinite for fewer than two samples a batch.
 
-    The clock's step, by which samples differ at least, cannot be averaged away.
+    The clock's step, the smallest difference between samples, cannot be averaged away.
     """
     taken = np.asarray(samples, dtype=np.float64)
     length = len(taken) // BATCHES

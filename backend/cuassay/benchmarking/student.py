@@ -15,7 +15,7 @@ _TINY = 1e-300
 
 @cache
 def quantile(level: float, degrees: float) -> float:
-    """The t that is exceeded with the probability 1 - `level`, for `level` of at least one half."""
+    """The t that is exceeded with a probability of 1 - `level`; `level` is at least one half."""
     tail, low, high = 1.0 - level, 0.0, 1.0
     while _tail(high, degrees) > tail:
         low, high = high, high * 2

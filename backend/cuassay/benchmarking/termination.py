@@ -1,4 +1,4 @@
-"""SIGTERM, as a CI system or ``kill`` sends it, ends a command as an interruption does: children ended, files kept."""
+"""SIGTERM, as a CI system or ``kill`` sends it, ends a command like an interruption: children end, files are kept."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["exit_on_sigterm"]
 def exit_on_sigterm() -> Iterator[None]:
     """Inside the block SIGTERM raises `SystemExit` in the main thread, with the status that a shell gives: 143.
 
-    Outside of the main thread nothing changes: Python lets no other set handlers.
+    Outside of the main thread nothing changes: only the main thread may set handlers.
     """
     if threading.current_thread() is not threading.main_thread():
         yield
