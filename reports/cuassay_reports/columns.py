@@ -2,7 +2,7 @@
 
 A result file is JSON lines: every line is one JSON object, written by a single ``os.write``. The
 field ``record`` says which table the row belongs to. This module decides names, types, units and
-what is required; it needs only the standard library, so that the writer (``cuassay.benchmarking.
+what is required; it needs only the standard library, so that the writer (``cuassay.results.
 record``) and the readers (the rest of this package) share it. It touches no file.
 """
 

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from cuassay import Device, cuda, devices, namespace, ops
-from cuassay.benchmarking.record import Recorder
 from cuassay.random import Generator
+from cuassay.results.record import Recorder
 from cuassay.testing import requires
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample, Samples

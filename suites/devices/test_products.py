@@ -14,12 +14,12 @@ from cuassay import Device, ops, to_host
 from cuassay.benchmarking import product_peers, products
 from cuassay.benchmarking.operands import Arena, Operands, elements_of
 from cuassay.benchmarking.products import cases, main
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.core.precision import matmul_options, set_matmul_options
 from cuassay.cuda import tunable
 from cuassay.errors import ArgumentError
 from cuassay.ops import interpose
+from cuassay.results.record import Recorder
 from cuassay.tune.shapes import GemmShape
 
 SHAPES = {

@@ -18,7 +18,7 @@ import numpy.random  # noqa: F401
 import pytest
 
 import cuassay
-from cuassay.benchmarking.record import Recorder
+from cuassay.results.record import Recorder
 from cuassay_reports.facts import digest
 
 # As well ours, which keep what they have made in one another: of two copies of a class, one would not know the other's.

@@ -18,8 +18,8 @@ import pytest
 
 from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name, write
 from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
-from cuassay.benchmarking.record import Recorder
 from cuassay.errors import SpecError
+from cuassay.results.record import Recorder
 from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
 
 ROOT = Path(__file__).parents[2]

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, read, trimmed, write
-from cuassay.benchmarking.record import Recorder
 from cuassay.errors import ResultError
+from cuassay.results.record import Recorder
 from cuassay_reports.load import load
 from cuassay_reports.matrix import support
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from cuassay.benchmarking.lifeline import Lifeline
+from cuassay.results.lifeline import Lifeline
 
 #: A child that says it is there, and then waits for longer than any test takes; WATCH leaves it the pipe alone.
 SLEEPER = "import os, sys, time\nprint('here', os.getppid(), *sys.argv, flush=True)\ntime.sleep(600)\n"
-WATCH = "from cuassay.benchmarking import lifeline; lifeline._ask_kernel = lambda: False; lifeline.main({words!r})"
+WATCH = "from cuassay.results import lifeline; lifeline._ask_kernel = lambda: False; lifeline.main({words!r})"
 PARENT = """
 import subprocess, sys
-from cuassay.benchmarking.lifeline import Lifeline
+from cuassay.results.lifeline import Lifeline
 with Lifeline() as lifeline:
     command = lifeline.command(["sleeper", "word"])
     if {watches}:

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint, revision
-from cuassay.benchmarking.record import Recorder, new_run_id
 from cuassay.errors import ResultError
+from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint, revision
+from cuassay.results.record import Recorder, new_run_id
 from cuassay_reports.columns import SCHEMA
 from cuassay_reports.load import load
 
@@ -135,7 +135,7 @@ def test_a_file_that_cannot_be_opened_says_what_to_do(tmp_path: Path) -> None:
 
 _WRITER = """
 import sys
-from cuassay.benchmarking.record import Recorder
+from cuassay.results.record import Recorder
 with Recorder(sys.argv[1], run="shared") as recorder:
     for number in range(200):
         recorder.write_test(nodeid=f"{sys.argv[2]}-{number}", outcome="passed", message="x" * 5000)

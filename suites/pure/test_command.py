@@ -13,9 +13,9 @@ import pytest
 
 import cuassay
 from cuassay import cli
-from cuassay.benchmarking.record import Recorder, begin
 from cuassay.cli import main
 from cuassay.commands.parsing import painted
+from cuassay.results.record import Recorder, begin
 
 
 def test_the_version_is_the_packages(capsys: pytest.CaptureFixture[str]) -> None:

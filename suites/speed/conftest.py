@@ -13,8 +13,8 @@ from cuassay import Device, devices, namespace, to_host
 from cuassay.benchmarking.cases import Case
 from cuassay.benchmarking.conditions import Watch
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import Limit, limits
+from cuassay.results.record import Recorder
 
 #: The same computation by the device's own array library: NumPy on cpu, CuPy on cuda.
 ARRAY_PEERS: dict[str, Callable[..., Any]] = {

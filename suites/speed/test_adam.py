@@ -21,11 +21,11 @@ from cuassay import Device, cuda, empty, from_host, ops, random, to_host
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.devices import backend
 from cuassay.optim import AdamW
 from cuassay.random import Generator
+from cuassay.results.record import Recorder
 from cuassay.testing import devices, dtypes
 from cuassay.testing.opspec import Work
 

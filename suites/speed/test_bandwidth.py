@@ -13,7 +13,7 @@ from cuassay import Device, empty, from_host, namespace, ops
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.cases import Case, row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
-from cuassay.benchmarking.record import Recorder
+from cuassay.results.record import Recorder
 from cuassay.testing import devices, dtypes
 from cuassay.testing.opspec import OpSpec, Work, own_specs
 

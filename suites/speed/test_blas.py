@@ -23,8 +23,8 @@ from cuassay import Device, ops, to_host
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Cache, Timing
+from cuassay.results.record import Recorder
 from cuassay.testing import devices, dtypes, requires
 from cuassay.testing.samples import Samples
 

@@ -17,8 +17,8 @@ import pytest
 from cuassay import Device, from_host, ops
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import Limit
+from cuassay.results.record import Recorder
 from cuassay.testing import devices
 
 #: Products of bfloat16 parts that each mode adds.

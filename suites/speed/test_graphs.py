@@ -22,8 +22,8 @@ import pytest
 from cuassay import Device, cuda, from_host, ops
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
+from cuassay.results.record import Recorder
 from cuassay.testing import devices as on
 
 pytestmark = pytest.mark.usefixtures("emptied_queue")

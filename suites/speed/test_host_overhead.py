@@ -22,9 +22,9 @@ import pytest
 from cuassay import Device, from_host, namespace, ops, to_host
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.devices import backend
+from cuassay.results.record import Recorder
 from cuassay.testing import devices
 
 ELEMENTS = 1024

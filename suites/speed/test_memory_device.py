@@ -20,10 +20,10 @@ import cuassay
 from cuassay import Device, devices
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Event, load_trace
+from cuassay.results.record import Recorder
 from cuassay.testing import devices as on
 
 #: Calls a sample.

@@ -11,8 +11,8 @@ import pytest
 from cuassay import Device, to_host
 from cuassay.benchmarking.cases import DTYPES, Case, cases, row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.roofline import Limit, fraction
+from cuassay.results.record import Recorder
 from cuassay.testing import dtypes, ops
 from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
 

@@ -127,7 +127,7 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     Parameters
     ----------
     paths : iterable of path
-        Files written by `cuassay.benchmarking.record`, or folders of them.
+        Files written by `cuassay.results.record`, or folders of them.
     results : path
         The ``results_dir`` of ``asv.conf.json``.
 

@@ -20,9 +20,9 @@ from collections.abc import Hashable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from cuassay.benchmarking.record import Recorder, begin
 from cuassay.core.device import Device
 from cuassay.errors import ResultError
+from cuassay.results.record import Recorder, begin
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
 from cuassay_reports import lines

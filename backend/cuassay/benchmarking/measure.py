@@ -14,13 +14,13 @@ from collections.abc import Iterator, Sequence
 from cuassay import devices
 from cuassay.benchmarking.cases import DTYPES, cases, row
 from cuassay.benchmarking.conditions import Watch
-from cuassay.benchmarking.part import TIMES, Part
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.replicates import replicated
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
 from cuassay.errors import DeviceError
+from cuassay.results.part import TIMES, Part
+from cuassay.results.record import Recorder
 from cuassay.testing.opspec import ModelSizes, OpSpec, own_specs
 from cuassay.testing.presence import Presence
 

@@ -31,7 +31,6 @@ from cuassay.benchmarking import product_peers
 from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.ledger import read
 from cuassay.benchmarking.operands import Arena, Operands, elements_of
-from cuassay.benchmarking.record import Recorder, begin
 from cuassay.benchmarking.roofline import limits
 from cuassay.benchmarking.rotation import rotate, sets_for
 from cuassay.benchmarking.termination import exit_on_sigterm
@@ -40,6 +39,7 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.core.precision import set_matmul_options
 from cuassay.errors import CuassayError
+from cuassay.results.record import Recorder, begin
 from cuassay.testing.recording import device_columns
 from cuassay.tune.shapes import GemmShape, read_shapes, spread_out
 

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.benchmarking.ledger import read
-from cuassay.benchmarking.lifeline import Lifeline
 from cuassay.errors import MeasurementError
+from cuassay.results.lifeline import Lifeline
 
 __all__ = ["merged", "replicated"]
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
 
-from cuassay.benchmarking.fingerprint import usable_cores
-from cuassay.benchmarking.lifeline import Lifeline
-from cuassay.benchmarking.part import TESTS, TIMES, Part
-from cuassay.benchmarking.record import Recorder, begin
 from cuassay.errors import ArgumentError, SettingError
+from cuassay.results.fingerprint import usable_cores
+from cuassay.results.lifeline import Lifeline
+from cuassay.results.part import TESTS, TIMES, Part
+from cuassay.results.record import Recorder, begin
 
 __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 

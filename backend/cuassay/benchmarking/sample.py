@@ -20,10 +20,10 @@ import numpy as np
 
 from cuassay import devices
 from cuassay.benchmarking.cases import DTYPES, Case, case_labels, cases, row
-from cuassay.benchmarking.record import Recorder
 from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
+from cuassay.results.record import Recorder
 from cuassay.testing.opspec import OpSpec, own_specs
 from cuassay.testing.recording import device_columns
 

@@ -9,9 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cuassay.benchmarking.fingerprint import usable_cores
 from cuassay.commands.parsing import Parser
 from cuassay.errors import SettingError
+from cuassay.results.fingerprint import usable_cores
 
 if TYPE_CHECKING:
     from cuassay.mutation.campaign import Outcome, Score, Verdict
@@ -143,7 +143,7 @@ def _line(score: Score) -> str:
 
 
 def _record(options: argparse.Namespace, outcomes: Sequence[Outcome], found: Sequence[Score], root: Path) -> None:
-    from cuassay.benchmarking.record import Recorder, begin
+    from cuassay.results.record import Recorder, begin
 
     survivors: dict[tuple[str, str], list[str]] = {}
     for outcome in outcomes:

@@ -100,7 +100,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _configure_worker(config: pytest.Config) -> None:
-    from cuassay.benchmarking.lifeline import follow
+    from cuassay.results.lifeline import follow
     from cuassay.testing.workers import Reporter
 
     follow(os.getppid())  # a worker of xdist notices only between two tests that its controller is gone
@@ -343,7 +343,7 @@ def _make_current(item: pytest.Item, device: Device) -> None:
 
 
 def _digest(device: Device) -> str:
-    from cuassay.benchmarking.fingerprint import digest
+    from cuassay.results.fingerprint import digest
     from cuassay.testing.recording import fingerprint_of
 
     return digest(fingerprint_of(device))

@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuassay.benchmarking.fingerprint import device_fingerprint, digest, host_fingerprint
-from cuassay.benchmarking.part import TESTS, Part
-from cuassay.benchmarking.record import Recorder, begin
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
+from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint
+from cuassay.results.part import TESTS, Part
+from cuassay.results.record import Recorder, begin
 from cuassay.testing import rerun
 from cuassay.testing.summary import first_line
 

@@ -28,7 +28,7 @@ _WITHOUT_REFERENCE = (
 
 def header(presence: Presence, root: str) -> list[str]:
     """The lines that say what is tested: devices, profile of the simulated ones, revision, seed."""
-    from cuassay.benchmarking.fingerprint import revision
+    from cuassay.results.fingerprint import revision
 
     devices = ", ".join(map(str, presence.devices)) or "none"
     simulates = any(device.kind == "sim" for device in presence.devices)

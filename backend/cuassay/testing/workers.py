@@ -51,7 +51,7 @@ class Reporter:
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, Any, Any]:
         """Escape lone surrogates, such as a message has that names a file."""
-        from cuassay.benchmarking.record import sendable  # brings NumPy, which the controller may never need
+        from cuassay.results.record import sendable  # brings NumPy, which the controller may never need
 
         return sendable((yield))
 

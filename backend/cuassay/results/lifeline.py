@@ -1,7 +1,7 @@
 """A child process that ends when its parent does, however the parent ends: after SIGKILL it cannot say so.
 
 On Linux the kernel is asked to kill the child (``PR_SET_PDEATHSIG``, see prctl(2)). Elsewhere a thread of the child
-watches a pipe whose other end only the parent holds. ``python -m cuassay.benchmarking.lifeline PARENT PIPE MODULE
+watches a pipe whose other end only the parent holds. ``python -m cuassay.results.lifeline PARENT PIPE MODULE
 ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does.
 """
 

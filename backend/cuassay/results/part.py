@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 
-from cuassay.benchmarking.record import Recorder
 from cuassay.errors import ResultError
+from cuassay.results.record import Recorder
 
 __all__ = ["TESTS", "TIMES", "Part"]
 

@@ -18,10 +18,10 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from cuassay.benchmarking.fingerprint import digest, host_fingerprint, revision
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.errors import ResultError
+from cuassay.results.fingerprint import digest, host_fingerprint, revision
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
 
 __all__ = ["Recorder", "Writer", "begin", "new_run_id", "sendable", "utc_now"]
@@ -38,7 +38,7 @@ def new_run_id() -> str:
 
 
 class Writer(Protocol):
-    """An object that takes rows: a `Recorder`, or a `cuassay.benchmarking.part.Part` of a run."""
+    """An object that takes rows: a `Recorder`, or a `cuassay.results.part.Part` of a run."""
 
     def write(self, record: str, /, **columns: object) -> None:
         """Append one row to the table `record`."""
