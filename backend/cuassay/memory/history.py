@@ -1,4 +1,4 @@
-"""What an allocator did, with the stacks of who asked: a ring of events, and the stack of every live block.
+"""What an allocator did: a ring of events with the callers' stacks, and the stack of every live block.
 
 It costs nothing while it is off. While it is on, `StreamPool.malloc` does not see the quick lists, so each request is a
 miss, and a miss is recorded. The lists that freed blocks go to record each block. A stack is kept as code objects and
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ACTIONS", "Entry", "Frames", "History"]
 
-#: What an entry may tell, in torch's words.
+#: The actions of entries, under torch's names.
 ACTIONS = (
     "alloc",
     "free_requested",
@@ -48,7 +48,7 @@ Frames = tuple[tuple[CodeType, int], ...]
 
 
 class Entry(NamedTuple):
-    """One event; `time_ns` since the epoch, bytes, `frames` empty where no stack was kept.
+    """One event: `time_ns` since the epoch, sizes in bytes, `frames` empty if no stack was kept.
 
     In an ``oom`` `address` is the number of bytes that were free.
     """
@@ -72,7 +72,7 @@ class History:
     context : str or None
         Stacks are kept of: nothing, live blocks (``"state"``), requests too (``"alloc"``), every event (``"all"``).
     stacks : str
-        ``"python"`` or ``"all"``: both are Python's, for no C++ of ours asks for memory.
+        ``"python"`` or ``"all"``: both mean Python's frames, because this package has no C++ that allocates.
     max_entries : int
         Events kept; the oldest go.
     skip_actions : collection of str
@@ -123,11 +123,11 @@ class History:
         return self._live.get(address, ())
 
     def continue_(self, former: History) -> None:
-        """Take over what `former` kept."""
+        """Copy what `former` recorded."""
         self._entries.extend(former._entries)
         self._live |= former._live
 
-    # ------------------------------------------------------------------------------------------------ what is told
+    # ---------------------------------------------------------------------------------------------------- recording
 
     def note_malloc(self, block: Block) -> None:
         """`block` was given out."""
@@ -144,11 +144,11 @@ class History:
             self._add("free_completed", block.address, block.nbytes, block.stream_pool, frames)
 
     def forget(self, block: Block) -> None:
-        """`block` was freed after the end: whoever has it next is not the one whose stack is kept."""
+        """`block` was freed after recording stopped: drop its stack, because the next user is another one."""
         self._live.pop(block.address, None)
 
     def note_return(self, block: Block) -> None:
-        """`block` is about to be merged: other streams are done with it, or it was freed unseen."""
+        """`block` is about to be merged: other streams are done with it, or its free was not recorded."""
         if block.users:
             self._add("free_completed", block.address, block.nbytes, block.stream_pool, ())
         elif not isinstance(block.quick_list, _RecordedList) or block.quick_list.history is not self:
@@ -188,12 +188,12 @@ class History:
         return _HiddenLists(self, lists)
 
     def stop(self) -> None:
-        """Nothing more is kept; what was, stays."""
+        """Stop recording; what was recorded stays."""
         self.is_on = False
 
 
 class _HiddenLists(dict[int, QuickList]):
-    """Quick lists that no request finds, so that each is seen; what is freed goes to lists that tell."""
+    """Quick lists that no request finds, so that each is recorded; so is each block that is freed to them."""
 
     def __init__(self, history: History, lists: dict[int, QuickList]) -> None:
         super().__init__(lists)
@@ -207,18 +207,18 @@ class _HiddenLists(dict[int, QuickList]):
         if isinstance(found, _RecordedList) and found.history is self._history:
             return found
         made = _RecordedList(self._history)
-        if found is not None:  # blocks given out before may still be freed to it, and are looked for in all lists
+        if found is not None:  # live blocks may still be freed to it, and all lists are searched
             super().__setitem__(-1 - next(_numbers), found)
         super().__setitem__(requested, made)
         return made
 
 
-#: Names of lists that serve no size any more: no request is negative.
+#: Keys of lists that serve no size any more; they are negative, and no request is.
 _numbers = count()
 
 
 class _RecordedList(QuickList):
-    """A quick list that tells of each block that is freed."""
+    """A quick list that records each block that is freed to it."""
 
     __slots__ = ("history",)
 

@@ -1,8 +1,8 @@
-"""Pinned host memory for reuse: the caching allocator's policy where the one who uses a block is the host.
+"""Pinned host memory for reuse: the caching allocator's policy for blocks that the host uses.
 
 Sizes are not rounded to powers of two: blocks are split and merged as device blocks are. A freed block that copies may
-still use returns when the events of every stream that used it are reached; the host does not wait for them, it takes
-other memory. Memory can be pinned ahead of the demand by whoever calls `HostAllocator.maintain`, a thread for instance.
+still use returns when the events of every stream that used it are reached. The host does not wait for them: it takes
+other memory. `HostAllocator.maintain`, which a thread may call, pins memory ahead of the demand.
 """
 
 from __future__ import annotations
@@ -35,12 +35,12 @@ __all__ = ["HOST", "CaptureKeepAlive", "HostAllocator", "HostSource"]
 #: The stream whose order host blocks are in: the host's own. No stream of a device has this number.
 HOST = -1
 
-#: What is pinned at a time when memory is pinned ahead, bytes: large enough to be at the full rate, small enough to
-#: be spread over threads.
+#: Bytes pinned at a time when memory is pinned ahead: large enough for the full rate, small enough to be spread over
+#: threads.
 _SLAB = 256 * MIB
 
-#: The least that is pinned at a time ahead of the demand, bytes: a shorter rest is not worth a call of its own, and of
-#: what is below 10 MiB `segment_size` would make 2 or 20, the steps of device memory.
+#: The fewest bytes pinned at a time ahead of the demand. A smaller rest is not worth a call, and `segment_size` would
+#: round it to 2 or 20 MiB, the steps of device memory.
 _LEAST_SLAB = _SLAB // 16
 
 #: Fields of the configuration that host memory follows; those of device memory are left at their defaults.
@@ -63,7 +63,7 @@ def _rules(config: AllocatorConfig) -> _Rules:
 
 
 class HostSource(Pageless):
-    """What a source of host memory leaves out: it gives segments only, and the host's stream holds no work."""
+    """A base for sources of host memory: they have only segments, and the host's stream holds no work."""
 
     instead = "host memory is pinned in one piece: reserve segments"
 
@@ -240,7 +240,7 @@ class HostAllocator(CachingAllocator):
             stream_pool.large.add(segment.first)
 
     def maintain(self) -> None:
-        """What can be done between requests: take back what copies are done with, trim, and pin ahead of growth."""
+        """Do what can be done between requests: take back blocks that copies are done with, trim, and pin ahead."""
         if self.heap.captures:
             return
         self.reclaimer.poll(self.stream_pool(HOST))
@@ -264,7 +264,7 @@ class HostAllocator(CachingAllocator):
             return sum(block.nbytes for block in stream_pool.large)
 
     def _trim(self) -> Exception | None:
-        """Give back free segments above ``pinned_max_cached_size_mb``; gives the first error of the source."""
+        """Give back free segments above ``pinned_max_cached_size_mb``; returns the first error of the source."""
         limit = self.config.pinned_max_cached_size
         if limit is None:
             return None
@@ -291,7 +291,7 @@ class HostAllocator(CachingAllocator):
         )
 
     def reset_accumulated_stats(self) -> None:
-        """From here ``allocated``, ``freed``, the counters and the times are new ones."""
+        """Start new totals (``allocated``, ``freed``), counters and times."""
         super().reset_accumulated_stats()
         self._clocked.reset()
 

@@ -36,7 +36,7 @@ class Duration:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostStatistics:
-    """Everything that ``torch.cuda.host_memory_stats`` tells, under its names.
+    """All figures of ``torch.cuda.host_memory_stats``, under its names.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""A source of integers: addresses with nothing behind them, for tests and trace replay; and sources without pages."""
+"""A source of integers, for tests and trace replay: addresses without memory; and a base for sources without pages."""
 
 from __future__ import annotations
 
@@ -19,27 +19,27 @@ _GAP = 2**21
 
 
 class Pageless:
-    """What a `cuassay.core.protocols.MemorySource` of segments alone leaves out."""
+    """The methods about pages, for a `cuassay.core.protocols.MemorySource` that has only segments."""
 
     granularity = 0
 
-    #: What to do, for the error.
+    #: What to do instead, for the error.
     instead = "reserve segments"
 
     def span(self, nbytes: int, stream: int) -> int:
-        """There are no pages; raises `CapabilityError`."""
+        """Raise `CapabilityError`: there are no pages."""
         self._refuse()
 
     def map(self, address: int, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
+        """Raise `CapabilityError`: there are no pages."""
         self._refuse()
 
     def unmap(self, pages: Sequence[int]) -> None:
-        """There are no pages; raises `CapabilityError`."""
+        """Raise `CapabilityError`: there are no pages."""
         self._refuse()
 
     def alias(self, pages: Sequence[int]) -> int:
-        """There are no pages; raises `CapabilityError`."""
+        """Raise `CapabilityError`: there are no pages."""
         self._refuse()
 
     def _refuse(self) -> NoReturn:
@@ -64,8 +64,8 @@ def _locked(method: Callable[Concatenate[IntegerSource, P], R]) -> Callable[Conc
 class IntegerSource:
     """A `cuassay.core.protocols.MemorySource` that hands out numbers.
 
-    Each range is at the least address that has room for it, so addresses come again, as a driver's do. Events are
-    reached at once, unless `is_lazy`: then each waits for `complete`.
+    Each range lies at the lowest address that has room for it, so addresses are used again, as a driver's are. Events
+    are reached at once, unless `is_lazy`: then each waits for `complete`.
 
     Parameters
     ----------
@@ -74,7 +74,7 @@ class IntegerSource:
     is_lazy : bool
         Whether events wait for `complete`.
     granularity : int
-        Bytes that pages are multiples of; 0: there are segments alone.
+        Bytes that pages are multiples of; 0 for a source that has only segments.
 
     Attributes
     ----------
@@ -150,13 +150,13 @@ class IntegerSource:
 
     @_locked
     def span(self, nbytes: int, stream: int) -> int:
-        """Numbers with nothing behind them yet."""
+        """Addresses without memory."""
         self._demand_pages(nbytes)
         return self._addresses(nbytes)
 
     @_locked
     def map(self, address: int, pages: Sequence[int]) -> None:
-        """Note the pages. Raises `OutOfMemoryError`, and `ArgumentError` for what is mapped already."""
+        """Note the pages. Raises `OutOfMemoryError`, and `ArgumentError` for addresses that are mapped already."""
         self._demand_pages(address, *pages)
         placed = dict(zip(accumulate(pages[:-1], initial=address), pages, strict=True))
         if not self.pages.keys().isdisjoint(placed):
@@ -168,7 +168,7 @@ class IntegerSource:
 
     @_locked
     def unmap(self, pages: Sequence[int]) -> None:
-        """Forget the pages. Raises `ArgumentError` for what is no page, or is shown by an alias."""
+        """Drop the pages. Raises `ArgumentError` for an address without a page, and for a page that an alias shows."""
         shown = {page for alias in self.aliases.values() for page in alias}
         for page in pages:
             if page not in self.pages or page in shown:
@@ -179,7 +179,7 @@ class IntegerSource:
 
     @_locked
     def alias(self, pages: Sequence[int]) -> int:
-        """A second address of the pages; it takes no memory. Raises `ArgumentError` for what is no page."""
+        """A second address of the pages; it takes no memory. Raises `ArgumentError` for an address without a page."""
         if not self.pages.keys() >= set(pages) or len(set(pages)) != len(pages):
             raise ArgumentError(f"{len(pages)} pages are not all mapped, or not all different; map them first")
         address = self._addresses(sum(map(self.pages.__getitem__, pages)))

@@ -1,14 +1,14 @@
-"""When memory in use is back at its lowest: where one iteration of a program ends and the next begins.
+"""Detects where one iteration of a program ends: memory in use is back at its lowest.
 
-A range that is stitched costs a call of the driver for each of its pages, and a view serves again only where the same
-pages are free again. They are, in each iteration, if each begins with its free memory in the same state. So from the
-moment that something is stitched, requests are looked at one by one, until what came since is gone; then everything
-free goes home and is merged (`cuassay.memory.page_store`). If the next iteration asks for the same sizes, it gets the
-same ranges and finds the views that this one made.
+To stitch a range costs a call of the driver for each of its pages, and a view can serve again only when the same pages
+are free again. That happens in each iteration if free memory is in the same state when each begins. So once something
+was stitched, the detector observes every request until the memory that was taken since is free again. Then everything
+free is merged (`cuassay.memory.page_store`). If the next iteration asks for the same sizes, it gets the same ranges
+and finds the views that this one made.
 
-What is in use is known at a request without telling at each free: large blocks are kept in the order they were given
-out, and those at the end that are no longer live are dropped. As far as what is given last goes first that is exact;
-where it is not, it is too high until all are gone.
+The detector learns what is in use at requests alone, so a free costs nothing. It keeps large blocks in the order in
+which they were taken, and drops those at the end that are no longer live. If the block taken last is freed first, the
+level is exact. Otherwise it is too high until all later blocks are free.
 """
 
 from __future__ import annotations
@@ -23,35 +23,35 @@ if TYPE_CHECKING:
 
 __all__ = ["IterationDetector"]
 
-#: Falls without a low, after which the lowest level among them is taken for one: twice as many each time.
+#: So often the level may fall without reaching the low; then the lowest level since becomes the low. It doubles then.
 _PATIENCE = 2**4
 
-#: Requests after which the watch is given up: it makes each of them slower.
+#: Requests after which the detector gives up, because it makes each of them slower.
 _ENOUGH = 2**16
 
-#: More than any level.
+#: Higher than any level.
 _NOT_YET = 2**64
 
-#: A low is lower than the high before it by this share of it.
+#: A low is lower than the high before it by at least this share.
 _LEAST_FALL = 1 / 8
 
 
 class IterationDetector:
-    """The level of one stream's large blocks, while it is watched: requests then look for their quick list here.
+    """Observes the level of one stream's large blocks; meanwhile requests look for their quick list here.
 
-    They do so without the allocator's lock. Threads that share a stream may make the level wrong, and with it the
-    moment when free memory goes home; nothing else depends on it.
+    They do so without the allocator's lock. Threads that share a stream may make the level wrong, and then free memory
+    is merged at another moment; nothing else depends on it.
 
     Attributes
     ----------
     lists : dict of int to QuickList
         The quick lists of the stream.
     is_over : bool
-        Whether the low was reached since the watch began.
+        Whether the level was at its low since `watch`.
     level : int
         Bytes in use, or more.
     low : int
-        Bytes in use, or less, that are taken for the end of an iteration.
+        The level, or less, at which an iteration is taken to end.
     """
 
     __slots__ = ("_asked", "_given", "_high", "_left", "_lowest", "_patience", "is_over", "level", "lists", "low")
@@ -65,7 +65,7 @@ class IterationDetector:
         self._patience = self._left = _PATIENCE
 
     def watch(self, blocks: Iterable[Block]) -> None:
-        """Begin with what is in use, in the order it was given out."""
+        """Start with the blocks in use, in the order in which they were taken."""
         self.is_over = False
         self._given.clear()
         self.level = self._high = self._asked = 0
@@ -73,13 +73,13 @@ class IterationDetector:
             self.add(block)
 
     def add(self, block: Block) -> None:
-        """`block` was given out."""
+        """`block` serves a request from here."""
         nbytes = block.nbytes
         self._given.append((block, block.uses, nbytes))
         self.level += nbytes
 
     def get(self, nbytes: int) -> QuickList | None:
-        """The quick list for a request, as a dictionary's, and its next block is noted; None at the low."""
+        """The quick list for a request, as ``dict.get``; its next block is noted. None at the end of an iteration."""
         self._asked += 1
         given = self._given
         if given:
@@ -101,7 +101,7 @@ class IterationDetector:
         return quick_list
 
     def drop_gone(self) -> bool:
-        """Take what is gone off the level, once what was given out last is; True when that has fallen to its low."""
+        """Subtract freed blocks from the level, if the last one is free; returns whether the level fell to its low."""
         given, level, high = self._given, self.level, self._high
         if level > high:
             self._high = high = level
@@ -115,15 +115,15 @@ class IterationDetector:
         self._lowest = min(self._lowest, level)
         self._left -= 1
         if self._left <= 0:
-            self._despair()
+            self._raise_low()
         if level > self.low:
             return False
         self.low = self._lowest = level
         self._left = self._patience
         return level < high * (1 - _LEAST_FALL)
 
-    def _despair(self) -> None:
-        """The low was not reached for long: something stays, and the lowest level since is the low."""
+    def _raise_low(self) -> None:
+        """The low was not reached for long, so something new stays in use: the lowest level since becomes the low."""
         self.low, self._lowest = self._lowest, _NOT_YET
         self._patience *= 2
         self._left = self._patience

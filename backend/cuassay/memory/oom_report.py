@@ -1,4 +1,4 @@
-"""What to say when memory is out: what was asked, what is free, who holds the rest, and the one thing to try."""
+"""The message when memory is out: what was asked, what is free, who holds the rest, and the one thing to try."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ class OomReport:
 
 
 def out_of_memory(shortage: OomReport, segments: Iterable[Segment]) -> OutOfMemoryError:
-    """The error that tells all of it."""
+    """The error, with all of it in its message."""
     s = shortage
     of = "" if s.total is None else f" of {format_bytes(s.total)}"
     limit = "" if s.total is None or s.allowed >= s.total else f" ({format_bytes(s.allowed)} allowed)"

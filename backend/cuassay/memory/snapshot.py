@@ -1,7 +1,7 @@
 """Every segment, block and event as plain data, in the schema of ``torch.cuda.memory._snapshot``; as files, and back.
 
-JSON is ours by default: it is read anywhere, and by nobody who runs what is in it. The other format is torch's own, a
-pickle of the same data, which its viewers open. In JSON each different stack is written once, and named by its number.
+JSON is the default: it can be read anywhere, and reading it runs no code. The other format is torch's own, a pickle of
+the same data, which its viewers open. In JSON each different stack is written once and referred to by its number.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def take_snapshot(heap: Heap) -> dict[str, Any]:
 def describe_segment(segment: Segment, history: History | None = None) -> list[dict[str, Any]]:
     """The entries of ``segments`` for `segment`: its figures, and its blocks by address.
 
-    A range that grows is told as torch tells it: one entry for each run of memory. Addresses without memory are left
-    out, and so is what is lent to another segment, which has an entry of its own.
+    As in torch, a range that grows has one entry for each run of memory. Addresses without memory are omitted, and so
+    is what is lent to another segment, which has an entry of its own.
     """
     runs: list[list[Block]] = [[]]
     is_whole = True

@@ -11,7 +11,7 @@ __all__ = ["MemoryStatistics", "PoolStat", "Stat", "flatten"]
 
 @dataclass(frozen=True, slots=True)
 class Stat:
-    """One quantity: now, at most, and how much came and went since the totals were reset."""
+    """One quantity: its current value, its peak, and how much came and went since the totals were reset."""
 
     current: int = 0
     peak: int = 0
@@ -36,7 +36,7 @@ class PoolStat:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryStatistics:
-    """Everything that ``torch.cuda.memory_stats`` tells, under its names.
+    """All figures of ``torch.cuda.memory_stats``, under its names.
 
     Attributes
     ----------

@@ -1,4 +1,4 @@
-"""Recorded traces: load one, replay it, and hold every answer against a shadow model.
+"""Recorded traces: load one, replay it, and check every answer against a shadow model.
 
 A trace is a table ``op,id,size,stream,time_us``: op 0 allocates `size` bytes under `id`, 1 frees them.
 """
@@ -108,7 +108,7 @@ class Replayed(Protocol):
 
 
 class Tagger(Protocol):
-    """Writes a block's number into both of its ends, and looks whether it is still there."""
+    """Writes a tag into both ends of a block, and checks later whether it is still there."""
 
     def write(self, block: Block, tag: int) -> None:
         """Put `tag` into both ends of `block`, in the order of its stream."""
@@ -179,7 +179,7 @@ def _check_and_free(allocator: Replayed, tagger: Tagger, block: Block, tag: int)
 
 
 class ShadowModel:
-    """What must be true of every block, kept apart from the allocator.
+    """What must be true of every block; it shares nothing with the allocator.
 
     Each check raises `AssertionError` with the blocks at fault.
     """
@@ -219,11 +219,11 @@ class ShadowModel:
             _demand(self._ends[start] <= low or high <= start, "{!r} overlaps {:#x}", block, start)
 
     def reset_peaks(self) -> None:
-        """From here peaks are new ones."""
+        """Start new peaks."""
         self.peak, self.most = self.requested, len(self._live)
 
     def gave(self, block: Block) -> None:
-        """`block` is about to be freed, and is as it was given; its memory was not moved."""
+        """`block` is about to be freed: it is unchanged since `took`, and shows the same memory."""
         nbytes, requested, ranges = self._live.pop(block.address)
         _demand(block.nbytes == nbytes and block.requested == requested, "{!r} changed while it was live", block)
         _demand(self._source.physical(block.address, nbytes) == ranges, "{!r} shows other memory", block)
@@ -235,7 +235,7 @@ class ShadowModel:
     def check(self, allocator: CachingAllocator, *, with_peaks: bool = True) -> None:
         """Nothing is lost and nothing counted twice, in every segment and in the statistics.
 
-        Peaks are this model's too unless blocks came and went in several threads, when it is told of them too late.
+        Peaks are compared too, unless several threads allocate: then the model learns of blocks too late.
         """
         figures, segments = allocator.statistics(), allocator.segments()
         for segment in segments:
@@ -259,6 +259,6 @@ class ShadowModel:
 
 
 def _demand(condition: object, message: str, *values: object) -> None:
-    """The text is made only where it is needed: most of these checks hold."""
+    """Raise `AssertionError` unless `condition` holds; the text is made only then, because most checks hold."""
     if not condition:
         raise AssertionError(message.format(*values))

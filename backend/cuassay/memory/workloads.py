@@ -1,4 +1,4 @@
-"""Traces that nobody recorded: seeded programs of kinds that are hard for an allocator, as events of a trace.
+"""Synthetic traces: seeded programs of kinds that are hard for an allocator, as events of a trace.
 
 Each yields what a program of its kind asks for, step by step, and frees everything in the end. Sizes are those of the
 arrays such a program makes; only their order and the numbers that vary come from the seed.
@@ -16,7 +16,7 @@ __all__ = ["WORKLOADS", "dynamic_batch", "experts", "serving", "volumes"]
 
 
 class _TraceBuilder:
-    """Events, with names for what is live."""
+    """Builds a trace; what is live has names."""
 
     def __init__(self) -> None:
         self.events: list[Event] = []
@@ -24,18 +24,18 @@ class _TraceBuilder:
         self._live: dict[int, int] = {}
 
     def malloc(self, nbytes: int, stream: int = 0) -> int:
-        """Ask for `nbytes`; gives a name."""
+        """Ask for `nbytes`; returns a name."""
         self._count += 1
         self._live[self._count] = stream
         self.events.append(Event(True, self._count, nbytes, stream))
         return self._count
 
     def free(self, *names: int) -> None:
-        """Give these back."""
+        """Free these."""
         self.events += [Event(False, name, 0, self._live.pop(name)) for name in names]
 
     def end(self) -> tuple[Event, ...]:
-        """All of it, and a free of what is left."""
+        """All events, followed by a free of everything that is left."""
         self.free(*tuple(self._live))
         return tuple(self.events)
 
@@ -78,7 +78,7 @@ def dynamic_batch(seed: int, steps: int = 12, layers: int = 12, width: int = 768
 
 
 def _forward(trace: _TraceBuilder, tokens: int, length: int, width: int) -> list[int]:
-    """One layer; gives what its backward needs."""
+    """One layer; returns what its backward needs."""
     rows = tokens * length
     qkv, scores = trace.malloc(2 * rows * 3 * width), trace.malloc(2 * tokens * 12 * length * length)
     softmax, mixed = trace.malloc(2 * tokens * 12 * length * length), trace.malloc(2 * rows * width)

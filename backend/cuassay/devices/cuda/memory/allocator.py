@@ -1,7 +1,7 @@
-"""One caching allocator a device, made at its first use; and which it is now.
+"""The caching allocator of each device: made at first use, and replaceable.
 
-``CUASSAY_ALLOC_CONF`` and `configure` say how they are made; `change_allocator` puts others in their place. Blocks of a
-former one stay its own: each is freed by the allocator that made it, and counted until then.
+``CUASSAY_ALLOC_CONF`` and `configure` say how they are made; `change_allocator` replaces them. The allocator that made
+a block also frees it, even after it was replaced, and counts it until then.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ _current: dict[int, DeviceAllocator] = {}
 _former: dict[int, list[DeviceAllocator]] = {}
 _uncached: dict[CachingAllocator, UncachedAllocator] = {}
 
-#: What serves an allocation, by the stream's address, or by `-index` for the default stream of device `index`. An entry
-#: is there only while nothing of its device is routed to a pool: a look-up then decides all that there is to decide.
+#: The function that serves an allocation, by the stream's address, or by `-index` for the default stream of device
+#: `index`. A device has entries only while none of its allocations is routed to a pool, so one look-up is enough.
 malloc_by_stream: dict[int, Callable[[int], Block]] = {}
 
 
@@ -79,20 +79,20 @@ class DeviceAllocator(Handle, CachingAllocator):
         return f"DeviceAllocator({self.name}, {format_bytes(live)} live of {format_bytes(reserved)} reserved)"
 
     def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
-        """As `cuassay.memory`'s; asked once a stream, but for private pools."""
+        """As `CachingAllocator`'s; called once for each stream, but for private pools."""
         if stream and stream not in kept and not perthread.is_number(stream):
             keep(self.index, stream)
         return super().stream_pool(stream, pool)
 
     def release_pool(self, pool: Pool) -> None:
-        """As `cuassay.memory`'s; a finaliser that runs within a call of ours leaves it to the next `empty_cache`."""
+        """As `CachingAllocator`'s; a finaliser that runs inside a call of this allocator leaves it to `empty_cache`."""
         if self._is_within():
             self._leaving.append(pool)
         else:
             super().release_pool(pool)
 
     def empty_cache(self, pool: Pool | None = None) -> int:
-        """As `cuassay.memory`'s; in such a finaliser it gives nothing back."""
+        """As `CachingAllocator`'s; in such a finaliser it gives nothing back."""
         if self._is_within():
             return 0
         while self._leaving:
@@ -103,7 +103,7 @@ class DeviceAllocator(Handle, CachingAllocator):
 
     @contextmanager
     def releasing(self) -> Iterator[bool]:
-        """No capture begins inside the block; it gives whether memory may go back to the device: whether none runs."""
+        """No capture begins inside the block; yields whether none is under way, so that memory may go back."""
         with self.heap.releasing:
             yield not self.heap.captures
 
@@ -112,12 +112,12 @@ class DeviceAllocator(Handle, CachingAllocator):
         return threading.get_ident() in self._routes
 
     def _is_within(self) -> bool:
-        """Whether this thread is changing the books right now, further out on the stack."""
+        """Whether this thread holds the allocator's lock, further out on the stack."""
         return bool(self.heap.lock._is_owned())  # noqa: SLF001  as threading.Condition does
 
     @contextmanager
     def use_pool(self, pool: Pool) -> Iterator[Pool]:
-        """As `cuassay.memory`'s; meanwhile no allocation takes the short way."""
+        """As `CachingAllocator`'s; meanwhile no allocation uses `malloc_by_stream`."""
         with _lock:
             self.routings += 1
             malloc_by_stream.clear()
@@ -130,7 +130,7 @@ class DeviceAllocator(Handle, CachingAllocator):
 
 
 class _State:
-    """What allocators that are made later are like."""
+    """How allocators are made from here."""
 
     source: Callable[[int], MemorySource] | None = None
     caching = True
@@ -158,7 +158,7 @@ def allocator(index: int) -> DeviceAllocator:
 
 
 def find_malloc(index: int, stream: int) -> Callable[[int], Block]:
-    """What serves an allocation on `stream` of device `index` now; entered in `malloc_by_stream` where it may be."""
+    """The function that serves allocations on `stream` of device `index`; kept in `malloc_by_stream` if possible."""
     if stream == perthread.PER_THREAD:  # one address for a stream in each thread: each has an entry by its number
         stream = perthread.number(index)
         if (known := malloc_by_stream.get(stream)) is not None:

@@ -1,7 +1,7 @@
-"""CuPy arrays on memory of ours: the object that CuPy holds, the finaliser in it, and the hook that makes all so.
+"""CuPy arrays on this allocator's memory: the object that CuPy holds, its finaliser, and CuPy's allocation hook.
 
 What an array holds is a `Memory`, CuPy's `UnownedMemory` with our block as its owner: when the last array on it is
-gone, its finaliser gives the block back. That is one ``list.append``, safe at any moment and in any thread.
+gone, its finaliser frees the block. That is one ``list.append``, safe at any moment and in any thread.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ __all__ = [
 
 
 class Memory(cupy.cuda.UnownedMemory):  # type: ignore[misc] # cupy ships no types
-    """A block of ours as CuPy holds it; gives the block back when the last array on it is gone."""
+    """A block as CuPy holds it; it frees the block when the last array on it is gone."""
 
     __slots__ = ()
 
@@ -61,7 +61,7 @@ _current_stream: Callable[..., Any] = cupy.cuda.get_current_stream
 _current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
 _fast: Callable[[int], Callable[[int], Block] | None] = allocators.malloc_by_stream.get
 
-#: With one device, asking which is current is left out.
+#: With one device, the current one need not be asked for.
 _has_many = runtime.device_count() > 1
 
 
@@ -90,7 +90,7 @@ _array: Any = _short if _has_short_way() else _ndarray
 
 
 def pointer(block: Block, nbytes: int, index: int) -> Any:
-    """A `cupy.cuda.MemoryPointer` to `block` of device `index`, which gives the block back when it is gone."""
+    """A `cupy.cuda.MemoryPointer` to `block` of device `index`, which frees the block when it is gone."""
     return _pointer(Memory(block.address, nbytes, block, index), 0)
 
 
@@ -159,7 +159,7 @@ def empty(shape: tuple[int, ...], dtype: Any, index: int, stream: Any = None) ->
 
 
 def fresh(shape: tuple[int, ...], dtype: Any, nbytes: int, index: int, address: int) -> Any:
-    """`empty` for who knows all: CuPy's own dtype, the bytes, more than 0, and the current stream's address."""
+    """`empty` for callers that know CuPy's dtype, the bytes (more than 0), and the current stream's address."""
     serve = _fast(address or -index)
     block = serve(nbytes) if serve is not None else allocators.find_malloc(index, address)(nbytes)
     return _array(shape, dtype, _pointer(Memory(block.address, nbytes, block, index), 0))

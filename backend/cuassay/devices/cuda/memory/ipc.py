@@ -131,7 +131,7 @@ def _lock_file() -> tuple[int, str]:
 
 
 def collect() -> int:
-    """Let go of what every importer is done with; gives how many handles that were. Called when memory is short."""
+    """Drop the handles that importers are done with; returns how many. Called when memory is short."""
     with _lock:
         done = [path for path, (descriptor, _) in _given.items() if _is_done(descriptor)]
         gone = [(path, *_given.pop(path)) for path in done]

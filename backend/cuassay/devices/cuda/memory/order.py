@@ -1,4 +1,4 @@
-"""The order of streams of one device, as an allocator needs it: markers, waits and questions, by events used again.
+"""The order of streams of one device, as an allocator needs it: markers, waits and queries, by reused events.
 
 Streams are addresses (``cudaStream_t``); 0 is the legacy default stream of the device, a number of
 `perthread` the default stream of a thread.
@@ -20,14 +20,14 @@ from cuassay.devices.cuda.memory import perthread
 
 __all__ = ["Marker", "Order", "at", "attempt", "finished", "keep", "kept", "relaxed"]
 
-#: Streams by address that memory was allocated or used on. A later wait on one that was destroyed is a crash, not an
-#: error, and its address may come back for a stream that knows nothing of its work: they live as long as the process.
+#: Streams by address that memory was allocated or used on. They live as long as the process: a wait on a destroyed
+#: stream is a crash, not an error, and its address may return for a stream that does not know its work.
 kept: dict[int, Any] = {}
 
 
 @atexit.register
 def _outlive() -> None:
-    """Their destructors would run when the driver is gone: none runs at all."""
+    """Let no destructor of theirs run: the driver would be gone by then."""
     for stream in kept.values():
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(stream))
 
@@ -50,7 +50,7 @@ def at(index: int) -> AbstractContextManager[Any]:
 
 @contextmanager
 def relaxed() -> Iterator[None]:
-    """Let this thread take memory and wait while streams are captured: that the call is ours, no mistake, is known."""
+    """Let this thread take memory and wait while streams are captured; these calls are safe there."""
     from cuda.bindings import runtime as cudart
 
     modes = cudart.cudaStreamCaptureMode
@@ -76,7 +76,7 @@ def _succeeded(answer: Any) -> bool:
 
 
 class Marker:
-    """What a stream was given so far; its event serves again when the marker is dropped."""
+    """Marks the work that a stream was given so far; its event is reused when the marker is dropped."""
 
     __slots__ = ("_idle", "event")
 
@@ -127,7 +127,7 @@ class Order:
 
         from cuassay.devices.cuda.driver.context import device_of_stream
 
-        cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
+        cudart.cudaGetLastError()  # clear it: else the next launch would report it
         where = device_of_stream(stream)
         if where is None or where == self.index:
             raise error_of(status, f"recording an event on stream {stream:#x}")
@@ -160,7 +160,7 @@ class Order:
         with relaxed():  # else it breaks what another thread captures
             (status,) = cudart.cudaEventQuery(event.event)
         if status == cudart.cudaError_t.cudaErrorNotReady:
-            cudart.cudaGetLastError()  # else the next to ask for it, after a launch, takes this for a failure
+            cudart.cudaGetLastError()  # clear it: else the next launch would report it
             return False
         if status:
             raise error_of(status, "asking for an event")
@@ -169,7 +169,7 @@ class Order:
     def synchronize(self, streams: object) -> None:
         """Block the host until the device is idle: of `streams`, some may have been destroyed since.
 
-        The sync debug mode is not told: a wait it stopped would leave an allocator in the middle of a change.
+        The sync debug mode is not asked: an error from it would leave an allocator in the middle of a change.
         """
         del streams
         from cuda.bindings import runtime as cudart

@@ -90,7 +90,7 @@ def name_of(address: int, index: int) -> int:
 
 
 def device_of(stream: int) -> int | None:
-    """The device of a number; None for an address, which tells nothing of it."""
+    """The device of a number; None for an address, which does not say."""
     return _devices.get(stream)
 
 

@@ -42,7 +42,7 @@ HostArray = np.ndarray[Any, Any]
 
 
 class _Keeper:
-    """The thread that tends the allocator: wakes when memory was pinned, stays awake while copies are awaited."""
+    """The thread that maintains the allocator: it wakes when memory was pinned, and polls while copies are awaited."""
 
     _PATIENCE = 1e-3
 
@@ -54,7 +54,7 @@ class _Keeper:
         self._thread: threading.Thread | None = None
 
     def wake(self) -> None:
-        """There is something to do."""
+        """Wake the thread."""
         if not self._allocator.config.pinned_use_background_threads or self._is_stopped:
             return
         if self._thread is None:
@@ -73,7 +73,7 @@ class _Keeper:
     def _maintain(self) -> None:
         try:
             self._allocator.maintain()
-        except (MemoryError, CuassayError):  # whoever needs memory will be told; this thread has nobody to tell
+        except (MemoryError, CuassayError):  # a request that needs memory raises it; this thread has no caller
             self._woken.clear()
 
     def stop(self) -> None:
@@ -188,7 +188,7 @@ def opened() -> HostAllocator | None:
 
 @atexit.register
 def _stop() -> None:
-    """Nothing of ours is in the driver when it is torn down."""
+    """Leave nothing in the driver when it is torn down."""
     if _State.pool is not None:
         _State.pool.is_abandoned = True
         _State.pool.keeper.stop()
@@ -264,7 +264,7 @@ def _root(array: HostArray) -> HostArray:
 
 
 def _block_of(array: HostArray) -> Block | None:
-    """The block of ours that `array` lies in."""
+    """The block that `array` lies in, if the memory is this allocator's."""
     pool = _State.pool
     if pool is None:
         return None

@@ -18,7 +18,7 @@ from cuassay.errors import ArgumentError, LibraryNotFoundError, OutOfMemoryError
 
 __all__ = ["CUDAPluggableAllocator", "PluggableSource"]
 
-#: ``void* alloc(ssize_t size, int device, cudaStream_t stream)``, as torch has it; null is no room.
+#: ``void* alloc(ssize_t size, int device, cudaStream_t stream)``, as in torch; null means that there is no room.
 _ALLOC = ctypes.CFUNCTYPE(ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
 #: ``void free(void* ptr, ssize_t size, int device, cudaStream_t stream)``
 _FREE = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_ssize_t, ctypes.c_int, ctypes.c_void_p)
@@ -77,12 +77,12 @@ class PluggableSource(DeviceSource):
         self._given: dict[int, tuple[int, int]] = {}
 
     def reserve(self, nbytes: int, stream: int) -> int:
-        """What the user's function gives.
+        """The address that the user's function returns.
 
         Raises
         ------
         OutOfMemoryError
-            If it gives null or None, or raises a `MemoryError`.
+            If it returns null or None, or raises a `MemoryError`.
         """
         try:
             address = self._alloc(nbytes, self.index, stream)

@@ -82,7 +82,7 @@ class MemPool(Handle):
         return self._pool.use_count
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Its segments and blocks, as `cuassay.cuda.memory_snapshot` tells them."""
+        """Its segments and blocks, as in `cuassay.cuda.memory_snapshot`."""
         segments: list[dict[str, Any]] = self._owner.snapshot()["segments"]
         return [segment for segment in segments if tuple(segment["segment_pool_id"]) == self.id]
 

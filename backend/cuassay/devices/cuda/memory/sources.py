@@ -35,11 +35,11 @@ class DeviceSource(Pageless, Order):
         with at(self.index), relaxed():
             taken = finished(cudart.cudaMalloc, nbytes, undo=lambda made: made and cudart.cudaFree(made[1]))
             if taken[0]:
-                cudart.cudaGetLastError()  # told here; else the next to ask for it, after a launch, finds it
+                cudart.cudaGetLastError()  # clear it: else the next launch would report it
             return int(check(taken, f"taking {nbytes:,} bytes of cuda:{self.index}"))
 
     def release(self, address: int) -> None:
-        """Give a segment back; waits for the device."""
+        """Give a segment back; the driver waits for the device. An interrupt of it is marked early or late."""
         from cuda.bindings import runtime as cudart
 
         with attempt(cudart.cudaFree, address) as free, at(self.index), relaxed():
@@ -73,7 +73,7 @@ class AsyncSource(DeviceSource):
         return address
 
     def release(self, address: int) -> None:
-        """Give a segment back; waits for the device."""
+        """Give a segment back; the driver waits for the device. An interrupt of it is marked early or late."""
         from cuda.bindings import runtime as cudart
 
         with attempt(cudart.cudaFreeAsync, address, self._stream) as free, at(self.index), relaxed():
@@ -98,8 +98,8 @@ class PageSource(DeviceSource):
         self._pages: dict[int, Page] = {}
         #: Bytes of every span and alias, and the pages that an alias shows.
         self._ranges: dict[int, tuple[int, Sequence[Page]]] = {}
-        #: Pages that are shown nowhere, and could not be released yet.
-        self._dead: list[Page] = []
+        #: Pages that are mapped nowhere and could not be released yet.
+        self._unmapped: list[Page] = []
 
     def span(self, nbytes: int, stream: int) -> int:
         """Addresses without memory; `stream` makes no difference. Raises `OutOfMemoryError`."""
@@ -113,7 +113,7 @@ class PageSource(DeviceSource):
         made = self._space.create(pages)
         with ExitStack() as undo:
             undo.callback(self._space.destroy, made)
-            self._space.show(address, made)
+            self._space.map(address, made)
             undo.pop_all()
         self._pages.update(zip(accumulate(pages, initial=address), made, strict=False))
 
@@ -122,21 +122,21 @@ class PageSource(DeviceSource):
         with ExitStack() as undo:
             for run in _runs([(address, self._pages[address][1]) for address in sorted(pages)]):
                 start, shown = run[0][0], [self._pages[address] for address, _ in run]
-                self._space.hide(start, shown)
-                undo.callback(self._space.show, start, shown)
+                self._space.unmap(start, shown)
+                undo.callback(self._space.map, start, shown)
             undo.pop_all()
-        self._dead += map(self._pages.pop, pages)
-        self._bury()
+        self._unmapped += map(self._pages.pop, pages)
+        self._release_unmapped()
 
-    def _bury(self) -> None:
-        """Release the pages that are shown nowhere; an error comes too late for those who hid them to undo that."""
-        while self._dead:
-            page = self._dead.pop()
+    def _release_unmapped(self) -> None:
+        """Release the pages that are mapped nowhere; an error is marked late, because they were unmapped before."""
+        while self._unmapped:
+            page = self._unmapped.pop()
             try:
                 self._space.destroy([page])
             except BaseException as error:
                 if not is_late(error):
-                    self._dead.append(page)
+                    self._unmapped.append(page)
                 mark_late(error)
                 raise
 
@@ -146,8 +146,8 @@ class PageSource(DeviceSource):
         nbytes = sum(size for _, size in shown)
         with ExitStack() as undo:
             address = self._space.reserve(nbytes)
-            undo.callback(self._space.forget, address, nbytes)
-            self._space.show(address, shown)
+            undo.callback(self._space.free, address, nbytes)
+            self._space.map(address, shown)
             undo.pop_all()
         self._ranges[address] = nbytes, shown
         return address
@@ -167,12 +167,12 @@ class PageSource(DeviceSource):
 
     def _take_away(self, address: int, nbytes: int, shown: Sequence[Page]) -> None:
         if shown:
-            self._space.hide(address, shown)
+            self._space.unmap(address, shown)
         try:
-            self._space.forget(address, nbytes)
+            self._space.free(address, nbytes)
         except BaseException as error:
             if shown and not is_late(error):
-                self._space.show(address, shown)
+                self._space.map(address, shown)
             raise
 
 

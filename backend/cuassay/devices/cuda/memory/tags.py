@@ -41,7 +41,7 @@ class CudaTagger:
             self._write(1, 4, (block.address, block.nbytes, tag), stream=self._stream(block))
 
     def check(self, block: Block, tag: int) -> None:
-        """Compare both ends with `tag`; `finish` tells."""
+        """Compare both ends with `tag`; `finish` reports the result."""
         self.check_on(block, tag, self._stream(block))
 
     def check_on(self, block: Block, tag: int, stream: int) -> None:

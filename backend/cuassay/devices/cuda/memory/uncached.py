@@ -1,4 +1,4 @@
-"""No cache: each block is a segment of its own, for tools that watch single allocations, such as compute-sanitizer.
+"""An allocator without a cache: each block is a segment, for tools that watch single allocations (compute-sanitizer).
 
 A freed block goes back to the driver at the next allocation rather than at once: a finaliser may run at any moment,
 and giving back waits for the device. While work is captured nothing goes back.
@@ -20,7 +20,7 @@ __all__ = ["UncachedAllocator"]
 
 
 class UncachedAllocator:
-    """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if it gives true.
+    """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if that yields True.
 
     Attributes
     ----------
@@ -38,9 +38,7 @@ class UncachedAllocator:
     def malloc(self, nbytes: int, stream: int = 0) -> Block:
         """A block of `nbytes`; what was freed before goes back first. Raises `ArgumentError`, `OutOfMemoryError`."""
         nbytes = checked_nbytes(nbytes)
-        with suppress(
-            Exception
-        ):  # what cannot go back stays for `release_freed` to tell of; there may be room without it
+        with suppress(Exception):  # errors are left to the next `release_freed`; there may be room all the same
             self.release_freed()
         address = self._source.reserve(nbytes, stream)
         stream_pool = StreamPool(self._pool, stream, _no_miss, lambda: False)

@@ -1,6 +1,6 @@
-"""Pages of physical memory, and the addresses they are shown at: the driver's ``cuMem*`` calls, each with its undo.
+"""Pages of physical memory and the addresses where they are mapped: the ``cuMem*`` calls, each with its undo.
 
-A page is one handle (``cuMemCreate``). Showing it at a second address is another ``cuMemMap`` of the same handle, as a
+A page is one handle (``cuMemCreate``). To map it at a second address is another ``cuMemMap`` of the same handle, as a
 whole: NVIDIA documents that work in the order of one stream, or of streams ordered by events, sees one memory at both
 (CUDA C++ Programming Guide, virtual aliasing support). None of these calls needs a context, and each is legal while a
 stream is captured. Which page is where is the policy's.
@@ -40,7 +40,7 @@ def granularity(index: int) -> int:
 
 
 class AddressSpace:
-    """Pages of one device and the ranges they are shown in. Sizes are multiples of `granularity`, bytes.
+    """Pages of one device and the ranges where they are mapped. Sizes are multiples of `granularity`, bytes.
 
     Every method either does all of its work or, when it raises, none; `destroy` does it page by page.
     """
@@ -51,13 +51,13 @@ class AddressSpace:
         self._access = [_access(number) for number in (index, *_peers(index))]
 
     def reserve(self, nbytes: int) -> int:
-        """The start of `nbytes` of addresses that show nothing yet. Raises `OutOfMemoryError`."""
+        """The start of `nbytes` of addresses without memory. Raises `OutOfMemoryError`."""
         from cuda.bindings import driver
 
         return int(check(driver.cuMemAddressReserve(nbytes, 0, 0, 0), f"reserving {nbytes:,} bytes of addresses"))
 
-    def forget(self, address: int, nbytes: int) -> None:
-        """Give the addresses back; nothing is shown there any more."""
+    def free(self, address: int, nbytes: int) -> None:
+        """Give the addresses back; nothing is mapped there."""
         from cuda.bindings import driver
 
         with attempt(driver.cuMemAddressFree, address, nbytes) as free:
@@ -77,33 +77,33 @@ class AddressSpace:
         return pages
 
     def destroy(self, pages: Iterable[Page]) -> None:
-        """Let the pages go; the memory of each goes back when nothing shows it."""
+        """Release the pages; the memory of each goes back when it is mapped nowhere."""
         from cuda.bindings import driver
 
         for handle, _ in pages:
             with attempt(driver.cuMemRelease, handle) as release:
                 check(release(), f"releasing a page of cuda:{self.index}")
 
-    def show(self, address: int, pages: Sequence[Page]) -> None:
-        """Let `address` on show the pages side by side, readable and writable by the device and its peers."""
+    def map(self, address: int, pages: Sequence[Page]) -> None:
+        """Map the pages side by side from `address` on, readable and writable by the device and its peers."""
         from cuda.bindings import driver
 
         with ExitStack() as undo:
             starts = accumulate((nbytes for _, nbytes in pages), initial=address)
             for start, (handle, nbytes) in zip(starts, pages, strict=False):  # one start more: the end
                 check(driver.cuMemMap(start, nbytes, 0, handle, 0), f"mapping a page at {start:#x}")
-                undo.callback(self.hide, start, [(handle, nbytes)])
+                undo.callback(self.unmap, start, [(handle, nbytes)])
             total = sum(nbytes for _, nbytes in pages)
             given = driver.cuMemSetAccess(address, total, self._access, len(self._access))
             check(given, f"giving cuda:{self.index} access to {total:,} bytes at {address:#x}")
             undo.pop_all()
 
-    def hide(self, address: int, pages: Sequence[Page]) -> None:
-        """Let the pages that `address` on shows be shown there no more; no work under way may use them there."""
+    def unmap(self, address: int, pages: Sequence[Page]) -> None:
+        """Unmap the pages that are mapped from `address` on; no work under way may use them there."""
         from cuda.bindings import driver
 
         nbytes = sum(size for _, size in pages)
-        hidden = finished(driver.cuMemUnmap, address, nbytes, undo=lambda _: self.show(address, pages))
+        hidden = finished(driver.cuMemUnmap, address, nbytes, undo=lambda _: self.map(address, pages))
         check(hidden, f"unmapping {nbytes:,} bytes at {address:#x}")
 
     def __repr__(self) -> str:
