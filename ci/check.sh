@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# lints, checks types and import contracts, and looks into the wheel; `check --fix` mends what ruff can
+# lints, checks types, import contracts and wording, and looks into the wheel; `check --fix` mends what ruff can
 # groups: test lint
 set -uo pipefail
 failed=()
@@ -17,6 +17,7 @@ step "ruff check" "$PYTHON" -m ruff check --quiet .
 step "ruff format" "$PYTHON" -m ruff format --check --quiet .
 step "mypy" "$PYTHON" -m mypy
 step "import contracts" lint-imports
+step "words" "$PYTHON" ci/words.py
 step "wheel contents" "$PYTHON" ci/wheel.py
 
 if [ ${#failed[@]} -gt 0 ]; then

@@ -37,7 +37,7 @@ class Values(Protocol):
         """Append a value for each of several rows."""
 
     def skip(self, count: int) -> None:
-        """Append that so many rows lack it."""
+        """Append that this many rows lack it."""
 
     def join(self, other: Any) -> None:
         """Append all of another."""
@@ -126,7 +126,7 @@ class Objects:
 
 
 class Lists:
-    """Lists of numbers, one behind the other; the length -1 is none."""
+    """Lists of numbers, one after another; the length -1 stands for None."""
 
     def __init__(self, column: Column) -> None:
         self.flat, self.lengths = array("d"), array("q")

@@ -283,7 +283,7 @@ _SHOWN = {
 def _brief(row: dict[str, Any], facts: Mapping[str, Any]) -> str:
     words = [("capability", "capability {}"), ("driver", "driver {}"), ("cores", "{} cores"), ("blas", "{}")]
     if facts.get("driver"):
-        words = words[:2]  # the host's cores are no fact of a device with memory of its own
+        words = words[:2]  # the host's cores do not describe a device with its own memory
     known = [form.format(facts[key]) for key, form in words if facts.get(key)]
     return " · ".join([text for text in (_memory(row, facts),) if text] + known)
 

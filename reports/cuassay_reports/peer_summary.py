@@ -29,7 +29,7 @@ WORST = 10
 FULL = 0.9
 """Fraction of a measured limit from which little is left to gain."""
 
-# A peer that cannot be captured is measured live, beside graphs of the others: the mode is no part of the case.
+# A peer that cannot be captured is measured live, beside graphs of the others: the mode is not part of the case.
 _CASE = ["run", "subject", *(name for name in CASE if name not in ("clock", "cache", "mode", "unit"))]
 
 
@@ -191,7 +191,7 @@ def _reason(row: dict[str, Any]) -> str:
     share = units.percent(row["peer_fraction"])
     where = f"{row['peer']} at {share} of the {row['bound']} limit" if row["bound"] else ""
     if row["ratio"] < BEHIND and 1 - row["ratio"] > row["spread"]:
-        said = "behind: the peer's kernel is no candidate, or lost the tuner's race"
+        said = "behind: the peer's kernel is not a candidate, or the tuner found another faster"
     elif row["bound"] and row["peer_fraction"] >= FULL:
         said = "no room"
     elif abs(1 - row["ratio"]) <= row["spread"]:

@@ -64,7 +64,7 @@ def new_since(results: Results) -> pd.DataFrame:
     """Return the tests that fail now, or are skipped now, and were not so in the subject's run before.
 
     A test that was not there before is new only if it fails: adding a test that one device skips
-    is no loss. A subject without an earlier run has nothing new.
+    does not count as a loss. A subject without an earlier run has nothing new.
 
     Returns
     -------

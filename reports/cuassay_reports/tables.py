@@ -79,7 +79,7 @@ def objects(values: Sequence[object]) -> npt.NDArray[np.object_]:
 
 
 def lists(flat: npt.NDArray[np.float64], lengths: Codes) -> npt.NDArray[np.object_]:
-    """Return an array of the arrays of so many numbers that stand one behind the other in `flat`; None for -1."""
+    """Return an array of arrays with these lengths, which follow one another in `flat`; None for the length -1."""
     ends = np.cumsum(np.maximum(lengths, 0))
     places = zip((ends - lengths).tolist(), ends.tolist(), (lengths < 0).tolist(), strict=True)
     return objects([None if is_missing else flat[start:end] for start, end, is_missing in places])

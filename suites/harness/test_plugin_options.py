@@ -100,7 +100,7 @@ def test_a_test_that_names_its_devices_gets_them_where_no_option_does(
         ("gpu", "*there is no device kind 'gpu'; known: cpu, sim, cuda*"),
         ("cpu:5", "*cpu:5 does not exist*the last is cpu:0*"),
         ("cpu:1", "*cpu:1 does not exist*the last is cpu:0*"),
-        ("cuda:*", "*cuda:[*] is no device: *"),
+        ("cuda:*", "*cuda:[*] selects no device: *"),
         ("Cpu!", "*'Cpu!' does not name a device*"),
     ],
 )

@@ -15,7 +15,7 @@ from cuassay_reports.render import render_html, render_markdown, render_text
 
 Make = Callable[..., Any]
 
-BEHIND_TEXT = "behind: the peer's kernel is no candidate, or lost the tuner's race"
+BEHIND_TEXT = "behind: the peer's kernel is not a candidate, or the tuner found another faster"
 
 
 @pytest.fixture

@@ -369,8 +369,8 @@ class TestPluggable:
         ("arguments", "error", "message"),
         [
             (("/nowhere.so", "take", "give"), LibraryNotFoundError, "cannot be loaded"),
-            ((3.5, 1), ArgumentError, "is no function"),
-            ((print, None), ArgumentError, "None is no function"),
+            ((3.5, 1), ArgumentError, "is not a function"),
+            ((print, None), ArgumentError, "None is not a function"),
         ],
         ids=["path", "number", "none"],
     )

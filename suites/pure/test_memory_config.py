@@ -82,7 +82,7 @@ def test_an_unknown_key_lists_those_there_are(text: str) -> None:
 
 @pytest.mark.parametrize("text", ["max_split_size_mb", "a,b", "max_split_size_mb:128,,"])
 def test_what_is_no_pair_is_shown(text: str) -> None:
-    with pytest.raises(SettingError, match="is no option; write key:value"):
+    with pytest.raises(SettingError, match="is not an option; write key:value"):
         parse_config(text)
 
 

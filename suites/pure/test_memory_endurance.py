@@ -451,7 +451,7 @@ def run_alone(kind: Kind, seed: int, operations: int, every: int = 5000) -> tupl
 
 
 def run_together(kind: Kind, seed: int, operations: int, every: int = 2000) -> tuple[World, list[Program]]:
-    """Four programs in four threads, so many operations each; raises the first fault, with the seed."""
+    """Four programs in four threads, with a number of operations each; raises the first fault, with the seed."""
     world = World(kind, seed)
     world.is_shared = True
     programs = [Program(world, 1000 * seed + number) for number in range(4)]

@@ -444,7 +444,7 @@ SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compar
     "cut off": (gzip.compress(b'{"segments": []}')[:-5], ""),
     "no gzip": (b"\x1f\x8b and so on", ""),
     "a segment of nothing": (b'{"segments": [{}]}', "one segment of it has no address, total_size"),
-    "a segment that is none": (b'{"segments": [3]}', "one segment of it has no address"),
+    "a segment that is a number": (b'{"segments": [3]}', "one segment of it has no address"),
     "a block of nothing": (json.dumps({"segments": [{**SEGMENT, "blocks": [{}]}]}).encode(), "one block of it has no"),
     "an event of nothing": (b'{"segments": [], "device_traces": [[{}]]}', "one event of it has no action"),
     "no trace": (b'{"segments": [], "device_traces": 3}', ""),

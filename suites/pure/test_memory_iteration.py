@@ -24,7 +24,7 @@ def detector() -> IterationDetector:
 
 
 def given(allocator: CachingAllocator, detector: IterationDetector, *sizes: int) -> list[Block]:
-    """Blocks of so many MiB, seen by the detector."""
+    """Blocks of these sizes in MiB, seen by the detector."""
     blocks = [allocator.malloc(size * MIB) for size in sizes]
     for block in blocks:
         detector.add(block)

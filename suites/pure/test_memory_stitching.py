@@ -265,7 +265,7 @@ class TestStitching:
 
 
 class TestPartsOfPages:
-    """Blocks side by side, of so many MiB; a page has 2. Some are freed, and then one is asked for."""
+    """Adjacent blocks of given sizes in MiB; a page has 2. Some are freed, and then one is asked for."""
 
     SIZES = (2.75, 1.25, 2, 1.5, 2.5, 2.5, 1.5)
 
@@ -636,7 +636,7 @@ class TestFailures:
 
         def few(nbytes: int, stream: int) -> int:
             if nbytes > most * MIB:
-                raise OutOfMemoryError("not so many addresses; ask for less")
+                raise OutOfMemoryError("too few addresses; ask for less")
             given.append(nbytes // MIB)
             return plenty(nbytes, stream)
 

@@ -104,9 +104,9 @@ class TestLoading:
     @pytest.mark.parametrize(
         ("lines", "message"),
         [
-            (["2,7,512,0,0"], "t.csv.gz:2 is no event"),
-            (["0,7,many,0,0"], "t.csv.gz:2 is no event"),
-            (["0,7"], "t.csv.gz:2 is no event"),
+            (["2,7,512,0,0"], "t.csv.gz:2 is not an event"),
+            (["0,7,many,0,0"], "t.csv.gz:2 is not an event"),
+            (["0,7"], "t.csv.gz:2 is not an event"),
             (["0,7,1,0,0", "0,7,1,0,0"], "t.csv.gz:3 allocates what is live: id 7"),
             (["1,7,0,0,0"], "t.csv.gz:2 frees what is not live: id 7"),
         ],

@@ -97,7 +97,7 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", kind="cuda:0"),)},
-            "'cuda:0', which is no kind of device; write kind='cuda'",
+            "'cuda:0', which is not a kind of device; write kind='cuda'",
             id="kind-with-index",
         ),
         pytest.param(
@@ -122,12 +122,12 @@ def test_a_function_alone_is_a_spec() -> None:
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cdua": "float32"}},
-            "unclaimed= speaks of 'cdua', which is no kind of device; write 'cuda'",
+            "unclaimed= speaks of 'cdua', which is not a kind of device; write 'cuda'",
             id="misspelt-kind-unclaimed",
         ),
         pytest.param(
             {"fn": double, "unclaimed": {"cuda:0": "float32"}},
-            "unclaimed= speaks of 'cuda:0', which is no kind of device; write 'cuda'",
+            "unclaimed= speaks of 'cuda:0', which is not a kind of device; write 'cuda'",
             id="unclaimed-with-index",
         ),
     ],

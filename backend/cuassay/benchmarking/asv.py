@@ -195,7 +195,7 @@ def _offsets(
 
 
 def _less(row: Row, seconds: float) -> Row:
-    """`row` without its empty interval, and without so many seconds where it is long enough to have them in it."""
+    """`row` without its empty interval, and without that many seconds if it is long enough to include them."""
     freed = net(row)
     if not is_cold_sample(row) or freed["median"] <= seconds:
         return freed

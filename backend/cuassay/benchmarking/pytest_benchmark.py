@@ -122,8 +122,8 @@ class DeviceBenchmark:
         Raises
         ------
         ArgumentError
-            If `calls` is no function and no mapping to some, `work` is none, or this test has measured the same `op`
-            and `case` before.
+            If `calls` is neither a function nor a mapping to functions, `work` is not a `Work`, or this test
+            has already measured the same `op` and `case`.
         DeviceError
             If there is no such device.
         """

@@ -45,7 +45,7 @@ class BlockCutter:
     def take_free(self, stream_pool: StreamPool, size: int, nbytes: int | None) -> Block | None:
         """A block of `size` made of a free one; None if no free block is large enough.
 
-        With `nbytes` it is cut out for a request of so many bytes; without, it is lent.
+        With `nbytes` it is cut out for a request of that many bytes; without, it is lent.
         """
         is_small, page_space, counters = size <= SMALL_REQUEST, stream_pool.page_space, self._counters
         own, both = counters.small if is_small else counters.large, counters.both
@@ -113,7 +113,7 @@ class BlockCutter:
     def _refit_last(self, stream_pool: StreamPool, size: int, nbytes: int) -> bool:
         """Let the block that was cut out last, if it is in its quick list, grow or shrink to serve this request.
 
-        Returns whether it did. It is cheaper than to merge the block and cut it anew.
+        Returns whether it did. It is cheaper than merging the block and cutting it again.
         """
         last, is_small, heap = stream_pool.last, size <= SMALL_REQUEST, self._heap
         if last is None or last.home is not FREED or last.segment.is_small != is_small or heap.history is not None:

@@ -323,7 +323,7 @@ def parse_config(text: str, base: AllocatorConfig | None = None) -> AllocatorCon
     while position < len(text.rstrip()):
         entry = _ENTRY.match(text, position)
         if entry is None:
-            raise SettingError(f"{text[position:]!r} is no option; write key:value, such as max_split_size_mb:128")
+            raise SettingError(f"{text[position:]!r} is not an option; write key:value, such as max_split_size_mb:128")
         option, value = _option(entry["key"]), entry["value"].replace(" ", "")
         try:
             changes[option.field] = option.parse(value)

@@ -54,7 +54,7 @@ class _Rules(AllocatorConfig):
     def round_size(self, nbytes: int) -> int:
         if MIB <= nbytes <= self.pinned_max_round_threshold:
             return 1 << (nbytes - 1).bit_length()
-        # Not super(): a dataclass with slots is made anew, and the zero-argument form still means the old class.
+        # Not super(): a dataclass with slots is a second class, and the zero-argument form still means the first.
         return AllocatorConfig.round_size(self, nbytes)
 
 

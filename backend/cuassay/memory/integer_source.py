@@ -138,7 +138,7 @@ class IntegerSource:
         self._used += nbytes
 
     def _addresses(self, nbytes: int) -> int:
-        """The least address that has room for so many bytes."""
+        """The least address that has room for that many bytes."""
         address = _GAP
         for start in self._starts:
             if start - address >= _room(nbytes):
@@ -172,7 +172,7 @@ class IntegerSource:
         shown = {page for alias in self.aliases.values() for page in alias}
         for page in pages:
             if page not in self.pages or page in shown:
-                raise ArgumentError(f"{page:#x} is no page, or is in an alias; release the alias first")
+                raise ArgumentError(f"{page:#x} is not a page, or is in an alias; release the alias first")
         self._used -= sum(map(self.pages.pop, pages))
         self._sorted = sorted(self.pages)
         self.unmaps += 1
@@ -280,5 +280,5 @@ class IntegerSource:
 
 
 def _room(nbytes: int) -> int:
-    """What a range of so many bytes takes of the addresses, with the gap behind it."""
+    """How many bytes of addresses a range of that many bytes takes, with the gap after it."""
     return -(-nbytes // _GAP) * _GAP + _GAP

@@ -104,7 +104,7 @@ class PageSpace:
     # ------------------------------------------------------------------------------------------------------- plans
 
     def has_hole(self, nbytes: int) -> bool:
-        """Whether a hole has room for so many bytes of pages."""
+        """Whether a hole has room for that many bytes of pages."""
         return any(hole.nbytes >= nbytes for hole in self._holes)
 
     def add_arena(self, arena: Arena) -> None:

@@ -26,7 +26,7 @@ from cuassay.memory.stream_pool import StreamPool
 __all__ = ["PageStore"]
 
 #: What may be reserved, as a multiple of the most that was live, before free pages are stitched although a free range
-#: could grow. A little more than 1, because then fewer views are made anew in every iteration.
+#: could grow. A little more than 1, because then fewer views are made again in every iteration.
 _SPARE = 1.01
 
 #: The smallest part of a page that becomes a small segment, bytes.

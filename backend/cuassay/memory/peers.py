@@ -34,7 +34,7 @@ class Peer:
     Attributes
     ----------
     segment_size : callable
-        Bytes taken from the device for a block of so many.
+        Bytes taken from the device for a block of that size.
     least_rest : callable
         The smallest rest that is split off, given whether the block is of the small pool.
     has_pools : bool

@@ -38,7 +38,7 @@ def load_trace(path: Path) -> tuple[Event, ...]:
     Raises
     ------
     ArgumentError
-        If a line is no event, or frees what is not live.
+        If a line is not an event, or frees what is not live.
     """
     try:
         with gzip.open(path, "rt", encoding="ascii", newline="") as lines:
@@ -53,7 +53,7 @@ def _event(path: Path, number: int, row: dict[str, str]) -> Event:
     try:
         return Event({"0": True, "1": False}[row["op"]], int(row["id"]), int(row["size"]), int(row["stream"]))
     except (KeyError, TypeError, ValueError) as error:
-        raise ArgumentError(f"{path.name}:{number} is no event: {row!r}; columns are op,id,size,stream") from error
+        raise ArgumentError(f"{path.name}:{number} is not an event: {row!r}; columns are op,id,size,stream") from error
 
 
 def _check_pairs(path: Path, events: Iterable[Event]) -> None:
@@ -61,7 +61,7 @@ def _check_pairs(path: Path, events: Iterable[Event]) -> None:
     for number, event in enumerate(events, start=2):
         if event.is_malloc == (event.id in live):
             what = "allocates what is live" if event.is_malloc else "frees what is not live"
-            raise ArgumentError(f"{path.name}:{number} {what}: id {event.id}; record the trace anew")
+            raise ArgumentError(f"{path.name}:{number} {what}: id {event.id}; record the trace again")
         (live.add if event.is_malloc else live.remove)(event.id)
 
 

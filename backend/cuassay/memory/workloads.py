@@ -95,7 +95,7 @@ def _backward(trace: _TraceBuilder, saved: list[int], gradient: int, elements: i
 
 
 def experts(seed: int, steps: int = 30, layers: int = 8, count: int = 16, width: int = 2048) -> tuple[Event, ...]:
-    """A mixture of experts: each layer splits its tokens anew, so every size is another one each time."""
+    """A mixture of experts: each layer splits its tokens differently, so every size changes each time."""
     chance, trace, tokens = _chance(seed), _TraceBuilder(), 8192
     for _ in range(layers):
         _ = [trace.malloc(2 * 3 * width * width) for _ in range(count // 4)]

@@ -125,7 +125,7 @@ def assert_close(
     dtype : dtype, optional
         What `actual` must have; otherwise the dtype of `expected`.
     device : Device, optional
-        Where `actual` must be; otherwise where `expected` is, when that is no NumPy array or number.
+        Where `actual` must be; otherwise where `expected` is, if that is not a NumPy array or a number.
     check_dtype : bool
         False compares values of unlike dtypes.
     inputs : tuple, optional

@@ -55,8 +55,9 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     """Fail, by `LeakError`, when more device memory is in use after the block than before.
 
     Asked of kinds whose backend has ``memory_in_use(index)``: live bytes of this process. Free memory as the driver
-    tells it is no measure: pools keep it, other processes take it. Arrays that an earlier test left in reference cycles
-    may be collected inside, and hide a leak of as many bytes there; collecting before each block would double its time.
+    reports it is not a measure: pools keep it, other processes take it. Arrays that an earlier test left in reference
+    cycles may be collected inside, and hide a leak of as many bytes there; collecting before each block would double
+    its time.
     """
     found = Device(device)
     in_use = getattr(devices.backend(found.kind), "memory_in_use", None)
@@ -64,7 +65,7 @@ def memory_returned(device: str | Device) -> Iterator[None]:
     yield
     if in_use is None or in_use(found.index) <= before:
         return
-    gc.collect()  # arrays in reference cycles are no leak
+    gc.collect()  # arrays in reference cycles do not count as a leak
     left = in_use(found.index) - before
     if left > 0:
         raise LeakError(
@@ -96,7 +97,7 @@ def precision_kept() -> Iterator[None]:
 
 # ------------------------------------------------------------------------------------------------ stray precision
 
-#: Of each product at most so many rows and columns are looked at.
+#: The most rows and columns of each product that are looked at.
 _LOOKED_AT = 64
 
 

@@ -73,7 +73,7 @@ def dtypes(*names: Any) -> pytest.MarkDecorator:
     Raises
     ------
     pytest.UsageError
-        If a name is no dtype of ours.
+        If a name is not one of our dtypes.
     """
     __tracebackhide__ = True
     words: tuple[str, ...] = tuple(map(dtype_word, names))

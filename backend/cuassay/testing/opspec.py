@@ -234,7 +234,7 @@ class OpSpec(Declared):
     # ---------------------------------------------------------------------------------------- inputs and answers
 
     def draw(self, seed: int, dtype: str, *kinds: Kind) -> Iterator[Sample]:
-        """The samples of these kinds (none named: all), the same at every call; what is none raises `SpecError`."""
+        """The samples of these kinds (none named: all), the same at every call; any other name raises `SpecError`."""
         if self.samples is None:
             raise SpecError(f"{self.name} has no samples; give samples=")
         for sample in normalized(self.samples(Samples(seed, dtype, self.name))):

@@ -156,7 +156,7 @@ def _specs(metafunc: pytest.Metafunc) -> tuple[SpecLike, ...] | None:
     ours = {spec.name: spec for spec in own_specs()}
     unknown = [spec for spec in mark.args if isinstance(spec, str) and spec not in ours]
     if unknown:
-        raise pytest.UsageError(f"{_where(metafunc)}: {unknown[0]!r} is no op of ours; ops: {', '.join(ours)}")
+        raise pytest.UsageError(f"{_where(metafunc)}: {unknown[0]!r} is not one of our ops; ops: {', '.join(ours)}")
     return tuple(ours[spec] if isinstance(spec, str) else spec for spec in mark.args or ours.values())
 
 

@@ -40,7 +40,7 @@ class Harness:
         self.hang = HangGuard(config)
 
 
-#: What reports carry of a case that is no property of the test.
+#: What reports carry of a case that is not a property of the test.
 _NOT_PROPERTIES = ("check", "target", "own_reference")
 
 _HARNESS = pytest.StashKey[Harness]()
@@ -211,7 +211,7 @@ def pytest_pycollect_makeitem(
 
 
 def _refuse_near_miss(name: str, obj: object) -> None:
-    """What was meant for generated tests, and is none, would be collected as nothing."""
+    """Refuse an object that was meant for generated tests and has none, as pytest would collect nothing."""
     if _is_spec(obj):
         told = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
     elif isinstance(obj, list | tuple | dict) and any(map(_generates, obj.values() if isinstance(obj, dict) else obj)):

@@ -17,7 +17,7 @@ from cuassay.errors import CuassayError, DeviceError
 
 __all__ = ["HOST_KINDS", "Presence", "Selector", "parse_selector"]
 
-#: Kinds that are no accelerator: never chosen instead of the cpu by default, free to run in several workers at once.
+#: Kinds that are not accelerators: never chosen instead of the cpu by default, free to run in several workers at once.
 HOST_KINDS = ("cpu", "sim")
 
 
@@ -113,7 +113,7 @@ class Presence:
             found = [device for selector in self._wanted for device in self.expand(selector)]
             if not found and not self._required:
                 first = self._wanted[0]
-                raise DeviceError(f"{first} is no device: {self._shortage(first.kind or 'cpu')}")
+                raise DeviceError(f"{first} selects no device: {self._shortage(first.kind or 'cpu')}")
             return found
         return self._accelerators() or [Device("cpu")]
 
@@ -124,11 +124,11 @@ class Presence:
 
     @cached_property
     def required(self) -> tuple[Device, ...]:
-        """The required devices. Raises `DeviceError` when one does not exist, or ``kind:*`` is no device."""
+        """The required devices. Raises `DeviceError` when one does not exist, or ``kind:*`` selects no device."""
         found = {selector: self.expand(selector) for selector in self._required}
         for selector, devices in found.items():
             if not devices:
-                raise DeviceError(f"{selector} is no device: {self._reasons[selector.kind or 'cpu']}")
+                raise DeviceError(f"{selector} selects no device: {self._reasons[selector.kind or 'cpu']}")
         return _unique(device for devices in found.values() for device in devices)
 
     def matching(self, patterns: Sequence[str]) -> tuple[Device, ...]:

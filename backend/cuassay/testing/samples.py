@@ -145,7 +145,7 @@ class Sample(Declared):
     Raises
     ------
     SpecError
-        If `args` is no tuple, or nothing tests samples of that `kind`.
+        If `args` is not a tuple, or nothing tests samples of that `kind`.
     """
 
     args: tuple[Any, ...]

@@ -82,7 +82,7 @@ class Sharding:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A part that holds nothing is no failure: the others hold it."""
+        """A part that holds no test does not fail: the others hold them."""
         if self._left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
 

@@ -116,7 +116,7 @@ def _check_words(spec: OpSpec) -> None:
 
 
 def _check_name(spec: OpSpec, name: str) -> None:
-    """A name that is no check of ours may be a test of the user's; one that is nearly a check's is misspelt."""
+    """A name that is not one of our checks may be a user's test; one that is nearly a check's name is misspelt."""
     from cuassay.testing.conformance.checks import CHECKS  # it needs specs
 
     known = (*CHECKS, "speed")
@@ -137,7 +137,7 @@ def _unknown_kind(kind: str, form: str = "") -> str | None:
     if kind == meant or (meant is None and kind.isidentifier()):
         return None
     advice = "give the name of a kind, such as 'cuda'" if meant is None else f"write {form}{meant!r}"
-    return f"which is no kind of device; {advice}"
+    return f"which is not a kind of device; {advice}"
 
 
 def _check_drawn(spec: OpSpec) -> None:

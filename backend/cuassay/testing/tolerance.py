@@ -96,10 +96,10 @@ GENERAL = Tolerance(ulps=16, computed_in="self")
 
 #: A user's function, of whose steps nothing is known; how many numbers go into one is found out (`terms`). Sums in the
 #: order of the elements, in the dtype itself, were up to 9 ulps of a term times the root of their number away (NumPy's
-#: cumsum of 8,256 in float16). What is wrong by a quarter is no rounding, even where bfloat16 might explain it.
+#: cumsum of 8,256 in float16). An error of a quarter is not rounding, even if bfloat16 could explain it.
 FUNCTION = Tolerance(ulps=8, growth="sqrt", computed_in="self", most=0.25)
 
-#: A device may round otherwise than NumPy, and meets other numbers: so many times the error found on the host.
+#: A device may round differently from NumPy, and meets other numbers: this many times the error found on the host.
 _OWN_ERRORS = 3.0
 
 #: Nobody can ask for more than what as many units of the inputs make; NumPy adds float16 in float32, CuPy's blocks do
@@ -163,7 +163,7 @@ def by_rounding_error(own: RoundingError, dtype: Any, expected: Any, terms: int,
     """
     size, largest = _finite_size(expected), float(np.max(_finite_size(passed), initial=0.0))
     unit = epsilon(dtype)
-    # What is far beyond the rounding of the inputs, or of the largest number on the way, is no rounding.
+    # What is far beyond the rounding of the inputs, or of the largest intermediate number, is not rounding.
     believed = (_STEPS + GROWTH["sqrt"](terms)) * max(own.inputs, unit * largest)
     sums = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude)
     passed_on = max(_OWN_ERRORS * own.rounding, _UNITS_OF_INPUTS * own.inputs)

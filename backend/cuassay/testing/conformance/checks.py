@@ -203,7 +203,7 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(is_op)
 def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """`prepare` gives a plan that computes, and computes anew when its inputs have changed."""
+    """`prepare` gives a plan that computes, and computes again when its inputs have changed."""
     for sample in few(spec, device, dtype)[-3:]:
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
@@ -247,7 +247,7 @@ def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(lambda spec: spec.deterministic)
 def check_deterministic(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Two equal runs give the same bits; one on other numbers computes anew, whatever was kept of those before."""
+    """Two equal runs give the same bits; a run on other numbers computes again, whatever earlier runs have cached."""
     for sample in few(spec, device, dtype):
         with on_sample(sample):
             first = run_sample(spec, device, sample)

@@ -69,7 +69,7 @@ class Check:
     def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         """Run the check inside the guards; whatever it raises names the case.
 
-        Twice where it leaves memory in use: a weight that is made at the first call and kept is no leak, which grows.
+        Twice if it leaves memory in use: a weight cached after the first call does not count as a leak.
         """
         __tracebackhide__ = True
         if self.name in spec.without:
@@ -215,7 +215,7 @@ def turned(sample: Sample) -> Sample:
 
 
 def run_sample(spec: OpSpec, device: Device, sample: Sample) -> Any:
-    """The result on `device`; NumPy's floating-point warnings are no news here."""
+    """The result on `device`; NumPy's floating-point warnings are ignored here."""
     args, kwargs = sample.on(device)
     with np.errstate(all="ignore"):
         return spec.run(device, args, kwargs)

@@ -120,7 +120,7 @@ def few(spec: OpSpec, device: Device, dtype: Any) -> list[Sample]:
 def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: int = 0) -> Sample:
     """The largest ordinary sample that the reference takes: a kernel of several blocks runs several.
 
-    With `most` the largest of so many elements in all, or the smallest; with `axes` one of so many at least, if any is.
+    With `most`, the largest of at most that many elements, or the smallest; with `axes`, one with at least that many.
     """
     drawn = list(samples_of(spec, device, dtype, "values"))
     order = of_most_elements(drawn)

@@ -84,7 +84,7 @@ def _check_larger(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base
         expected = spec.expected(sample)
         _, terms = spec.scale(base, spec.expected(base))
         if terms > 1 and is_float(dtype) and is_coarse(dtype):
-            return  # sums of so many numbers leave the range
+            return  # sums of that many numbers leave the range
         several = len(arrays_of(*base.host())) < terms
         terms = max(1, round(terms * _elements(sample) / max(1, _elements(base)))) if several else terms
         largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
@@ -98,7 +98,7 @@ def _check_larger(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base
                 compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
 
 
-#: A device may round otherwise than the host: so many times its error.
+#: A device may round differently from the host: its error may be this many times larger.
 _OWN_ERRORS = 3.0
 
 

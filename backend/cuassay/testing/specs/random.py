@@ -2,7 +2,7 @@
 
 Of one (seed, offset) an operation is deterministic, so each is compared number by number: uniforms, integers, masks and
 permutations without any tolerance. The references take words from `cuassay.arrays.philox`, which is checked against
-published answers, and write down anew what becomes of them: with whole numbers, or wider than any device computes.
+published answers, and compute again what becomes of them: with whole numbers, or wider than any device computes.
 """
 
 from __future__ import annotations

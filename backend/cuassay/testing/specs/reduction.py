@@ -50,7 +50,7 @@ def _sums(make: Samples) -> Iterator[Sample]:
     yield Sample((make.full((3, 4096), 1),), {"axis": 1}, label="rows of 4,096 ones")
     yield Sample((make.full((4096, 3), 1),), {"axis": 0}, label="columns of 4,096 ones")
     yield Sample((make(100_000, low=-1, high=1),), label="100,000 terms")
-    # 24 of these, a thread's share, are no bfloat16: were it rounded to one, all shares would err the same way.
+    # 24 of these, a thread's share, are not a bfloat16 number: rounded to one, all shares would err the same way.
     yield Sample((make.full((3, 5000), 1 + 2**-7),), {"axis": 1}, label="rows of 5,000 times 1.0078125")
     yield from (Sample((make((0, 3)),), {"axis": axis}, kind="empty") for axis in (None, 0, 1))
 

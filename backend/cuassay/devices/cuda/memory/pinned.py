@@ -341,7 +341,7 @@ def mark(host: HostArray, index: int, stream: Any) -> bool:
 
 
 def _mark_other(host: HostArray, index: int, stream: Any) -> bool:
-    """The same for memory that is no array of ours: pinned where it is, by others, or reached by its address."""
+    """The same for memory that is not one of our arrays: pinned in place, by others, or reached by its address."""
     block = _block_of(host)
     if block is not None and _State.pool is not None:
         _State.pool.allocator.record_stream(block, stream_key(index, stream.ptr))

@@ -134,5 +134,5 @@ def _function(given: Any, kind: Any) -> Any:
     if isinstance(given, int) and not isinstance(given, bool) and given:
         return kind(given)
     raise ArgumentError(
-        f"{given!r} is no function; give a Python callable, the address of a C function, or a library and two names"
+        f"{given!r} is not a function; give a Python callable, the address of a C function, or a library and two names"
     )

@@ -121,7 +121,7 @@ def use_mem_pool(pool: MemPool | PoolId, device: int | None = None) -> Iterator[
     Raises
     ------
     ArgumentError
-        If it is no pool of `device` (None: the pool's own).
+        If it is not a pool of `device` (None: the pool's own).
     """
     found = find_pool(pool, device)
     if device is not None and device != found.index:
