@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
 
@@ -52,6 +53,38 @@ def test_an_out_with_gaps_or_backwards_is_written(device: Device, ones: Any, vie
     ops.add(ones, 1.0, out=whole[view])
 
     assert (to_host(whole) == expected).all()
+
+
+IN_PLACE: dict[str, tuple[Callable[[Any], Any], Callable[[Any], Any]]] = {
+    "exp": (lambda a: ops.exp(a, out=a), np.exp),
+    "with a number": (lambda a: ops.add(a, 1.0, out=a), lambda a: a + 1),
+    "with itself": (lambda a: ops.add(a, a, out=a), lambda a: a + a),
+}
+
+
+@requires("views")
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_each_element_is_computed_once_in_place(device: Device, name: str) -> None:
+    """More blocks than run at a time, and a last one that is not full: a thread too many computes an element again."""
+    act, expected = IN_PLACE[name]
+    host = np.zeros(2 * (2**20 + 3), np.float32)
+    host[::2] = np.linspace(-1, 1, host.size // 2)
+    whole = from_host(host, device)
+
+    act(whole[::2])
+
+    np.testing.assert_allclose(to_host(whole)[::2], expected(host[::2]), rtol=1e-6)
+    assert not to_host(whole)[1::2].any()
+
+
+@requires("views")
+def test_a_row_is_added_to_rows_in_place_once(device: Device) -> None:
+    a, row = np.ones((4099, 1024), np.float32), np.arange(1024, dtype=np.float32)
+    rows = from_host(a, device)
+
+    ops.add(rows, from_host(row, device), out=rows)
+
+    np.testing.assert_array_equal(to_host(rows), a + row)
 
 
 @requires("views")

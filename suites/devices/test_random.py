@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, devices, empty, from_host, ops, random, to_host
+from cuassay.arrays import distributions
 from cuassay.core import generators
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
 from cuassay.random import Generator, GeneratorState, default_generator
@@ -56,8 +57,6 @@ def test_one_seed_gives_the_cpus_numbers(name: str, device: Device, generator: G
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 def test_normals_are_those_of_float64_within_4_ulp(dtype: str, device: Device, generator: Generator) -> None:
-    from cuassay.arrays import distributions
-
     got = to_host(random.normal(200_000, dtype=dtype, device=device, generator=generator))
 
     wanted = distributions.normal(GeneratorState(SEED), got.size, got.dtype)
@@ -122,6 +121,21 @@ def test_a_gradient_is_dropped_where_its_array_was(device: Device, generator: Ge
     np.testing.assert_array_equal(back == 0, out == 0)
     np.testing.assert_array_equal(to_host(ops.dropout_mask(a, state=state, p=0.4)), out != 0)
     np.testing.assert_allclose(back[back != 0], 5.0)
+
+
+@pytest.mark.parametrize("place", range(8))
+def test_a_word_at_the_threshold_is_kept_and_not_drawn(place: int, device: Device, generator: Generator) -> None:
+    """The probability is that word over 2^32 exactly: `<` in place of `<=`, or a word rounded to float32, is seen."""
+    state = generator.take()
+    words = distributions.words_of(state, 8)
+    p = int(words[place]) / 2**32
+    ones = from_host(np.ones(8, np.float32), device)
+    probabilities = from_host(np.array([p, p + 2.0**-32])[:, None].repeat(8, axis=1), device)
+
+    np.testing.assert_array_equal(to_host(ops.dropout_mask(ones, state=state, p=p)), words >= words[place])
+    np.testing.assert_array_equal(to_host(ops.dropout(ones, state=state, p=p)) != 0, words >= words[place])
+    for row, expected in zip(probabilities, (words < words[place], words <= words[place]), strict=True):
+        np.testing.assert_array_equal(to_host(ops.bernoulli(row, state=state)), expected)
 
 
 def test_a_uniform_above_two_to_the_32_elements_would_use_new_words() -> None:
