@@ -133,6 +133,21 @@ def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(project: Path,
     assert (outcome.verdict, outcome.note) == ("killed", "ended at its time limit")
 
 
+def test_a_job_that_is_ended_shows_the_scores_until_then(project: Path) -> None:
+    command = [sys.executable, "-m", "cuassay", "mutate", "test_pool.py", "--source", "pool.py", "--jobs", "1"]
+    running = subprocess.Popen(command, cwd=project, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    assert running.stdout is not None
+    before = next(line for line in running.stdout if line.startswith(("survived", "uncovered")))
+
+    running.terminate()
+    out, err = running.communicate(timeout=60)
+
+    assert before
+    assert "mutation score:" in out
+    assert "stopped early: " in err
+    assert running.returncode == 0
+
+
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [

@@ -138,6 +138,24 @@ def test_docstrings_annotations_imports_and_names_to_export_are_left_alone() -> 
     assert python_mutants("a.py", text) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Shape = tuple[int, ...]\n",
+        "__all__ += more.__all__\n",
+        "@dataclass(frozen=True, slots=True)\nclass Size: ...\n",
+        "for a, b in zip(left, right, strict=True): ...\n",
+        "if __name__ == '__main__':\n    main()\n",
+    ],
+)
+def test_what_only_readers_and_guards_see_is_left_alone(text: str) -> None:
+    assert python_mutants("a.py", text) == []
+
+
+def test_a_name_in_capitals_is_no_type() -> None:
+    assert [mutant.edit.replacement for mutant in python_mutants("a.py", "LAST = SIZES[n]\n")] == ["(n) - 1"]
+
+
 def test_every_mutant_is_python_and_differs() -> None:
     text = "def f(a, b=(1, 2)):\n    '''ü'''\n    ä = a + b[0] if a < 3 else -a\n    return max(ä, 0.5) ** 2\n"
     mutants = python_mutants("a.py", text)

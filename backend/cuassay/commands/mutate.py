@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import signal
 import sys
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -78,6 +79,7 @@ def _mutate(options: argparse.Namespace) -> int:
         return 0
     equivalents = _equivalents(options.equivalents)
     print(f"mutate: {len(mutants):,} mutants, {jobs} at a time", flush=True)
+    signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is ended shows its scores, as after Ctrl-C
     outcomes = campaign.run_mutants(plan, mutants, baseline, equivalents, partial(_tell, root=root))
     return _close(options, outcomes, len(mutants), root)
 
@@ -128,7 +130,7 @@ def _close(options: argparse.Namespace, outcomes: Sequence[Outcome], planned: in
     listed = ", ".join(f"{number:,} {verdict}" for verdict, number in counts.items() if number)
     print(f"mutation score: {share:.1f} % ({counts['killed']:,} of {judged:,}); {listed}")
     if len(outcomes) < planned:
-        print(f"the time was up: {planned - len(outcomes):,} of {planned:,} mutants did not run", file=sys.stderr)
+        print(f"stopped early: {planned - len(outcomes):,} of {planned:,} mutants did not run", file=sys.stderr)
     if options.record is not None:
         _record(options, outcomes, found, root)
     return int(share < options.fail_under)

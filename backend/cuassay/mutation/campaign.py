@@ -192,7 +192,10 @@ def run_mutants(
     equivalents: Mapping[str, str],
     tell: Callable[[Outcome], None] = lambda outcome: None,
 ) -> list[Outcome]:
-    """Judge each mutant; `tell` hears of each outcome as it comes, in one thread at a time."""
+    """Judge each mutant; `tell` hears of each outcome as it comes, in one thread at a time.
+
+    After Ctrl-C, or when the time is up, the outcomes until then are returned: a mutant that was cut short has none.
+    """
     files = project_files(plan.root)
     waiting: queue.SimpleQueue[Mutant] = queue.SimpleQueue()
     outcomes: dict[str, Outcome] = {}
@@ -209,24 +212,35 @@ def run_mutants(
         else:
             waiting.put(mutant)
     until = time.monotonic() + plan.budget
+    stopping = threading.Event()
+    benches: list[_Bench] = []
 
     def serve() -> None:
         with ExitStack() as stack:
-            bench = stack.enter_context(_Bench(plan, files, baseline))
-            while time.monotonic() < until:
+            bench = stack.enter_context(_Bench(plan, files, baseline, until))
+            benches.append(bench)
+            while time.monotonic() < until and not stopping.is_set():
                 try:
                     mutant = waiting.get_nowait()
                 except queue.Empty:
                     return
-                enter(bench.judge(mutant))
+                outcome = bench.judge(mutant)
+                if outcome is not None and not stopping.is_set():
+                    enter(outcome)
 
-    _in_threads(serve, min(plan.jobs, max(1, waiting.qsize())))
+    def stop() -> None:
+        stopping.set()
+        for bench in benches:
+            bench.stop()
+
+    _in_threads(serve, min(plan.jobs, max(1, waiting.qsize())), stop)
     return [outcomes[mutant.identity] for mutant in mutants if mutant.identity in outcomes]
 
 
-def _in_threads(work: Callable[[], None], count: int) -> None:
-    """Run `work` in `count` threads; the first error of one is raised once all have ended."""
+def _in_threads(work: Callable[[], None], count: int, stop: Callable[[], None]) -> None:
+    """Run `work` in `count` threads; the first error of one is raised once all have ended. Ctrl-C calls `stop`."""
     errors: list[BaseException] = []
+    stopped = False
 
     def guarded() -> None:
         try:
@@ -238,16 +252,21 @@ def _in_threads(work: Callable[[], None], count: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
-    if errors:
+        while thread.is_alive():
+            try:
+                thread.join()
+            except KeyboardInterrupt:
+                stopped = True
+                stop()
+    if errors and not stopped:
         raise errors[0]
 
 
 class _Bench:
     """A copy of the project, and a process that runs tests in it."""
 
-    def __init__(self, plan: Plan, files: Sequence[str], baseline: Baseline) -> None:
-        self._plan, self._files, self._baseline = plan, files, baseline
+    def __init__(self, plan: Plan, files: Sequence[str], baseline: Baseline, until: float) -> None:
+        self._plan, self._files, self._baseline, self._until = plan, files, baseline, until
         self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
         self._copy = Path(self._folder.name).resolve() / "project"
         copy_project(plan.root, files, self._copy)
@@ -289,8 +308,12 @@ class _Bench:
         self._worker.terminate()
         self._worker.communicate()
 
-    def judge(self, mutant: Mutant) -> Outcome:
-        """Change the file, run the tests that see it, put the file back."""
+    def stop(self) -> None:
+        """End the tests that run now: their mutant gets no outcome."""
+        self._worker.terminate()
+
+    def judge(self, mutant: Mutant) -> Outcome | None:
+        """Change the file, run the tests that see it, put the file back; None where all time was up before theirs."""
         tests = list(self._chosen(covering(mutant, self._plan.root, self._files, self._baseline)))
         if not tests:
             return Outcome(mutant, "uncovered", note="no test that passes runs these lines")
@@ -301,7 +324,8 @@ class _Bench:
             answer = self._ask(tests)
         finally:
             place.write_text(right, encoding="utf-8")
-        return _outcome(mutant, len(tests), answer)
+        cut_short = answer["status"] is None and time.monotonic() >= self._until
+        return None if cut_short else _outcome(mutant, len(tests), answer)
 
     def _chosen(self, tests: Sequence[str]) -> Iterator[str]:
         spent = 0.0
@@ -319,7 +343,7 @@ class _Bench:
             "cwd": str(self._copy),
             "paths": list(self._paths()),
             "arguments": ["-x", *_QUIET, "--tb=short", *self._plan.options, f"@{listed}"],
-            "seconds": _LEAST_SECONDS + _SLOWER * seconds,
+            "seconds": max(0.0, min(_LEAST_SECONDS + _SLOWER * seconds, self._until - time.monotonic())),
         }
         self._write(self._worker, job)
         line = "" if self._worker.stdout is None else self._worker.stdout.readline()

@@ -151,6 +151,17 @@ def _inert(node: ast.AST) -> Iterator[ast.AST]:
     body = getattr(node, "body", None)
     if isinstance(body, list):
         yield from (part for part in body if _is_inert_statement(part))
+    if isinstance(node, ast.ClassDef):  # frozen=, slots=: a program that runs without them runs as well with them
+        yield from (
+            part for part in node.decorator_list if isinstance(part, ast.Call) and _called(part)[0] == "dataclass"
+        )
+    if isinstance(node, ast.Call):
+        yield from (keyword for keyword in node.keywords if _is_only_a_guard(node, keyword))
+
+
+def _is_only_a_guard(call: ast.Call, keyword: ast.keyword) -> bool:
+    """``zip(..., strict=True)``: it changes nothing while the lengths agree, which other tests hold."""
+    return keyword.arg == "strict" and _called(call)[0] == "zip"
 
 
 def _is_inert_statement(node: ast.AST) -> bool:
@@ -158,10 +169,23 @@ def _is_inert_statement(node: ast.AST) -> bool:
         return True
     if isinstance(node, ast.If) and isinstance(node.test, ast.Name) and node.test.id == "TYPE_CHECKING":
         return True
-    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Name) and t.id == "__all__" for t in node.targets):
+    if isinstance(node, ast.If) and ast.unparse(node.test) == "__name__ == '__main__'":
+        return True
+    if isinstance(node, ast.Assign | ast.AugAssign) and _is_for_readers(node):
         return True
     is_text = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
     return is_text and not looks_like_cuda(str(node.value.value))  # type: ignore[attr-defined]
+
+
+def _is_for_readers(node: ast.Assign | ast.AugAssign) -> bool:
+    """``__all__``, and a type with a name of its own, such as ``Shape = tuple[int, ...]``."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    names = [target.id for target in targets if isinstance(target, ast.Name)]
+    is_type = isinstance(node.value, ast.Subscript) and any(_TYPE_NAME.fullmatch(name) for name in names)
+    return is_type or "__all__" in names
+
+
+_TYPE_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")
 
 
 def _line_offsets(text: str) -> list[int]:
@@ -288,7 +312,7 @@ def _argument(node: ast.AST) -> Replacements:
     """A keyword left to its default."""
     if isinstance(node, ast.Call):
         for keyword in node.keywords:
-            if keyword.arg is not None:
+            if keyword.arg is not None and not _is_only_a_guard(node, keyword):
                 rest = [other for other in node.keywords if other is not keyword]
                 yield node, ast.unparse(ast.Call(node.func, node.args, rest))
 

@@ -26,6 +26,7 @@ _POLL_SECONDS = 0.02
 def main() -> None:
     """Serve until the input ends."""
     sys.path.pop(0)  # this file's own folder
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)  # what a module or a test prints is not an answer
     for name in json.loads(sys.stdin.readline()):
@@ -48,7 +49,11 @@ def _serve(job: dict[str, Any]) -> dict[str, Any]:
         pid = os.fork()
         if pid == 0:
             _run(job, output.fileno())
-        status = _wait(pid, begun + job["seconds"])
+        try:
+            status = _wait(pid, begun + job["seconds"])
+        except BaseException:  # told to end, with the tests still at work
+            _kill_group(pid)
+            raise
         output.seek(max(0, output.seek(0, os.SEEK_END) - _KEPT))
         text = output.read().decode(errors="replace")
     return {"status": status, "seconds": time.monotonic() - begun, "output": text}
@@ -59,6 +64,7 @@ def _run(job: dict[str, Any], output: int) -> None:
     status = 3
     try:
         os.setsid()
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
         os.dup2(output, 1)
         os.dup2(output, 2)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
