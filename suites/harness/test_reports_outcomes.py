@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
 
+import pandas as pd
 import pytest
 
 from cuassay.cli import main as cuassay
@@ -87,6 +88,27 @@ def test_exports_hold_the_newest_medians(results: Path, tmp_path: Path) -> None:
     assert len(csv.read_text().splitlines()) == 4
     assert json.loads(bencher.read_text())[name]["latency"]["value"] == 1.5e9
     assert [(row["name"], row["unit"], row["value"]) for row in json.loads(github.read_text())] == [(name, "s", 1.5)]
+
+
+def test_exports_make_their_folders_and_leave_out_what_other_tools_cannot_read(
+    write_rows: Make, device_row: Make, time_row: Make, tmp_path: Path
+) -> None:
+    more = time_row(9.0, benchmark="rate", unit="B/s", better="more")
+    read = load(write_rows("r1", device_row(), time_row(1.5, spread=0.1), more, commit="b" * 40))
+
+    csv, github = (export(read, tmp_path / "new" / "folder" / form, form) for form in ("csv", "github"))
+
+    assert csv.read_text().partition(",")[0] in read.times.columns
+    (row,) = json.loads(github.read_text())
+    assert (row["unit"], row["range"]) == ("s", "0.075")
+
+
+def test_parquet_holds_the_timings(results: Path, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    found = pd.read_parquet(export(load(results), tmp_path / "times.parquet", "parquet"))
+
+    assert sorted(found["median"]) == [1.0, 1.0, 1.5]
+    assert found.columns[0] in load(results).times.columns
 
 
 def test_an_unknown_form_is_an_error_that_lists_the_others(results: Path, tmp_path: Path) -> None:
