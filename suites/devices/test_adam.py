@@ -159,16 +159,16 @@ def test_stochastic_rounding_is_a_function_of_the_seed(draw: Draw, dtype: Any) -
     assert any(np.any(a != b) for a, b in zip(found[0], found[2], strict=True))
 
 
-@dtypes("bfloat16")
+@dtypes("bfloat16", "float32")
 @pytest.mark.parametrize("count", [1, 2])
 def test_stochastic_rounding_takes_the_cpus_bits_for_every_state(
     draw: Draw, dtype: Any, device: Device, count: int
 ) -> None:
-    """With betas of one half each new state is rounded once to float32 on every kind, so that only the bits can differ."""
+    """With betas of one half a new state is rounded once to float32 on every kind: only the bits can differ."""
     found = []
     for where in (device, Device("cpu")):
         params = [from_host(array, where) for array in values(draw(0, dtype))]
-        optimizer = Adam(params, betas=(0.5, 0.5), amsgrad=True, seed=2**40 + 7)
+        optimizer = Adam(params, betas=(0.5, 0.5), amsgrad=True, seed=2**40 + 7, state_dtype="bfloat16")
         for step in range(count):
             optimizer.step([from_host(array, where) for array in values(draw(step + 1, dtype))])
         states = optimizer.state_dict()["state"].values()
