@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# runs the allocator's long random programs against a model of the machine, and kills sessions: endurance [OPERATIONS] [SEED]
+# runs long random programs of the allocator and random calls with bad values, kills sessions: endurance [OPERATIONS] [SEED]
 # groups: test
 set -uo pipefail
 status=0
 "$PYTHON" suites/pure/test_memory_endurance.py "$@" || status=$?
+"$PYTHON" suites/devices/test_random_calls.py 30000 || status=$?
 "$PYTHON" ci/kills.py --kills 100 || status=$?
 exit "$status"

@@ -19,8 +19,10 @@ import numpy as np
 
 from cuassay import devices, ops
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
-from cuassay.errors import DTypeError, LinAlgError, ShapeError
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
+from cuassay.ops.arguments import flag
 from cuassay.ops.decompositions import LAPACK, preferred_linalg_library, real_dtype
 
 __all__ = [
@@ -100,6 +102,7 @@ def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
         If the arguments do not fit together, or are of a dtype that LAPACK does not have.
     """
     dtype = _dtype("solve", a, b)
+    check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _beside(a, b[:, None] if vector else b)
     x, info = _new(a, tuple(b.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
@@ -111,6 +114,7 @@ def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
 def inv(a: Array, *, check_errors: bool = True) -> Array:
     """The inverse of `a` (..., N, N); raises as `solve` does, which is faster and more exact for a right side."""
     dtype = _dtype("inv", a)
+    check_errors = flag("check_errors", check_errors)
     inverse, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
     ops.inv_(a, inverse, info)
     _look("inv", "is singular", info, check_errors)
@@ -141,6 +145,7 @@ def cholesky(a: Array, *, check_errors: bool = True) -> Array:
         If a matrix is not positive definite.
     """
     dtype = _dtype("cholesky", a)
+    check_errors = flag("check_errors", check_errors)
     factor, info = _new(a, tuple(a.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
     ops.cholesky_(a, factor, info)
     _look("cholesky", "is not positive definite", info, check_errors)
@@ -165,6 +170,8 @@ def qr(a: Array, mode: str = "reduced") -> QR:
         If `mode` is another.
     """
     dtype = _dtype("qr", a)
+    if not isinstance(mode, str):
+        raise ArgumentError(f"qr's mode must be 'reduced' or 'complete'; got {shown(mode)}; give one of the two")
     stack, rows, columns = _extents("qr", a)
     inner = rows if mode == "complete" else min(rows, columns)
     q, r = _new(a, (*stack, rows, inner), dtype), _new(a, (*stack, inner, columns), dtype)
@@ -192,6 +199,7 @@ def svd(a: Array, full_matrices: bool = True, *, check_errors: bool = True) -> S
     dtype = _dtype("svd", a)
     stack, rows, columns = _extents("svd", a)
     inner = min(rows, columns)
+    full_matrices, check_errors = flag("full_matrices", full_matrices), flag("check_errors", check_errors)
     left, right = (rows, columns) if full_matrices else (inner, inner)
     u, vh = _new(a, (*stack, rows, left), dtype), _new(a, (*stack, right, columns), dtype)
     s, info = _new(a, (*stack, inner), real_dtype(dtype)), _new(a, stack, np.int32)
@@ -218,6 +226,7 @@ def eigh(a: Array, UPLO: str = "L", *, check_errors: bool = True) -> Eigen:
         If it did not converge, as where there is NaN.
     """
     dtype = _dtype("eigh", a)
+    check_errors = flag("check_errors", check_errors)
     w, v = _new(a, tuple(a.shape[:-1]), real_dtype(dtype)), _new(a, tuple(a.shape), dtype)
     info = _new(a, tuple(a.shape[:-2]), np.int32)
     ops.eigh_(a, w, v, info, uplo=UPLO)
@@ -250,9 +259,11 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
         If the singular values did not converge.
     """
     dtype = _dtype("lstsq", a, b)
+    check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
     a, b = _beside(a, b[:, None] if vector else b)
     stack, rows, columns = _extents("lstsq", a)
+    _extents("lstsq", b)
     real, count = real_dtype(dtype), b.shape[-1]
     x, residuals = _new(a, (*stack, columns, count), dtype), _new(a, (*stack, count), real)
     rank, info = _new(a, stack, np.int32), _new(a, stack, np.int32)
@@ -294,7 +305,7 @@ def _beside(a: Array, b: Array) -> tuple[Array, Array]:
         return a, b  # the operation says what is wrong, if anything is
     try:
         stack = np.broadcast_shapes(tuple(a.shape[:-2]), tuple(b.shape[:-2]))
-    except ValueError as error:
+    except (RuntimeError, ValueError) as error:  # RuntimeError: 64 axes, where NumPy broadcasts 32
         raise ShapeError(
             f"stacks of matrices must broadcast; got a {tuple(a.shape)} and b {tuple(b.shape)}; reshape one"
         ) from error

@@ -179,16 +179,20 @@ def _target(
         return out
     if shape is None:
         raise ArgumentError("neither a shape nor out was given; give one of them")
-    where = device if device is not None else "cpu" if generator is None else generator.device
+    where = device if device is not None else "cpu" if generator is None else _checked(generator).device
     return devices.empty(shape, usual if dtype is None else dtype, where)
 
 
 def _next(array: Any, generator: Generator | None) -> DrawState:
     """The state to draw for `array` from; of an array without elements nothing is taken."""
     device = registry.device_of(array, "what numbers are drawn for")
-    source = default_generator(device) if generator is None else generator
-    if not isinstance(source, Generator):
-        raise ArgumentError(f"generator must be a Generator; got {shown(source)}; make one with Generator(device)")
+    source = default_generator(device) if generator is None else _checked(generator)
     if source.device != device:
         raise DeviceError(f"{source!r} cannot draw on {device}; give a generator of that device, or none")
     return source.take() if array.size else GeneratorState()
+
+
+def _checked(generator: Any) -> Generator:
+    if not isinstance(generator, Generator):
+        raise ArgumentError(f"generator must be a Generator; got {shown(generator)}; make one with Generator(device)")
+    return generator

@@ -21,6 +21,7 @@ from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
 from cuassay.core import participants
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError, StateError
 from cuassay.ops import Call, cast, interpose, registry
 
@@ -80,7 +81,7 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
     Raises
     ------
     ArgumentError
-        If the kind is unknown, or the dtype is not a 16-bit floating dtype.
+        If the kind is unknown, the dtype is not a 16-bit floating dtype, or a weight is not an array.
 
     Examples
     --------
@@ -105,7 +106,7 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         self.dtype = _default_dtype(self.device_type) if dtype is None else _lower(dtype)
         self._enabled = enabled
         self._cache_enabled = cache_enabled
-        self._weights = tuple(weights)
+        self._weights = _checked(weights)
 
     def __repr__(self) -> str:
         return f"autocast({self.device_type!r}, {self.dtype}, enabled={self._enabled})"
@@ -133,6 +134,16 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         if not _state.opened:
             _state.cache.clear()
             _state.watching.__exit__(None, None, None)
+
+
+def _checked(weights: Any) -> tuple[Any, ...]:
+    """Arrays, as a tuple. Raises `ArgumentError`."""
+    if not isinstance(weights, Iterable) or registry.backend_of(type(weights)) is not None:
+        raise ArgumentError(f"weights must be an iterable of arrays; got {shown(weights)}; give a list of them")
+    found = tuple(weights)
+    for place, weight in enumerate(found):
+        registry.owner_of(weight, f"weights[{place}]")
+    return found
 
 
 def _holding() -> dict[str, _Region]:

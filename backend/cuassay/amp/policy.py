@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from enum import Enum
 
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 
@@ -57,19 +58,22 @@ def custom_rule(op: str, rule: Rule | str | None) -> Callable[[], None]:
     ArgumentError
         If no op has that name, or the rule is not a `Rule`.
     """
-    if op not in {known.name for known in registry.ops()}:
-        raise ArgumentError(f"no op is named {op!r}; declare it with cuassay.ops.declare first")
+    named: object = op  # callers without a type checker pass anything
+    if not isinstance(named, str) or named not in {known.name for known in registry.ops()}:
+        raise ArgumentError(f"no op is named {shown(op)}; declare it with cuassay.ops.declare first")
     former = _RULES.get(op)
     _set(op, _read(rule))
     return lambda: _set(op, former)
 
 
-def _read(rule: Rule | str | None) -> Rule | None:
-    try:
-        return None if rule is None else Rule(rule)
-    except ValueError:
+def _read(rule: object) -> Rule | None:
+    if rule is None or isinstance(rule, Rule):
+        return rule
+    found = next((one for one in Rule if isinstance(rule, str) and one.value == rule), None)
+    if found is None:
         allowed = ", ".join(repr(one.value) for one in Rule)
-        raise ArgumentError(f"{rule!r} is not a rule of autocast; give {allowed} or None") from None
+        raise ArgumentError(f"{shown(rule)} is not a rule of autocast; give {allowed} or None")
+    return found
 
 
 def _set(op: str, rule: Rule | None) -> None:

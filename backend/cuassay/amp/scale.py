@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from numbers import Real
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -16,6 +15,8 @@ import numpy as np
 from cuassay import devices, ops
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.numbers import as_real
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 
@@ -39,7 +40,9 @@ class Factors:
         """The op's own rules, before there is a device."""
         one, count = np.ones((), np.float32), np.zeros((), np.int32)
         arrays = {"scale": one, "inv_scale": one, "growth_tracker": count, "found_inf": one}
-        ops.update_scale_.schema.shape({**arrays, **asdict(self)})
+        ops.update_scale_.schema.shape({**arrays, **{one.name: getattr(self, one.name) for one in fields(self)}})
+        for name in ("growth_factor", "backoff_factor"):
+            object.__setattr__(self, name, float(getattr(self, name)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,12 +135,14 @@ class LossScale(Handle):
 
 def _checked(scale: Any) -> float:
     """`scale` as float32 holds it. Raises `ArgumentError` where that is not finite and above 0."""
-    if isinstance(scale, Real):
+    if (number := as_real(scale)) is not None:
         with np.errstate(over="ignore", under="ignore"):
-            rounded = float(np.float32(scale))
+            rounded = float(np.float32(number))
         if math.isfinite(rounded) and rounded > 0:
             return rounded
-    raise ArgumentError(f"a loss scale is a number, finite and above 0 in float32; got {scale!r}; give a power of two")
+    raise ArgumentError(
+        f"a loss scale is a number, finite and above 0 in float32; got {shown(scale)}; give a power of two"
+    )
 
 
 def _pair(scale: float, place: Device) -> tuple[Array, Array]:

@@ -82,7 +82,7 @@ class GradScaler(Handle):
         if self.device_type not in devices.kinds():
             raise DeviceError(f"there is no device kind {self.device_type!r}; known: {', '.join(devices.kinds())}")
         self._scale = LossScale(init_scale)
-        self._factors = Factors(float(growth_factor), float(backoff_factor), growth_interval)
+        self._factors = Factors(growth_factor, backoff_factor, growth_interval)
         self._enabled = enabled
         self._optimizers: WeakKeyDictionary[Any, _Progress] = WeakKeyDictionary()
         self._round: list[_Progress] = []  # since the last update; an optimizer dropped meanwhile still counts

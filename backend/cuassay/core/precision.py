@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import Literal, get_args
+from typing import Literal, cast
 
 from cuassay.core import settings
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, SettingError
 
 __all__ = [
@@ -105,10 +106,10 @@ def resolved(override: Mode | None) -> Mode:
     return current_precision() if override is None else _checked(override)
 
 
-def _checked(mode: Mode) -> Mode:
-    if mode not in get_args(Mode):
-        raise ArgumentError(f"{mode!r} is not a precision mode; give one of {', '.join(MODES)}")
-    return mode
+def _checked(mode: object) -> Mode:
+    if not isinstance(mode, str) or mode not in MODES:
+        raise ArgumentError(f"{shown(mode)} is not a precision mode; give one of {', '.join(MODES)}")
+    return cast("Mode", mode)
 
 
 def set_float32_matmul_precision(precision: str) -> None:
@@ -119,9 +120,10 @@ def set_float32_matmul_precision(precision: str) -> None:
     ArgumentError
         If it is another word.
     """
-    if precision not in _WORDS:
-        raise ArgumentError(f"{precision!r} is not one of torch's precisions; give one of {', '.join(_WORDS)}")
-    set_default_precision(_WORDS[precision])
+    word: object = precision  # callers without a type checker pass anything
+    if not isinstance(word, str) or word not in _WORDS:
+        raise ArgumentError(f"{shown(word)} is not one of torch's precisions; give one of {', '.join(_WORDS)}")
+    set_default_precision(_WORDS[word])
 
 
 def get_float32_matmul_precision() -> str:
@@ -172,7 +174,7 @@ def set_matmul_options(**changes: bool) -> MatmulOptions:
         if name not in MatmulOptions.__dataclass_fields__ or not isinstance(value, bool):
             known = ", ".join(MatmulOptions.__dataclass_fields__)
             raise ArgumentError(
-                f"{name}={value!r} is not an option of matrix products; set one of these to True or False: {known}"
+                f"{name}={shown(value)} is not an option of matrix products; set one of these to True or False: {known}"
             )
     wanted = replace(_options, **changes)
     for dtype in ("fp16", "bf16"):

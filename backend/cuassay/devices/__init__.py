@@ -15,8 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name
+from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.arrays.layout import as_shape
+from cuassay.arrays.subclasses import why_refused
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
@@ -24,6 +25,7 @@ from cuassay.core.protocols import Backend, PinnedMemory
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, OutOfMemoryError, ShapeError
 from cuassay.ops import registry
+from cuassay.ops.arguments import flag
 from cuassay.ops.dispatch import Op
 from cuassay.ops.outputs import is_read_only
 
@@ -129,10 +131,12 @@ def capabilities(name: str | Device) -> Capabilities:
     return _capabilities(find(name))
 
 
-def why_unsupported(op: Op, name: str | Device, dtype: str) -> str | None:
+def why_unsupported(op: Op, name: str | Device, dtype: Any) -> str | None:
     """Why `op` does not run in `dtype` on this device, or None when it does: no kernel, or a capability is missing."""
     _check_op(op)
     device = find(name)
+    if not isinstance(dtype, str):
+        dtype = dtype_name(as_dtype(dtype))
     if dtype not in op.dtypes(device.kind):
         return f"{device}: {op.name} has no kernel for {dtype}"
     return capabilities(device).missing(f"storage:{dtype}") or capabilities(device).missing(
@@ -207,11 +211,24 @@ def empty(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
 
 
 def full(shape: int | Sequence[int], fill_value: Any, dtype: Any, device: str | Device, *, stream: Any = None) -> Any:
-    """A C-contiguous array on `device` with `fill_value` everywhere, filled on `stream`; otherwise as `empty`."""
+    """A C-contiguous array on `device` with `fill_value` everywhere, filled on `stream`; otherwise as `empty`.
+
+    Raises
+    ------
+    ArgumentError
+        If `fill_value` is not one number, or not one that `dtype` can hold; otherwise as `empty`.
+    """
     owner, index = _place(device)
     array = empty(shape, dtype, device, stream=stream)
-    with owner.activate(index), nullcontext() if stream is None else owner.use_stream(stream):
-        array.fill(fill_value)
+    try:
+        with owner.activate(index), nullcontext() if stream is None else owner.use_stream(stream):
+            array.fill(fill_value)
+    except CuassayError:
+        raise
+    except (TypeError, ValueError, OverflowError, RecursionError) as error:
+        raise ArgumentError(
+            f"fill_value must be one number that {dtype_name(array.dtype)} can hold; got {shown(fill_value)}; give one"
+        ) from error
     return array
 
 
@@ -221,8 +238,15 @@ def zeros(shape: int | Sequence[int], dtype: Any, device: str | Device, *, strea
 
 
 def empty_like(array: Any, *, dtype: Any = None, device: str | Device | None = None, stream: Any = None) -> Any:
-    """An uninitialised C-contiguous array of the shape of `array`, and its dtype and device where none is given."""
-    where = _owner(array).device_of(array) if device is None else device
+    """An uninitialised C-contiguous array of the shape of `array`, and its dtype and device where none is given.
+
+    Raises
+    ------
+    ArgumentError
+        If `array` is not an array of any known device kind; otherwise as `empty`.
+    """
+    owner = _owner(array)
+    where = owner.device_of(array) if device is None else device
     return empty(tuple(array.shape), array.dtype if dtype is None else dtype, where, stream=stream)
 
 
@@ -235,9 +259,25 @@ def from_host(array: Any, device: str | Device) -> Any:
         If `device` does not exist.
     CapabilityError
         If it has no arrays of that dtype.
+    ArgumentError
+        If it is, or holds, a masked array, an `np.matrix` or another subclass with rules of its own; or NumPy cannot
+        make one array of it.
     """
     found = find(device)
-    return backend(found.kind).from_host(np.asarray(array), found.index)
+    return backend(found.kind).from_host(_host_array(array), found.index)
+
+
+def _host_array(array: Any) -> np.ndarray[Any, Any]:
+    for one in (type(array), *({*map(type, array)} if isinstance(array, list | tuple) else ())):
+        if (why := why_refused(one)) is not None:
+            raise ArgumentError(f"from_host does not take {one.__module__}.{one.__qualname__}: {why}")
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"NumPy cannot make one array of the argument: {error!s:.200}; got {shown(array)}; "
+            "give numbers, or sequences of equal length"
+        ) from error
 
 
 def to_host(array: Any) -> Any:
@@ -245,8 +285,8 @@ def to_host(array: Any) -> Any:
 
     Raises
     ------
-    DeviceError
-        If no known kind owns the array.
+    ArgumentError
+        If `array` is not an array of any known device kind.
     """
     return _owner(array).to_host(array)
 
@@ -335,7 +375,7 @@ def copy(src: Any, dst: Any, *, non_blocking: bool = False) -> Any:
     if kind is None:
         dst[...] = src
     else:
-        _transfers(kind).transfer(src, dst, non_blocking=non_blocking)
+        _transfers(kind).transfer(src, dst, non_blocking=flag("non_blocking", non_blocking))
     return dst
 
 

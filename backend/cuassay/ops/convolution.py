@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuassay.core.numbers import as_whole
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, ShapeError
 
 __all__ = ["Geometry", "conv2d", "geometry"]
@@ -21,6 +22,9 @@ Pair = tuple[int, int]
 
 #: Bytes of unfolded images that exist at once, unless one image is larger.
 _UNFOLDED = 2**28
+
+#: The most elements an axis can have: beyond it no memory could hold a padded image.
+_MOST = 2**48
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,6 +129,8 @@ def _output(size: Pair, kernel: Pair, stride: Pair, padding: Pair, dilation: Pai
         raise ShapeError(
             f"a window of {kernel}, dilated {reach}, does not fit into images of {size}, padded {room}; pad more"
         )
+    if max(room) >= _MOST:
+        raise ShapeError(f"padded images are beyond any memory; got images of {size}, padded {shown(room)}; pad less")
     height, width = ((n - r) // step + 1 for n, r, step in zip(room, reach, stride, strict=True))
     return height, width
 
@@ -133,12 +139,12 @@ def pair(name: str, value: Any, least: int) -> Pair:
     """One whole number for both axes, or one for each. Raises `ArgumentError`."""
     given = tuple(value) if isinstance(value, tuple | list) else (value, value)
     if len(given) != 2:
-        raise ArgumentError(f"{name} must be a whole number or two, for height and width; got {value!r}")
+        raise ArgumentError(f"{name} must be a whole number or two, for height and width; got {shown(value)}")
     return _whole(name, given[0], least), _whole(name, given[1], least)
 
 
 def _whole(name: str, value: Any, least: int) -> int:
     whole = as_whole(value)
     if whole is None or whole < least:
-        raise ArgumentError(f"{name} must be a whole number of {least} or more; got {value!r}")
+        raise ArgumentError(f"{name} must be a whole number of {least} or more; got {shown(value)}; correct it")
     return whole

@@ -17,6 +17,7 @@ from cuassay.arrays.dtypes import dtype_name, promote
 from cuassay.core.numbers import as_real
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, DTypeError, ShapeError
+from cuassay.ops.arguments import flag
 
 __all__ = [
     "LAPACK",
@@ -66,7 +67,9 @@ def preferred_linalg_library(backend: str | None = None) -> str:
     if backend is not None:
         wanted = str(backend).lower()
         if wanted not in LIBRARIES:
-            raise ArgumentError(f"{backend!r} is not a library of linear algebra; give one of {', '.join(LIBRARIES)}")
+            raise ArgumentError(
+                f"{shown(backend)} is not a library of linear algebra; give one of {', '.join(LIBRARIES)}"
+            )
         if wanted == "scipy" and find_spec("scipy") is None:
             raise CapabilityError("SciPy's LAPACK was asked for and SciPy is not installed; install scipy")
         _preferred = wanted
@@ -118,7 +121,7 @@ def qr(bound: Bound) -> Shape:
     """`a` (..., M, N), K = min(M, N), or M where complete: `q` (..., M, K), `r` (..., K, N)."""
     stack, rows, columns = _matrices("qr_", bound)
     if bound["mode"] not in ("reduced", "complete"):
-        raise ArgumentError(f"qr_'s mode must be 'reduced' or 'complete'; got {bound['mode']!r}")
+        raise ArgumentError(f"qr_'s mode must be 'reduced' or 'complete'; got {shown(bound['mode'])}; give one")
     inner = rows if bound["mode"] == "complete" else min(rows, columns)
     dtype = bound["a"].dtype
     _check("qr_", bound, q=((*stack, rows, inner), dtype), r=((*stack, inner, columns), dtype))
@@ -128,7 +131,7 @@ def qr(bound: Bound) -> Shape:
 def svd(bound: Bound) -> Shape:
     """`a` (..., M, N), K = min(M, N): `u` (..., M, K), `s` (..., K), `vh` (..., K, N); full: (M, M) and (N, N)."""
     stack, rows, columns = _matrices("svd_", bound)
-    inner, full, dtype = min(rows, columns), bool(bound["full_matrices"]), bound["a"].dtype
+    inner, full, dtype = min(rows, columns), flag("full_matrices", bound["full_matrices"]), bound["a"].dtype
     _check(
         "svd_", bound,
         u=((*stack, rows, rows if full else inner), dtype), s=((*stack, inner), real_dtype(dtype)),
@@ -141,7 +144,9 @@ def eigh(bound: Bound) -> Shape:
     """Square `a` and `v` (..., N, N), `w` (..., N), `info` (...)."""
     stack, rows, _ = _square("eigh_", bound)
     if bound["uplo"] not in ("L", "U"):
-        raise ArgumentError(f"eigh_'s uplo must be 'L' or 'U', the triangle that is read; got {bound['uplo']!r}")
+        raise ArgumentError(
+            f"eigh_'s uplo must be 'L' or 'U', the triangle that is read; got {shown(bound['uplo'])}; give one"
+        )
     dtype = bound["a"].dtype
     _check("eigh_", bound, w=((*stack, rows), real_dtype(dtype)), v=((*stack, rows, rows), dtype), info=(stack, _INT32))
     return ()

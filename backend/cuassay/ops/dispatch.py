@@ -18,12 +18,13 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import CuassayError, SchemaError
+from cuassay.errors import SchemaError
 from cuassay.ops import registry
+from cuassay.ops.arguments import blamed, check_lists, shape_of
 from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
-from cuassay.ops.outputs import check_out, check_written, is_read_only, read_only, refuse_out
-from cuassay.ops.placement import arrays, destination, is_number, place_of, too_large, unreadable
+from cuassay.ops.outputs import check_out, check_written, refuse_out
+from cuassay.ops.placement import arrays, destination, is_number, place_of
 from cuassay.ops.schema import Meta, Schema
 
 __all__ = ["Call", "Interposer", "Op", "Plan", "Shortcut", "interpose", "redispatch"]
@@ -115,10 +116,10 @@ class Op:
         bound = self.schema.bind(args, scalars)
         described = {param.name: _described(bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
-        inferred = self.schema.infer(bound, self.schema.registry_dtype(_deciding(self.schema, bound)))
-        if not inferred:
+        dtype = self.schema.registry_dtype(_deciding(self.schema, bound))
+        if not self.schema.outputs:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
-        return inferred[0]
+        return Meta(shape_of(self.schema, bound), self.schema.result_dtype(dtype, bound))
 
     def dtypes(self, kind: str) -> tuple[str, ...]:
         """The registry dtypes that run on `kind`, once that kind is loaded."""
@@ -170,7 +171,12 @@ class Plan:
 
     def run(self) -> Any:
         """Compute; gives the output array (None where the op makes none)."""
-        self.execute()
+        try:
+            self.execute()
+        except (ArithmeticError, TypeError, ValueError) as error:
+            if (told := blamed(self.op.schema, self.bound, self.dtype, self.out, error)) is None:
+                raise
+            raise told from error
         return self.out
 
     def rebind(self, **changed: Any) -> Plan:
@@ -239,12 +245,10 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
                 _on(route.backend, device.index, partial(route.serve, bound, out))
         else:
             _on(route.backend, device.index, partial(route.serve, bound, out))
-    except OverflowError as error:
-        raise too_large(op, bound, route.dtype) from error
-    except ValueError as error:
-        if out is not None and is_read_only(out):
-            raise read_only(op.schema, out) from error
-        raise
+    except (ArithmeticError, TypeError, ValueError) as error:
+        if (told := blamed(op.schema, bound, dtype_name(route.dtype), out, error)) is None:
+            raise
+        raise told from error
     return out
 
 
@@ -262,6 +266,7 @@ def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device
     route = _route(op, bound, operands)
     device_of = route.backend.device_of
     if op.schema.is_irregular:
+        check_lists(op.schema, bound)
         _check_owner(op, bound, operands, route.backend)
     if op.schema.written:
         check_written(op.schema, bound)
@@ -286,7 +291,7 @@ def _places(op: Op, route: _Route, operands: Sequence[Any]) -> Sequence[int]:
 def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The arrays, and the Python numbers that stand for some, in order; lists of arrays one by one."""
     if schema.is_irregular:
-        return [value for _, value in arrays(schema, bound)]
+        return [value for param in schema.arrays for value in param.values(bound[param.name])]
     return schema.pick_arrays(bound)
 
 
@@ -308,7 +313,7 @@ def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
 def _deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The operands whose promotion is the registry dtype."""
     wanted = schema.decides or schema.array_names
-    return [array for param in schema.arrays if param.name in wanted for _, array in param.members(bound[param.name])]
+    return [array for param in schema.arrays if param.name in wanted for array in param.values(bound[param.name])]
 
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
@@ -375,12 +380,7 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     schema, backend = op.schema, route.backend
     if route.result is None:
         refuse_out(schema, out)
-    try:
-        shape = schema.shape(bound)
-    except CuassayError:
-        raise
-    except (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError) as error:
-        raise unreadable(schema, bound, error) from error  # the rule met an argument of a type it does not know
+    shape = shape_of(schema, bound)
     if route.result is None:
         return None
     if out is None:

@@ -15,6 +15,7 @@ from cuassay.arrays.dtypes import FLOATS, HALVES, compute_dtype, dtype_name
 from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
 __all__ = ["adam", "beside", "global_norm", "loss_scale", "norms", "unscaled"]
@@ -65,7 +66,9 @@ def _check_scalar(name: str, value: Any, dtype: Any) -> None:
     if hasattr(value, "dtype") and dtype is not None:
         check_one(name, value, dtype_name(compute_dtype(dtype)))
     elif not isinstance(value, Real):
-        raise ArgumentError(f"{name} is {value!r}; give a list of arrays, a real number, or an array of one element")
+        raise ArgumentError(
+            f"{name} is {shown(value)}; give a list of arrays, a real number, or an array of one element"
+        )
 
 
 def check_one(name: str, array: Any, *dtypes: str) -> None:
@@ -156,7 +159,7 @@ def norms(bound: Bound) -> tuple[int, ...]:
     _check_beside({"a": bound["a"]})
     _dtype_of("a", bound["a"])
     if bound["ord"] not in (2, math.inf):
-        raise ArgumentError(f"ord must be 2 or infinity; got {bound['ord']!r}")
+        raise ArgumentError(f"ord must be 2 or infinity; got {shown(bound['ord'])}; give 2 or math.inf")
     return (len(bound["a"]),)
 
 
@@ -165,6 +168,7 @@ def global_norm(bound: Bound) -> tuple[int, ...]:
     _check_beside({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
     check_ones(bound, "norm", "found_inf", "grad_scale")
+    flag("accumulate", bound["accumulate"])
     return ()
 
 
@@ -182,7 +186,9 @@ def check_ones(bound: Bound, *names: str) -> None:
         if hasattr(bound[name], "dtype"):
             check_one(name, bound[name], "float32")
         elif bound[name] is not None:
-            raise ArgumentError(f"{name} must be an array of the device; got {bound[name]!r}; give a float32 array")
+            raise ArgumentError(
+                f"{name} must be an array of the device; got {shown(bound[name])}; give a float32 array"
+            )
 
 
 # ------------------------------------------------------------------------------------------------ Adam
@@ -204,6 +210,8 @@ def adam(bound: Bound) -> tuple[int, ...]:
         )
     check_ones(bound, "grad_scale", "found_inf", "norm")
     check_hyperparameters(bound)
+    for name in ("decoupled", "maximize", "zero_grads"):
+        flag(name, bound[name])
     _check_stochastic(bound)
     return ()
 
@@ -215,11 +223,13 @@ def loss_scale(bound: Bound) -> tuple[int, ...]:
     check_one("growth_tracker", bound["growth_tracker"], "int32")
     growth, backoff, interval = bound["growth_factor"], bound["backoff_factor"], bound["growth_interval"]
     if not 1 < (as_real(growth) or 0) < math.inf:
-        raise ArgumentError(f"growth_factor must be a number above 1; got {growth!r}; 2.0 is usual")
+        raise ArgumentError(f"growth_factor must be a number above 1; got {shown(growth)}; 2.0 is usual")
     if not 0 < (as_real(backoff) or 0) < 1:
-        raise ArgumentError(f"backoff_factor must be a number between 0 and 1; got {backoff!r}; 0.5 is usual")
+        raise ArgumentError(f"backoff_factor must be a number between 0 and 1; got {shown(backoff)}; 0.5 is usual")
     if (whole := as_whole(interval)) is None or whole < 1:
-        raise ArgumentError(f"growth_interval must be a whole number of steps, 1 or more; got {interval!r}; see 2000")
+        raise ArgumentError(
+            f"growth_interval must be a whole number of steps, 1 or more; got {shown(interval)}; see 2000"
+        )
     return ()
 
 
@@ -275,7 +285,9 @@ def _check_stochastic(bound: Bound) -> None:
     if bound["seed"] is None:
         return
     if (seed := as_whole(bound["seed"])) is None or not 0 <= seed < 2**64:
-        raise ArgumentError(f"seed must be a whole number from 0 to 2**64 - 1, or None; got {bound['seed']!r}")
+        raise ArgumentError(
+            f"seed must be a whole number from 0 to 2**64 - 1, or None; got {shown(bound['seed'])}; correct it"
+        )
     stored = {dtype_name(bound[name][0].dtype) for name in ("params", "exp_avgs") if bound[name]}
     if "bfloat16" not in stored:
         raise DTypeError(

@@ -84,10 +84,15 @@ def read_only(schema: Schema, out: Any) -> ArgumentError:
 
 
 def check_written(schema: Schema, bound: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` where a parameter that is written is read-only, before any of them is written."""
+    """Raise `ArgumentError` where a parameter that is written is read-only, before any of them is written.
+
+    Only NumPy's arrays are looked at: other kinds have no such flag. Names are put together for the message alone.
+    """
     for param in schema.written:
-        for name, array in param.members(bound[param.name]):
-            if is_read_only(array):
+        given = bound[param.name]
+        for array in param.values(given):
+            if isinstance(array, np.ndarray) and not array.flags.writeable:
+                name = next(name for name, one in param.members(given) if one is array)
                 raise ArgumentError(
                     f"{schema.name} writes {name}, which is read-only; got {tuple(array.shape)} "
                     f"{dtype_name(array.dtype)}; nothing was written; give a copy, or set flags.writeable"

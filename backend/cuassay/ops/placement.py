@@ -7,20 +7,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
-from cuassay.ops.schema import Schema
+from cuassay.ops.schema import NUMBERS, Schema
 
 if TYPE_CHECKING:
     from cuassay.ops.dispatch import Op
 
-__all__ = ["arrays", "destination", "is_number", "place_of", "too_large", "unreadable"]
-
-_NUMBERS = frozenset((bool, int, float, complex))
+__all__ = ["arrays", "destination", "is_number", "place_of"]
 
 
 def arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
@@ -32,7 +28,7 @@ def arrays(schema: Schema, bound: Mapping[str, Any]) -> Iterator[tuple[str, Any]
 
 def is_number(value: Any) -> bool:
     """A Python number. Exactly: ``numpy.float64`` is a `float` too, but an array's element, and not weak."""
-    return type(value) in _NUMBERS
+    return type(value) in NUMBERS
 
 
 def place_of(op: Op, bound: Mapping[str, Any]) -> tuple[Backend, Device]:
@@ -81,21 +77,3 @@ def _check_exists(backend: Backend, device: Device) -> None:
         raise DeviceError(
             f"{device} does not exist; {count} {device.kind} devices are here; give an index below {count}"
         )
-
-
-def too_large(op: Op, bound: Mapping[str, Any], dtype: np.dtype[Any]) -> ArgumentError:
-    """The error for a Python number that the dtype of the call cannot hold."""
-    numbers = ", ".join(f"{name} {shown(value)}" for name, value in bound.items() if is_number(value))
-    return ArgumentError(
-        f"a number is too large for {op.name} in {dtype_name(dtype)}; got {numbers or 'none by itself'}; "
-        "give one that the dtype holds, or cast the arrays to a wider dtype"
-    )
-
-
-def unreadable(schema: Schema, bound: Mapping[str, Any], error: Exception) -> ArgumentError:
-    """The error for an argument of a type that the shape rule cannot work with."""
-    scalars = ", ".join(f"{name}={shown(bound[name])}" for name in schema.scalar_names)
-    return ArgumentError(
-        f"{schema.name} cannot use its arguments: {error}; got {scalars or 'arrays alone'}; its form is "
-        f"{schema.signature}"
-    )

@@ -177,9 +177,14 @@ def scaling(bound: Bound) -> str:
     ------
     ShapeError
         If the scales are neither.
+    DTypeError
+        If they are not floating numbers.
     """
     a, b = _shape(bound["scale_a"]), _shape(bound["scale_b"])
     rows, columns = _shape(bound["a"])[0], _shape(bound["b"])[1]
+    for name in ("scale_a", "scale_b"):
+        if (found := dtype_name(bound[name].dtype)) not in FLOATS:
+            raise DTypeError(f"scaled_mm's {name} must be one of {', '.join(FLOATS)}; got {found}; cast it to float32")
     if a in ((), (1,), (1, 1)) and b in ((), (1,), (1, 1)):
         return "tensor"
     if (a, b) == ((rows, 1), (1, columns)):

@@ -25,15 +25,20 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name, promote
 from cuassay.core.device import Device
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, SchemaError
 
-__all__ = ["Access", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
+__all__ = ["NUMBERS", "Access", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
 
 Form = Literal["array", "arrays", "scalar"]
 Access = Literal["read", "both"]
 
 _REQUIRED: Any = object()
-_NUMBERS = frozenset((bool, int, float, complex))
+#: The types of Python numbers, exactly: ``numpy.float64`` is a `float` too, but an array's element.
+NUMBERS = frozenset((bool, int, float, complex))
+
+#: Types of scalars that need no second look.
+_PLAIN = NUMBERS | {type(None), str, tuple, list}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,11 +83,15 @@ class Param:
 
     def members(self, value: Any) -> Iterator[tuple[str, Any]]:
         """The arrays in `value`, an argument of this parameter, each by name: none where it may be missing and is."""
+        is_list = self.form == "arrays" and isinstance(value, list | tuple)
+        for position, array in enumerate(self.values(value)):
+            yield f"{self.name}[{position}]" if is_list else self.name, array
+
+    def values(self, value: Any) -> Sequence[Any]:
+        """As `members`, without the names, which cost more than all else that a call over lists does with an array."""
         if self.form == "arrays" and isinstance(value, list | tuple):
-            for position, array in enumerate(value):
-                yield f"{self.name}[{position}]", array
-        elif self.required or (value is not None and type(value) not in _NUMBERS):
-            yield self.name, value
+            return value
+        return (value,) if self.required or (value is not None and type(value) not in NUMBERS) else ()
 
 
 #: Arguments by name, arrays as `Meta`, to the shape of the output.
@@ -114,9 +123,9 @@ class Schema:
         The parameters whose promotion is the registry dtype; all unless stated.
     typed_by : str
         The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
-    arrays, written, array_names, scalar_names, pick_arrays, is_irregular
-        From `params`: those that are arrays or lists, in order; those written; names; from arguments by name to
-        the arrays;
+    arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
+        From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
+        arguments by name to the arrays;
         whether arrays cannot be told by place alone: there is a list, one that may be missing, or one whose dtype does
         not count.
     """
@@ -135,6 +144,7 @@ class Schema:
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     written: tuple[Param, ...] = field(init=False, compare=False, repr=False)
+    lists: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     array_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     scalar_names: tuple[str, ...] = field(init=False, compare=False, repr=False)
     pick_arrays: Callable[[Mapping[str, Any]], Sequence[Any]] = field(init=False, compare=False, repr=False)
@@ -148,6 +158,7 @@ class Schema:
         derived = {
             "arrays": tuple(param for param in self.params if param.form != "scalar"),
             "written": tuple(param for param in self.params if param.access == "both"),
+            "lists": tuple(param for param in self.params if param.form == "arrays" and param.required),
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
@@ -174,6 +185,8 @@ class Schema:
         if len(args) == len(self.arrays) and (not kwargs or kwargs.keys() <= set(self.scalar_names)):
             bound = dict(zip(self.array_names, args, strict=True))
             if self.scalar_names:
+                if kwargs and not _PLAIN.issuperset(map(type, kwargs.values())):
+                    self._check_plain(kwargs)
                 bound |= {**self._defaults, **kwargs}
             if len(bound) == len(self.params):
                 return bound  # the common call; any other is read argument by argument
@@ -190,7 +203,17 @@ class Schema:
         for param in self.params:
             if param.name not in bound:
                 bound[param.name] = self._default(param)
+        self._check_plain({name: bound[name] for name in self.scalar_names})
         return bound
+
+    def _check_plain(self, scalars: Mapping[str, Any]) -> None:
+        """Raise `ArgumentError` where an array stands for a scalar: compared with a word, it is not one truth."""
+        for name, value in scalars.items():
+            if hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ():
+                raise ArgumentError(
+                    f"{self.name}'s {name} is not a parameter for arrays; got {shown(value)}; give a number or a word, "
+                    "or tuple(array.tolist()) where it takes several"
+                )
 
     def _bind_named(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
         names = {param.name for param in self.params}

@@ -10,9 +10,10 @@ from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
 from cuassay.arrays.layout import broadcast_shapes, normalize_axis
-from cuassay.core.numbers import as_real, as_whole
+from cuassay.core.numbers import as_real
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
 __all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same"]
@@ -54,10 +55,7 @@ def reduced(bound: Mapping[str, Any]) -> Shape:
     """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
     shape = _shape(bound["a"])
     axes = reduced_axes(bound["axis"], len(shape))
-    keepdims = bound["keepdims"]
-    if keepdims is not True and keepdims is not False and as_whole(keepdims) not in (0, 1):
-        raise ArgumentError(f"keepdims must be True or False; got {shown(keepdims)}; give one of the two")
-    if keepdims:
+    if flag("keepdims", bound["keepdims"]):
         return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 

@@ -6,7 +6,7 @@ long as the step is asked for the same arrays. Nothing here waits for the device
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,6 +16,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
+from cuassay.ops.arguments import flag, shape_of
 from cuassay.optim.state import FIXED, CachedPlan, State, arguments, host_number
 
 __all__ = ["Adam", "AdamW"]
@@ -97,9 +98,7 @@ class Adam:
         self.grad_norm: Array | None = None
         self._states: list[State] = []
         self._norms: list[CachedPlan] = []
-        if hasattr(params, "dtype"):
-            raise ArgumentError("params is a list of arrays; got one array; give [params]")
-        given = list(params)
+        given = _listed("params", params)
         for group in given if given and isinstance(given[0], Mapping) else [{"params": given}]:
             self.add_param_group(group)
 
@@ -122,7 +121,9 @@ class Adam:
             raise ArgumentError(
                 f"a parameter group has no {', '.join(map(repr, unknown))}; it has params, {', '.join(self.defaults)}"
             )
-        full = {**self.defaults, **group, "params": tuple(group["params"])}
+        full = {**self.defaults, **group, "params": tuple(_listed("params", group["params"]))}
+        for name in ("amsgrad", "maximize", "master_weights"):
+            full[name] = flag(name, full[name])
         if full["state_dtype"] is not None:
             full["state_dtype"] = dtype_name(as_dtype(full["state_dtype"]))  # a word, as it is saved
         twice = _first_held(full["params"], {id(param) for known in self.param_groups for param in known["params"]})
@@ -130,7 +131,7 @@ class Adam:
             told = "no parameters" if twice is None else f"params[{twice}] twice"
             raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
         state = State(full)
-        ops.fused_adam_.schema.shape(arguments(full, state, self._decoupled))
+        shape_of(ops.fused_adam_.schema, arguments(full, state, self._decoupled))
         self.param_groups.append(full)
         self._states.append(state)
 
@@ -280,6 +281,13 @@ class AdamW(Adam):
         **options: Any,
     ) -> None:
         super().__init__(params, lr, betas, eps, weight_decay, **options)
+
+
+def _listed(name: str, arrays: Any) -> list[Any]:
+    if hasattr(arrays, "dtype") or isinstance(arrays, str) or not isinstance(arrays, Iterable):
+        got = "one array" if hasattr(arrays, "dtype") else shown(arrays)
+        raise ArgumentError(f"{name} must be a sequence of arrays; got {got}; give [{name}]")
+    return list(arrays)
 
 
 def _first_held(params: Sequence[Any], held: set[int]) -> int | None:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import zipfile
+from os import PathLike, fsencode
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.lib.npyio import NpzFile
 
+from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.optim.adam import Adam
 
@@ -19,7 +21,16 @@ _GROUPS = "param_groups"
 
 
 def save(optimizer: Adam, path: str | Path) -> None:
-    """Write ``optimizer.state_dict()`` to `path`; waits for the device."""
+    """Write ``optimizer.state_dict()`` to `path`; waits for the device.
+
+    Raises
+    ------
+    OSError
+        If the file cannot be written.
+    ArgumentError
+        If `optimizer` is not one of ours, or `path` not a path.
+    """
+    _check(optimizer, path)
     state = optimizer.state_dict()
     arrays = {f"{number}.{name}": array for number, one in state["state"].items() for name, array in one.items()}
     with Path(path).open("wb") as file:
@@ -31,11 +42,12 @@ def load(optimizer: Adam, path: str | Path) -> None:
 
     Raises
     ------
-    FileNotFoundError
-        If there is no file.
+    OSError
+        If the file cannot be read; `FileNotFoundError` if there is none.
     ArgumentError, ShapeError
         If it is not such a file, or is of another optimizer; see `Adam.load_state_dict`.
     """
+    _check(optimizer, path)
     with _opened(path) as file:
         if _GROUPS not in file:
             raise ArgumentError(
@@ -46,6 +58,21 @@ def load(optimizer: Adam, path: str | Path) -> None:
         except ValueError as error:
             raise ArgumentError(f"{path} holds no optimizer's state: {error}; give what save wrote") from error
         optimizer.load_state_dict(state)
+
+
+def _check(optimizer: Any, path: Any) -> None:
+    if not isinstance(optimizer, Adam):
+        raise ArgumentError(f"optimizer must be an Adam or AdamW; got {shown(optimizer)}; give one of cuassay.optim")
+    if not _is_name(path):
+        raise ArgumentError(f"path must be a str or pathlib.Path; got {shown(path)}; give the name of a file")
+
+
+def _is_name(path: Any) -> bool:
+    """Whether the system can be asked for a file of that name."""
+    try:
+        return isinstance(path, str | PathLike) and b"\0" not in fsencode(path)
+    except UnicodeEncodeError:
+        return False
 
 
 def _read(file: NpzFile) -> dict[str, Any]:

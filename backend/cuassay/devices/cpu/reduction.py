@@ -22,13 +22,18 @@ Array = NDArray[Any]
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Pairwise where NumPy is; the accumulator is `out`'s dtype, float32 for 16-bit floats."""
     accumulator = compute_dtype(out.dtype)
-    out[...] = np.sum(a, axis=axis, keepdims=keepdims, dtype=accumulator).astype(out.dtype, copy=False)
+    out[...] = np.sum(a, axis=_axes(axis), keepdims=bool(keepdims), dtype=accumulator).astype(out.dtype, copy=False)
 
 
 def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """The maximum; NaN wins."""
     wide = widened(a, compute_dtype(a.dtype))
-    out[...] = np.max(wide, axis=axis, keepdims=keepdims).astype(out.dtype, copy=False)
+    out[...] = np.max(wide, axis=_axes(axis), keepdims=bool(keepdims)).astype(out.dtype, copy=False)
+
+
+def _axes(axis: Any) -> Any:
+    """`axis` as NumPy takes it: several axes must be a tuple."""
+    return tuple(axis) if isinstance(axis, list) else axis
 
 
 def softmax(a: Array, *, axis: int, out: Array) -> None:

@@ -61,7 +61,8 @@ def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
 
 def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
     """The computation, with the precision mode of now, whenever it runs."""
-    unwrapped = calls.unwrapped(bound, SimArray)
+    arrays = {name: bound[name] for name in op.schema.array_names}
+    unwrapped = {**bound, **calls.unwrapped(arrays, SimArray)}
     target, mode = None if out is None else out.raw, current_precision()
 
     def work() -> None:

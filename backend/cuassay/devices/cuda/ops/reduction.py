@@ -54,7 +54,7 @@ _MIN_ROWS, _MIN_ROWS_OF_TWO = 64, 1_024
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream."""
     if out.dtype.kind == "c":
-        cupy.sum(a, axis=axis, keepdims=keepdims, out=out)
+        cupy.sum(a, axis=reduced_axes(axis, a.ndim), keepdims=bool(keepdims), out=out)
     else:
         _reduce("Sum", a, axis, out)
 
