@@ -88,7 +88,7 @@ class BlockCutter:
         """Make `block` live for a request of `nbytes`, and count it."""
         stream_pool = block.stream_pool
         lists = stream_pool.lists
-        quick_list = lists.get(nbytes)  # StreamPool.assign, written out: it saves a call on every miss
+        quick_list = lists.get(nbytes)  # not a method of the stream pool: that would be a call more on every miss
         if quick_list is None:
             quick_list = lists.setdefault(nbytes, QuickList())
         quick_list.cut += 1
@@ -131,8 +131,7 @@ class BlockCutter:
             quick_list.append(block)
             return False
         is_above = self._counters.refit(last, former, nbytes)
-        stream_pool.unassign(last)
-        stream_pool.assign(last, nbytes)
+        stream_pool.reassign(last, nbytes)
         if is_above:
             self._mark_peaks(last)
         return True

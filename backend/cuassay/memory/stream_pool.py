@@ -227,11 +227,16 @@ class StreamPool:
             pass
         return self._miss(self, nbytes)
 
-    def assign(self, block: Block, requested: int) -> None:
-        """Cut `block` out for requests of `requested` bytes; it is live."""
-        quick_list = self.lists.get(requested)
+    def reassign(self, block: Block, requested: int) -> None:
+        """Cut `block`, which is cut out for another size, out for requests of `requested` bytes; it is live."""
+        lists, former = self.lists, block.quick_list
+        if former is not None:  # `unassign`, written out: it saves a call on every miss at the peak
+            former.cut -= 1
+            if not former.cut and lists.get(block.requested) is former:
+                del lists[block.requested]
+        quick_list = lists.get(requested)
         if quick_list is None:
-            quick_list = self.lists.setdefault(requested, QuickList())
+            quick_list = lists.setdefault(requested, QuickList())
         quick_list.cut += 1
         block.requested = requested
         block.uses = 1
