@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pages import drawings, operations, performance, storeys, tables, torch_names
+from pages import calls, drawings, operations, performance, storeys, tables, torch_names
 from pages.names import MODULES, shadowed
 
 __all__ = ["pages"]
@@ -14,7 +14,7 @@ DOCS = Path(__file__).parents[2] / "reports" / "docs"
 #: Written pages with pictures or tables that are made from code and data.
 _FILLED = {
     "performance.md": performance.fill,
-    "explanation/architecture.md": storeys.fill,
+    "explanation/architecture.md": lambda text: calls.fill(storeys.fill(text)),
     "explanation/allocator.md": drawings.fill_allocator,
     "explanation/sim-clock.md": drawings.fill_clock,
 }
