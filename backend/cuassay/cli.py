@@ -113,6 +113,13 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
     report.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished")
     report.add_argument(
+        "--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none (default: 2)"
+    )
+    report.add_argument(
+        "--baseline", default="", metavar="RUN", help="the run or commit to compare with; default: the run before"
+    )
+    report.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")
+    report.add_argument(
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
     report.set_defaults(command=_report)
@@ -155,7 +162,7 @@ def _run(options: argparse.Namespace) -> int:
 
 def _report(options: argparse.Namespace) -> int:
     command = _reports()
-    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
+    named = {name: getattr(options, name) for name in command.OPTIONS}
     status: int = command.run(options.paths, options.html, options.md, **named)
     return status
 

@@ -19,7 +19,7 @@ from cuassay_reports.history import change_points, roster, series, slower_since,
 from cuassay_reports.load import Results, load, records
 
 __all__ = [
-    "FORMATS", "change_points", "compare", "export", "load", "roster", "series", "slower_since", "suspects",
+    "FORMATS", "against", "change_points", "compare", "export", "load", "roster", "series", "slower_since", "suspects",
 ]  # fmt: skip
 
 
@@ -49,6 +49,19 @@ def compare(results: Results, a: str, b: str) -> pd.DataFrame:
     places = {run: place for place, run in enumerate([*old, *new])}
     found = changes(_only(results, places))
     return found[found["run"].isin(new)].reset_index(drop=True)
+
+
+def against(results: Results, baseline: str) -> Results:
+    """Return the newest runs of every subject and, before them, those of `baseline`: what `changes` then compares.
+
+    Raises
+    ------
+    LookupError
+        No run has that id or commit.
+    """
+    old = _runs(results, baseline)
+    newest = [run for run in results.latest().times["run"].unique() if run not in old]
+    return _only(results, {run: place for place, run in enumerate([*old, *newest])})
 
 
 def _runs(results: Results, name: str) -> list[str]:

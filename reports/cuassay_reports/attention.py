@@ -16,7 +16,7 @@ from cuassay_reports.acknowledged import Acknowledgement
 from cuassay_reports.charts import Point, history_plot
 from cuassay_reports.frames import pd
 from cuassay_reports.history import change_points, roster, series, standing, suspects
-from cuassay_reports.load import Results, records
+from cuassay_reports.load import OURS, Results, records
 from cuassay_reports.noise import NoiseSection, noise_sections
 from cuassay_reports.pairs import Pairs
 from cuassay_reports.steps import LONGEST
@@ -54,6 +54,9 @@ class Suspect:
     deviations: str
     kind: str
     is_slower: bool
+    is_ours: bool
+    before: str
+    commit: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,6 +154,9 @@ def _suspect(row: dict[str, Any]) -> Suspect:
         deviations=f"{abs(row['deviations']):.0f} deviations from its last runs",
         kind=row["kind"],
         is_slower=row["is_slower"],
+        is_ours=(row["implementation"], row["clock"], row["mode"] == "graph") == (OURS, "device", False),
+        before=row["before_commit"],
+        commit=row["commit"],
     )
 
 

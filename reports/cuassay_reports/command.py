@@ -5,23 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.lines import Rejected
 from cuassay_reports.load import load, records
-from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, findings, parse_fail_on
+from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
+from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 
-__all__ = ["FOUND", "UNREADABLE", "compare", "main", "run"]
+__all__ = ["FOUND", "OPTIONS", "UNREADABLE", "compare", "main", "run"]
 
 UNREADABLE = 2
 """Exit status when the input cannot be read or the output not written."""
 
 FOUND = 1
 """Exit status when a run that is shown did not come to its end, or what the user named was found."""
+
+OPTIONS = ("json", "junit", "fail_on", "threshold", "baseline", "suspects", "strict")
+"""What the command line gives to `run` by name."""
 
 #: Lines and files without a result that are named.
 _NAMED = 20
@@ -35,6 +40,9 @@ def run(
     json: str | Path | None = None,
     junit: str | Path | None = None,
     fail_on: str = "",
+    threshold: float | None = None,
+    baseline: str = "",
+    suspects: bool = False,
     strict: bool = False,
 ) -> int:
     """Write the report of the results in `paths`; print a summary where neither file is named.
@@ -52,6 +60,12 @@ def run(
         Where to write the verdicts as JSON, and what `fail_on` names (left out: all of it) as JUnit's XML.
     fail_on : str
         Findings that make it end with 1, by commas: ``failed``, ``slower``, ``vanished``.
+    threshold : float, optional
+        Percent below which a timing has not changed; left out, 2, and 5 on another machine.
+    baseline : str
+        The run, or the first digits of the commit, that the newest timings are compared with; left out, the run before.
+    suspects : bool
+        Print only what ``cuassay ab -`` reads: the suspects of the newest run, and its commit and the one before.
     strict : bool
         Refuse a file that cannot be read and a line that is not a result; else they are named and left out.
 
@@ -68,14 +82,18 @@ def run(
         if results.runs.empty:
             sys.stderr.write(f"cuassay report: {', '.join(map(str, paths))}: no result in these files; run again\n")
             return UNREADABLE
-        page = build(results, acknowledgements(map(Path, paths)))
+        accepted = acknowledgements(map(Path, paths))
+        page = build(results, accepted, thresholds=_thresholds(threshold), baseline=baseline)
+        if suspects:
+            sys.stdout.write(as_suspects(page))
+            return 0
         if json is not None:
             _save(Path(json), as_json(page))
         if junit is not None:
             _save(Path(junit), as_junit(page, words or FINDINGS))
         if {html, md, json, junit} == {None} or html is not None or md is not None:
             _write(page, html, md)
-    except (OSError, ValueError) as error:
+    except (OSError, ValueError, LookupError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")
         return UNREADABLE
     for one in page.unfinished:
@@ -85,6 +103,14 @@ def run(
         for each in found[word]:
             sys.stderr.write(f"cuassay report: {word}: {each['name']}: {each['reason']}\n")
     return FOUND if page.unfinished or any(found[word] for word in words) else 0
+
+
+def _thresholds(percent: float | None) -> Thresholds:
+    if percent is None:
+        return THRESHOLDS
+    if not 0 < percent < 100:
+        raise ValueError(f"--threshold {percent:g} is not a percentage of a change; use one above 0 and below 100")
+    return replace(THRESHOLDS, floor=percent / 100, weak=max(THRESHOLDS.weak, percent / 100))
 
 
 def compare(a: str, b: str, path: str | Path) -> int:
@@ -147,7 +173,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
     parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
     parser.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished")
+    parser.add_argument("--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none")
+    parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
+    parser.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")
     parser.add_argument("--strict", action="store_true", help="refuse lines and files that hold no result")
     options = parser.parse_args(argv)
-    named = {name: getattr(options, name) for name in ("json", "junit", "fail_on", "strict")}
+    named = {name: getattr(options, name) for name in OPTIONS}
     return run(options.paths, options.html, options.md, **named)

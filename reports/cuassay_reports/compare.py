@@ -41,8 +41,15 @@ Today's processors balance at 10 (a server's cores) to 300 (tensor cores); below
 """
 
 
-def changes(results: Results) -> pd.DataFrame:
+def changes(results: Results, thresholds: Thresholds = THRESHOLDS) -> pd.DataFrame:
     """Compare the newest timing of every series with the one before it whose hard facts are equal.
+
+    Parameters
+    ----------
+    results : Results
+        What `load` gave.
+    thresholds : Thresholds
+        Which differences mean something.
 
     Returns
     -------
@@ -52,7 +59,7 @@ def changes(results: Results) -> pd.DataFrame:
         different machines), `verdict` (faster, slower, same, ambiguous, or "" if nothing may be compared) and `why`.
     """
     newest = results.latest().times.drop_duplicates(_SERIES, keep="last", ignore_index=True)
-    pairs = Pairs(results)
+    pairs = Pairs(results, thresholds)
     rows = records(newest)
     found = list(_compared(results.times, newest, rows, pairs))
     beside = grouped_by(({**row, **each} for row, each in zip(rows, found, strict=True)), ["subject", *CASE])

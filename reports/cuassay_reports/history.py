@@ -244,14 +244,15 @@ def suspects(source: Results | pd.DataFrame, limits: Limits = LIMITS) -> pd.Data
     Returns
     -------
     pandas.DataFrame
-        The columns of ``KEY``, `series`, `run`, `commit`, `baseline`, `value`, `change`, `deviations`, `kind` (step, or
-        creep where several runs in turn have moved the same way) and `is_slower`.
+        The columns of ``KEY``, `series`, `run`, `commit`, `before_commit` (of the point before), `baseline`, `value`,
+        `change`, `deviations`, `kind` (step, or creep where several runs in turn have moved the same way) and
+        `is_slower`.
     """
     found = [row for points in _each(_points(source)) for row in _suspect(points, limits)]
     return pd.DataFrame(found, columns=[*KEY, "series", *_SUSPECT])
 
 
-_SUSPECT = ("run", "commit", "baseline", "value", "change", "deviations", "kind", "is_slower")
+_SUSPECT = ("run", "commit", "before_commit", "baseline", "value", "change", "deviations", "kind", "is_slower")
 
 
 def _suspect(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
@@ -266,7 +267,8 @@ def _suspect(points: pd.DataFrame, limits: Limits) -> Iterator[dict[str, Any]]:
         return
     newest = points.iloc[-1]
     creeps = len(values) > 3 and bool((np.sign(np.diff(values[-4:])) == np.sign(apart)).all())
-    told = (newest["run"], newest["commit"], math.exp(middle), newest["value"], math.expm1(apart), apart / deviation)
+    commits = newest["run"], newest["commit"], points["commit"].iloc[-2]
+    told = (*commits, math.exp(middle), newest["value"], math.expm1(apart), apart / deviation)
     kind = "creep" if creeps else "step", (apart > 0) == (newest["better"] == "less")
     yield {**{name: newest[name] for name in [*KEY, "series"]}, **dict(zip(_SUSPECT, (*told, *kind), strict=True))}
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from operator import attrgetter
 from typing import Any
 from xml.etree import ElementTree as ET
 
 from cuassay_reports.page import Page
 
-__all__ = ["FINDINGS", "as_json", "as_junit", "findings", "parse_fail_on"]
+__all__ = ["FINDINGS", "as_json", "as_junit", "as_suspects", "findings", "parse_fail_on"]
 
 FINDINGS = ("failed", "slower", "vanished")
 """Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks."""
@@ -68,6 +69,20 @@ def as_json(page: Page) -> str:
         "suspects": suspects,
     }
     return json.dumps(told, indent=2, ensure_ascii=False) + "\n"
+
+
+def as_suspects(page: Page) -> str:
+    """Return the suspects of one device as ``cuassay ab -`` reads them: `base`, `head`, `device` and `benchmarks`.
+
+    They are our own, by the device's clock, and slower: what a paired comparison can confirm.
+    """
+    ours = [row for row in page.attention.suspects if row.is_slower and row.is_ours]
+    if not ours:
+        return json.dumps({"base": "", "head": "", "device": "", "benchmarks": []}) + "\n"
+    key = attrgetter("device", "before", "commit")
+    device, base, head = key(ours[0])
+    names = [f"{row.benchmark} {row.what}" for row in ours if key(row) == key(ours[0])]
+    return json.dumps({"base": base, "head": head, "device": device, "benchmarks": names}, indent=2) + "\n"
 
 
 def as_junit(page: Page, words: Sequence[str] = FINDINGS) -> str:

@@ -23,6 +23,7 @@ from cuassay_reports.matrix import dtypes_in_order, support
 from cuassay_reports.mutations import MutationSection, mutation_section
 from cuassay_reports.peer_summary import PeerSummary, peer_summaries
 from cuassay_reports.timings import Timing, TimingSection, sections
+from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 
 __all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "Unfinished", "build"]
 
@@ -132,7 +133,13 @@ class Page:
     torn: int
 
 
-def build(results: Results, accepted: Sequence[Acknowledgement] = ()) -> Page:
+def build(
+    results: Results,
+    accepted: Sequence[Acknowledgement] = (),
+    *,
+    thresholds: Thresholds = THRESHOLDS,
+    baseline: str = "",
+) -> Page:
     """Gather the report's content from the newest rows of every subject.
 
     Parameters
@@ -141,10 +148,19 @@ def build(results: Results, accepted: Sequence[Acknowledgement] = ()) -> Page:
         What `load` gave.
     accepted : sequence of Acknowledgement
         The slow-downs that need no attention any more.
+    thresholds : Thresholds
+        Which differences from the run before mean something.
+    baseline : str
+        The run or commit that the newest timings are compared with; left out, the run before.
+
+    Raises
+    ------
+    LookupError
+        No run has the id or commit `baseline`.
     """
     latest = results.latest()
     new = skips.new_since(results)
-    timed = sections(results)
+    timed = sections(results, thresholds, baseline)
     outcomes = _outcomes(latest.tests)
     runs = [_run_line(row) for row in records(results.runs)]
     unfinished = _unfinished(latest)

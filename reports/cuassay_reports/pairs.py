@@ -11,7 +11,7 @@ import numpy as np
 from cuassay_reports.facts import difference, soft_difference
 from cuassay_reports.intervals import UNKNOWN, Shift, is_cold_sample, shift
 from cuassay_reports.load import Results, Row, records
-from cuassay_reports.verdicts import Verdict, judge, judge_weakly
+from cuassay_reports.verdicts import THRESHOLDS, Thresholds, Verdict, judge, judge_weakly
 
 __all__ = ["Pair", "Pairs"]
 
@@ -31,10 +31,13 @@ class Pair:
         The soft facts that differ, in words.
     shift : Shift or None
         By how much cold samples of the newer run took longer; None if unknown.
+    thresholds : Thresholds
+        Which differences mean something.
     """
 
     soft: tuple[str, ...]
     shift: Shift | None
+    thresholds: Thresholds = THRESHOLDS
 
     @property
     def is_weak(self) -> bool:
@@ -47,9 +50,11 @@ class Pair:
         moved = self.shift if is_cold and self.is_weak and not _both_net(old, new) else None
         if moved is None:
             unknown = UNKNOWN if is_cold and not _both_net(old, new) else 0.0
-            verdict = judge_weakly(old, new, unknown) if self.is_weak else judge(old, new)
+            verdict = (
+                judge_weakly(old, new, unknown, self.thresholds) if self.is_weak else judge(old, new, self.thresholds)
+            )
             return self._told(verdict), 0.0
-        verdict = judge_weakly(_moved(old, moved.seconds), new, moved.uncertain_s)
+        verdict = judge_weakly(_moved(old, moved.seconds), new, moved.uncertain_s, self.thresholds)
         return self._told(verdict, str(moved)), moved.seconds
 
     def _told(self, verdict: Verdict, *more: str) -> Verdict:
@@ -59,8 +64,9 @@ class Pair:
 class Pairs:
     """Every pair of runs of `results`, asked as needed."""
 
-    def __init__(self, results: Results) -> None:
+    def __init__(self, results: Results, thresholds: Thresholds = THRESHOLDS) -> None:
         self._results = results
+        self._thresholds = thresholds
         self.pair = cache(self._pair)
         self.may_compare = cache(self._may_compare)
 
@@ -75,7 +81,7 @@ class Pairs:
     def _pair(self, old: str, new: str, device: str) -> Pair:
         before, after = self._rows(old, device), self._rows(new, device)
         soft = soft_difference(self.facts(old, device), self.facts(new, device))
-        return Pair(tuple(soft), shift(before, after))
+        return Pair(tuple(soft), shift(before, after), self._thresholds)
 
     def _rows(self, run: str, device: str) -> list[Row]:
         """The timings of `device` in `run`, with what a shift is estimated from."""

@@ -14,8 +14,9 @@ from typing import Any
 from markupsafe import Markup
 
 from cuassay_reports import units
+from cuassay_reports.analysis import against
 from cuassay_reports.charts import sparkline
-from cuassay_reports.compare import OURS, SERIES, changes, peers, throughput
+from cuassay_reports.compare import OURS, SERIES, THRESHOLDS, Thresholds, changes, peers, throughput
 from cuassay_reports.frames import pd
 from cuassay_reports.history import lines
 from cuassay_reports.load import Results, grouped_by, records
@@ -106,9 +107,24 @@ class TimingSection:
 _CASE = ["subject", *(name for name in SERIES if name not in ("clock", "launches"))]
 
 
-def sections(results: Results) -> list[TimingSection]:
-    """Return the newest timings of every subject that has any."""
-    newest = changes(results)
+def sections(results: Results, thresholds: Thresholds = THRESHOLDS, baseline: str = "") -> list[TimingSection]:
+    """Return the newest timings of every subject that has any.
+
+    Parameters
+    ----------
+    results : Results
+        What `load` gave.
+    thresholds : Thresholds
+        Which differences mean something.
+    baseline : str
+        The run, or the first digits of the commit, that they are compared with; left out, the run before.
+
+    Raises
+    ------
+    LookupError
+        No run has that id or commit.
+    """
+    newest = changes(against(results, baseline) if baseline else results, thresholds)
     table = throughput(newest[newest["groups"] == ""], results.limits)  # grouped ones have a section of their own
     shown = _Shown(lines=lines(results), peers=_peers(table), runs=_runs(results), limits=results.limits)
     return [_section(subject, rows, shown) for subject, rows in table.groupby("subject", sort=False)]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 TEST = """
@@ -57,3 +60,51 @@ def test_without_pytest_benchmark_the_test_is_skipped_with_the_reason(pytester: 
 
     result.assert_outcomes(skipped=1)
     result.stdout.fnmatch_lines(["*pytest-benchmark is turned off*"])
+
+
+PARAMETRIZED = """
+import pytest
+
+class Size:
+    name = "large"
+
+@pytest.mark.parametrize("size", [Size()], ids=["large"])
+def test_speed(device, size, device_benchmark):
+    device_benchmark(lambda: sum(range(100)), device)
+"""
+
+
+@pytest.fixture
+def saved(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The file of a run that pytest-benchmark saved."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+    pytester.makepyfile(PARAMETRIZED)
+    pytester.runpytest_subprocess("--benchmark-autosave", "--device", "cpu").assert_outcomes(passed=1)
+    (path,) = pytester.path.glob(".benchmarks/*/*.json")
+    return path
+
+
+def test_parameters_are_plain_and_the_fingerprint_is_in_machine_info(saved: Path) -> None:
+    told = json.loads(saved.read_text())
+
+    assert told["benchmarks"][0]["params"] == {"device": "cpu:0", "size": "large"}
+    assert told["machine_info"]["cuassay"]["cpu:0"]["kind"] == "cpu"
+
+
+def test_a_comparison_on_the_same_machine_is_made(pytester: pytest.Pytester, saved: Path) -> None:
+    result = pytester.runpytest_subprocess("--benchmark-compare", "--device", "cpu")
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["*test_speed*"])
+
+
+def test_a_comparison_across_hard_facts_is_refused(pytester: pytest.Pytester, saved: Path) -> None:
+    told = json.loads(saved.read_text())
+    told["machine_info"]["cuassay"]["cpu:0"]["cpu"] = "Another CPU"
+    saved.write_text(json.dumps(told))
+
+    result = pytester.runpytest_subprocess("--benchmark-compare", "--device", "cpu")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stdout.fnmatch_lines(["ERROR cuassay: the saved times are not comparable, cpu:0: cpu Another CPU -> *"])
+    result.stdout.no_fnmatch_line("*(NOW)*")

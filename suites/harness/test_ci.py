@@ -192,10 +192,11 @@ def test_pytest_of_both_current_branches_is_tested(version: str) -> None:
 
 
 @pytest.mark.parametrize("workflow", WORKFLOWS, ids=lambda file: file.stem)
-def test_workflows_use_the_three_actions_and_ci_run_alone(workflow: Path) -> None:
+def test_workflows_use_the_four_actions_and_ci_run_alone(workflow: Path) -> None:
     text = workflow.read_text()
     actions = set(re.findall(r"uses: (\S+)@", text))
-    assert actions <= {"actions/checkout", "actions/setup-python", "actions/upload-artifact"}
+    known = {"actions/checkout", "actions/setup-python", "actions/upload-artifact", "actions/download-artifact"}
+    assert actions <= known
     assert "ci/run " in text
     assert "pip install" not in text
 

@@ -17,6 +17,7 @@ from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser
+from cuassay.commands.suspects import fill_in
 
 __all__ = ["add_ab_commands"]
 
@@ -32,8 +33,11 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         help="is HEAD slower than BASE? fresh processes by turns until that is decided",
         example="cuassay ab main HEAD --device cuda:0 --profile noise.json --fail-on slower",
     )
-    ab.add_argument("base", metavar="BASE", help="a commit, wheel, folder of sources, interpreter, or command")
-    ab.add_argument("head", metavar="HEAD", help="the same")
+    ab.add_argument(
+        "base", metavar="BASE",
+        help="a commit, wheel, folder of sources, interpreter, or command; -: what cuassay report --suspects wrote",
+    )  # fmt: skip
+    ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
     _add_common(ab)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
@@ -75,6 +79,9 @@ def _add_common(parser: argparse.ArgumentParser) -> None:
 
 
 def _ab(options: argparse.Namespace) -> int:
+    if not fill_in(options):
+        print("no suspects: there is nothing to compare")
+        return 0
     with _folder(options) as folder:
         comparison = _comparison(options, folder, {"base": options.base, "head": options.head})
         known = None

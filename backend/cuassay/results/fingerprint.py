@@ -21,12 +21,13 @@ from typing import Literal
 from cuassay.core import settings
 from cuassay.devices.cpu.info import cpu_model
 from cuassay.errors import ResultError
-from cuassay_reports.facts import digest
+from cuassay_reports.facts import difference, digest
 
 __all__ = [
     "HOST_PACKAGES",
     "Revision",
     "device_fingerprint",
+    "difference",
     "digest",
     "host_fingerprint",
     "package_versions",

@@ -107,25 +107,13 @@ def _configure_worker(config: pytest.Config) -> None:
     config.pluginmanager.register(Reporter(), "cuassay_reporter")
 
 
-#: Options of pytest-benchmark that ask for figures, by what a user writes.
-_FIGURES = ("only", "enable", "json", "save", "autosave", "compare")
-
-
-def _refuse_figures_of_workers(config: pytest.Config) -> None:
-    """pytest-benchmark measures nothing in a worker of xdist, and would end well without a figure."""
-    if not config.getoption("tx", default=None) or config.getoption("benchmark_disable", default=False):
-        return
-    for name in _FIGURES:
-        if config.getoption(f"benchmark_{name}", default=None):
-            raise pytest.UsageError(
-                f"--benchmark-{name} asks for figures, and workers of xdist measure none; add -n0 to this command"
-            )
-
-
 def _configure_controller(config: pytest.Config, harness: Harness) -> None:
+    from cuassay.testing.figures import Figures, refuse_figures_of_workers
     from cuassay.testing.summary import Tally
 
-    _refuse_figures_of_workers(config)
+    refuse_figures_of_workers(config)
+    if config.pluginmanager.hasplugin("benchmark"):
+        config.pluginmanager.register(Figures(), "cuassay_figures")
     required = _required(config, harness)
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")

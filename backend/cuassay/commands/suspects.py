@@ -1,0 +1,44 @@
+"""What ``cuassay report --suspects`` hands to ``cuassay ab -``: two commits, a device, and names of benchmarks."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+
+from cuassay.errors import ArgumentError
+
+__all__ = ["fill_in"]
+
+
+def fill_in(options: argparse.Namespace) -> bool:
+    """Where BASE is ``-``, take what to compare from standard input; False where there is nothing to compare.
+
+    Raises
+    ------
+    ArgumentError
+        BASE or HEAD is missing, or standard input does not hold what the report writes.
+    """
+    if options.base != "-":
+        if options.head is None:
+            raise ArgumentError(
+                f"HEAD is missing beside BASE {options.base!r}; give both, or - for suspects of a report"
+            )
+        return True
+    text = sys.stdin.read()
+    try:
+        told = json.loads(text)
+        base, head, device, names = told["base"], told["head"], told["device"], told["benchmarks"]
+    except (ValueError, KeyError, TypeError) as error:
+        raise ArgumentError(
+            f"standard input holds {text[:60]!r}, not suspects; write: cuassay report DIR --suspects | cuassay ab -"
+        ) from error
+    if not names:
+        return False
+    if not (base and head) or base == head:
+        raise ArgumentError(
+            f"the suspects are between commit {base!r} and {head!r}; record runs inside a git checkout, of two commits"
+        )
+    options.base, options.head, options.only = base, head, [*options.only, *names]
+    options.device = options.device or device
+    return True

@@ -1,0 +1,115 @@
+"""What pytest-benchmark's own files say of our devices: plain parameters, fingerprints, and no unlike comparison.
+
+A pytest plugin of its own, registered where pytest-benchmark is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator
+from typing import Any
+
+import pytest
+
+__all__ = ["Figures", "refuse_figures_of_workers"]
+
+#: Options of pytest-benchmark that ask for figures, by what a user writes.
+_FIGURES = ("only", "enable", "json", "save", "autosave", "compare")
+
+#: The key of our facts in ``machine_info``.
+_KEY = "cuassay"
+
+
+def refuse_figures_of_workers(config: pytest.Config) -> None:
+    """Raise where workers of xdist are asked for figures: pytest-benchmark measures none there, and would end well.
+
+    Raises
+    ------
+    pytest.UsageError
+        An option asks for figures, and there are workers.
+    """
+    if not config.getoption("tx", default=None) or config.getoption("benchmark_disable", default=False):
+        return
+    for name in _FIGURES:
+        if config.getoption(f"benchmark_{name}", default=None):
+            raise pytest.UsageError(
+                f"--benchmark-{name} asks for figures, and workers of xdist measure none; add -n0 to this command"
+            )
+
+
+class Figures:
+    """Hooks of pytest-benchmark."""
+
+    def __init__(self) -> None:
+        self._saved: list[dict[str, Any]] = []
+        self._refused: list[str] = []
+
+    def __repr__(self) -> str:
+        return f"Figures({len(self._saved)} saved files, {len(self._refused)} refused)"
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
+        """Write parameters that are objects, such as a device, as they stand in a test's id."""
+        for benchmark in output_json.get("benchmarks", ()):
+            if benchmark.get("params"):
+                benchmark["params"] = {name: _plain(value) for name, value in benchmark["params"].items()}
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_update_machine_info(self, config: pytest.Config, machine_info: dict[str, Any]) -> None:
+        """Add the fingerprint of each device that was measured."""
+        found = {str(device): _fingerprint(device) for device in _measured(config)}
+        if found:
+            machine_info[_KEY] = found
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_benchmark_compare_machine_info(self, compared_benchmark: dict[str, Any]) -> None:
+        """Remember what the saved times were measured on; pytest-benchmark asks before the first test."""
+        self._saved.append(compared_benchmark.get("machine_info", {}).get(_KEY, {}))
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
+        """Before pytest-benchmark makes its tables, take back a comparison with times of another kind of machine."""
+        from cuassay.results.fingerprint import difference
+
+        for device in _measured(session.config) if self._saved else ():
+            for saved in self._saved:
+                changed = difference(saved.get(str(device), {}), _fingerprint(device))
+                self._refused += [f"{device}: {'; '.join(changed)}"] if changed else []
+        if self._refused:
+            session.config._benchmarksession.compared_mapping.clear()  # type: ignore[attr-defined]  # noqa: SLF001
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        return (yield)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what was not compared, and why."""
+        for refused in self._refused:
+            terminalreporter.write_line(
+                f"ERROR cuassay: the saved times are not comparable, {refused}; give --benchmark-compare a file of the "
+                "same kind of machine",
+                red=True,
+            )
+
+
+def _plain(value: object) -> object:
+    if value is None or isinstance(value, bool | int | float | str):
+        return value
+    return str(getattr(value, "name", value))
+
+
+def _measured(config: pytest.Config) -> Iterator[Any]:
+    """The devices of this session's figures, once each."""
+    from cuassay import devices
+    from cuassay.errors import DeviceError
+
+    session = getattr(config, "_benchmarksession", None)
+    names = [one.extra_info.get("device") for one in getattr(session, "benchmarks", ())]
+    for name in dict.fromkeys(name for name in names if isinstance(name, str)):
+        try:
+            yield devices.find(name)
+        except DeviceError:
+            continue  # a test's own word
+
+
+def _fingerprint(device: Any) -> dict[str, object]:
+    from cuassay.testing.recording import fingerprint_of
+
+    return dict(fingerprint_of(device))

@@ -1,0 +1,128 @@
+"""Options of ``cuassay report``: the threshold, the baseline, and the suspects that ``cuassay ab -`` takes."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.cli import main
+from cuassay.commands.suspects import fill_in
+from cuassay.errors import ArgumentError
+from cuassay_reports.command import run
+from cuassay_reports.load import load
+from cuassay_reports.page import build
+from cuassay_reports.verdicts import THRESHOLDS
+
+Make = Callable[..., Any]
+
+
+@pytest.fixture
+def three(write_rows: Make, device_row: Make, time_row: Make) -> Path:
+    """Three runs: 1, 1.10 and 1.13 ms."""
+    for number, median in enumerate([1e-3, 1.10e-3, 1.13e-3]):
+        folder: Path = write_rows(
+            f"r{number}", device_row(), time_row(median, spread=0.001), commit=f"{number}a" * 20,
+            started=f"2026-01-0{number + 1}T00:00:00Z",
+        )  # fmt: skip
+    return folder
+
+
+@pytest.mark.parametrize(("threshold", "status"), [("2", 1), ("5", 0)])
+def test_the_threshold_says_what_a_change_is(three: Path, threshold: str, status: int) -> None:
+    assert main(["report", str(three), "--fail-on", "slower", "--threshold", threshold]) == status
+
+
+@pytest.mark.parametrize("threshold", ["0", "-1", "100", "nan"])
+def test_a_threshold_that_is_no_percentage_is_refused(
+    three: Path, capsys: pytest.CaptureFixture[str], threshold: str
+) -> None:
+    assert main(["report", str(three), f"--threshold={threshold}"]) == 2
+    assert "is not a percentage" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("baseline", "change"), [("", "+2.7 %"), ("0a0a", "+13.0 %"), ("r1", "+2.7 %")])
+def test_the_baseline_is_what_the_newest_run_is_compared_with(three: Path, baseline: str, change: str) -> None:
+    (section,) = build(load(three), baseline=baseline, thresholds=THRESHOLDS).timings
+
+    assert section.rows[0].change == change
+
+
+def test_an_unknown_baseline_is_refused_with_the_known_ones(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert run([three], baseline="ffff") == 2
+    assert "no run or commit begins with 'ffff'; the newest here are: r0 (0a0a0a0a0a)" in capsys.readouterr().err
+
+
+@pytest.fixture
+def suspicious(write_rows: Make, device_row: Make, time_row: Make) -> Path:
+    """Twenty runs of twenty benchmarks, of which one, its peer and one on the host's clock are slower in the last."""
+    dice = random.Random(3)  # noqa: S311  the same each time
+    moved = {"b3": {}, "b4": {"implementation": "cupy"}, "b5": {"clock": "host"}}
+    for number in range(20):
+        rows = [
+            time_row(1e-3 * dice.gauss(1, 0.002) * (1.1 if name in moved and number == 19 else 1.0), benchmark=name,
+                     **moved.get(name, {}))
+            for name in (f"b{place}" for place in range(20))
+        ]  # fmt: skip
+        started = f"2026-01-{number + 1:02}T00:00:00Z"
+        folder: Path = write_rows(f"r{number:02}", device_row(), *rows, started=started, commit=f"{number:02}" * 20)
+    return folder
+
+
+def test_suspects_are_ours_by_the_clock_of_the_device(suspicious: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(suspicious), "--suspects"]) == 0
+    assert json.loads(capsys.readouterr().out) == {
+        "base": "18" * 20, "head": "19" * 20, "device": "cuda:0", "benchmarks": ["b3 float32 8x8"],
+    }  # fmt: skip
+
+
+def asked(monkeypatch: pytest.MonkeyPatch, text: str, **options: Any) -> Namespace:
+    """Options of ``cuassay ab -`` with this on standard input."""
+    monkeypatch.setattr(sys, "stdin", io.StringIO(text))
+    return Namespace(**{"base": "-", "head": None, "device": "", "only": [], **options})
+
+
+def test_ab_takes_commits_benchmarks_and_device_of_the_suspects(monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {"base": "1" * 40, "head": "2" * 40, "device": "cuda:0", "benchmarks": ["add float32 8x8"]}
+    options = asked(monkeypatch, json.dumps(told), only=["mm*"])
+
+    assert fill_in(options)
+    assert (options.base, options.head, options.device) == ("1" * 40, "2" * 40, "cuda:0")
+    assert options.only == ["mm*", "add float32 8x8"]
+
+
+def test_without_suspects_ab_has_nothing_to_do(
+    three: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", str(three), "--suspects"]) == 0
+    monkeypatch.setattr(sys, "stdin", io.StringIO(capsys.readouterr().out))
+
+    assert main(["ab", "-"]) == 0
+    assert "no suspects" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "not suspects"),
+        ("[1]", "not suspects"),
+        ('{"base": "", "head": "1", "device": "", "benchmarks": ["a"]}', "inside a git checkout"),
+        ('{"base": "1", "head": "1", "device": "", "benchmarks": ["a"]}', "of two commits"),
+    ],
+    ids=["empty", "other", "no-commit", "one-commit"],
+)
+def test_what_ab_cannot_compare_is_refused(monkeypatch: pytest.MonkeyPatch, text: str, said: str) -> None:
+    with pytest.raises(ArgumentError, match=said):
+        fill_in(asked(monkeypatch, text))
+
+
+def test_ab_of_one_side_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="HEAD is missing"):
+        fill_in(Namespace(base="main", head=None, device="", only=[]))
