@@ -114,5 +114,10 @@ def _line(entry: _Entry, number: int) -> str:
     )
     return (
         f'{marks}<text x="{left}" y="{base}" font-size="16" fill="currentColor">'
-        f'<tspan fill-opacity=".65">{escape(entry.module)}</tspan> {escape(entry.name)}</text>'
+        f'<tspan fill-opacity=".65">{_plain(entry.module)}</tspan> {_plain(entry.name)}</text>'
     )
+
+
+def _plain(name: str) -> str:
+    """A name in which Markdown sees no emphasis."""
+    return escape(name).replace("_", "&#95;")
