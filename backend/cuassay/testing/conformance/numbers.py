@@ -223,7 +223,7 @@ def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
         return
     small = smallest_subnormal(dtype) / epsilon(dtype) * 8
     sample = _refilled(sample, lambda _: np.array([0.0, -0.0, small, -small], dtype), "zeros of both signs")
-    if not is_taken(spec, sample):
+    if not _takes_vectors(spec, sample):
         return
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
@@ -237,3 +237,11 @@ def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
             f"the sign of zero is lost: f(0) and f(-0) are {got[0].item()!r} and {got[1].item()!r}, expected "
             f"{expected[0].item()!r} and {expected[1].item()!r}; its neighbours have the signs of the reference"
         )
+
+
+def _takes_vectors(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the function takes one vector; its own samples may have had more axes, so any error is a refusal."""
+    try:
+        return is_taken(spec, sample)
+    except Exception:  # noqa: BLE001  a library refuses shapes by errors of its own
+        return False
