@@ -22,7 +22,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance import numbers, precision, relations, side_effects, sizes, streams  # noqa: F401  they register theirs
+from cuassay.testing.conformance import numbers, precision, relations, side_effects, sizes, special, streams, threads  # noqa: F401  they register theirs
 from cuassay.testing.conformance.comparison import compare, result_dtype
 from cuassay.testing.conformance.execution import (
     CHECKS,

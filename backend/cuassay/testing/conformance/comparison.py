@@ -16,7 +16,7 @@ from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of, is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, rounding_limit
 
-__all__ = ["compare", "compare_values", "host_rounding", "result_dtype"]
+__all__ = ["compare", "compare_values", "explained_rounding", "host_rounding", "reference_rounding", "result_dtype"]
 
 
 def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any, *, expected: Any = None) -> None:
@@ -96,6 +96,37 @@ def compare_values(
         if own is not None and epsilon(precise) > epsilon("float64"):
             limit = np.minimum(limit, rounding_limit(own[0] if each else _most(own[0]), precise, expected))
     _agree(spec, device, sample, actual, expected, limit + floor, wanted)
+
+
+def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) -> Any:
+    """The tolerance for numbers that a check has chosen: some units of the result, and what rounding explains.
+
+    That is the function's own rounding errors on the host. In 16 bits, where a reference is given, they count up to
+    some times those of the reference: a function that is far less precise is wrong.
+    """
+    if not (is_float(expected.dtype) or is_complex(expected.dtype)):
+        return 0.0
+    precise = _coarsest(sample, dtype)
+    own = _rounding_errors(spec, sample)
+    errors = 0.0 if own is None else _most(own[0])
+    if spec.reference is not None and is_coarse(precise):
+        errors = min(errors, _AS_GOOD * reference_rounding(spec, sample))
+    _, terms = spec.scale(sample, expected)
+    size = np.abs(np.nan_to_num(expected, nan=0.0, posinf=0.0, neginf=0.0))
+    return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
+
+
+#: A function may be so many times less precise in 16 bits than its reference.
+_AS_GOOD = 8.0
+
+
+def reference_rounding(spec: OpSpec, sample: Sample) -> float:
+    """The largest error of the reference in the sample's own dtype; infinite where it does not take that."""
+    reference = spec.reference
+    if reference is None:
+        return np.inf
+    own = rounding_error(lambda args, kwargs: np.asarray(reference(*args, **kwargs)), *sample.on("cpu"))
+    return np.inf if own is None else max(own.rounding, own.inputs)
 
 
 def host_rounding(spec: OpSpec, sample: Sample) -> float:

@@ -16,6 +16,7 @@ import pytest
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
+from cuassay.errors import CuassayError
 from cuassay.testing import rerun
 from cuassay.testing.compare import describe_case
 from cuassay.testing.conformance.comparison import compare
@@ -32,6 +33,7 @@ __all__ = [
     "has",
     "is_function",
     "is_op",
+    "is_safely_taken",
     "is_taken",
     "moves",
     "on_sample",
@@ -197,6 +199,16 @@ def runs_on_host(spec: OpSpec, sample: Sample) -> bool:
 def is_taken(spec: OpSpec, sample: Sample) -> bool:
     """Whether the reference takes these inputs, and the function itself on the host."""
     return spec.refusal(sample) is None and runs_on_host(spec, sample)
+
+
+def is_safely_taken(spec: OpSpec, sample: Sample) -> bool:
+    """Whether they take inputs that nobody declared: these may be refused by any error."""
+    try:
+        return is_taken(spec, sample)
+    except CuassayError:
+        raise
+    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+        return False
 
 
 def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:

@@ -17,17 +17,19 @@ from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.conformance.comparison import compare, compare_values
-from cuassay.testing.conformance.execution import check, is_function, is_taken, on_sample, run_sample
+from cuassay.testing.conformance.execution import check, is_function, is_safely_taken, is_taken, on_sample, run_sample
 from cuassay.testing.conformance.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample
 from cuassay.testing.terms import arrays_of, is_elementwise
 
+__all__ = ["conditioning", "floats_of", "is_general", "refilled"]
+
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def _refilled(sample: Sample, change: Change, label: str) -> Sample:
+def refilled(sample: Sample, change: Change, label: str) -> Sample:
     """The same call with the numbers of its floats changed."""
 
     def put(value: Any) -> Any:
@@ -37,13 +39,14 @@ def _refilled(sample: Sample, change: Change, label: str) -> Sample:
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
 
 
-def _floats(sample: Sample) -> list[NDArray[Any]]:
+def floats_of(sample: Sample) -> list[NDArray[Any]]:
+    """The arrays of floats among a call's arguments."""
     return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 
-def _is_general(spec: OpSpec, sample: Sample) -> bool:
+def is_general(spec: OpSpec, sample: Sample) -> bool:
     """Whether the function seems to take any number: default samples, or such as `make` draws where nothing is said."""
-    arrays = _floats(sample)
+    arrays = floats_of(sample)
     if spec.has_default_samples:
         return bool(arrays)
     return bool(arrays) and all(_is_default_range(array) for array in arrays)
@@ -92,16 +95,16 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     if not is_float(dtype):
         return
     sample = one(spec, device, dtype, most=9000)
-    if not _floats(sample):
+    if not floats_of(sample):
         return
-    _check_ties(spec, device, dtype, _refilled(sample, _of_few_numbers, "ties"))
-    if not _is_general(spec, sample):
+    _check_ties(spec, device, dtype, refilled(sample, _of_few_numbers, "ties"))
+    if not is_general(spec, sample):
         return
-    _check_nan(spec, device, _refilled(sample, _with_nan, "a NaN"))
+    _check_nan(spec, device, refilled(sample, _with_nan, "a NaN"))
     if is_coarse(dtype):
         return
-    _check_filled(spec, device, dtype, _refilled(sample, _offset, f"{_OFFSET:g} added"))
-    masked = _refilled(sample, _masked, f"{_STRETCH} times -inf")
+    _check_filled(spec, device, dtype, refilled(sample, _offset, f"{_OFFSET:g} added"))
+    masked = refilled(sample, _masked, f"{_STRETCH} times -inf")
     if is_taken(spec, masked) and np.isfinite(spec.expected(masked)).all():
         _check_filled(spec, device, dtype, masked, is_excused=False)
 
@@ -109,15 +112,15 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
 def _check_filled(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_excused: bool = True) -> None:
     if is_taken(spec, sample):
         with on_sample(sample):
-            result, floor = run_sample(spec, device, sample), 2 * _conditioning(spec, sample)
+            result, floor = run_sample(spec, device, sample), 2 * conditioning(spec, sample)
             compare_values(spec, device, dtype, sample, result, excuse=is_excused, floor=floor)
 
 
-def _conditioning(spec: OpSpec, sample: Sample) -> float:
+def conditioning(spec: OpSpec, sample: Sample) -> float:
     """How far the right result moves where each input moves by its last digit: no library is held to more than that."""
-    if any(array.dtype not in (np.float32, np.float64) for array in _floats(sample)):
+    if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
-    moved = _refilled(sample, _moved, "last digits moved")
+    moved = refilled(sample, _moved, "last digits moved")
     if not is_taken(spec, moved):
         return 0.0
     with np.errstate(all="ignore"):
@@ -126,17 +129,18 @@ def _conditioning(spec: OpSpec, sample: Sample) -> float:
 
 
 def _moved(array: NDArray[Any]) -> NDArray[Any]:
+    """Each number by its last digit, up or down; zeros are exact, and stay."""
     ways = np.where(generator().integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
-    return np.asarray(np.nextafter(array, ways), array.dtype)
+    return np.where(array == 0, array, np.nextafter(array, ways)).astype(array.dtype)
 
 
 def _check_ties(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """Of equal numbers any order is right; a single place, such as that of the maximum, is the first one's."""
     if is_taken(spec, sample):
         expected = spec.expected(sample)
-        if expected.dtype.kind not in "iub" and any(is_coarse(array.dtype) for array in _floats(sample)):
+        if expected.dtype.kind not in "iub" and any(is_coarse(array.dtype) for array in floats_of(sample)):
             return  # how far sums of equal numbers are off in 16 bits is not known
-        orders = expected.dtype.kind in "iu" and expected.ndim >= max(array.ndim for array in _floats(sample))
+        orders = expected.dtype.kind in "iu" and expected.ndim >= max(array.ndim for array in floats_of(sample))
         if not orders:
             _check_filled(spec, device, dtype, sample)
 
@@ -171,9 +175,11 @@ def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
     if dtype_name(dtype) in INTEGERS:
         if np.dtype(dtype).itemsize < 8:
             _check_integers(spec, device, dtype)
+        elif not spec.is_its_own_reference:
+            _check_wide_integers(spec, device, dtype)
     elif is_float(dtype) and not dtype_name(dtype).startswith("float8"):
         sample = one(spec, device, dtype)
-        if is_elementwise(spec.scale(sample, spec.expected(sample))[1], _floats(sample), spec.expected(sample)):
+        if is_elementwise(spec.scale(sample, spec.expected(sample))[1], floats_of(sample), spec.expected(sample)):
             _check_magnitudes(spec, device, dtype, sample)
 
 
@@ -186,7 +192,7 @@ def _check_magnitudes(spec: OpSpec, device: Device, dtype: Any, like: Sample) ->
         sign = chance.choice((-1.0, 1.0), _COUNT)
         return (sign * 2.0 ** chance.uniform(least, most, _COUNT)).astype(dtype)
 
-    sample = replace(_refilled(like, magnitudes, ""), label="magnitudes over the whole range of the dtype")
+    sample = replace(refilled(like, magnitudes, ""), label="magnitudes over the whole range of the dtype")
     if is_taken(spec, sample):
         with on_sample(sample):
             floor = smallest_subnormal(dtype) / epsilon(dtype) if flush else 0.0
@@ -214,16 +220,41 @@ def _check_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
 
 
+def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Integers that float64 does not hold; sums and differences of two stay in range."""
+
+    def drawn(array: NDArray[Any]) -> NDArray[Any]:
+        least = 0 if np.iinfo(dtype).min == 0 else -_WIDE
+        return generator().integers(least, _WIDE, array.shape, dtype=np.int64, endpoint=True).astype(dtype)
+
+    like = one(spec, device, dtype, most=_COUNT)
+    args, kwargs = like.changed(
+        lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
+    )
+    sample = replace(like, args=args, kwargs=kwargs, label="integers of 62 bits")
+    if is_taken(spec, sample):
+        with on_sample(sample), np.errstate(all="ignore"):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _is_of(value: Any, dtype: Any) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == dtype
+
+
+#: The largest of integers of 64 bits that are drawn.
+_WIDE = 2**61
+
+
 @check(lambda spec: spec.op is None and len(spec.kinds) > 0)
 def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Where a function passes through zero, f(-0) has the sign that the reference gives it."""
     sample = one(spec, device, dtype)
-    arrays = _floats(sample)
-    if not is_float(dtype) or len(arrays) != 1 or len(arrays_of(*sample.host())) != 1 or not _is_general(spec, sample):
+    arrays = floats_of(sample)
+    if not is_float(dtype) or len(arrays) != 1 or len(arrays_of(*sample.host())) != 1 or not is_general(spec, sample):
         return
     small = smallest_subnormal(dtype) / epsilon(dtype) * 8
-    sample = _refilled(sample, lambda _: np.array([0.0, -0.0, small, -small], dtype), "zeros of both signs")
-    if not _takes_vectors(spec, sample):
+    sample = refilled(sample, lambda _: np.array([0.0, -0.0, small, -small], dtype), "zeros of both signs")
+    if not is_safely_taken(spec, sample):
         return
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
     got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
@@ -237,11 +268,3 @@ def check_signed_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
             f"the sign of zero is lost: f(0) and f(-0) are {got[0].item()!r} and {got[1].item()!r}, expected "
             f"{expected[0].item()!r} and {expected[1].item()!r}; its neighbours have the signs of the reference"
         )
-
-
-def _takes_vectors(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the function takes one vector; its own samples may have had more axes, so any error is a refusal."""
-    try:
-        return is_taken(spec, sample)
-    except Exception:  # noqa: BLE001  a library refuses shapes by errors of its own
-        return False

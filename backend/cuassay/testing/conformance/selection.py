@@ -22,7 +22,18 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Kind, Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["bad_inputs", "few", "generator", "of_most_elements", "one", "plainest", "promotions", "samples_of", "seed"]
+__all__ = [
+    "bad_inputs",
+    "by_options",
+    "few",
+    "generator",
+    "of_most_elements",
+    "one",
+    "plainest",
+    "promotions",
+    "samples_of",
+    "seed",
+]
 
 
 def seed() -> int:
@@ -132,6 +143,22 @@ def one(spec: OpSpec, device: Device, dtype: Any, *, most: int = 2**62, axes: in
     raise SpecError(
         f"{spec.name} takes none of its ordinary samples in {dtype_name(dtype)}; give samples= that it takes"
     )
+
+
+def by_options(spec: OpSpec, device: Device, dtype: Any, *, most: int) -> list[Sample]:
+    """Of each set of options that the ordinary samples have the largest sample of at most that many elements."""
+    found: dict[str, Sample] = {}
+    for sample in samples_of(spec, device, dtype, "values"):
+        key = repr(sorted(sample.kwargs.items(), key=lambda item: item[0]))
+        held = found.get(key)
+        if _elements(sample) <= most and (held is None or _elements(sample) > _elements(held)):
+            found[key] = sample
+    taken = [sample for sample in found.values() if spec.refusal(sample) is None]
+    return taken[:_OPTIONS]
+
+
+#: Sets of options that are looked at.
+_OPTIONS = 6
 
 
 def of_most_elements(drawn: Sequence[Sample]) -> list[int]:

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import random
 import sys
-from collections.abc import Callable, Sequence
-from itertools import product
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from itertools import permutations, product
 from typing import Any
 
 import numpy as np
@@ -14,10 +15,19 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
-from cuassay.testing.conformance.execution import check, explained, on_sample, run_sample, turned, verify
-from cuassay.testing.conformance.selection import few, one, plainest
+from cuassay.testing.conformance.execution import (
+    check,
+    explained,
+    is_safely_taken,
+    on_sample,
+    run_sample,
+    turned,
+    verify,
+)
+from cuassay.testing.conformance.selection import by_options, few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
+from cuassay.testing.terms import arrays_of
 
 # ------------------------------------------------------------------------------------------------ global state
 
@@ -107,11 +117,27 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
             if _shares(device, result, each(args, kwargs)):
                 shared.append(sample)
             computes = computes or not _is_moved(first, sample)
+    if shared and not computes and _copies_at_times(spec, device, shared[0]):
+        raise AssertionError(
+            "the result is the input, or a view of it, where that is contiguous, and a copy where it is not; the "
+            "reference always gives a copy: who writes into the result then writes into the input; copy in every case"
+        )
     if shared and computes:
         raise AssertionError(
             f"the result is a view of an input, or the input itself, for sample {shared[0].label}, and computed for "
             "others: who writes into the result then writes into the input; return a copy"
         )
+
+
+def _copies_at_times(spec: OpSpec, device: Device, sample: Sample) -> bool:
+    """Whether the function copies transposed inputs, and its reference, which is another function, all."""
+    args, kwargs = sample.copied()
+    with np.errstate(all="ignore"):
+        given = spec.reference(*args, **kwargs) if spec.reference is not None else None
+        if not isinstance(given, np.ndarray) or any(np.shares_memory(given, one) for one in arrays_of(args, kwargs)):
+            return False
+        args, kwargs = sample.laid_out("transposed").on(device)
+        return not _shares(device, spec.run(device, args, kwargs), each(args, kwargs))
 
 
 def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -158,9 +184,9 @@ _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
 
 @check(lambda spec: spec.op is None)
 def check_second_call(spec: OpSpec, device: Device) -> None:
-    """Calls of one shape in turns of dtype and layout are right: no cache leaves one of them out of its key."""
+    """Calls of one shape in turns of dtype, layout and options are right: no cache's key leaves one of them out."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
-    plainest(spec, device)  # the skip, where there is none
+    plain = plainest(spec, device)  # the skip, where there is none
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
         sample = one(spec, device, dtype, most=_MOST, axes=2).laid_out(layout)
         try:
@@ -170,3 +196,19 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
             if turn:
                 raise
             return  # wrong in the first call: `values` reports it
+    for sample in _with_other_options(spec, device, plain):
+        with explained("with other options, after a call with inputs of the same shape"):
+            verify(spec, device, plain, [sample])
+
+
+def _with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary samples with the options of the others, where these are plain values that the function takes."""
+    several = by_options(spec, device, dtype, most=_MOST)
+    for sample, other in permutations(several, 2):
+        if all(
+            isinstance(value, bool | int | float | str | None)
+            for value in (*sample.kwargs.values(), *other.kwargs.values())
+        ):
+            swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
+            if is_safely_taken(spec, swapped):
+                yield from (sample, swapped)

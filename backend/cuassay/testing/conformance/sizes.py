@@ -11,19 +11,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import devices
-from cuassay.arrays.dtypes import is_float
+from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
-from cuassay.testing.conformance.comparison import compare, compare_values, host_rounding
+from cuassay.testing.conformance.comparison import compare, compare_values, host_rounding, reference_rounding
 from cuassay.testing.conformance.execution import (
     check,
     explained,
     is_function,
-    is_taken,
+    is_safely_taken,
     on_sample,
     run_sample,
     runs_on_host,
 )
-from cuassay.testing.conformance.selection import generator, one, plainest, samples_of
+from cuassay.testing.conformance.selection import by_options, generator, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample
@@ -46,6 +46,11 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):
         _check_larger(spec, device, dtype, sample, base)
+    if spec.op is None and not spec.has_default_samples:
+        for options in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
+            for sample in _around_powers(spec, options):
+                _check_larger(spec, device, dtype, sample, options)
+        _check_places(spec, device)
 
 
 def _elements(sample: Sample) -> int:
@@ -79,11 +84,13 @@ def _size_on_host(spec: OpSpec, sample: Sample) -> int:
         return 2**62
 
 
-def _check_larger(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample) -> None:
-    if is_taken(spec, sample):
+def _check_larger(
+    spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample, *, is_precise: bool = False
+) -> None:
+    if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
         _, terms = spec.scale(base, spec.expected(base))
-        if terms > 1 and is_float(dtype) and is_coarse(dtype):
+        if terms > (_FEW if is_precise else 1) and is_float(dtype) and is_coarse(dtype):
             return  # sums of that many numbers leave the range
         several = len(arrays_of(*base.host())) < terms
         terms = max(1, round(terms * _elements(sample) / max(1, _elements(base)))) if several else terms
@@ -94,9 +101,14 @@ def _check_larger(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base
             try:
                 compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
             except AssertionError:  # as wrong as the function is on the host, by rounding: sums in order
-                rounding = _OWN_ERRORS * host_rounding(spec, sample)
+                rounding = _OWN_ERRORS * (
+                    reference_rounding(spec, sample) if is_precise else host_rounding(spec, sample)
+                )
                 compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit + rounding)
 
+
+#: Terms of a function that still works on few numbers at a time.
+_FEW = 4
 
 #: A device may round differently from the host: its error may be this many times larger.
 _OWN_ERRORS = 3.0
@@ -112,7 +124,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, (_resized(flat, {extent: length}) for length in _LENGTHS))
+        yield from _affordable(spec, (resized(flat, {extent: length}) for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -126,15 +138,46 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 def _stretched(spec: OpSpec, sample: Sample, extent: int) -> list[Sample]:
     """The sample with one of its extents as long as memory and time allow, in every array that has it."""
-    longer = (_resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
+    longer = (resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
     return list(_affordable(spec, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
+
+
+#: Extents that are smaller than what options may say, and those around which tails and paddings end.
+_SMALL = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257)
+_MOST_OF_SMALL = 2**14
+
+
+def _around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with the longest extent of its first array as long as each of `_SMALL`."""
+    arrays = arrays_of(*sample.host())
+    extent = max(arrays[0].shape, default=0) if arrays else 0
+    if extent > 1:
+        others = (resized(sample, {extent: length}) for length in _SMALL if length != extent)
+        yield from (other for other in others if _elements(other) <= _MOST_OF_SMALL)
+
+
+def _check_places(spec: OpSpec, device: Device) -> None:
+    """In float16 a place along an axis may not be counted in float16, which has no 2,049."""
+    dtype = as_dtype("float16")
+    if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
+        return
+    if spec.is_its_own_reference:
+        return
+    for base in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
+        for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
+            for sample in _affordable(spec, [resized(base, {extent: _PLACES})]):
+                _check_larger(spec, device, dtype, sample, base, is_precise=True)
+
+
+#: More places than float16 counts.
+_PLACES = 4100
 
 
 def _swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
     return tuple(extents.get(extent, extent) for extent in shape)
 
 
-def _resized(sample: Sample, extents: dict[int, int]) -> Sample:
+def resized(sample: Sample, extents: dict[int, int]) -> Sample:
     """Other extents, filled with the sample's own numbers in random order; what was in order stays in order."""
     chance = generator()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -17,9 +17,12 @@ from cuassay.core.protocols import Spinning
 from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.conformance.comparison import compare
-from cuassay.testing.conformance.execution import check, explained, on_sample, overwrite, turned
+from cuassay.testing.conformance.execution import check, explained, is_safely_taken, on_sample, overwrite, turned
 from cuassay.testing.conformance.selection import one, plainest
+from cuassay.testing.conformance.sizes import resized
 from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
 
 #: Cycles that the default stream is kept busy for: about 5 ms, so that what is queued there by mistake comes too late.
 _BUSY = 10_000_000
@@ -44,14 +47,50 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             with backend.use_stream(side):
                 result = spec.run(device, *(given if side is sides[0] else sample.on(device)))
                 found.append((result, devices.to_host(result) if hasattr(result, "shape") else result))
+        fresh = _check_new_size(spec, device, dtype, sample, sides)
         for side in sides:
             main.wait_stream(side)
         backend.synchronize(device.index)
+        for size, result in fresh:
+            with on_sample(size), explained(_TWO_STREAMS):
+                compare(spec, device, dtype, size, result)
         for result, read in found:
             with explained("on a stream other than the default one, while the default one is busy"):
                 compare(spec, device, dtype, sample, result)
             if hasattr(result, "shape"):
                 _check_read(read, devices.to_host(result))
+
+
+_TWO_STREAMS = (
+    "called first on one stream and then on another, which does not wait for the first: what the function makes once "
+    "and keeps, such as a table, must be waited for"
+)
+
+
+def _check_new_size(
+    spec: OpSpec, device: Device, dtype: Any, sample: Sample, streams: Sequence[Any]
+) -> list[tuple[Sample, Any]]:
+    """A size that no test has called the function with, on two streams at once: what it keeps by size is made here."""
+    backend = devices.backend(device.kind)
+    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
+    if spec.op is not None or extent < 2:
+        return []
+    size = resized(sample, {extent: extent + _MORE})
+    if not is_safely_taken(spec, size):
+        return []
+    found: list[tuple[Sample, Any]] = []
+    for stream in streams:
+        with backend.use_stream(stream):
+            args, kwargs = size.on(device)
+            if isinstance(backend, Spinning) and not found:
+                backend.spin(device.index, _BUSY)
+            found.append((size, spec.run(device, args, kwargs)))
+    return found
+
+
+#: By how much the extent is longer: no other check calls with it. The same each time, so that a table counts as made
+#: once where the leak guard runs the check again.
+_MORE = 7
 
 
 def _check_read(read: Any, now: Any) -> None:

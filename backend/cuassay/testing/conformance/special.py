@@ -1,0 +1,308 @@
+"""Checks on numbers at which formulas break: zeros, constants, small and large units, one large number, infinities.
+
+Each fills the ordinary samples, one for each set of options, with other numbers. They are for functions that take any
+number, as their samples show. Results are compared only where the reference gives a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name, epsilon, is_float, largest
+from cuassay.core.device import Device
+from cuassay.testing.compare import judge
+from cuassay.testing.conformance.comparison import compare_values, explained_rounding
+from cuassay.testing.conformance.execution import check, is_function, is_safely_taken, on_sample, run_sample
+from cuassay.testing.conformance.numbers import conditioning, floats_of, is_general, refilled
+from cuassay.testing.conformance.selection import by_options
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
+from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.tolerance import FUNCTION, allowed
+
+Array = NDArray[Any]
+Fill = Callable[[Array], Array]
+
+#: Of the samples of one check at most; each is a call of the function and several of its reference.
+_MOST_ELEMENTS = 9000
+
+
+def _samples(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The samples to fill: of floats, in their default range, one for each set of options."""
+    if is_float(dtype):
+        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+            if is_general(spec, sample):
+                yield sample
+
+
+def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_finite: bool = False) -> None:
+    """Compare where the reference gives a number; with `is_finite` only if it does so everywhere."""
+    if not is_safely_taken(spec, sample):
+        return
+    expected = spec.expected(sample)
+    if is_finite and expected.dtype.kind in "fc" and not np.isfinite(expected).all():
+        return
+    with on_sample(sample):
+        result = run_sample(spec, device, sample)
+        got = _on_host(result)
+        if got.shape == expected.shape and expected.dtype.kind in "fc":
+            expected = np.where(np.isnan(expected), got, expected)
+        limit = explained_rounding(spec, dtype, sample, expected) + 2 * conditioning(spec, sample)
+        compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+
+
+def _on_host(result: Any) -> Array:
+    return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
+
+
+# ------------------------------------------------------------------------------------------------ zeros
+
+
+def _zeros(array: Array) -> Array:
+    return np.zeros_like(array)
+
+
+def _some_zeros(array: Array) -> Array:
+    flat = array.reshape(-1).copy()
+    flat[::2] = 0
+    return flat.reshape(array.shape)
+
+
+def _constant(array: Array) -> Array:
+    return np.full_like(array, 2)
+
+
+@check(is_function)
+def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Zeros everywhere, zeros at every other place, one array of several all zero, and one number everywhere."""
+    for sample in _samples(spec, device, dtype):
+        _check(spec, device, dtype, refilled(sample, _zeros, "all zero"))
+        _check(spec, device, dtype, refilled(sample, _some_zeros, "every other number is 0"))
+        _check(spec, device, dtype, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
+        for label, one_zero in _each_zero(sample):
+            _check(spec, device, dtype, replace(one_zero, label=f"{sample.label}, {label}"))
+
+
+def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
+    """The call with one of its arrays all zero; nothing for a single array."""
+    places = [place for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
+    for place in places if len(places) > 1 else ():
+        array = sample.host()[0][place]
+        if is_float(array.dtype):
+            args = (*sample.args[:place], HostArray(np.zeros_like(array)), *sample.args[place + 1 :])
+            yield f"input {place} is 0", replace(sample, args=args)
+
+
+# ------------------------------------------------------------------------------------------------ units
+
+#: Ordinary numbers in other units: where an epsilon that was added, or a threshold, shows; where logarithms are far
+#: apart, and exponentials still finite in float32.
+_UNITS = {"in units of 2^-27": 2.0**-27, "times 16": 16.0}
+
+
+@check(is_function)
+def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Numbers 2^27 times smaller and 16 times larger; one very large number; in float16 such as sums overflow of."""
+    for sample in _samples(spec, device, dtype):
+        if is_coarse(dtype):
+            if dtype_name(dtype) == "float16":
+                _check_near_overflow(spec, device, dtype, sample)
+            continue
+        for label, unit in _UNITS.items():
+            _check(spec, device, dtype, refilled(sample, _times(unit), label))
+        _check_spike(spec, device, dtype, sample)
+
+
+def _times(unit: float) -> Fill:
+    return lambda array: np.asarray((array.astype(np.float64) * unit).astype(array.dtype))
+
+
+def _check_near_overflow(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Linear functions of float16 keep sums in float32, as libraries do: only a result may overflow."""
+    if spec.is_its_own_reference or not _is_linear(spec, sample):
+        return
+    least = largest(dtype) / 16
+    near = refilled(sample, lambda array: (least * (1 + np.abs(array.astype(np.float64)))).astype(array.dtype), "")
+    near = replace(near, label=f"{sample.label}, numbers from {least:,.0f} up")
+    if not is_safely_taken(spec, near):
+        return
+    with on_sample(near):
+        expected, result = spec.expected(near), run_sample(spec, device, near)
+        limit = np.maximum(FUNCTION.most * np.abs(expected), epsilon(dtype) * least)
+        compare_values(spec, device, dtype, near, result, expected=expected, limit=limit)
+
+
+def _is_linear(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the reference seems to add: f(2 a) is 2 f(a), and f(a + b) is f(a) + f(b)."""
+    other = refilled(sample, lambda array: np.roll(array, 1), "")
+    double = refilled(sample, lambda array: array + array, "")
+    total = refilled(sample, lambda array: array + np.roll(array, 1), "")
+    if not all(is_safely_taken(spec, one) for one in (other, double, total)):
+        return False
+    a, b, twice, both = (spec.expected(one) for one in (sample, other, double, total))
+    if a.dtype.kind not in "fc":
+        return False
+    close = 2 * epsilon("float16") * float(np.max(np.abs(a), initial=0.0))
+    return bool(np.allclose(twice, 2 * a, rtol=0, atol=close) and np.allclose(both, a + b, rtol=0, atol=4 * close))
+
+
+def _check_spike(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """One number beside which the others are lost must not spoil results that it has no part in."""
+    if spec.is_its_own_reference:
+        return
+    spiked = refilled(sample, _spiked, f"one number is {_spike(dtype):.3g}")
+    if not is_safely_taken(spec, spiked):
+        return
+    expected = spec.expected(spiked)
+    got = _on_host(result := run_sample(spec, device, spiked))
+    if expected.dtype.kind != "f" or got.shape != expected.shape or not np.isfinite(expected).all():
+        return
+    _, terms = spec.scale(sample, spec.expected(sample))
+    ordinary = max((float(np.abs(array).max(initial=0.0)) for array in floats_of(sample)), default=0.0)
+    limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.maximum(np.abs(expected), ordinary))
+    limit = limit + 4 * _moves(spec, spiked)
+    verdict = judge(got, expected, limit)
+    far = limit < _spike(dtype) * epsilon(dtype) / 64
+    if verdict.where is None or not (verdict.where & far).any() or is_spread(verdict.where & far, far):
+        return
+    with on_sample(spiked):
+        compare_values(spec, device, dtype, spiked, result, expected=expected, limit=limit)
+
+
+def _spike(dtype: Any) -> float:
+    return 8.0 / epsilon(dtype)
+
+
+def _spiked(array: Array) -> Array:
+    flat = array.reshape(-1).copy()
+    flat[flat.size // 6] = _spike(array.dtype)
+    return flat.reshape(array.shape)
+
+
+def _moves(spec: OpSpec, sample: Sample) -> Array:
+    """How far each right result moves where each input moves by its last digit."""
+    expected = spec.expected(sample)
+    most = np.zeros(expected.shape)
+    for seed in range(3):
+        chance = np.random.default_rng(seed)
+
+        def moved(array: Array, chance: np.random.Generator = chance) -> Array:
+            ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
+            return np.asarray(np.nextafter(array, ways), array.dtype)
+
+        other = refilled(sample, moved, "")
+        if is_safely_taken(spec, other):
+            most = np.maximum(most, np.abs(spec.expected(other) - expected))
+    return most
+
+
+def is_spread(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
+    """Whether errors are over whole lines, as one by FFT spreads them: nearly all `among` a line that has any is bad.
+
+    Lines lie along one axis, the same for all; those of fewer than three elements tell nothing.
+    """
+    if not bad.ndim:
+        return False
+    views: list[list[NDArray[np.bool_]]] = [[one.reshape(1, -1) for one in (bad, among)]]
+    for axis, extent in enumerate(bad.shape):
+        views.append([np.moveaxis(one, axis, -1).reshape(-1, extent) for one in (bad, among)])
+    return any(_are_whole_lines(*view) for view in views)
+
+
+def _are_whole_lines(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
+    met = bad.any(axis=-1)
+    of_each = among[met].sum(axis=-1)
+    return bool(met.any() and of_each.min() >= 3 and (bad[met].sum(axis=-1) >= 0.8 * of_each).all())
+
+
+# ------------------------------------------------------------------------------------------------ infinities
+
+
+def _with(number: float) -> Fill:
+    def put(array: Array) -> Array:
+        flat = array.reshape(-1).copy()
+        flat[flat.size // 3] = number
+        return flat.reshape(array.shape)
+
+    return put
+
+
+@check(is_function)
+def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
+
+    What is finite is not compared: few references are meant for infinities.
+    """
+    if is_coarse(dtype):
+        return
+    for sample in _samples(spec, device, dtype):
+        for number in (np.inf, -np.inf):
+            filled = refilled(sample, _with(number), f"one number is {number}")
+            if is_safely_taken(spec, filled):
+                with on_sample(filled):
+                    _check_infinity(spec, device, dtype, filled)
+
+
+def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = _on_host(result)
+    if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
+        return
+    lost = np.isnan(got) & ~np.isnan(expected)
+    is_excused = np.isnan(expected) | (np.isfinite(got) & np.isfinite(expected))
+    if lost.any() and is_spread(np.isnan(got), np.ones_like(lost)):
+        is_excused |= lost
+    expected = np.where(is_excused, got, expected)
+    compare_values(spec, device, dtype, sample, result, expected=expected, limit=0.0)
+
+
+# ------------------------------------------------------------------------------------------------ halves
+
+
+def _eighths(array: Array) -> Array:
+    return np.asarray((np.round(array.astype(np.float64) * 8) / 8).astype(array.dtype))
+
+
+@check(lambda spec: is_function(spec) and not spec.is_its_own_reference)
+def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Multiples of an eighth, of which some lie half-way between two results of a rounding."""
+    if is_coarse(dtype):
+        return
+    for sample in _samples(spec, device, dtype):
+        filled = refilled(sample, _eighths, "multiples of 1/8")
+        if not is_safely_taken(spec, filled):
+            continue
+        with on_sample(filled):
+            _check_halves(spec, device, dtype, filled)
+
+
+def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Results are compared where no rounding decides: there the reference gives the same in the dtype itself."""
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got, narrow = _on_host(result), _of_reference(spec, sample)
+    if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
+        return
+    with np.errstate(all="ignore"):
+        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+        moved = np.abs(narrow.astype(wide) - expected.astype(wide))
+        size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
+        decided = np.isfinite(moved) & (moved <= 64 * epsilon(dtype) * size)
+    expected = np.where(decided, expected, got)
+    limit = explained_rounding(spec, dtype, sample, expected)
+    compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+
+
+def _of_reference(spec: OpSpec, sample: Sample) -> Array | None:
+    """What the reference gives in the sample's own dtype; None where it does not take that."""
+    args, kwargs = sample.copied()
+    try:
+        with np.errstate(all="ignore"):
+            return np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
+    except Exception:  # noqa: BLE001  it was declared for wide dtypes
+        return None
