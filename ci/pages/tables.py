@@ -48,8 +48,11 @@ def _opspec() -> str:
         "has a default.\n\n## Fields\n\n" + table(("field", "type", "meaning"), _fields()) + "\n## Checks\n\n"
         "Each check is one test for each device and, unless stated otherwise, for each dtype. The third column says "
         "whether a spec that holds only `fn=lambda xp, a: ...` gets it; the last, how many of the "
-        f"{len(own_specs())} operations of `cuassay.ops` do.\n\n"
-        + table(("check", "what must hold", "plain function", "our operations"), _checks())
+        f"{len(own_specs())} operations of `cuassay.ops` do.\n\nA check is skipped, with the reason, where the device "
+        "lacks the dtype or what the column *needs* names, and where the function refuses the check's inputs itself. "
+        "To opt out of one, give its name and the reason: "
+        '`without={"aliasing": "the result is a buffer on purpose"}`.\n\n'
+        + table(("check", "what must hold", "needs", "plain function", "our operations"), _checks())
     )
 
 
@@ -61,14 +64,15 @@ def _fields() -> Iterator[tuple[str, str, str]]:
             yield f"`{name}`", str(field.annotation).replace(", optional", ""), " ".join(field.description.split())
 
 
-def _checks() -> Iterator[tuple[str, str, str, str]]:
+def _checks() -> Iterator[tuple[str, str, str, str, str]]:
     plain = OpSpec(fn=lambda xp, a: xp.exp(a), name="plain")
     own = own_specs()
     for name, check in CHECKS.items():
         sentence = " ".join(check.doc.split())
         once = "" if check.per_dtype else " Once for each device."
         count = sum(check.applies(spec) for spec in own)
-        yield f"`{name}`", sentence + once, "yes" if check.applies(plain) else "", str(count)
+        needs = ", ".join(f"`{need}`" for need in check.needs)
+        yield f"`{name}`", sentence + once, needs, "yes" if check.applies(plain) else "", str(count)
 
 
 # ----------------------------------------------------------------------------------------------- settings

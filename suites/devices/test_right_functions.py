@@ -98,6 +98,7 @@ def matrices(make: Any) -> list[Any]:
 
 def stable_logsumexp(xp: Any, a: Any) -> Any:
     top = a.max(axis=-1, keepdims=True)
+    top = xp.where(xp.isfinite(top), top, xp.zeros_like(top))  # of infinities, inf - inf would be NaN
     return xp.log(xp.exp(a - top).sum(axis=-1)) + top[..., 0]
 
 

@@ -182,3 +182,11 @@ def test_a_slice_without_views_reads_the_array() -> None:
 
         with pytest.raises(RaceError, match=r"read by getitem .* not ordered after the write by fill"):
             array[1:]
+
+
+def test_empty_like_is_poisoned_as_empty_is() -> None:
+    xp = BACKEND.namespace(0)
+    like = xp.ones((3, 5), dtype="float32")
+
+    assert np.isnan(xp.empty_like(like).get()).all()
+    assert np.isnan(np.empty_like(like.T).get()).all()

@@ -16,6 +16,7 @@ import numpy as np
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.applied import APPLIED
 from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.memory import poison
 
 __all__ = [
     "WRITING_METHODS",
@@ -35,9 +36,22 @@ _FACTS = frozenset(
 )
 #: Functions that make an array like another, without reading it.
 _LIKE = frozenset("empty_like zeros_like ones_like full_like".split())
+
+
+def _poisoned_like(*args: Any, **kwargs: Any) -> Any:
+    """As `numpy.empty_like`; memory that NumPy has used before would hide that nobody writes it."""
+    made = np.empty_like(*args, **kwargs)
+    raw = np.full(made.size * made.itemsize, poison(made.dtype), np.uint8)
+    made[...] = raw.view(made.dtype).reshape(made.shape)
+    return made
+
+
 #: What runs in a function's place. NumPy 2.3 and newer give `unique_values` in the order of a hash table, which the
 #: standard allows; CuPy sorts, and scikit-learn counts on it.
-_INSTEAD: Mapping[str, Callable[..., Any]] = {"unique_values": partial(np.unique, equal_nan=False)}
+_INSTEAD: Mapping[str, Callable[..., Any]] = {
+    "empty_like": _poisoned_like,
+    "unique_values": partial(np.unique, equal_nan=False),
+}
 #: Functions that look at shapes alone, and make arrays of them.
 _SHAPES = frozenset("diag_indices_from tril_indices_from triu_indices_from".split())
 #: Functions whose number stays on the device, where NumPy gives Python's.

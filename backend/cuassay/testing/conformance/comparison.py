@@ -107,11 +107,13 @@ def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) 
     if not (is_float(expected.dtype) or is_complex(expected.dtype)):
         return 0.0
     precise = _coarsest(sample, dtype)
+    magnitude, terms = spec.scale(sample, expected)
+    if epsilon(precise) <= epsilon("float64"):  # nothing wider tells what rounding does
+        return allowed(FUNCTION, precise, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
     own = _rounding_errors(spec, sample)
     errors = 0.0 if own is None else _most(own[0])
     if spec.reference is not None and is_coarse(precise):
         errors = min(errors, _AS_GOOD * reference_rounding(spec, sample))
-    _, terms = spec.scale(sample, expected)
     size = np.abs(np.nan_to_num(expected, nan=0.0, posinf=0.0, neginf=0.0))
     return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
 

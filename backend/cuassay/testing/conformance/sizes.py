@@ -49,7 +49,8 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
     if spec.op is None and not spec.has_default_samples:
         for options in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
             for sample in _around_powers(spec, options):
-                _check_larger(spec, device, dtype, sample, options)
+                if _has_expected_shape(spec, sample):
+                    _check_larger(spec, device, dtype, sample, options)
         _check_places(spec, device)
 
 
@@ -140,6 +141,14 @@ def _stretched(spec: OpSpec, sample: Sample, extent: int) -> list[Sample]:
     """The sample with one of its extents as long as memory and time allow, in every array that has it."""
     longer = (resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
     return list(_affordable(spec, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
+
+
+def _has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the function, on the host, gives the shape of the reference: few references are meant for tiny inputs."""
+    if not is_safely_taken(spec, sample):
+        return False
+    with np.errstate(all="ignore"):
+        return np.shape(spec.run("cpu", *sample.copied())) == spec.expected(sample).shape
 
 
 #: Extents that are smaller than what options may say, and those around which tails and paddings end.

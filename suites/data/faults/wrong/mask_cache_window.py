@@ -1,0 +1,34 @@
+"""State: the cache of masks is keyed by length only, not by the window.
+
+Shown by a second call with the same length and another window.
+"""
+
+import numpy as np
+
+from cuassay.testing import OpSpec, Sample, conformance
+
+_masks = {}
+
+
+def band(n, window):
+    if n not in _masks:
+        distance = np.arange(n)[:, None] - np.arange(n)
+        _masks[n] = (distance >= 0) & (distance < window)
+    return _masks[n]
+
+
+def local_mask(xp, scores, *, window=3):
+    return xp.where(xp.asarray(band(scores.shape[-1], window)), scores, -xp.inf)
+
+
+def reference(scores, *, window=3):
+    n = scores.shape[-1]
+    return np.where(np.tri(n, n) - np.tri(n, n, -window) == 1, scores, -np.inf)
+
+
+test_local_mask = conformance(OpSpec(
+    fn=local_mask,
+    reference=reference,
+    dtypes=("float32",),
+    samples=lambda make: [make((6, 6)), make((2, 9, 9)), Sample((make((4, 4)),), {"window": 1})],
+))

@@ -1,0 +1,20 @@
+"""Predictions of shape (n, 1) and targets of shape (n,) broadcast to (n, n) before the mean.
+
+Shown by a prediction column beside a target vector.
+"""
+
+import numpy as np
+
+from cuassay.testing import OpSpec, conformance
+
+
+def mse(xp, prediction, target):
+    return ((prediction - target) ** 2).mean()
+
+
+test_mse = conformance(OpSpec(
+    fn=mse,
+    reference=lambda prediction, target: np.mean((prediction.ravel() - target.ravel()) ** 2),
+    dtypes=("float32",),
+    samples=lambda make: [(make(9), make(9)), (make((4, 5)), make((4, 5))), (make((6, 1)), make(6))],
+))
