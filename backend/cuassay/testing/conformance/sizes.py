@@ -148,7 +148,7 @@ def _has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
     if not is_safely_taken(spec, sample):
         return False
     with np.errstate(all="ignore"):
-        return np.shape(spec.run("cpu", *sample.copied())) == spec.expected(sample).shape
+        return bool(np.shape(spec.run("cpu", *sample.copied())) == spec.expected(sample).shape)
 
 
 #: Extents that are smaller than what options may say, and those around which tails and paddings end.

@@ -237,11 +237,12 @@ def _with(number: float) -> Fill:
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
 
-    What is finite is not compared: few references are meant for infinities.
+    What is finite is not compared: few references are meant for infinities. Functions of several arrays are left out:
+    a weight of zero times infinity is NaN in every library.
     """
     if is_coarse(dtype):
         return
-    for sample in _samples(spec, device, dtype):
+    for sample in (one for one in _samples(spec, device, dtype) if len(floats_of(one)) == 1):
         for number in (np.inf, -np.inf):
             filled = refilled(sample, _with(number), f"one number is {number}")
             if is_safely_taken(spec, filled):
