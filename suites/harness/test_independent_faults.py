@@ -65,7 +65,7 @@ FOUND: dict[str, tuple[str, ...]] = {
     "window_cache_dtype": ("second_call", "cpu"),
     "output_reused": ("aliasing", "cpu"),
     "mask_cache_window": ("second_call", "cpu"),
-    "weight_cache_identity": ("aliasing", "cpu"),
+    "weight_cache_identity": ("captured", "sim"),
     "fork_without_join": ("aliasing", "sim"),
     "table_of_another_stream": ("side_stream", "sim", "float32"),
     "stream_of_first_call": ("side_stream", "sim", "float32"),
