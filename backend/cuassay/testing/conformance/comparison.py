@@ -118,7 +118,7 @@ def explained_rounding(spec: OpSpec, dtype: Any, sample: Sample, expected: Any) 
     return allowed(FUNCTION, precise, terms=terms, magnitude=size) + rounding_limit(errors, precise, expected)
 
 
-#: A function may be so many times less precise in 16 bits than its reference.
+#: A function may be this many times less precise in 16 bits than its reference.
 _AS_GOOD = 8.0
 
 
