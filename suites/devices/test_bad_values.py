@@ -136,6 +136,29 @@ def test_adam_with_an_array_for_a_switch_steps_nothing(device: Device, name: str
     assert [devices.to_host(one).tobytes() for one in bound["params"]] == before
 
 
+def test_rebound_plan_refuses_a_number_beyond_its_dtype(device: Device) -> None:
+    bound = _good(ops.foreach_mul_, device)
+    plan = ops.foreach_mul_.prepare(bound["a"], 2.0)
+    before = [devices.to_host(one).tobytes() for one in bound["a"]]
+
+    with pytest.raises(ArgumentError):
+        plan.rebind(b=10**400).run()
+
+    assert [devices.to_host(one).tobytes() for one in bound["a"]] == before
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.dtype("float32"), "float32"], ids=repr)
+def test_dtype_may_be_named_by_numpys_class(device: Device, dtype: Any) -> None:
+    a = from_host(np.eye(2, dtype=np.float32), device)
+
+    assert ops.mm(a, a, out_dtype=dtype).dtype == ops.cast(a, dtype=dtype).dtype == np.float32
+
+
+def test_meta_of_something_else_than_an_array_is_refused() -> None:
+    with pytest.raises(ArgumentError, match="meta takes arrays"):
+        ops.add.meta("a", object())
+
+
 @pytest.mark.parametrize("nest", [lambda one: one, lambda one: [one, one]], ids=["alone", "in a list"])
 def test_from_host_refuses_a_masked_array_by_name(device: Device, nest: Any) -> None:
     with pytest.raises(ArgumentError, match=r"MaskedArray: its mask would be ignored; give array.filled"):

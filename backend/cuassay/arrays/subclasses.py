@@ -6,9 +6,14 @@ would lose it in one operation and keep it in the next, so it is refused by name
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
-__all__ = ["why_refused"]
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError
+
+__all__ = ["host_array", "why_refused"]
 
 #: Subclass to what a kernel would not do as it does, and what to give in its place.
 _REFUSED: dict[type, str] = {
@@ -31,3 +36,23 @@ def _has_own_protocol(array_type: type) -> bool:
     return any(
         getattr(array_type, name) is not getattr(np.ndarray, name) for name in ("__array_ufunc__", "__array_function__")
     )
+
+
+def host_array(array: Any) -> np.ndarray[Any, Any]:
+    """`array` as `numpy.asarray` makes one of it.
+
+    Raises
+    ------
+    ArgumentError
+        If it is, or holds, an array of a refused subclass, or NumPy cannot make one array of it.
+    """
+    for one in (type(array), *({*map(type, array)} if isinstance(array, list | tuple) else ())):
+        if (why := why_refused(one)) is not None:
+            raise ArgumentError(f"from_host does not take {one.__module__}.{one.__qualname__}: {why}")
+    try:
+        return np.asarray(array)
+    except (TypeError, ValueError, OverflowError) as error:
+        raise ArgumentError(
+            f"NumPy cannot make one array of the argument: {error!s:.200}; got {shown(array)}; "
+            "give numbers, or sequences of equal length"
+        ) from error

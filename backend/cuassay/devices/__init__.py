@@ -13,11 +13,9 @@ from functools import cache
 from importlib import import_module, metadata
 from typing import Any
 
-import numpy as np
-
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.arrays.layout import as_shape
-from cuassay.arrays.subclasses import why_refused
+from cuassay.arrays.subclasses import host_array
 from cuassay.core.capability import Capabilities
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
@@ -264,20 +262,7 @@ def from_host(array: Any, device: str | Device) -> Any:
         make one array of it.
     """
     found = find(device)
-    return backend(found.kind).from_host(_host_array(array), found.index)
-
-
-def _host_array(array: Any) -> np.ndarray[Any, Any]:
-    for one in (type(array), *({*map(type, array)} if isinstance(array, list | tuple) else ())):
-        if (why := why_refused(one)) is not None:
-            raise ArgumentError(f"from_host does not take {one.__module__}.{one.__qualname__}: {why}")
-    try:
-        return np.asarray(array)
-    except (TypeError, ValueError, OverflowError) as error:
-        raise ArgumentError(
-            f"NumPy cannot make one array of the argument: {error!s:.200}; got {shown(array)}; "
-            "give numbers, or sequences of equal length"
-        ) from error
+    return backend(found.kind).from_host(host_array(array), found.index)
 
 
 def to_host(array: Any) -> Any:

@@ -7,17 +7,18 @@ error it raises, so that the common call does not pay for the question.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.numbers import as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CuassayError
 from cuassay.ops.outputs import is_read_only, read_only
-from cuassay.ops.schema import NUMBERS, Schema
+from cuassay.ops.schema import NUMBERS, Meta, Schema
 
-__all__ = ["blamed", "check_lists", "flag", "shape_of"]
+__all__ = ["as_meta", "blame", "check_lists", "flag", "shape_of"]
 
 
 def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
@@ -51,8 +52,15 @@ def shape_of(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
         ) from error
 
 
-def blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> ArgumentError | None:
-    """The error to raise where a kernel raised `error` because of an argument; None where it is the kernel's own."""
+def blame(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> NoReturn:
+    """Raise the `ArgumentError` for what made a kernel raise `error`; `error` itself if no argument did."""
+    told = _blamed(schema, bound, dtype, out, error)
+    if told is None:
+        raise error
+    raise told from error
+
+
+def _blamed(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> ArgumentError | None:
     if isinstance(error, OverflowError):
         numbers = ", ".join(f"{name} {shown(value)}" for name, value in bound.items() if type(value) in NUMBERS)
         return ArgumentError(
@@ -71,3 +79,19 @@ def flag(name: str, value: Any) -> bool:
     if isinstance(value, np.bool_) or as_whole(value) in (0, 1):
         return bool(value)
     raise ArgumentError(f"{name} must be True or False; got {shown(value)}; give one of the two")
+
+
+def as_meta(value: Any) -> Any:
+    """An argument as a shape rule sees it: arrays, and ``(shape, dtype)``, as `Meta`; so are the members of a list."""
+    is_pair = isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple)
+    return [_meta(one) for one in value] if isinstance(value, list | tuple) and not is_pair else _meta(value)
+
+
+def _meta(value: Any) -> Any:
+    if value is None or isinstance(value, Meta) or type(value) in NUMBERS:
+        return value
+    if isinstance(value, tuple) and len(value) == 2:
+        return Meta(value[0], as_dtype(value[1]))
+    if not hasattr(value, "shape") or not hasattr(value, "dtype"):
+        raise ArgumentError(f"meta takes arrays, Meta or (shape, dtype); got {shown(value)}; give one of these")
+    return Meta(tuple(value.shape), as_dtype(value.dtype))

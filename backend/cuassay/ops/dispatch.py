@@ -20,7 +20,7 @@ from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import SchemaError
 from cuassay.ops import registry
-from cuassay.ops.arguments import blamed, check_lists, shape_of
+from cuassay.ops.arguments import as_meta, blame, check_lists, shape_of
 from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
 from cuassay.ops.outputs import check_out, check_written, refuse_out
@@ -114,7 +114,7 @@ class Op:
             As the call itself.
         """
         bound = self.schema.bind(args, scalars)
-        described = {param.name: _described(bound[param.name]) for param in self.schema.arrays}
+        described = {param.name: as_meta(bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
         dtype = self.schema.registry_dtype(_deciding(self.schema, bound))
         if not self.schema.outputs:
@@ -151,8 +151,11 @@ class Op:
         if not self.schema.deterministic:
             determinism.alert(self.name)
         custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
-        with route.backend.activate(device.index):
-            run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
+        try:
+            with route.backend.activate(device.index):
+                run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
+        except (ArithmeticError, TypeError, ValueError) as error:
+            blame(self.schema, bound, dtype_name(route.dtype), out, error)
         execute = partial(_on, route.backend, device.index, run)
         return Plan(self, device, dtype_name(route.dtype), execute, out, bound, getattr(run, "rebind", None))
 
@@ -174,9 +177,7 @@ class Plan:
         try:
             self.execute()
         except (ArithmeticError, TypeError, ValueError) as error:
-            if (told := blamed(self.op.schema, self.bound, self.dtype, self.out, error)) is None:
-                raise
-            raise told from error
+            blame(self.op.schema, self.bound, self.dtype, self.out, error)
         return self.out
 
     def rebind(self, **changed: Any) -> Plan:
@@ -186,7 +187,10 @@ class Plan:
         microseconds, new gradients of the same shapes their addresses. Everything is checked as `Op.prepare` does.
         """
         backend = registry.backend(self.device.kind)
-        run = None if self.renew is None else _on(backend, self.device.index, partial(self.renew, changed))
+        try:
+            run = None if self.renew is None else _on(backend, self.device.index, partial(self.renew, changed))
+        except (ArithmeticError, TypeError, ValueError) as error:
+            blame(self.op.schema, {**self.bound, **changed}, self.dtype, self.out, error)
         if run is None:
             return self.op.prepare(**{**self.bound, **changed}, out=self.out)
         execute = partial(_on, backend, self.device.index, run)
@@ -246,9 +250,7 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
         else:
             _on(route.backend, device.index, partial(route.serve, bound, out))
     except (ArithmeticError, TypeError, ValueError) as error:
-        if (told := blamed(op.schema, bound, dtype_name(route.dtype), out, error)) is None:
-            raise
-        raise told from error
+        blame(op.schema, bound, dtype_name(route.dtype), out, error)
     return out
 
 
@@ -389,13 +391,3 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
     arrays = [operands[place] for place in _places(op, route, operands)]
     check_out(schema, bound, arrays, out, backend=backend, device=device, shape=shape, dtype=route.result)
     return out
-
-
-def _described(value: Any) -> Any:
-    if value is None or isinstance(value, Meta) or is_number(value):
-        return value
-    if isinstance(value, tuple) and len(value) == 2 and isinstance(value[0], tuple):
-        return Meta(value[0], as_dtype(value[1]))
-    if isinstance(value, Sequence):
-        return [_described(one) for one in value]
-    return Meta(tuple(value.shape), as_dtype(value.dtype))

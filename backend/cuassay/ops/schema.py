@@ -185,8 +185,10 @@ class Schema:
         if len(args) == len(self.arrays) and (not kwargs or kwargs.keys() <= set(self.scalar_names)):
             bound = dict(zip(self.array_names, args, strict=True))
             if self.scalar_names:
-                if kwargs and not _PLAIN.issuperset(map(type, kwargs.values())):
-                    self._check_plain(kwargs)
+                for value in kwargs.values():
+                    if type(value) not in _PLAIN:
+                        self._check_plain(kwargs)
+                        break
                 bound |= {**self._defaults, **kwargs}
             if len(bound) == len(self.params):
                 return bound  # the common call; any other is read argument by argument
@@ -209,6 +211,8 @@ class Schema:
     def _check_plain(self, scalars: Mapping[str, Any]) -> None:
         """Raise `ArgumentError` where an array stands for a scalar: compared with a word, it is not one truth."""
         for name, value in scalars.items():
+            if isinstance(value, type):
+                continue  # numpy.float32 names a dtype, and has the attributes of an array
             if hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ():
                 raise ArgumentError(
                     f"{self.name}'s {name} is not a parameter for arrays; got {shown(value)}; give a number or a word, "

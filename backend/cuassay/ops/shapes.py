@@ -55,7 +55,8 @@ def reduced(bound: Mapping[str, Any]) -> Shape:
     """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
     shape = _shape(bound["a"])
     axes = reduced_axes(bound["axis"], len(shape))
-    if flag("keepdims", bound["keepdims"]):
+    keepdims = bound["keepdims"]
+    if keepdims is not False and flag("keepdims", keepdims):
         return tuple(1 if i in axes else extent for i, extent in enumerate(shape))
     return tuple(extent for i, extent in enumerate(shape) if i not in axes)
 
