@@ -189,9 +189,12 @@ STANDING = Standing(
     before="beef", started="2026-01-02", points=3, acknowledged="known", plot=Markup(),
 )  # fmt: skip
 SUSPECT = Suspect(
-    benchmark="gemm", what="8x8", device="cuda:0", change="+4 %", deviations="7 deviations", kind="jump", is_slower=True
-)
-NOTHING: dict[str, Any] = {"standing": [], "acknowledged": [], "suspects": [], "vanished": [], "new": [], "shift": ""}
+    benchmark="gemm", what="8x8", device="cuda:0", change="+4 %", deviations="7 deviations", kind="jump", is_slower=True,
+    is_ours=True, before="beef", commit="c0ffee",
+)  # fmt: skip
+NOTHING: dict[str, Any] = {
+    **dict.fromkeys(("standing", "acknowledged", "faster", "suspects", "vanished", "new", "noise"), ()), "shift": ""
+}  # fmt: skip
 
 
 def with_attention(folder: Path, **found: Any) -> str:
@@ -202,7 +205,7 @@ def with_attention(folder: Path, **found: Any) -> str:
 def test_a_slow_down_that_stands_is_told_whole(folder: Path) -> None:
     text = with_attention(folder, standing=[STANDING], shift="+2 %")
 
-    assert "The newest run as a whole moved by +2 %" in text
+    assert "The newest run as a whole moved +2 %" in text
     assert "▴ +9 %</span> <b>gemm</b>" in text
     assert (
         "now 1.1 ms, since <code>c0ffee</code> (2026-01-02), 3 runs there, noise 0.3 %; last good <code>beef</code>. "
