@@ -189,8 +189,8 @@ STANDING = Standing(
     before="beef", started="2026-01-02", points=3, acknowledged="known", plot=Markup(),
 )  # fmt: skip
 SUSPECT = Suspect(
-    benchmark="gemm", what="8x8", device="cuda:0", change="+4 %", deviations="7 deviations", kind="jump", is_slower=True,
-    is_ours=True, before="beef", commit="c0ffee",
+    benchmark="gemm", what="8x8", device="cuda:0", change="+4 %", deviations="7 deviations",
+    kind="jump", is_slower=True, is_ours=True, before="beef", commit="c0ffee",
 )  # fmt: skip
 NOTHING: dict[str, Any] = {
     **dict.fromkeys(("standing", "acknowledged", "faster", "suspects", "vanished", "new", "noise"), ()), "shift": ""
