@@ -97,7 +97,7 @@ def test_a_table_and_progress(tmp_path: Path, untuned: Path, capsys: pytest.Capt
         (["{shapes}", "--shapes", "square"], "got both"),
         (["--shapes", "cubes"], "--shapes has no list 'cubes'"),
         (["{shapes}:cubes"], "has no list 'cubes'"),
-        (["{shapes}", "--limit", "0"], "--limit is 1 or more"),
+        (["{shapes}", "--limit", "0"], "--limit must be 1 or more"),
         (["{untuned}", "--dtype", "float16"], "leave --dtype out"),
         (["nowhere.json"], "gives no shapes"),
     ],

@@ -85,5 +85,7 @@ def test_float16_accumulation_is_an_option() -> None:
 
 
 def test_tf32_is_allowed_by_a_bool() -> None:
-    with pytest.raises(ArgumentError, match="allow_tf32 is True or False; got 'tf32'; for a mode by name set fp32_pr"):
+    with pytest.raises(
+        ArgumentError, match="allow_tf32 must be True or False; got 'tf32'; for a mode by name set fp32_pr"
+    ):
         cuda.matmul.allow_tf32 = "tf32"  # type: ignore[assignment]

@@ -78,7 +78,7 @@ def _check_arguments(options: argparse.Namespace) -> None:
     if options.shapes is not None:
         _listed(_public(), options.shapes, "--shapes has no list")
     if options.limit is not None and options.limit < 1:
-        raise ArgumentError(f"--limit is 1 or more; got {options.limit}")
+        raise ArgumentError(f"--limit must be 1 or more; got {options.limit}; give how many products to tune")
 
 
 def _check_files(indices: Sequence[int]) -> None:

@@ -21,5 +21,5 @@ def mode_number(mode: int | str, what: str) -> int:
     found = MODES.index(mode) if isinstance(mode, str) and mode in MODES else mode
     if isinstance(found, bool) or not isinstance(found, int) or not 0 <= found < len(MODES):
         known = ", ".join(f"{number} or {name!r}" for number, name in enumerate(MODES))
-        raise ArgumentError(f"there is no {what} mode {mode!r}; modes: {known}")
+        raise ArgumentError(f"there is no {what} mode {mode!r}; give one of {known}")
     return found

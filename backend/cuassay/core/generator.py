@@ -90,5 +90,7 @@ class GeneratorState:
             If `data` has another length, or holds no valid state.
         """
         if len(data) not in (8, 16):
-            raise ArgumentError(f"a generator's state has 16 bytes, or 8 of a seed alone; got {len(data)}")
+            raise ArgumentError(
+                f"a generator's state has 16 bytes, or 8 for a seed alone; got {len(data)}; give what to_bytes returned"
+            )
         return cls(*struct.unpack("<Qq"[: 1 + len(data) // 8], data))

@@ -58,7 +58,9 @@ class Matmul:
     @allow_tf32.setter
     def allow_tf32(self, allowed: bool) -> None:
         if not isinstance(allowed, bool):
-            raise ArgumentError(f"allow_tf32 is True or False; got {allowed!r}; for a mode by name set fp32_precision")
+            raise ArgumentError(
+                f"allow_tf32 must be True or False; got {allowed!r}; for a mode by name set fp32_precision"
+            )
         precision.set_default_precision("tf32" if allowed else "ieee")
 
     @property

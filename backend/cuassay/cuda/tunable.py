@@ -136,7 +136,7 @@ def _set_limits(**changed: Any) -> None:
 
 def _positive(what: str, number: int) -> int:
     if number < 1:
-        raise ArgumentError(f"{what} is 1 or more; got {number!r}")
+        raise ArgumentError(f"{what} must be 1 or more; got {number!r}; give a positive whole number")
     return number
 
 
@@ -175,7 +175,7 @@ def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol
         If only one is given, or one is negative.
     """
     if (atol is None) != (rtol is None) or min(atol or 0.0, rtol or 0.0) < 0:
-        raise ArgumentError(f"tolerances are given both, 0 or more; got atol={atol!r}, rtol={rtol!r}")
+        raise ArgumentError(f"atol and rtol must both be 0 or more; got atol={atol!r}, rtol={rtol!r}; give both")
     _tuner().configure(checking=bool(enable), tolerances=None if atol is None or rtol is None else (rtol, atol))
 
 
