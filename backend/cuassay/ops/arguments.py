@@ -18,7 +18,7 @@ from cuassay.errors import ArgumentError, CuassayError
 from cuassay.ops.outputs import is_read_only, read_only
 from cuassay.ops.schema import NUMBERS, Meta, Schema
 
-__all__ = ["as_meta", "blame", "check_lists", "flag", "shape_of"]
+__all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "shape_of"]
 
 
 def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
@@ -42,14 +42,19 @@ def shape_of(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
     """
     try:
         return schema.shape(bound)
-    except CuassayError:
-        raise
     except (TypeError, ValueError) as error:
-        given = ", ".join(f"{name}={shown(bound[name])}" for name in schema.scalar_names)
-        raise ArgumentError(
-            f"{schema.name} cannot use its arguments: {error}; got {given or 'arrays alone'}; its form is "
-            f"{schema.signature}"
-        ) from error
+        blame_shape(schema, bound, error)
+
+
+def blame_shape(schema: Schema, bound: Mapping[str, Any], error: Exception) -> NoReturn:
+    """Raise the `ArgumentError` for what made the shape rule raise `error`; `error` itself if it is ours."""
+    if isinstance(error, CuassayError):
+        raise error
+    given = ", ".join(f"{name}={shown(bound[name])}" for name in schema.scalar_names)
+    raise ArgumentError(
+        f"{schema.name} cannot use its arguments: {error}; got {given or 'arrays alone'}; its form is "
+        f"{schema.signature}"
+    ) from error
 
 
 def blame(schema: Schema, bound: Mapping[str, Any], dtype: str, out: Any, error: Exception) -> NoReturn:
