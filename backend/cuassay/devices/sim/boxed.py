@@ -61,8 +61,7 @@ def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
 
 def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
     """The computation, with the precision mode of now, whenever it runs."""
-    arrays = {name: bound[name] for name in op.schema.array_names}
-    unwrapped = {**bound, **calls.unwrapped(arrays, SimArray)}
+    unwrapped = _unwrapped(op, bound)
     target, mode = None if out is None else out.raw, current_precision()
 
     def work() -> None:
@@ -70,6 +69,15 @@ def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any
             dispatch.redispatch(op, "cpu", unwrapped, dtype, target)
 
     return work
+
+
+def _unwrapped(op: dispatch.Op, bound: dict[str, Any]) -> dict[str, Any]:
+    """The arguments with host memory for arrays; an array in a scalar's place stays, and is refused by name."""
+    if not op.schema.scalar_names:
+        found: dict[str, Any] = calls.unwrapped(bound, SimArray)
+        return found
+    arrays = {name: bound[name] for name in op.schema.array_names}
+    return {**bound, **calls.unwrapped(arrays, SimArray)}
 
 
 def _flops(op: dispatch.Op, accesses: list[tuple[SimArray, bool]]) -> float:
