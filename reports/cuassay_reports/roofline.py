@@ -18,6 +18,9 @@ _Scale = Callable[[float], float]
 _WIDE, _TALL = 640.0, 300.0
 _LEFT, _RIGHT, _TOP, _BOTTOM = 74.0, 16.0, 14.0, 36.0
 
+#: What can be drawn lies between these: no machine is beyond them.
+_LEAST, _MOST = 1e-30, 1e30
+
 
 @dataclass(frozen=True)
 class Mark:
@@ -34,7 +37,7 @@ def roofline(marks: Sequence[Mark], bandwidth: float, computes: Mapping[str, flo
     Parameters
     ----------
     marks : sequence of Mark
-        Positive.
+        Those that no axis has a place for, such as infinities, are left out.
     bandwidth : float
         The measured limit, bytes a second.
     computes : mapping
@@ -42,7 +45,9 @@ def roofline(marks: Sequence[Mark], bandwidth: float, computes: Mapping[str, flo
     label : str
         What a screen reader says.
     """
-    if not marks or not bandwidth > 0:
+    marks = [mark for mark in marks if _can_be_drawn(mark.intensity) and _can_be_drawn(mark.flop_per_s)]
+    computes = {name: limit for name, limit in computes.items() if _can_be_drawn(limit)}
+    if not marks or not _can_be_drawn(bandwidth):
         return Markup("")
     ridges = [limit / bandwidth for limit in computes.values()]
     xs = _decades([*(mark.intensity for mark in marks), *ridges])
@@ -71,6 +76,11 @@ def roofline(marks: Sequence[Mark], bandwidth: float, computes: Mapping[str, flo
         w=_WIDE, h=_TALL, label=label, grid=_grid(xs, ys, across, height), lines=_joined(lines),
         dots=_joined(_dot(across(mark.intensity), height(mark.flop_per_s), mark.text) for mark in marks),
     )  # fmt: skip
+
+
+def _can_be_drawn(value: float) -> bool:
+    """Whether a logarithmic axis has a place for it: files from elsewhere hold infinities and 1e300 too."""
+    return _LEAST < value < _MOST
 
 
 def _decades(values: Iterable[float]) -> range:

@@ -6,11 +6,13 @@ The functions are in suites/data/faults; its README says how they came about.
 from __future__ import annotations
 
 import runpy
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+from cuassay import devices
 from cuassay.testing import OpSpec
 from cuassay.testing.conformance.checks import CHECKS
 
@@ -91,6 +93,15 @@ def spec_of(name: str, kind: str) -> OpSpec:
     (found,) = (one for one in held if hasattr(one, "__cuassay_test_class__"))
     spec: OpSpec = found.spec
     return spec
+
+
+@pytest.fixture(autouse=True)
+def stream() -> Iterator[None]:
+    """What a wrong function leaves current must not reach other tests."""
+    sim = devices.backend("sim")
+    before = sim.current_stream(0)
+    yield
+    sim.set_stream(before)
 
 
 def run(spec: OpSpec, finder: str, device: str, *dtype: str) -> None:
