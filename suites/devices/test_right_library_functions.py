@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import os
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
@@ -39,6 +40,9 @@ class Missing:
 special, stats, signal, integrate, fft = (
     library(f"scipy.{name}") for name in ("special", "stats", "signal", "integrate", "fft")
 )
+with warnings.catch_warnings():  # CuPy tells of its experimental parts when they are first imported
+    warnings.simplefilter("ignore")
+    library("cupyx.scipy.signal")
 einops, opt_einsum, sklearn = library("einops"), library("opt_einsum"), library("sklearn")
 preprocessing, metrics = library("sklearn.preprocessing"), library("sklearn.metrics")
 

@@ -40,7 +40,7 @@ class Device:
 
 class Foreign:
     def __cuda_stream__(self):
-        return (0, 77)
+        return (0, 0x7F00_0050)
 
 
 def words(*arguments):
@@ -255,7 +255,9 @@ def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
 # ------------------------------------------------------------------------------------------------ streams
 
 
-@pytest.mark.parametrize(("stream", "address"), [(5, 5), (Foreign(), 77)], ids=["address", "protocol"])
+@pytest.mark.parametrize(
+    ("stream", "address"), [(0x7F00_0040, 0x7F00_0040), (Foreign(), 0x7F00_0050)], ids=["address", "protocol"]
+)
 def test_streams_of_every_form_have_an_address(stream, address):
     assert stream_address(stream) == address
 

@@ -83,7 +83,7 @@ class TestArrays:
 
         assert hook.block_of(array).stream == address
 
-    @pytest.mark.parametrize("stream", ["left", -1, 1.5], ids=repr)
+    @pytest.mark.parametrize("stream", ["left", -1, 1.5, 1_000_000, 2**70], ids=repr)
     def test_what_is_no_stream_is_refused(self, stream):
         with pytest.raises(ArgumentError, match="is not a CUDA stream"):
             cuassay.empty(10, "float32", "cuda:0", stream=stream)
@@ -151,6 +151,7 @@ class TestWithCupy:
         assert hook.block_of(cupy.zeros(1000)) is None
 
     def test_dead_cycles_give_their_memory_back(self):
+        gc.collect()  # of the cycles that other tests left
         before = memory.memory_allocated()
         cycle: list[Any] = [filled(MIB)]
         cycle.append(cycle)

@@ -61,7 +61,7 @@ def theirs() -> Any:
     return cupy.cuda.Stream(non_blocking=True)
 
 
-@pytest.mark.parametrize("junk", [None, True, 1.5, "stream", object()], ids=repr)
+@pytest.mark.parametrize("junk", [None, True, 1.5, "stream", object(), -8, 3, 1_000_000, 2**22 + 1, 2**62], ids=repr)
 def test_what_is_no_stream_is_refused(junk: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
 

@@ -87,8 +87,17 @@ def default_stream(device: int | str | Device | None = None) -> ExternalStream:
 
 
 def get_stream_from_external(data_ptr: int, device: int | str | Device | None = None) -> ExternalStream:
-    """Somebody else's stream by its address, on `device` (None: the current one); it is never destroyed here."""
-    found: ExternalStream = _room().ExternalStream(data_ptr, device)
+    """Somebody else's stream by its address, on `device` (None: the current one); it is never destroyed here.
+
+    Raises
+    ------
+    ArgumentError
+        If no stream can have this address. One that a stream had, or that is of something else, ends the process when
+        the stream is used: only the driver knows its streams.
+    """
+    from cuassay.devices.cuda.driver.addresses import stream_at
+
+    found: ExternalStream = _room().ExternalStream(stream_at(data_ptr), device)
     return found
 
 

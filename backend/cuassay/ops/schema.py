@@ -187,7 +187,7 @@ class Schema:
             if self.scalar_names:
                 for value in kwargs.values():
                     if type(value) not in _PLAIN:
-                        self._check_plain(kwargs)
+                        kwargs = self._plain(kwargs)
                         break
                 bound |= {**self._defaults, **kwargs}
             if len(bound) == len(self.params):
@@ -205,19 +205,29 @@ class Schema:
         for param in self.params:
             if param.name not in bound:
                 bound[param.name] = self._default(param)
-        self._check_plain({name: bound[name] for name in self.scalar_names})
-        return bound
+        return bound | self._plain({name: bound[name] for name in self.scalar_names})
 
-    def _check_plain(self, scalars: Mapping[str, Any]) -> None:
-        """Raise `ArgumentError` where an array stands for a scalar: compared with a word, it is not one truth."""
-        for name, value in scalars.items():
-            if isinstance(value, type):
-                continue  # numpy.float32 names a dtype, and has the attributes of an array
-            if hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ():
-                raise ArgumentError(
-                    f"{self.name}'s {name} is not a parameter for arrays; got {shown(value)}; give a number or a word, "
-                    "or tuple(array.tolist()) where it takes several"
-                )
+    def _plain(self, scalars: Mapping[str, Any]) -> dict[str, Any]:
+        """`scalars` with NumPy's numbers as Python's, so that a kernel meets one type on every kind of device.
+
+        Raises
+        ------
+        ArgumentError
+            If an array stands for a scalar: compared with a word, it is not one truth.
+        """
+        return {name: self._plain_one(name, value) for name, value in scalars.items()}
+
+    def _plain_one(self, name: str, value: Any) -> Any:
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, type):
+            return value  # numpy.float32 names a dtype, and has the attributes of an array
+        if hasattr(value, "dtype") and hasattr(value, "shape") and value.shape != ():
+            raise ArgumentError(
+                f"{self.name}'s {name} is not a parameter for arrays; got {shown(value)}; give a number or a word, "
+                "or tuple(array.tolist()) where it takes several"
+            )
+        return value
 
     def _bind_named(self, bound: dict[str, Any], kwargs: Mapping[str, Any]) -> None:
         names = {param.name for param in self.params}

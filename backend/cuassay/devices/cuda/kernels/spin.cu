@@ -5,8 +5,15 @@
 // Launch: 1 block of 1 thread.
 // Caller: devices/cuda/backend.py `CudaBackend.spin`. OpSpecs: cuassay/testing/specs/ has none, as it is not an operation.
 
+// A process that shares the GPU with others is stopped and goes on at another multiprocessor, whose clock differs by as
+// long as either of them slept: by minutes. So steps are added up, and a step is at most what a time slice can take.
 __global__ void spin(long long cycles) {
-    const long long begun = clock64();
-    while (clock64() - begun < cycles) {
+    const long long longest_step = 1LL << 30;
+    long long spent = 0;
+    for (long long last = clock64(); spent < cycles;) {
+        const long long now = clock64();
+        const long long step = now - last;
+        spent += step > 0 && step < longest_step ? step : 0;
+        last = now;
     }
 }

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.addresses import stream_at
 from cuassay.devices.cuda.driver.check import check, error_of, guarded
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.launch.block import STREAM_WORD, Dims, Launch, argument_nbytes
@@ -53,12 +54,8 @@ def stream_address(stream: Any) -> int:
         return int(stream.ptr)
     described = getattr(stream, "__cuda_stream__", None)
     if described is not None:
-        return int((described() if callable(described) else described)[1])
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return stream
-    raise ArgumentError(
-        f"{stream!r} is not a CUDA stream; give None, an address, CuPy's, or an object with __cuda_stream__"
-    )
+        return stream_at(int((described() if callable(described) else described)[1]))
+    return stream_at(stream)
 
 
 @cache

@@ -176,8 +176,6 @@ def address_of(stream: Any, index: int = -1) -> int:
         If it is not a stream.
     """
     address = stream_address(stream)
-    if address < 0:
-        raise ArgumentError(f"{stream!r} is not a CUDA stream: its address is negative; give a stream, or None")
     if address <= perthread.LEGACY:
         return 0
     if address == perthread.PER_THREAD:

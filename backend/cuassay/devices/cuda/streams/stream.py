@@ -23,6 +23,7 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.round_robin import RoundRobin
 from cuassay.devices.cuda.driver import forks, runtime
+from cuassay.devices.cuda.driver.addresses import stream_at
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import (
     NOT_READY,
@@ -36,7 +37,7 @@ from cuassay.devices.cuda.driver.context import (
 )
 from cuassay.devices.cuda.streams import hostwaits
 from cuassay.devices.cuda.streams.event import Event, give_back, handle_of, take
-from cuassay.errors import ArgumentError, DeviceError
+from cuassay.errors import DeviceError
 
 __all__ = [
     "OURS",
@@ -339,12 +340,10 @@ def adopt(stream: Any) -> Any:
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
         _, address = described() if callable(described) else described
-        return ExternalStream(int(address), device_of_stream(int(address)), stream)
-    if isinstance(stream, int) and not isinstance(stream, bool):
-        return ExternalStream(stream, device_of_stream(stream))
-    raise ArgumentError(
-        f"{stream!r} is not a CUDA stream; give one of ours, CuPy's, an address, or an object with __cuda_stream__"
-    )
+        known = stream_at(int(address))
+        return ExternalStream(known, device_of_stream(known), stream)
+    address = stream_at(stream)
+    return ExternalStream(address, device_of_stream(address))
 
 
 def _device_id(stream: Any) -> int:
