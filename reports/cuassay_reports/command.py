@@ -10,11 +10,11 @@ from pathlib import Path
 
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
-from cuassay_reports.lines import Rejected
 from cuassay_reports.load import load, records
 from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
+from cuassay_reports.rows import Rejected
 from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 
 __all__ = ["FOUND", "OPTIONS", "UNREADABLE", "compare", "main", "run"]

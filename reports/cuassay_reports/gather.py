@@ -20,8 +20,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, Self
 
-from cuassay_reports.columns import TABLES, Column, ResultFormatError
-from cuassay_reports.lines import Lines, Rejected, Row, read_lines
+from cuassay_reports.columns import TABLES, Column
+from cuassay_reports.lines import Row
+from cuassay_reports.rows import Rejected, Rows, read_rows
 from cuassay_reports.shapes import alike
 
 __all__ = ["Booleans", "Floats", "Gathered", "Integers", "Lists", "Objects", "Table", "Texts", "gather"]
@@ -205,17 +206,17 @@ class Gathered:
     rejected: list[Rejected] = field(default_factory=list)
     torn: int = 0
 
-    def add(self, lines: Lines) -> None:
+    def add(self, file: Rows) -> None:
         """Append what one file holds."""
         rows: dict[str, list[Row]] = {}
-        for row in lines.rows:
+        for row in file.rows:
             rows.setdefault(row["record"], []).append(row)
         if "test" in rows:
             rows["test"] = [one for row in rows["test"] for one in _unfolded(row)]
         for record, found in rows.items():
             self.tables[record].add(found)
-        self.rejected += lines.rejected
-        self.torn += lines.torn
+        self.rejected += file.rejected
+        self.torn += file.torn
 
     def join(self, other: Gathered) -> None:
         """Append what other files hold."""
@@ -253,20 +254,17 @@ def gather(files: Sequence[Path], *, strict: bool = False) -> Gathered:
 def _gather(files: Iterable[Path], *, strict: bool = False) -> Gathered:
     found = Gathered()
     for file in files:
-        found.add(_lines(file, strict=strict))
+        found.add(_rows(file, strict=strict))
     return found
 
 
-def _lines(file: Path, *, strict: bool) -> Lines:
+def _rows(file: Path, *, strict: bool) -> Rows:
     try:
-        lines = read_lines(file)
+        return read_rows(file, strict=strict)
     except OSError as error:
         if strict:
             raise
-        return Lines([], [Rejected(str(file), f"this file cannot be read: {error.strerror}")], 0)
-    for first in lines.rejected if strict else ():
-        raise ResultFormatError(f"{first.place}: {first.reason}")
-    return lines
+        return Rows([], [Rejected(str(file), f"this file cannot be read: {error.strerror}")], 0)
 
 
 def _unfolded(row: Row) -> list[Row]:

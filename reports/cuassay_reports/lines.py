@@ -1,99 +1,90 @@
-"""The lines of a result file: one row each, as JSON. Needs the standard library alone."""
+"""Files of JSON lines: how they are read, added to by several processes, and repaired. Standard library alone.
+
+Decides what a line is: one JSON object of at most `MOST_BYTES`, written by one call under the file's lock at the file's
+end. What an object must hold is left to `rows`, to `cuassay.results.record` and to `cuassay.tune.results`.
+"""
 
 from __future__ import annotations
 
+import contextlib
+import errno
+import fcntl
 import json
-import reprlib
+import os
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from cuassay_reports.columns import ResultFormatError
-from cuassay_reports.shapes import rejections
-
-__all__ = ["Lines", "Rejected", "Row", "read_lines", "read_rows"]
+__all__ = [
+    "MOST_BYTES",
+    "Parsed",
+    "Row",
+    "append",
+    "canonical",
+    "content",
+    "encoded",
+    "locked",
+    "opened",
+    "parse",
+    "repair",
+]
 
 Row = dict[str, Any]
-"""One row of a result file, by column."""
+"""The object of one line."""
 
-#: Checks that a folded row may stand for: each becomes a row, and a few bytes must not become millions of them.
-_MOST_CHECKS = 1000
-
-
-@dataclass(frozen=True, slots=True)
-class Rejected:
-    """A line that holds no row, or a file that cannot be read: `place` is ``file:line`` or the file."""
-
-    place: str
-    reason: str
+#: Of one line: a longer one is neither written nor read, so that one bad line cannot fill the memory with objects.
+MOST_BYTES = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Lines:
-    """What a result file holds: its rows in order, the lines that are rejected, and how many were torn off (0 or 1)."""
+class Parsed:
+    """The lines of a text by their numbers, from 1.
 
-    rows: list[Row]
-    rejected: list[Rejected]
-    torn: int
-
-
-def read_rows(file: Path) -> tuple[list[Row], int]:
-    """Return the rows of `file` in order, and how many torn lines were left out, 0 or 1.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    ResultFormatError
-        A line is rejected; the message names it.
+    Attributes
+    ----------
+    rows : dict
+        The objects.
+    wrong : dict
+        Why another line is not an object: the end of a sentence that begins with the line.
+    tail : bytes
+        A last line without an end.
+    is_torn : bool
+        Whether the tail is not JSON: its writer was killed. Such a line is not in `wrong`.
     """
-    found = read_lines(file)
-    for first in found.rejected:
-        raise ResultFormatError(f"{first.place}: {first.reason}")
-    return found.rows, found.torn
+
+    rows: dict[int, Row]
+    wrong: dict[int, str]
+    tail: bytes
+    is_torn: bool
 
 
-def read_lines(file: Path) -> Lines:
-    """Read all lines of `file` that hold a row, and say which do not.
-
-    A last line without an end that is not JSON was torn off when its writer was killed; empty lines are passed over.
-
-    Raises
-    ------
-    OSError
-        The file cannot be read.
-    """
-    rows, wrong = _parse(file.read_bytes().split(b"\n"))
-    numbers, found = list(rows), list(rows.values())
-    refused = _refused(found)
-    torn = wrong.pop(-1, None)
-    wrong |= {numbers[place]: reason for place, reason in refused.items()}
-    rejected = [Rejected(f"{file}:{number}", wrong[number]) for number in sorted(wrong)]
-    kept = [row for place, row in enumerate(found) if place not in refused] if refused else found
-    return Lines(kept, rejected, int(torn is not None))
-
-
-def _parse(lines: list[bytes]) -> tuple[dict[int, Row], dict[int, str]]:
-    """By the number of their line the objects, and why others are not one; -1 is a last line that was torn off."""
+def parse(text: bytes) -> Parsed:
+    """Parse every line of `text`; empty lines are passed over."""
+    lines = text.split(b"\n")
     rows: dict[int, Row] = {}
     wrong: dict[int, str] = {}
+    torn = False
     for number, line in enumerate(lines, start=1):
         try:
-            row = _parsed(line)
+            row = _value(line)
         except (ValueError, RecursionError) as error:
-            if line.strip():
-                place = -1 if number == len(lines) else number
-                wrong[place] = f"this line is not JSON: {error}; remove it, or restore the file"
+            if number == len(lines):
+                torn = bool(line.strip())
+            elif line.strip():
+                wrong[number] = f"is not JSON: {error}; remove it, or restore the file"
             continue
         if isinstance(row, dict):
             rows[number] = row
         else:
-            wrong[number] = f"this line is a {type(row).__name__}; a row is an object"
-    return rows, wrong
+            wrong[number] = f"is a {type(row).__name__}; a row is an object"
+    return Parsed(rows, wrong, lines[-1], torn)
 
 
-def _parsed(line: bytes) -> Any:
+def _value(line: bytes) -> Any:
     """What `json.loads` gives; it takes a quarter longer, since it looks at the white space around."""
+    if len(line) > MOST_BYTES:
+        raise ValueError(f"it has {len(line):,} bytes; {MOST_BYTES:,} at most")
     text = line.decode()
     try:
         value, end = _DECODER.raw_decode(text)
@@ -105,11 +96,82 @@ def _parsed(line: bytes) -> Any:
 _DECODER = json.JSONDecoder()
 
 
-def _refused(rows: list[Row]) -> dict[int, str]:
-    """The places of the objects that are not rows of the schema, and why."""
-    found = {place: str(error) for place, error in rejections(rows)}
-    for place, row in enumerate(rows):
-        if "checks" in row and place not in found and (count := row["checks"].count(" ") + 1) > _MOST_CHECKS:
-            name = reprlib.repr(row["nodeid"])
-            found[place] = f"{name} stands for {count:,} checks; {_MOST_CHECKS:,} at most"
-    return found
+def canonical(data: Any) -> str:
+    """JSON in one spelling: equal data give equal text."""
+    return json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+
+def encoded(row: Mapping[str, Any]) -> bytes:
+    """The line of one object.
+
+    Raises
+    ------
+    TypeError, ValueError
+        JSON has no such value, or the line would be too long.
+    """
+    line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    if len(line) > MOST_BYTES:
+        raise ValueError(f"its line would have {len(line):,} bytes; {MOST_BYTES:,} at most")
+    return line + b"\n"
+
+
+def opened(path: Path) -> int:
+    """Open `path` to append and to read; the file and its folders are created."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    return os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_CLOEXEC, 0o644)
+
+
+def content(file: int) -> bytes:
+    """All that an open file holds."""
+    with open(file, "rb", buffering=0, closefd=False) as reader:
+        reader.seek(0)
+        return reader.readall()
+
+
+@contextlib.contextmanager
+def locked(file: int, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
+    """Hold the lock of an open file: every writer does while it appends, so that all lines are whole meanwhile."""
+    fcntl.flock(file, kind)
+    try:
+        yield
+    finally:
+        fcntl.flock(file, fcntl.LOCK_UN)
+
+
+def append(file: int, lines: bytes) -> int:
+    """Add `lines` in one piece to an open file whose lock is held; return the size of the file after it.
+
+    Raises
+    ------
+    OSError
+        The lines were not written, or only in part; the file is as it was.
+    """
+    size = os.fstat(file).st_size
+    written = os.write(file, lines)
+    if written != len(lines):
+        os.ftruncate(file, size)
+        raise OSError(
+            errno.ENOSPC, f"the disk took only {written:,} of {len(lines):,} bytes, and the file was restored"
+        )
+    return size + written
+
+
+def repair(file: int) -> None:
+    """Complete or drop a last line that a killed writer left unfinished, so that no row is appended to it."""
+    with locked(file):  # every writer holds the lock while it writes, so nobody will complete the line
+        size = os.fstat(file).st_size
+        tail = _last_line(file, size)
+        if tail and parse(tail).rows:
+            os.write(file, b"\n")
+        elif tail:
+            os.ftruncate(file, size - len(tail))
+
+
+def _last_line(file: int, size: int) -> bytes:
+    """Return the text after the last newline."""
+    block, tail = 1 << 16, b""
+    while size > 0 and b"\n" not in tail:
+        start = max(0, size - block)
+        tail = os.pread(file, size - start, start) + tail
+        size = start
+    return tail.rpartition(b"\n")[2]

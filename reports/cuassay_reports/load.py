@@ -25,7 +25,8 @@ from cuassay_reports.facts import digest
 from cuassay_reports.frames import pd
 from cuassay_reports.gather import Table, gather
 from cuassay_reports.intervals import FIGURES
-from cuassay_reports.lines import Rejected, Row
+from cuassay_reports.lines import Row
+from cuassay_reports.rows import Rejected
 from cuassay_reports.tables import Codes, codes, distinct, frame, numbered, order, texts
 
 __all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]

@@ -17,11 +17,11 @@ from cuassay_reports.attention import Attention, attention
 from cuassay_reports.error_map import error_map_picture
 from cuassay_reports.failing import failing_since
 from cuassay_reports.frames import pd
-from cuassay_reports.lines import Rejected
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
 from cuassay_reports.mutations import MutationSection, mutation_section
 from cuassay_reports.peer_summary import PeerSummary, peer_summaries
+from cuassay_reports.rows import Rejected
 from cuassay_reports.timings import Timing, TimingSection, sections
 from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 

@@ -118,7 +118,7 @@ def test_series_are_written_in_one_piece_or_not_at_all(tmp_path: Path, monkeypat
         recorder.write_times(series)
         before = path.read_bytes()
         monkeypatch.setattr(os, "write", half)
-        with pytest.raises(ResultError, match="and was restored"):
+        with pytest.raises(ResultError, match="the file was restored; make room there"):
             recorder.write_times(series)
 
     assert before.count(b"\n") == 2

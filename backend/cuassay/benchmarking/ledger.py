@@ -12,7 +12,6 @@ processes together ran, and which of them died.
 from __future__ import annotations
 
 import argparse
-import json
 import re
 import sys
 from collections import defaultdict
@@ -25,9 +24,10 @@ from cuassay.errors import ResultError
 from cuassay.results.record import Recorder, begin
 from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
-from cuassay_reports import lines
 from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.endings import endings
+from cuassay_reports.lines import encoded
+from cuassay_reports.rows import read_rows
 
 __all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
 
@@ -70,9 +70,9 @@ def _files(path: Path) -> Iterable[Path]:
     return sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
 
 
-def _rows(path: Path) -> list[lines.Row]:
+def _rows(path: Path) -> Iterable[Row]:
     try:
-        return lines.read_rows(path)[0]
+        return read_rows(path, strict=True).rows
     except OSError as error:
         raise ResultError(f"{path} cannot be read: {error}; name a result file, or a folder of some") from error
     except ResultFormatError as error:
@@ -192,10 +192,10 @@ def write(paths: Iterable[str | Path], folder: str | Path) -> Path:
     """
     rows = read(paths)
     name = file_name(rows)
-    lines = [json.dumps(row, ensure_ascii=False, separators=(",", ":")) for row in trimmed(rows, _message_length(rows))]
+    lines = b"".join(map(encoded, trimmed(rows, _message_length(rows))))
     path = _free(Path(folder) / name, rows[0]["run"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    path.write_bytes(lines)
     return path
 
 

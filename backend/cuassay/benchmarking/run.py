@@ -7,7 +7,6 @@ alone on the machine. This file starts the children, shows their progress, and s
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -15,7 +14,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
 from tempfile import TemporaryFile
@@ -25,6 +24,7 @@ from cuassay.results.fingerprint import usable_cores
 from cuassay.results.lifeline import Lifeline
 from cuassay.results.part import TESTS, TIMES, Part
 from cuassay.results.record import Recorder, begin
+from cuassay_reports.lines import parse
 
 __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 
@@ -93,8 +93,7 @@ class Step:
         return self.outcomes.total()
 
     def _count(self, line: bytes) -> None:
-        with suppress(ValueError):
-            row = json.loads(line)
+        for row in parse(line).rows.values():
             if row.get("record") == self.record:
                 self.outcomes[row.get("outcome", "measured")] += 1
             elif row.get("record") == "plan":

@@ -1,18 +1,15 @@
 """Writing of results: one JSON line a row, by the one schema in `cuassay_reports.columns`.
 
-Decides how a row reaches the disk: checked, then appended by a single ``os.write``, so that several
-processes may write one file. The callers decide what is recorded.
+Decides what becomes of a row on its way to the disk: its values are made plain, and it is checked.
+`cuassay_reports.lines` appends it. The callers decide what is recorded.
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
-import json
 import math
 import os
 import secrets
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -23,6 +20,7 @@ from cuassay.core.handle import Handle
 from cuassay.errors import ResultError
 from cuassay.results.fingerprint import digest, host_fingerprint, revision
 from cuassay_reports.columns import SCHEMA, ResultFormatError, validate
+from cuassay_reports.lines import append, encoded, locked, opened, repair
 
 __all__ = ["Recorder", "Writer", "begin", "new_run_id", "sendable", "utc_now"]
 
@@ -131,33 +129,24 @@ class Recorder(Handle):
         row = {"record": record, "schema": SCHEMA, "run": self.run, **_without_unknown(columns)}
         try:
             validate(row)
-            line = json.dumps(row, ensure_ascii=False, allow_nan=False, separators=(",", ":")) + "\n"
+            return encoded(row)
         except (ResultFormatError, TypeError, ValueError) as error:
             raise ResultError(f"{self.path} cannot take this row: {error}") from error
-        return line.encode()
 
     def _append(self, lines: bytes) -> None:
         if self._fd < 0:
             raise ResultError(f"{self.path} is closed; open a new Recorder to write more")
         try:
-            with _locked(self._fd):
-                size = self._checked_size()
-                written = os.write(self._fd, lines)
-                if written != len(lines):
-                    os.ftruncate(self._fd, size)
+            with locked(self._fd):
+                self._check_size()
+                self._size = append(self._fd, lines)
         except OSError as error:
             raise ResultError(
-                f"{self.path} cannot be written: {error.strerror}; make it writable and run again"
+                f"{self.path} cannot be written: {error.strerror}; make room there, or make it writable, and run again"
             ) from error
-        if written != len(lines):
-            raise ResultError(
-                f"{self.path} took only {written:,} of {len(lines):,} bytes and was restored; "
-                "make room there and run again"
-            )
-        self._size = size + written
 
-    def _checked_size(self) -> int:
-        """The file's size. Raises if the file was deleted or cut: rows would be lost without a message."""
+    def _check_size(self) -> None:
+        """Raise if the file was deleted or cut: rows would be lost without a message."""
         found = os.fstat(self._fd)
         if found.st_nlink == 0:
             raise ResultError(f"{self.path} was deleted while rows were written to it; keep it until the run has ended")
@@ -167,7 +156,6 @@ class Recorder(Handle):
                 f"{self.path} was cut from {size:,} to {found.st_size:,} bytes while rows were written to it; "
                 "the rows between are lost: run again"
             )
-        return found.st_size
 
 
 def begin(recorder: Writer, command: str, root: str | os.PathLike[str] = ".") -> None:
@@ -186,49 +174,11 @@ def begin(recorder: Writer, command: str, root: str | os.PathLike[str] = ".") ->
 
 def _open(path: Path) -> int:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        fd = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        fd = opened(path)
     except OSError as error:
         raise ResultError(f"results cannot be written to {path}: {error}; name a file in a writable folder") from error
-    _mend_tail(fd)
+    repair(fd)
     return fd
-
-
-def _mend_tail(fd: int) -> None:
-    """Complete or drop a last line that a killed writer left unfinished, so that no row is appended to it."""
-    with _locked(fd):  # every writer holds the lock while it writes, so nobody will complete the line
-        size = os.fstat(fd).st_size
-        tail = _last_line(fd, size)
-        if _is_row(tail):
-            os.write(fd, b"\n")
-        elif tail:
-            os.ftruncate(fd, size - len(tail))
-
-
-def _last_line(fd: int, size: int) -> bytes:
-    """Return the text after the last newline."""
-    block, tail = 1 << 16, b""
-    while size > 0 and b"\n" not in tail:
-        start = max(0, size - block)
-        tail = os.pread(fd, size - start, start) + tail
-        size = start
-    return tail.rpartition(b"\n")[2]
-
-
-def _is_row(line: bytes) -> bool:
-    try:
-        return isinstance(json.loads(line), dict)
-    except ValueError:
-        return False
-
-
-@contextlib.contextmanager
-def _locked(fd: int) -> Iterator[None]:
-    fcntl.flock(fd, fcntl.LOCK_EX)
-    try:
-        yield
-    finally:
-        fcntl.flock(fd, fcntl.LOCK_UN)
 
 
 def _without_unknown(columns: Mapping[str, object]) -> dict[str, object]:

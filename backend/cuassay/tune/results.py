@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.errors import ArgumentError, TuningError
-from cuassay.tune.lines import Lines, canonical
+from cuassay.tune.results_file import ResultsFile
 from cuassay.tune.search import Outcome
 from cuassay.tune.space import Candidate
+from cuassay_reports.lines import canonical
 
 __all__ = ["VERSION", "Result", "Results", "append_untuned", "read_untuned"]
 
@@ -150,7 +151,7 @@ class Results:
         TuningError
             If the file is unreadable, cut off, another machine's, or cannot be written.
         """
-        self._lines(path).append(result.plain())
+        self._file(path).append(result.plain())
         self._reached([result])
 
     def read(self, path: str | Path) -> int:
@@ -161,7 +162,7 @@ class Results:
         TuningError
             If it is absent, unreadable, cut off, or another machine's; nothing is taken over then.
         """
-        rows = [_row(path, number, row, Result.from_plain) for number, row in self._lines(path).read()]
+        rows = [_row(path, number, row, Result.from_plain) for number, row in self._file(path).read()]
         with self._lock:
             for result in rows:
                 self._found[result.key] = result
@@ -181,7 +182,7 @@ class Results:
             there.read(path)
         missing = [result.plain() for result in mine if there._found.get(result.key) != result]
         if missing:
-            self._lines(path).append(*missing)
+            self._file(path).append(*missing)
         self._reached(mine)
         return len(missing)
 
@@ -198,8 +199,8 @@ class Results:
             self._found.clear()
             self._unwritten.clear()
 
-    def _lines(self, path: str | Path) -> Lines:
-        return Lines(path, {"format": _RESULTS, "version": VERSION, "validators": self.validators})
+    def _file(self, path: str | Path) -> ResultsFile:
+        return ResultsFile(path, {"format": _RESULTS, "version": VERSION, "validators": self.validators})
 
 
 def _row(path: str | Path, number: int, row: Mapping[str, Any], read: Callable[[Mapping[str, Any]], Any]) -> Any:
@@ -217,7 +218,7 @@ def append_untuned(path: str | Path, op: str, problem: Problem) -> None:
     TuningError
         If the file is something else, cut off, or cannot be written.
     """
-    Lines(path, {"format": _UNTUNED, "version": VERSION}).append({"op": op, "problem": dict(problem)})
+    ResultsFile(path, {"format": _UNTUNED, "version": VERSION}).append({"op": op, "problem": dict(problem)})
 
 
 def read_untuned(paths: Sequence[str | Path]) -> tuple[tuple[str, dict[str, Any]], ...]:
@@ -230,7 +231,7 @@ def read_untuned(paths: Sequence[str | Path]) -> tuple[tuple[str, dict[str, Any]
     """
     found: dict[tuple[str, str], dict[str, Any]] = {}
     for path in paths:
-        for number, row in Lines(path, {"format": _UNTUNED, "version": VERSION}).read():
+        for number, row in ResultsFile(path, {"format": _UNTUNED, "version": VERSION}).read():
             op = _row(path, number, row, lambda row: _field(row, "op", str))
             problem = _row(path, number, row, lambda row: _field(row, "problem", dict))
             found.setdefault((op, canonical(problem)), problem)

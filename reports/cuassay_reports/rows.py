@@ -1,0 +1,74 @@
+"""The rows of a result file: which of its lines follow the schema. Needs the standard library alone."""
+
+from __future__ import annotations
+
+import reprlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from cuassay_reports.columns import ResultFormatError
+from cuassay_reports.lines import Row, parse
+from cuassay_reports.shapes import rejections
+
+__all__ = ["Rejected", "Rows", "read_rows"]
+
+#: Checks that a folded row may stand for: each becomes a row, and a few bytes must not become millions of them.
+_MOST_CHECKS = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class Rejected:
+    """A line that holds no row, or a file that cannot be read: `place` is ``file:line`` or the file."""
+
+    place: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """What a result file holds: its rows in order, the lines that are rejected, and how many were torn off (0 or 1)."""
+
+    rows: list[Row]
+    rejected: list[Rejected]
+    torn: int
+
+
+def read_rows(file: Path, *, strict: bool = False) -> Rows:
+    """Read all lines of `file` that hold a row, and say which do not.
+
+    A last line without an end that is not JSON was torn off when its writer was killed; empty lines are passed over.
+
+    Parameters
+    ----------
+    file : path
+        A result file.
+    strict : bool
+        Raise at the first line that is rejected; a torn line is left out all the same.
+
+    Raises
+    ------
+    OSError
+        The file cannot be read.
+    ResultFormatError
+        With `strict`: a line is rejected; the message names it.
+    """
+    lines = parse(file.read_bytes())
+    numbers, found = list(lines.rows), list(lines.rows.values())
+    refused = _refused(found)
+    wrong = {number: f"this line {reason}" for number, reason in lines.wrong.items()}
+    wrong |= {numbers[place]: reason for place, reason in refused.items()}
+    rejected = [Rejected(f"{file}:{number}", wrong[number]) for number in sorted(wrong)]
+    for first in rejected if strict else ():
+        raise ResultFormatError(f"{first.place}: {first.reason}")
+    kept = [row for place, row in enumerate(found) if place not in refused] if refused else found
+    return Rows(kept, rejected, int(lines.is_torn))
+
+
+def _refused(rows: list[Row]) -> dict[int, str]:
+    """The places of the objects that are not rows of the schema, and why."""
+    found = {place: str(error) for place, error in rejections(rows)}
+    for place, row in enumerate(rows):
+        if "checks" in row and place not in found and (count := row["checks"].count(" ") + 1) > _MOST_CHECKS:
+            name = reprlib.repr(row["nodeid"])
+            found[place] = f"{name} stands for {count:,} checks; {_MOST_CHECKS:,} at most"
+    return found
