@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.arrays.layout import byte_range
 from cuassay.core import settings
 from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
@@ -208,18 +207,11 @@ class CudaBackend:
         _transfer()(src, dst, non_blocking=non_blocking)
 
     def overlap(self, a: Any, b: Any) -> str:
-        """By byte range: the device's memory cannot be walked from here, so interleaved arrays count as overlapping."""
-        if a._c_contiguous and b._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
-            start_a, start_b = a.data.ptr, b.data.ptr
-            if start_a + a.nbytes <= start_b or start_b + b.nbytes <= start_a:
-                return "none"
-        if a.size == 0 or b.size == 0:
-            return "none"
-        (low_a, high_a), (low_b, high_b) = _range(a), _range(b)
-        if high_a <= low_b or high_b <= low_a:
-            return "none"
-        same = a.data.ptr == b.data.ptr and a.shape == b.shape and a.strides == b.strides and a.dtype == b.dtype
-        return "same" if same else "partial"
+        """See `cuassay.devices.cuda.memory.overlap`."""
+        from cuassay.devices.cuda.memory.overlap import overlap
+
+        self.overlap = overlap  # type: ignore[method-assign] # as in `empty`
+        return overlap(a, b)
 
     def activate(self, index: int) -> AbstractContextManager[Any]:
         """Make device `index` the current one of this thread inside the block."""
@@ -379,11 +371,6 @@ def _driver() -> str:
         if type(error).__module__.startswith("cuda."):
             return ""
         raise
-
-
-def _range(array: Any) -> tuple[int, int]:
-    low, high = byte_range(array.shape, array.strides, array.dtype.itemsize, array.data.ptr)
-    return int(low), int(high)
 
 
 def _probe_dtype(name: str) -> Answer:

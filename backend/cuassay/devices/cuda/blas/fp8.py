@@ -21,6 +21,7 @@ from cuassay.devices.cuda.blas.gemm import Product, alignment_of, compute, table
 from cuassay.devices.cuda.blas.layouts import Stack, collapse, place
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.libraries import why_no_cublaslt
 from cuassay.devices.cuda.memory.alignment import aligned
 from cuassay.ops import Op, products
@@ -68,7 +69,7 @@ class Scaled:
 
 def _contiguous(array: Array, dtype: Any) -> Array:
     """`array` as the library reads scales and a bias: contiguous, at an address of whole pieces of 16 bytes."""
-    if array._c_contiguous and array.dtype == dtype and array.data.ptr % 16 == 0:  # noqa: SLF001
+    if is_c_contiguous(array) and array.dtype == dtype and array.data.ptr % 16 == 0:
         return array
     return cupy.array(aligned(array), dtype, order="C")
 
@@ -78,7 +79,7 @@ def _fits(a: Array, b: Array, bias: Array | None, out: Array, of_a: str, of_b: s
     return bool(
         _has_fp8(out.data.device_id)
         and a.shape[1] % 16 == 0 < a.shape[1]
-        and out._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
+        and is_c_contiguous(out)
         and (of_a, of_b) != ("float8_e5m2", "float8_e5m2")
         and (wanted in _OUTPUTS if bias is None else wanted in _BIASED and bias.dtype == out.dtype)
     )
@@ -91,7 +92,7 @@ def _has_fp8(device: int) -> bool:
 
 
 def _row_major(codes: Array) -> Array:
-    if codes._c_contiguous and codes.data.ptr % 16 == 0:  # noqa: SLF001
+    if is_c_contiguous(codes) and codes.data.ptr % 16 == 0:
         return codes
     return codes.copy(order="C")
 

@@ -25,6 +25,7 @@ from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
 from cuassay.devices.cuda.blas.plan_cache import table
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
 from cuassay.devices.cuda.blas.providers import ProductPlan
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.alignment import aligned, deliver, target_for
 from cuassay.devices.cuda.ops.elementwise import copy
@@ -134,9 +135,9 @@ def gemm(
     key = (
         a.shape, b.shape, a.dtype, b.dtype, out.dtype,
         # array.strides costs 0.2 µs, and of contiguous arrays says nothing that the shape does not
-        a._c_contiguous or a.strides, b._c_contiguous or b.strides, out._c_contiguous or out.strides,  # noqa: SLF001
+        is_c_contiguous(a) or a.strides, is_c_contiguous(b) or b.strides, is_c_contiguous(out) or out.strides,
         c is not None and (c is out or (c.dtype, c.shape, c.strides)),
-        bias is not None and (bias.dtype, bias._c_contiguous),  # noqa: SLF001
+        bias is not None and (bias.dtype, is_c_contiguous(bias)),
         at_bias % BIAS_ALIGNMENT,
         bits & -bits, alpha, beta, activation, mode,
     )  # fmt: skip
@@ -254,7 +255,7 @@ def _is_direct(product: Product) -> bool:
     dtype, result = product.a.dtype, product.out.dtype
     if product.b.dtype != dtype or not (dtype == result or (_is_half(dtype) and result == np.float32)):
         return False
-    if product.bias is not None and not product.bias._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+    if product.bias is not None and not is_c_contiguous(product.bias):
         return False
     return all(third is None or third.dtype == result for third in (product.c, product.bias))
 

@@ -13,11 +13,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from math import prod
-from operator import attrgetter
 from typing import Any, Literal
 
 import cupy
-import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings
@@ -28,7 +26,8 @@ from cuassay.devices.cuda.blas.plans import BoundProduct
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import refused_in_child
-from cuassay.devices.cuda.eager.shortcuts import Layout, layout_of
+from cuassay.devices.cuda.driver.cupy_private import dense_layout_of, layout_of
+from cuassay.devices.cuda.eager.shortcuts import Layout
 from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op, registry
 
@@ -39,11 +38,6 @@ Shape = tuple[int, ...]
 
 #: The arguments of `gemm`, in order; see `Product`.
 Arguments = tuple[Any, ...]
-
-#: dtype, shape, whether contiguous in C order, and in Fortran's: of a dense array these say all but its address.
-_dense_layout_of: Callable[[Any], tuple[np.dtype[Any], Shape, bool, bool]] = attrgetter(
-    "dtype", "shape", "_c_contiguous", "_f_contiguous"
-)
 
 #: Layouts that are kept; with one more, all are dropped.
 _MOST_KEPT = 4096
@@ -149,7 +143,7 @@ class Shortcut:
             return NotImplemented
         if registry.routes is not self._routes:
             self._forms, self._routes = {}, registry.routes
-        layouts = tuple(map(_dense_layout_of, operands))
+        layouts = tuple(map(dense_layout_of, operands))
         form = self._forms.get(layouts) or self._admitted(layouts)
         if not form.nbytes:
             return NotImplemented

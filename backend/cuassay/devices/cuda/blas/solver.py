@@ -8,7 +8,7 @@ Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.solver`.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache, wraps
+from functools import wraps
 from typing import Any
 
 import cupy
@@ -16,8 +16,9 @@ import numpy as np
 from cupy.cuda import device
 
 from cuassay.devices.cuda.blas.gemm import gemm
+from cuassay.devices.cuda.driver.cupy_private import cublas, cusolver
 from cuassay.devices.cuda.memory.alignment import require_aligned
-from cuassay.errors import CaptureError, LibraryNotFoundError
+from cuassay.errors import CaptureError
 from cuassay.ops import decompositions, registry
 
 __all__ = ["register"]
@@ -61,25 +62,6 @@ def _copied(stack: Array, dtype: Any) -> Array:
     return stack.astype(dtype, order="C", copy=True).reshape(-1, *stack.shape[-2:])
 
 
-@cache
-def _cublas() -> Any:
-    from cupy_backends.cuda.libs import cublas
-
-    return cublas
-
-
-@cache
-def _cusolver() -> Any:
-    """Loaded at the first call: the rest of the kind must not fail without it. Raises `LibraryNotFoundError`."""
-    try:
-        from cupy_backends.cuda.libs import cusolver
-    except ImportError as error:
-        raise LibraryNotFoundError(
-            f"cuSOLVER could not be loaded: {error}; install it with the CUDA toolkit or as nvidia-cusolver"
-        ) from error
-    return cusolver
-
-
 def _routine(library: Any, name: str, dtype: Any) -> Any:
     return getattr(library, _LETTERS[np.dtype(dtype).char] + name)
 
@@ -96,12 +78,12 @@ def _factored(transposed: Array, dtype: Any) -> tuple[Array, Array, Array]:
     count, n, _ = factors.shape
     pivots, codes = cupy.empty((count, n), np.int32), cupy.empty(count, np.int32)
     if count > 1 and n <= _BATCHED:
-        batched, addresses = _routine(_cublas(), "getrfBatched", dtype), _pointers(factors)
+        batched, addresses = _routine(cublas(), "getrfBatched", dtype), _pointers(factors)
         batched(device.get_cublas_handle(), n, addresses.data.ptr, n, pivots.data.ptr, codes.data.ptr, count)
         return factors, pivots, codes
     handle = device.get_cusolver_handle()
-    length = _routine(_cusolver(), "getrf_bufferSize", dtype)(handle, n, n, factors.data.ptr, n)
-    workspace, factor = cupy.empty(length, dtype), _routine(_cusolver(), "getrf", dtype)
+    length = _routine(cusolver(), "getrf_bufferSize", dtype)(handle, n, n, factors.data.ptr, n)
+    workspace, factor = cupy.empty(length, dtype), _routine(cusolver(), "getrf", dtype)
     for place in range(count):
         factor(
             handle, n, n, factors[place].data.ptr, n, workspace.data.ptr, pivots[place].data.ptr,
@@ -116,17 +98,17 @@ def _substitute(factors: Array, pivots: Array, columns: Array) -> None:
     k, dtype = columns.shape[1], factors.dtype
     if count > 1 and n <= _BATCHED:
         status = np.zeros(1, np.int32)  # of the arguments, on the host
-        batched, left, right = _routine(_cublas(), "getrsBatched", dtype), _pointers(factors), _pointers(columns)
+        batched, left, right = _routine(cublas(), "getrsBatched", dtype), _pointers(factors), _pointers(columns)
         batched(
-            device.get_cublas_handle(), _cublas().CUBLAS_OP_N, n, k, left.data.ptr, n, pivots.data.ptr,
+            device.get_cublas_handle(), cublas().CUBLAS_OP_N, n, k, left.data.ptr, n, pivots.data.ptr,
             right.data.ptr, n, status.ctypes.data, count,
         )  # fmt: skip
         return
     handle, unused = device.get_cusolver_handle(), cupy.empty(1, np.int32)
-    substitute = _routine(_cusolver(), "getrs", dtype)
+    substitute = _routine(cusolver(), "getrs", dtype)
     for place in range(count):
         substitute(
-            handle, _cublas().CUBLAS_OP_N, n, k, factors[place].data.ptr, n, pivots[place].data.ptr,
+            handle, cublas().CUBLAS_OP_N, n, k, factors[place].data.ptr, n, pivots[place].data.ptr,
             columns[place].data.ptr, n, unused.data.ptr,
         )  # fmt: skip
 
@@ -152,13 +134,13 @@ def cholesky_(a: Array, factor: Array, info: Array) -> None:
     stack = _copied(a, a.dtype)
     count, n, _ = stack.shape
     codes, handle = cupy.empty(count, np.int32), device.get_cusolver_handle()
-    upper = _cublas().CUBLAS_FILL_MODE_UPPER
+    upper = cublas().CUBLAS_FILL_MODE_UPPER
     if count > 1 and n <= _BATCHED:
-        batched, addresses = _routine(_cusolver(), "potrfBatched", a.dtype), _pointers(stack)
+        batched, addresses = _routine(cusolver(), "potrfBatched", a.dtype), _pointers(stack)
         batched(handle, upper, n, addresses.data.ptr, n, codes.data.ptr, count)
     else:
-        length = _routine(_cusolver(), "potrf_bufferSize", a.dtype)(handle, upper, n, stack.data.ptr, n)
-        workspace, single = cupy.empty(length, a.dtype), _routine(_cusolver(), "potrf", a.dtype)
+        length = _routine(cusolver(), "potrf_bufferSize", a.dtype)(handle, upper, n, stack.data.ptr, n)
+        workspace, single = cupy.empty(length, a.dtype), _routine(cusolver(), "potrf", a.dtype)
         for place in range(count):
             matrix, code = stack[place].data.ptr, codes[place:].data.ptr
             single(handle, upper, n, matrix, n, workspace.data.ptr, length, code)
@@ -237,7 +219,7 @@ def _outside_captures(implementation: Callable[..., None]) -> Callable[..., None
                 f"{implementation.__name__} cannot be captured: CuPy calls neither cuSOLVER nor cuBLAS in a capture; "
                 "call it before, and capture what uses its result"
             )
-        _cusolver()
+        cusolver()
         require_aligned(implementation.__name__, *arrays, *named.values())
         implementation(*arrays, **named)
 

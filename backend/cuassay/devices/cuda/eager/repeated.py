@@ -17,8 +17,9 @@ from cuassay.arrays.layout import byte_range
 from cuassay.core import settings
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import refused_in_child
+from cuassay.devices.cuda.driver.cupy_private import layout_of
 from cuassay.devices.cuda.eager import shortcuts
-from cuassay.devices.cuda.eager.shortcuts import ALIGNMENT, layout_of
+from cuassay.devices.cuda.eager.shortcuts import ALIGNMENT
 from cuassay.devices.cuda.launch.block import STREAM_WORD
 from cuassay.devices.cuda.launch.launch import Launched, watched
 from cuassay.devices.cuda.memory import hook

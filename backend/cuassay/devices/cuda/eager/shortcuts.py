@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from math import prod
-from operator import attrgetter
 from typing import Any, Protocol
 
 import cupy
@@ -20,12 +19,13 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import settings
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import refused_in_child
+from cuassay.devices.cuda.driver.cupy_private import layout_of
 from cuassay.devices.cuda.launch.block import STREAM_WORD, first_argument_word
 from cuassay.devices.cuda.launch.launch import Kernel
 from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op, registry
 
-__all__ = ["ALIGNMENT", "Build", "Layout", "Shortcut", "forget", "install", "installed", "layout_of"]
+__all__ = ["ALIGNMENT", "Build", "Layout", "Shortcut", "forget", "install", "installed"]
 
 #: A launch made ready: the words of its arguments, and the call.
 _Ready = tuple[memoryview, Callable[[], int]]
@@ -47,9 +47,6 @@ _ndarray: Any = cupy.ndarray
 _fresh = hook.fresh
 _current_stream = cupy.cuda.get_current_stream
 refused_in_child(globals(), "_current_stream", "_fresh")
-
-#: The layout of a CuPy array, in one call of C; `array.flags` alone costs as much as all of it.
-layout_of: Callable[[Any], Layout] = attrgetter("dtype", "shape", "_c_contiguous")
 
 
 class Shortcut:

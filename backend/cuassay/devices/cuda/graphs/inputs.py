@@ -17,6 +17,7 @@ from typing import Any
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import KernelParams, call, capturing_graph, node_count, status
 from cuassay.devices.cuda.launch.launch import OWN, TABLED
 from cuassay.ops.dispatch import Call
@@ -77,7 +78,7 @@ def _arrays(call: Call) -> Iterator[Any]:
 
 def _range(array: Any) -> Range:
     """What `array` may touch: its whole allocation where it is a view with gaps."""
-    if array._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+    if is_c_contiguous(array):
         return array.data.ptr, array.data.ptr + array.nbytes
     return array.data.mem.ptr, array.data.mem.ptr + array.data.mem.size
 
@@ -184,7 +185,7 @@ class Inputs:
         That is so where a node other than a kernel of ours was given an address in `array`, or may have been: its
         arguments are large enough for a descriptor and the op that launched it was called with `array`, or is unknown.
         """
-        if not array._c_contiguous or not array.size:  # noqa: SLF001
+        if not is_c_contiguous(array) or not array.size:
             return None
         low, high = _range(array)
         places: list[tuple[_Settable, int, int]] = []

@@ -14,7 +14,7 @@ from typing import Any
 import cupy
 
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver import cupy_private, runtime
 from cuassay.devices.cuda.driver.context import device_of_stream
 from cuassay.devices.cuda.launch.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
@@ -45,48 +45,25 @@ class Memory(cupy.cuda.UnownedMemory):  # type: ignore[misc] # cupy ships no typ
     """A block as CuPy holds it; it frees the block when the last array on it is gone."""
 
     __slots__ = ()
+    block: Any = cupy_private.owner_of_memory
 
     def __del__(self, freed: Any = FREED) -> None:
         # cuassay.memory.free, written out: a call less on every array
-        block = self._owner
+        block = self.block
         home = block.home
         block.home = freed
         home.append(block)
 
 
-_ndarray: Any = cupy.ndarray
 _pointer: Any = cupy.cuda.MemoryPointer
 _unowned: Any = cupy.cuda.UnownedMemory
 _current_stream: Callable[..., Any] = cupy.cuda.get_current_stream
 _current_device: Callable[[], int] = cupy.cuda.runtime.getDevice
+_array = cupy_private.make_array
 _fast: Callable[[int], Callable[[int], Block] | None] = allocators.malloc_by_stream.get
 
 #: With one device, the current one need not be asked for.
 _has_many = runtime.device_count() > 1
-
-
-def _short(shape: tuple[int, ...], dtype: Any, memory: Any) -> Any:
-    """What ``cupy.ndarray(shape, dtype, memory)`` does for the class itself: its constructor is there for subclasses.
-
-    That takes twice as long: 0.81 µs, and 0.41 so (CuPy 14.2, CPython 3.12, no device).
-    """
-    array = _blank(_ndarray)
-    array._init(shape, dtype, memory)  # noqa: SLF001
-    return array
-
-
-def _has_short_way() -> bool:
-    """Whether this CuPy's arrays are still made so; tried on one without elements, which needs no device."""
-    asked = (0, 3), "float32", _pointer(_unowned(0, 0, None, 0), 0)
-    try:
-        made, wanted = _short(*asked), _ndarray(*asked)
-    except (AttributeError, TypeError):
-        return False
-    return all(getattr(made, fact) == getattr(wanted, fact) for fact in ("__class__", "shape", "strides", "dtype"))
-
-
-_blank: Any = getattr(getattr(cupy._core.core, "_ndarray_base", None), "__new__", None)  # noqa: SLF001
-_array: Any = _short if _has_short_way() else _ndarray
 
 
 def pointer(block: Block, nbytes: int, index: int) -> Any:
@@ -209,7 +186,7 @@ def take(nbytes: int, index: int, stream: Any = None) -> Block:
 def block_of(array: Any) -> Block | None:
     """The block that `array` lies in, or None where it is not ours."""
     memory = array.data.mem
-    return memory._owner if type(memory) is Memory else None  # noqa: SLF001  public to readers in CuPy's class
+    return memory.block if type(memory) is Memory else None
 
 
 # ------------------------------------------------------------------------------------------------ every allocation

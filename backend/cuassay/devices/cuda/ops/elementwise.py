@@ -19,6 +19,7 @@ import cupy
 import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.eager import repeated, shortcuts
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
 from cuassay.devices.cuda.launch.source import kernel_source
@@ -132,7 +133,7 @@ def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
         if array.dtype != dtype or array.size != size:
             return None
         addresses |= array.data.ptr
-        in_order = in_order and array._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
+        in_order = in_order and is_c_contiguous(array)
     if not in_order and not all(array.flags.f_contiguous for array in arrays):
         return None
     length = math.gcd(_PACK_NBYTES, addresses) // dtype.itemsize
@@ -259,7 +260,7 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
         return
     length = pack_length((a, out))
     names = f"{c_name(out.dtype)}, {c_name(a.dtype)}"
-    if a._c_contiguous and out._c_contiguous:  # noqa: SLF001  array.flags costs ten times as much
+    if is_c_contiguous(a) and is_c_contiguous(out):
         launched = kernel("elementwise.cu", f"dense_cast<{names}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, out, out.size))
     else:

@@ -18,6 +18,7 @@ import numpy as np
 from cuassay.arrays.dtypes import FLOATS, as_dtype, compute_dtype, dtype_name
 from cuassay.core.device import Device
 from cuassay.core.participants import join
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook
@@ -212,7 +213,7 @@ def _alike(arrays: Arrays, former: Arrays) -> bool:
         type(new) is cupy.ndarray
         and new.shape == old.shape
         and new.dtype == dtype
-        and new._c_contiguous  # noqa: SLF001  array.flags costs ten times as much
+        and is_c_contiguous(new)
         and new.data.device_id == device
         for new, old in zip(arrays, former, strict=True)
     )
@@ -369,7 +370,7 @@ def _norm(a: Arrays, *, ord: float, out: Array) -> Run:  # noqa: A002  NumPy's n
     order = "Largest" if ord == math.inf else "SumOfSquares"
     tables = Tables([a], _NORM_PACKS, parts=True)
     name = f"norms<{order}, {_name(dtype)}, {_name(compute_dtype(dtype))}, {_NORM_PACKS}>"
-    if not out._c_contiguous:  # noqa: SLF001
+    if not is_c_contiguous(out):
         return _through(name, tables, out, a)
     return _held(name, tables, (tables.tensors, tables.chunks, tables.parts, tables.arrivals, out), a)
 

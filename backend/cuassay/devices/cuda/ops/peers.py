@@ -13,6 +13,7 @@ import cupy
 
 from cuassay.devices.cuda.driver import graph_driver, runtime
 from cuassay.devices.cuda.driver.context import at, explained
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous, is_f_contiguous
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.streams.stream import current_stream
@@ -61,7 +62,7 @@ def _is_captured(stream: Any) -> bool:
 
 def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
     """`a`, or a copy of it on its device whose elements lie side by side."""
-    if a._c_contiguous or (a._f_contiguous and out._f_contiguous):  # noqa: SLF001  array.flags costs ten times as much
+    if is_c_contiguous(a) or (is_f_contiguous(a) and is_f_contiguous(out)):
         return a
     if is_refused:
         raise _uncaptured("from", a)
@@ -71,7 +72,7 @@ def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
 
 def _there(out: Array, packed: Array, *, is_refused: bool) -> Array:
     """`out`, or contiguous memory beside it where its elements do not lie as those of `packed` do."""
-    if (out._c_contiguous and packed._c_contiguous) or (out._f_contiguous and packed._f_contiguous):  # noqa: SLF001
+    if (is_c_contiguous(out) and is_c_contiguous(packed)) or (is_f_contiguous(out) and is_f_contiguous(packed)):
         return out
     if is_refused:
         raise _uncaptured("to", out)

@@ -25,6 +25,7 @@ from cuassay.core.device import Device
 from cuassay.core.generators import DrawState, Place, Recordings, ReplayState
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import status
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import perthread
@@ -175,7 +176,7 @@ def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
 
 def _dense(out: Array) -> Array:
     """`out`, or an array beside it in C order where its own is another: numbers follow the logical order."""
-    if out._c_contiguous and is_aligned(out):  # noqa: SLF001  array.flags costs ten times as much
+    if is_c_contiguous(out) and is_aligned(out):
         return out
     return cupy.empty(out.shape, out.dtype)
 

@@ -35,6 +35,7 @@ from cuassay.devices.cuda.driver.context import (
     refusal,
     refused_in_child,
 )
+from cuassay.devices.cuda.driver.cupy_private import BaseStream
 from cuassay.devices.cuda.streams import hostwaits
 from cuassay.devices.cuda.streams.event import Event, give_back, handle_of, take
 from cuassay.errors import DeviceError
@@ -60,9 +61,6 @@ _synchronize = cupy.cuda.runtime.streamSynchronize
 _wait = cupy.cuda.runtime.streamWaitEvent
 _EXTERNAL = 1  # cudaEventWaitExternal
 
-#: What is common to CuPy's own kinds of stream.
-_Base: Any = cupy.cuda.Stream.__base__
-
 
 class Ordering(Handle):
     """What ours add to CuPy's streams.
@@ -82,8 +80,7 @@ class Ordering(Handle):
     join_ptr: int
 
     def __init__(self, ptr: int, device_id: int) -> None:
-        _Base.__init__(self, ptr, device_id)
-        self._foreign_stream_ref = None
+        BaseStream.__init__(self, ptr, device_id)
         if ptr:
             self.own_ptr = ptr
 
@@ -96,7 +93,7 @@ class Ordering(Handle):
         return f"{type(self).__name__}({self.device}, {self.ptr:#x})"
 
     def __eq__(self, other: object) -> bool:
-        if not isinstance(other, _Base) or other.ptr != self.ptr:
+        if not isinstance(other, BaseStream) or other.ptr != self.ptr:
             return False
         return self.ptr != 0 or self.device_id == _device_id(other)
 
@@ -335,7 +332,7 @@ def adopt(stream: Any) -> Any:
     """
     if isinstance(stream, Ordering):
         return stream
-    if isinstance(stream, _Base):
+    if isinstance(stream, BaseStream):
         return ExternalStream(stream.ptr, device_of_stream(stream.ptr, stream), stream)
     if hasattr(stream, "__cuda_stream__"):
         described = stream.__cuda_stream__
@@ -407,9 +404,9 @@ def set_stream(stream: Any) -> None:
         top = get_current_stream()
         is_bottom = top is cupy_default()
         if not is_bottom:
-            _Base.__exit__(top)
+            BaseStream.__exit__(top)
         lasting = is_bottom or isinstance(top, _Lasting)
-        _Base.__enter__(_Lasting(adopted.ptr, adopted.device_id, adopted) if lasting else adopted)
+        BaseStream.__enter__(_Lasting(adopted.ptr, adopted.device_id, adopted) if lasting else adopted)
 
 
 def _set_among_many(stream: Any) -> None:
@@ -425,11 +422,11 @@ def _set_among_many(stream: Any) -> None:
         return
     for index in reversed(lasting):
         with at(index):
-            _Base.__exit__(lasting[index])
+            BaseStream.__exit__(lasting[index])
     lasting[stream.device_id] = _Lasting(stream.ptr, stream.device_id, stream)
     for index, one in lasting.items():
         with at(index):
-            _Base.__enter__(one)
+            BaseStream.__enter__(one)
 
 
 # ------------------------------------------------------------------------------------------------ forks
