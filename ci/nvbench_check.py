@@ -26,7 +26,7 @@ from cuassay import devices
 from cuassay.benchmarking.cases import Case, cases
 from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
-from cuassay.testing.opspec import own_specs
+from cuassay.testing.own_specs import own_specs
 
 #: One kernel or a few each: memory-bound, reductions, and a product.
 NAMES = ("add", "mul", "exp", "relu", "gelu", "softmax", "layer_norm", "sum", "amax", "matmul")

@@ -12,8 +12,8 @@ from cuassay import cli, errors
 from cuassay.core import settings
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, OP_CLASSES, QUANTITIES
 from cuassay.testing import OpSpec
-from cuassay.testing.conformance.checks import CHECKS
-from cuassay.testing.opspec import own_specs
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.own_specs import own_specs
 from cuassay_reports.columns import TABLES
 from cuassay_reports.facts import FINGERPRINT
 

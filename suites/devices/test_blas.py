@@ -12,9 +12,10 @@ from cuassay.arrays.rounding import round_tf32
 from cuassay.core.precision import MODES
 from cuassay.ops import registry
 from cuassay.testing import requires
-from cuassay.testing.conformance import CHECKS
+from cuassay.testing.generated import CHECKS
 from cuassay.testing.guards import computed_precision, products_as_asked
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import Samples
 
 FLOAT32_PRODUCTS = [spec for spec in own_specs() if spec.op_class == "matmul" and "float32" in spec.dtypes]

@@ -23,7 +23,8 @@ from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
 from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires
-from cuassay.testing.opspec import Work, own_specs
+from cuassay.testing.opspec import Work
+from cuassay.testing.own_specs import own_specs
 
 
 def adding(device: Device, size: int = 1000) -> Callable[[], Any]:

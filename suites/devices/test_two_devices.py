@@ -18,8 +18,9 @@ from cuassay.ops import registry
 from cuassay.optim import Adam
 from cuassay.testing import exclusive, requires
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance.checks import CHECKS
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import LAYOUTS, Samples
 
 pytestmark = requires("count>=2")

@@ -20,7 +20,8 @@ from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name, wri
 from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
 from cuassay.errors import SpecError
 from cuassay.results.record import Recorder
-from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
+from cuassay.testing.opspec import REDUCED, OpSpec
+from cuassay.testing.own_specs import own_specs
 
 ROOT = Path(__file__).parents[2]
 MEASURED = [spec for spec in own_specs() if spec.bench is not None]

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cuassay.benchmarking import measure
-from cuassay.testing.opspec import own_specs
+from cuassay.testing.own_specs import own_specs
 
 BENCHMARK = """
     import numpy as np

@@ -8,10 +8,14 @@ import numpy as np
 import pytest
 
 from cuassay import to_host
+from cuassay.errors import SpecError
 from cuassay.testing import ErrorInput, OpSpec
-from cuassay.testing.conformance.checks import CHECKS
-from cuassay.testing.conformance.comparison import result_dtype
-from cuassay.testing.opspec import own_specs
+from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.comparison import result_dtype
+from cuassay.testing.generated.execution import REGISTERED, check
+from cuassay.testing.generated.relations import RELATIONS
+from cuassay.testing.own_specs import own_specs
 
 TEN_LINES = """
     from cuassay.testing import OpSpec, conformance
@@ -97,13 +101,13 @@ def test_a_test_of_the_package_is_reproduced_by_its_module(pytester: pytest.Pyte
     )
 
     result = pytester.runpytest_subprocess(
-        *("--pyargs", "cuassay.testing.conformance", "--device", "cpu", "-k", "test_values and float32 and relu"),
+        *("--pyargs", "cuassay.testing.generated", "--device", "cpu", "-k", "test_values and float32 and relu"),
         *("-p", "plant", "--cuassay-record", "rows.jsonl", f"--rootdir={pytester.path / root}"),
     )
 
     line = (
         "CUASSAY_SEED=2026 pytest --cuassay-device cpu:0 --pyargs "
-        "'cuassay.testing.conformance.test_conformance::test_values[cpu:0-float32-relu]'"
+        "'cuassay.testing.generated.test_conformance::test_values[cpu:0-float32-relu]'"
     )
     result.assert_outcomes(failed=1, deselected=result.parseoutcomes()["deselected"])
     assert f"reproduce: {line}" in result.stdout.str()
@@ -167,7 +171,7 @@ def test_a_planted_fault_fails_tests_whose_ids_name_the_op(pytester: pytest.Pyte
     """)
 
     result = pytester.runpytest_subprocess(
-        "--pyargs", "cuassay.testing.conformance", "--device", "sim", "-k", "test_values and float32 and (relu or exp)"
+        "--pyargs", "cuassay.testing.generated", "--device", "sim", "-k", "test_values and float32 and (relu or exp)"
     )
 
     result.stdout.fnmatch_lines(["*FAILED*::test_values[[]sim:0-float32-relu]*"])
@@ -459,7 +463,7 @@ def test_samples_whose_dtypes_the_device_lacks_are_left_out(
     monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps-macos13")
 
     result = pytester.runpytest_subprocess(
-        *("--pyargs", "cuassay.testing.conformance", "--device", "sim", "-p", "no:cacheprovider"),
+        *("--pyargs", "cuassay.testing.generated", "--device", "sim", "-p", "no:cacheprovider"),
         *("-k", "float32 and ((cast and values) or (promotion and -add) or (errors and foreach_mul_))"),
     )
 
@@ -501,8 +505,32 @@ def test_a_function_that_writes_its_input_does_not_spoil_the_sample() -> None:
 
 
 def test_checks_of_users_functions_are_not_run_on_our_ops() -> None:
-    from cuassay.testing.conformance import test_conformance as ours
+    from cuassay.testing.generated import test_conformance as ours
 
     wanted = {f"test_{name}" for name, check in CHECKS.items() if any(check.applies(spec) for spec in own_specs())}
     assert {name for name in vars(ours) if name.startswith("test_")} == wanted
     assert "test_second_call" not in wanted
+
+
+def test_the_names_that_a_spec_may_use_are_those_of_checks_and_relations() -> None:
+    assert set(CHECK_NAMES) == set(REGISTERED)
+    assert tuple(CHECKS) == CHECK_NAMES
+    assert tuple(RELATIONS) == RELATION_NAMES
+
+
+def test_a_check_without_a_place_in_the_order_says_where_to_add_it() -> None:
+    def check_novelty(spec: OpSpec, device: Any) -> None:
+        """Anything."""
+
+    with pytest.raises(SpecError, match="'novelty' has no place in the order of checks; add it to CHECK_NAMES"):
+        check()(check_novelty)
+
+    assert "novelty" not in REGISTERED
+
+
+def test_the_function_stays_the_function_after_the_generated_tests_are_imported() -> None:
+    import cuassay.testing.generated.test_conformance
+    from cuassay import testing
+
+    assert testing.conformance is cuassay.testing.generated.conformance
+    assert repr(testing.conformance(OpSpec(fn=lambda xp, a: a + a, name="double"))) == "Conformance(double)"

@@ -14,7 +14,7 @@ import pytest
 
 from cuassay import devices
 from cuassay.testing import OpSpec
-from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.generated.checks import CHECKS
 
 FAULTS = Path(__file__).parents[1] / "data" / "faults"
 

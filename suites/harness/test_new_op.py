@@ -163,7 +163,7 @@ def test_five_files_make_an_op_that_is_tested_on_each_device(copy: Path) -> None
     assert len({file for file, _, _ in STEPS.values()}) <= 5
     device = ("--device", "cuda:0") if cuda.is_available() else ()
 
-    generated = run(copy, *TESTS, *device, "--pyargs", "cuassay.testing.conformance", "-k", "silu")
+    generated = run(copy, *TESTS, *device, "--pyargs", "cuassay.testing.generated", "-k", "silu")
     planted = run(copy, *TESTS, FAULTS, "-k", "silu")
 
     assert generated[0] == 0, generated[1]

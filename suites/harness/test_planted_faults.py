@@ -17,9 +17,10 @@ from cuassay.core.generator import GeneratorState
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.errors import ArgumentError, DeviceError, RaceError
 from cuassay.ops import Op, outputs, registry
-from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.guards import guarded
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 
 Kernel = Callable[..., None]
 SPECS = {spec.name: spec for spec in own_specs()}

@@ -20,7 +20,7 @@ def test_an_out_of_tree_kind_runs_a_users_spec(pytester: pytest.Pytester, toy_ki
 
 
 def test_an_out_of_tree_kind_runs_the_generated_suite_of_our_ops(pytester: pytest.Pytester, toy_kind: object) -> None:
-    arguments = ("--device", "toy", "-k", "softmax or matmul", "-q", "--pyargs", "cuassay.testing.conformance")
+    arguments = ("--device", "toy", "-k", "softmax or matmul", "-q", "--pyargs", "cuassay.testing.generated")
 
     result = pytester.runpytest_subprocess(*arguments)
 

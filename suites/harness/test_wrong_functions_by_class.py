@@ -17,7 +17,7 @@ import pytest
 
 from cuassay import devices
 from cuassay.testing import OpSpec, Sample
-from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.generated.checks import CHECKS
 
 Make = Callable[[], OpSpec]
 

@@ -19,8 +19,8 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda.launch import launch, source
 from cuassay.errors import DriverError, LibraryNotFoundError
-from cuassay.testing.conformance.checks import CHECKS
-from cuassay.testing.opspec import own_specs
+from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.own_specs import own_specs
 
 SPECS = {spec.name: spec for spec in own_specs()}
 

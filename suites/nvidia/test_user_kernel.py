@@ -16,7 +16,7 @@ from cuassay import cuda, devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.errors import ArgumentError, CompileError, DriverError, DTypeError, LibraryNotFoundError
 from cuassay.testing import OpSpec
-from cuassay.testing.conformance.checks import CHECKS
+from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.samples import Sample, Samples
 
 AXPY = """

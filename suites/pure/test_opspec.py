@@ -12,7 +12,8 @@ from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
 from cuassay.testing import conformance
-from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work, own_specs
+from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import Sample
 from cuassay.testing.tolerance import Tolerance
 

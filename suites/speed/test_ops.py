@@ -14,7 +14,8 @@ from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.roofline import Limit, fraction
 from cuassay.results.record import Recorder
 from cuassay.testing import dtypes, ops
-from cuassay.testing.opspec import REDUCED, OpSpec, own_specs
+from cuassay.testing.opspec import REDUCED, OpSpec
+from cuassay.testing.own_specs import own_specs
 
 Peers = Callable[[Case], dict[str, Callable[[], Any]]]
 Ceilings = Callable[[Device], tuple[Limit, ...]]

@@ -31,7 +31,8 @@ from cuassay.benchmarking.timing import measure
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import ResultError, SpecError
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.presence import HOST_KINDS, Presence
 from cuassay_reports.intervals import is_cold_sample, net, offsets
 

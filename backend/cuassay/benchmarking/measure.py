@@ -21,7 +21,8 @@ from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 from cuassay.results.part import TIMES, Part
 from cuassay.results.record import Recorder
-from cuassay.testing.opspec import ModelSizes, OpSpec, own_specs
+from cuassay.testing.opspec import ModelSizes, OpSpec
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.presence import Presence
 
 __all__ = ["main"]

@@ -28,7 +28,7 @@ from cuassay_reports.lines import parse
 
 __all__ = ["Child", "Step", "default_jobs", "progress_line", "run"]
 
-_GENERATED_TESTS = "cuassay.testing.conformance"
+_GENERATED_TESTS = "cuassay.testing.generated"
 _MEASUREMENTS = "cuassay.benchmarking.measure"
 
 #: The name of this process in a run.

@@ -24,7 +24,8 @@ from cuassay.benchmarking.timing import Timing, measure
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
 from cuassay.results.record import Recorder
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 from cuassay.testing.recording import device_columns
 
 __all__ = ["benchmark_name", "main"]

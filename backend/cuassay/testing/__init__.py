@@ -13,8 +13,8 @@ from cuassay.testing.marks import devices, dtypes, exclusive, ops, requires
 
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
-    from cuassay.testing.conformance import conformance
     from cuassay.testing.declared import ErrorInput, KnownFailure, Work
+    from cuassay.testing.generated import conformance
     from cuassay.testing.opspec import OpSpec
     from cuassay.testing.samples import Sample
     from cuassay.testing.tolerance import Tolerance
@@ -43,16 +43,14 @@ _LAZY = {
     "Tolerance": "cuassay.testing.tolerance",
     "Work": "cuassay.testing.declared",
     "assert_close": "cuassay.testing.compare",
-    "conformance": "cuassay.testing.conformance",
+    "conformance": "cuassay.testing.generated",
 }
 
 
 def __getattr__(name: str) -> Any:
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    module = import_module(_LAZY[name])
-    # The module `conformance` is callable, and importing it makes it the attribute of this name anyhow.
-    return module if name == "conformance" else getattr(module, name)
+    return getattr(import_module(_LAZY[name]), name)
 
 
 def __dir__() -> list[str]:

@@ -1,15 +1,18 @@
 """Failures of one declaration, those first that name their cause: one fault often fails several checks.
 
-The order of causes is the order of `cuassay.testing.conformance.checks.CHECKS`.
+The order of causes is the order of `CHECK_NAMES`.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from functools import cache
 from typing import Any
 
+from cuassay.testing.check_names import CHECK_NAMES
+
 __all__ = ["cause_lines", "ordered_by_cause"]
+
+_ORDER = {name: place for place, name in enumerate(CHECK_NAMES)}
 
 
 def ordered_by_cause(reports: Iterable[Any]) -> list[Any]:
@@ -41,7 +44,7 @@ def cause_lines(reports: Sequence[Any]) -> Iterator[str]:
 def _check(report: Any) -> str | None:
     """The generated check that failed, or None."""
     name: str | None = getattr(report, "cuassay", {}).get("check")
-    return name if name in _order() else None
+    return name if name in _ORDER else None
 
 
 def _declaration(report: Any) -> tuple[str, str]:
@@ -51,11 +54,4 @@ def _declaration(report: Any) -> tuple[str, str]:
 
 
 def _rank(check: str | None) -> int:
-    return -1 if check is None else _order()[check]
-
-
-@cache
-def _order() -> dict[str, int]:
-    from cuassay.testing.conformance.checks import CHECKS  # loads NumPy, which a session without failures needs not
-
-    return {name: place for place, name in enumerate(CHECKS)}
+    return -1 if check is None else _ORDER[check]

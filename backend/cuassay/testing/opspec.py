@@ -1,7 +1,7 @@
 """`OpSpec`: one declaration of an operation, from which its tests and benchmarks are generated.
 
 A user writes at most a function; everything else has a default. What is then checked stands in
-`cuassay.testing.conformance`, how numbers are drawn in `samples`, how they are compared in `compare`.
+`cuassay.testing.generated`, how numbers are drawn in `samples`, how they are compared in `compare`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, count_terms, is_elementwise
 from cuassay.testing.tolerance import BY_CLASS, FUNCTION, Tolerance
 
-__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "own_specs", "written"]
+__all__ = ["GPT2", "REDUCED", "ErrorInput", "KnownFailure", "ModelSizes", "OpSpec", "Work", "written"]
 
 SampleFunction = Callable[..., Iterable[Any]]
 
@@ -101,7 +101,7 @@ class OpSpec(Declared):
         Whether `fn` may make the host wait for the device. False: a check runs it in sync debug mode and reports the
         line that waits.
     relations : sequence of str
-        Relations that hold between two results of `fn`, by the words of `cuassay.testing.conformance.relations`:
+        Relations that hold between two results of `fn`, by the words of `cuassay.testing.generated.relations`:
         ``"even"``, ``"odd"``, ``"shift_invariant"``, ``"permutation_of_axis"``, ``"linear"``, ``"batch_invariant"``,
         ``"idempotent"``. They find wrong formulas without a reference.
     without : mapping
@@ -469,10 +469,3 @@ def _array_count(name: str, fn: Callable[..., Any] | None) -> int:
 
 #: Kinds of parameters that an array is given to by position.
 _POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-
-
-def own_specs() -> tuple[OpSpec, ...]:
-    """The OpSpecs of this package's own operations."""
-    from cuassay.testing.specs import SPECS
-
-    return SPECS

@@ -121,7 +121,7 @@ def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
 
 def _is_generated(metafunc: pytest.Metafunc) -> bool:
     """Whether it is a generated test, of a project's spec or of our own ops."""
-    return str(metafunc.function.__module__).startswith("cuassay.testing.conformance")
+    return str(metafunc.function.__module__).startswith("cuassay.testing.generated")
 
 
 def provider(fixtures: Sequence[Any] | None) -> str:
@@ -151,7 +151,7 @@ def _specs(metafunc: pytest.Metafunc) -> tuple[SpecLike, ...] | None:
         return None if generated is None else (generated.obj.spec,)
     if mark.args and not any(isinstance(spec, str) for spec in mark.args):
         return mark.args
-    from cuassay.testing.opspec import own_specs
+    from cuassay.testing.own_specs import own_specs
 
     ours = {spec.name: spec for spec in own_specs()}
     unknown = [spec for spec in mark.args if isinstance(spec, str) and spec not in ours]

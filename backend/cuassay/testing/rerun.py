@@ -17,14 +17,14 @@ __all__ = ["TARGET", "line", "target_of"]
 TARGET: ContextVar[str] = ContextVar("cuassay_rerun_target", default="")
 
 #: Our own test module: where it lies is of no use to the reader, who names it by module.
-_OWN = Path(__file__).parent / "conformance" / "test_conformance.py"
+_OWN = Path(__file__).parent / "generated" / "test_conformance.py"
 
 
 def target_of(item: pytest.Item) -> str:
     """What names `item` on pytest's command line, in the folder where this session began."""
     test = item.nodeid.partition("::")[2]
     if item.path == _OWN:
-        return f"--pyargs {quote(f'cuassay.testing.conformance.test_conformance::{test}')}"
+        return f"--pyargs {quote(f'cuassay.testing.generated.test_conformance::{test}')}"
     return quote(f"{os.path.relpath(item.path, item.config.invocation_params.dir)}::{test}")
 
 

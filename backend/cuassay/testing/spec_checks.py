@@ -19,6 +19,7 @@ from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, 
 from cuassay.core.nearest import did_you_mean, nearest
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.dispatch import Op
+from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
 from cuassay.testing.declared import FORMS, KnownFailure
 from cuassay.testing.samples import each
 from cuassay.testing.tolerance import Tolerance
@@ -101,10 +102,7 @@ def _check_known_failures(spec: OpSpec) -> None:
 
 def _check_words(spec: OpSpec) -> None:
     """Relations and the checks left out are known by name; leaving one out has a reason."""
-    from cuassay.testing.conformance.checks import CHECKS  # it needs specs
-    from cuassay.testing.conformance.relations import RELATIONS
-
-    for field, words, known in (("relations", spec.relations, RELATIONS), ("without", spec.without, CHECKS)):
+    for field, words, known in (("relations", spec.relations, RELATION_NAMES), ("without", spec.without, CHECK_NAMES)):
         for word in words:
             if word not in known:
                 raise SpecError(
@@ -117,9 +115,7 @@ def _check_words(spec: OpSpec) -> None:
 
 def _check_name(spec: OpSpec, name: str) -> None:
     """A name that is not one of our checks may be a user's test; one that is nearly a check's name is misspelt."""
-    from cuassay.testing.conformance.checks import CHECKS  # it needs specs
-
-    known = (*CHECKS, "speed")
+    known = (*CHECK_NAMES, "speed")
     if name.startswith("test_"):
         right = name.removeprefix("test_")
         raise SpecError(f"{spec.name} has a known failure of check={name!r}; write check={right!r}")

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.device import Device
-from cuassay.testing.conformance.execution import check, explained, is_function, on_sample, run_sample, turned, verify
-from cuassay.testing.conformance.selection import by_options, one, plainest
+from cuassay.testing.generated.execution import check, explained, is_function, on_sample, run_sample, turned, verify
+from cuassay.testing.generated.selection import by_options, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 

@@ -11,9 +11,9 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.conformance.comparison import compare_values
-from cuassay.testing.conformance.execution import check, on_sample, run_sample, runs_on_host
-from cuassay.testing.conformance.selection import few, one
+from cuassay.testing.generated.comparison import compare_values
+from cuassay.testing.generated.execution import check, on_sample, run_sample, runs_on_host
+from cuassay.testing.generated.selection import few, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
 from cuassay.testing.samples import HostArray, Sample

@@ -21,11 +21,12 @@ from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.conformance import numbers, precision, relations, side_effects, sizes, special, streams, threads  # noqa: F401  they register theirs
-from cuassay.testing.conformance.comparison import compare, result_dtype
-from cuassay.testing.conformance.execution import (
-    CHECKS,
+from cuassay.testing.generated import numbers, precision, relations, side_effects, sizes, special, streams, threads  # noqa: F401  they register theirs
+from cuassay.testing.generated.comparison import compare, result_dtype
+from cuassay.testing.generated.execution import (
+    REGISTERED,
     Check,
     check,
     explained,
@@ -38,7 +39,7 @@ from cuassay.testing.conformance.execution import (
     turned,
     verify,
 )
-from cuassay.testing.conformance.selection import bad_inputs, few, one, promotions, samples_of
+from cuassay.testing.generated.selection import bad_inputs, few, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Sample, each
 
@@ -331,16 +332,5 @@ def check_dtypes(spec: OpSpec, device: Device) -> None:
         )
 
 
-# ------------------------------------------------------------------------------------------------ order
-
-#: One cause may fail several checks: those that name it come first.
-_FIRST = ("state", "inputs_unchanged", "aliasing", "deterministic", "second_call", "wider_result", "values", "layouts")
-
-
-def _reorder() -> None:
-    ordered = {name: CHECKS[name] for name in (*_FIRST, *CHECKS)}
-    CHECKS.clear()
-    CHECKS.update(ordered)
-
-
-_reorder()
+#: Name to check, in the order they run.
+CHECKS = {name: REGISTERED[name] for name in CHECK_NAMES}

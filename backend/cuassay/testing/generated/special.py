@@ -17,10 +17,10 @@ from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, epsilon, is_float, largest
 from cuassay.core.device import Device
 from cuassay.testing.compare import judge
-from cuassay.testing.conformance.comparison import compare_values, explained_rounding
-from cuassay.testing.conformance.execution import check, is_function, is_safely_taken, on_sample, run_sample
-from cuassay.testing.conformance.numbers import conditioning, floats_of, is_general, refilled
-from cuassay.testing.conformance.selection import by_options
+from cuassay.testing.generated.comparison import compare_values, explained_rounding
+from cuassay.testing.generated.execution import check, is_function, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.numbers import conditioning, floats_of, is_general, refilled
+from cuassay.testing.generated.selection import by_options
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample

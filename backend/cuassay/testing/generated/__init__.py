@@ -1,23 +1,21 @@
 """Tests generated from OpSpecs: for our own ops in this package, for a user's by `conformance`.
 
-The checks stand in `checks`, one function each. ``pytest --pyargs cuassay.testing.conformance`` runs them for every
+The checks stand in `checks`, one function each. ``pytest --pyargs cuassay.testing.generated`` runs them for every
 op of ours; ``test_norm = conformance(OpSpec(...))`` in a test file for an operation of one's own.
 """
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from dataclasses import fields
 from itertools import islice
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from cuassay.errors import SpecError
-from cuassay.testing.conformance.checks import CHECKS, Check
 from cuassay.testing.declared import FORMS, ModelSizes
+from cuassay.testing.generated.checks import CHECKS, Check
 from cuassay.testing.marks import requires
 from cuassay.testing.opspec import OpSpec
 
@@ -46,17 +44,18 @@ class Conformance:
         return f"Conformance({self.spec.name})"
 
 
-def conformance(spec: OpSpec) -> Conformance:
+def conformance(spec: OpSpec | None = None, **fields: object) -> Conformance:
     """Generate the tests of `spec`; assign the result to a module's variable named ``test_...``.
 
     Raises
     ------
     SpecError
-        If it is given anything but an `OpSpec`.
+        If it is given anything but one `OpSpec`, such as the fields of one.
     """
-    if not isinstance(spec, OpSpec):
-        raise SpecError(f"conformance takes an OpSpec; got {spec!r}; write {_FORM}")
-    return Conformance(spec)
+    if isinstance(spec, OpSpec) and not fields:
+        return Conformance(spec)
+    given = [*([] if spec is None else [repr(spec)]), *(f"{name}={value!r}" for name, value in fields.items())]
+    raise SpecError(f"conformance takes an OpSpec; got {', '.join(given) or 'nothing'}; write {_FORM}")
 
 
 _FORM = "conformance(OpSpec(fn=lambda xp, a: ...))"
@@ -115,16 +114,3 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
     measured: Callable[..., None] = pytest.mark.parametrize("sample", numbers)(test_speed)
     return measured
-
-
-class _Callable(ModuleType):
-    """`cuassay.testing.conformance` names this package and the function: calling the package calls the function."""
-
-    def __call__(self, *given: Any, **named: Any) -> Conformance:
-        if len(given) + len(named) != 1 or (named and "spec" not in named):
-            got = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
-            raise SpecError(f"conformance takes an OpSpec; got {got or 'nothing'}; write {_FORM}")
-        return conformance(*given, **named)
-
-
-sys.modules[__name__].__class__ = _Callable

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
-from cuassay.testing.conformance.comparison import compare, compare_values
-from cuassay.testing.conformance.execution import check, is_function, is_safely_taken, is_taken, on_sample, run_sample
-from cuassay.testing.conformance.selection import generator, one
+from cuassay.testing.generated.comparison import compare, compare_values
+from cuassay.testing.generated.execution import check, is_function, is_safely_taken, is_taken, on_sample, run_sample
+from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample

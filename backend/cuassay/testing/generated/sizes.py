@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
-from cuassay.testing.conformance.comparison import compare, compare_values, host_rounding, reference_rounding
-from cuassay.testing.conformance.execution import (
+from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, reference_rounding
+from cuassay.testing.generated.execution import (
     check,
     explained,
     is_function,
@@ -23,7 +23,7 @@ from cuassay.testing.conformance.execution import (
     run_sample,
     runs_on_host,
 )
-from cuassay.testing.conformance.selection import by_options, generator, one, plainest, samples_of
+from cuassay.testing.generated.selection import by_options, generator, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample

@@ -15,7 +15,7 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
-from cuassay.testing.conformance.execution import (
+from cuassay.testing.generated.execution import (
     check,
     explained,
     is_safely_taken,
@@ -24,7 +24,7 @@ from cuassay.testing.conformance.execution import (
     turned,
     verify,
 )
-from cuassay.testing.conformance.selection import by_options, few, one, plainest
+from cuassay.testing.generated.selection import by_options, few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 from cuassay.testing.terms import arrays_of

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from cuassay.testing.conformance import marked
-from cuassay.testing.conformance.checks import CHECKS, Check
+from cuassay.testing.generated import marked
+from cuassay.testing.generated.checks import CHECKS, Check
 from cuassay.testing.marks import ops
-from cuassay.testing.opspec import OpSpec, own_specs
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
 
 
 def _function(check: Check) -> Callable[..., None]:

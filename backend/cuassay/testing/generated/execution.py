@@ -16,17 +16,18 @@ import pytest
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
-from cuassay.errors import CuassayError
+from cuassay.errors import CuassayError, SpecError
 from cuassay.testing import rerun
+from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import describe_case
-from cuassay.testing.conformance.comparison import compare
-from cuassay.testing.conformance.selection import seed
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.selection import seed
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Kind, Sample
 
 __all__ = [
-    "CHECKS",
+    "REGISTERED",
     "Check",
     "check",
     "explained",
@@ -94,8 +95,8 @@ class Check:
             raise AssertionError(f"{leak}; run a second time it kept more again: it is nothing made once") from None
 
 
-#: Name to check, in the order they run.
-CHECKS: dict[str, Check] = {}
+#: Name to check, as the modules are loaded; `checks.CHECKS` has them in the order they run.
+REGISTERED: dict[str, Check] = {}
 
 
 def _always(spec: OpSpec) -> bool:
@@ -131,7 +132,12 @@ def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] =
     def register(function: Function) -> Function:
         name = function.__name__.removeprefix("check_")
         per_dtype = "dtype" in inspect.signature(function).parameters
-        CHECKS[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
+        if name not in CHECK_NAMES:
+            raise SpecError(
+                f"the check {name!r} has no place in the order of checks; add it to CHECK_NAMES in "
+                "cuassay.testing.check_names"
+            )
+        REGISTERED[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
         return function
 
     return register

@@ -15,8 +15,8 @@ from cuassay import devices
 from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.core.device import Device
 from cuassay.testing.compare import assert_close, assert_same_bits
-from cuassay.testing.conformance.execution import check, on_sample, run_sample
-from cuassay.testing.conformance.selection import few
+from cuassay.testing.generated.execution import check, on_sample, run_sample
+from cuassay.testing.generated.selection import few
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import HostArray, Sample
 

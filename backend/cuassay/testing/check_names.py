@@ -1,0 +1,59 @@
+"""The names of the generated checks and of the relations: a spec may name them before any of them is loaded."""
+
+from __future__ import annotations
+
+__all__ = ["CHECK_NAMES", "RELATION_NAMES"]
+
+#: The checks in the order in which they run and in which causes are told. One cause may fail several checks: those
+#: that name it come first. Each is a function ``check_<name>`` in `cuassay.testing.generated`.
+CHECK_NAMES = (
+    "state",
+    "inputs_unchanged",
+    "aliasing",
+    "deterministic",
+    "second_call",
+    "wider_result",
+    "values",
+    "layouts",
+    "stress",
+    "full_range",
+    "signed_zeros",
+    "full_precision",
+    "accumulation",
+    "relations",
+    "sizes",
+    "broadcast_views",
+    "zeros",
+    "units",
+    "infinities",
+    "halves",
+    "side_stream",
+    "captured",
+    "waits",
+    "threads",
+    "zero_size",
+    "zero_dim",
+    "broadcast",
+    "promotion",
+    "python_scalars",
+    "extremal",
+    "out",
+    "out_refused",
+    "inplace",
+    "plan",
+    "meta",
+    "graph_replay",
+    "errors",
+    "dtypes",
+)
+
+#: The words of `OpSpec.relations`. Each is a function in `cuassay.testing.generated.relations`.
+RELATION_NAMES = (
+    "even",
+    "odd",
+    "shift_invariant",
+    "permutation_of_axis",
+    "linear",
+    "batch_invariant",
+    "idempotent",
+)
