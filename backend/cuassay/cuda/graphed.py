@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, overload
 from cuassay import devices, ops
 from cuassay.core.graphs import Graph, graph_pool_handle
 from cuassay.core.handle import Handle
+from cuassay.cuda.capturing import graph, side_stream
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import registry
 
@@ -279,8 +280,6 @@ def _graphed(
 
 
 def _capture(function: Function, arguments: tuple[Any, ...], warmups: int, pool: PoolId, mode: str) -> GraphedCallable:
-    from cuassay.cuda.graphs import graph, side_stream
-
     backend, index = _home(arguments)
     made = backend.new_capture(index)
     stream, current = side_stream(made.device), backend.current_stream(index)

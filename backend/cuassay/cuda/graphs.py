@@ -8,24 +8,14 @@ pool's last graph is gone.
 
 from __future__ import annotations
 
-import gc
-import linecache
-import sysconfig
-import threading
-import warnings
-from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from cuassay import devices
-from cuassay.core.device import Device
 from cuassay.core.graph_hooks import Hook, HookHandle, register_hook
-from cuassay.core.graphs import Graph, graph_pool_handle
+from cuassay.core.graphs import graph_pool_handle
+from cuassay.cuda.capturing import graph
 from cuassay.cuda.graphed import GraphedCallable, make_graphed_callables
-from cuassay.errors import ArgumentError, CaptureError, CuassayError
 
 if TYPE_CHECKING:
-    from cuassay.core.graphs import PoolId
     from cuassay.devices.cuda.graphs.capture import CUDAGraph
 
 __all__ = [
@@ -67,121 +57,6 @@ def is_current_stream_capturing() -> bool:
     return capture.is_current_stream_capturing()
 
 
-class graph:  # noqa: N801  torch's name
-    """Work given to a side stream inside the block is captured into `cuda_graph`.
-
-    Nothing runs meanwhile, so nothing is waited for. Where the block raises, or a call in it breaks the capture, the
-    graph is left empty and the stream and the thread are free again.
-
-    Parameters
-    ----------
-    cuda_graph : CUDAGraph or another kind's graph
-        What to capture into.
-    pool : tuple of int, optional
-        See `cuassay.core.graphs.Graph.begin`.
-    stream : Stream, optional
-        The stream to capture on; None is one that all such blocks of this thread and the device share.
-    capture_error_mode : str
-        ``global``, ``thread_local`` or ``relaxed``.
-
-    Raises
-    ------
-    CaptureError
-        If the work cannot be captured; names the call.
-    """
-
-    def __init__(
-        self,
-        cuda_graph: Graph,
-        pool: PoolId | None = None,
-        stream: Any = None,
-        capture_error_mode: str = "global",
-    ) -> None:
-        if not isinstance(cuda_graph, Graph):
-            raise ArgumentError(f"graph() captures into a CUDAGraph; got {cuda_graph!r}; make one and give it")
-        self._graph = cuda_graph
-        self._pool = pool
-        self._mode = capture_error_mode
-        self._backend = devices.backend(cuda_graph.device.kind)
-        self._stream = side_stream(cuda_graph.device) if stream is None else stream
-        self._entered: Any = None
-
-    def __enter__(self) -> None:
-        self._entered = self._backend.use_stream(self._stream)
-        self._entered.__enter__()
-        # A finaliser that ran now could call the driver, which breaks a capture. Collecting before, as torch once did,
-        # takes 85 ms where torch is loaded, and does not help against garbage that the block itself makes.
-        _rest()
-        try:
-            self._graph.begin(pool=self._pool, capture_error_mode=self._mode)
-        except BaseException:
-            self._leave()
-            raise
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        try:
-            if error is None:
-                self._graph.end()
-            else:
-                self._fail(error)
-        finally:
-            self._leave()
-        if error is None and not self._graph.statistics().nodes:
-            warnings.warn(f"{self._graph!r} holds no work: was it given to another stream?", stacklevel=2)
-
-    def _leave(self) -> None:
-        _resume()
-        self._entered.__exit__(None, None, None)
-
-    def _fail(self, error: BaseException) -> None:
-        """Name the call that broke the capture; any other error goes on as it is."""
-        is_broken = self._graph.is_broken
-        self._graph.reset()
-        if isinstance(error, CuassayError) or not isinstance(error, RuntimeError):
-            return
-        if is_broken or "captur" in str(error):
-            raise CaptureError(
-                f"{_call_of(error)} cannot be captured: {error}; do it before the capture, or after the replay"
-            ) from error
-
-
-def _call_of(error: BaseException) -> str:
-    """File, line and text of the innermost call in the caller's own code that led to `error`."""
-    found, link = "a call", error.__traceback__
-    while link is not None:
-        name, line = link.tb_frame.f_code.co_filename, link.tb_lineno
-        if not name.startswith(_LIBRARIES) and not name.endswith(".pyx"):
-            found = f"`{linecache.getline(name, line).strip()}` at {name}:{line}"
-        link = link.tb_next
-    return found
-
-
-#: Folders of code that is not the caller's own.
-_LIBRARIES = (str(Path(__file__).parents[1]), *(sysconfig.get_paths()[name] for name in ("purelib", "stdlib")))
-
-
-class _Side(threading.local):
-    def __init__(self) -> None:
-        self.streams: dict[Device, Any] = {}
-
-
-_side = _Side()
-
-
-def side_stream(device: Device) -> Any:
-    """The stream that this thread's captures of `device` use: one, as freed memory is used again where it was for.
-
-    Two threads may capture at once, which one stream cannot.
-    """
-    if device.kind == "sim":  # a test may have put another machine there
-        return devices.backend("sim").new_stream(device.index)
-    if device not in _side.streams:
-        _side.streams[device] = devices.backend(device.kind).new_stream(device.index)
-    return _side.streams[device]
-
-
 # ------------------------------------------------------------------------------------------------ hooks
 
 
@@ -213,27 +88,3 @@ def register_graph_replay_end_hook(hook: Hook) -> HookHandle:
 def register_graph_destroy_hook(hook: Hook) -> HookHandle:
     """``hook(graph)`` before a graph that holds work is reset or collected."""
     return register_hook("destroy", hook)
-
-
-class _Resting:
-    """Captures that are open in any thread, and whether the collector was on before the first."""
-
-    lock = threading.Lock()
-    captures = 0
-    was_on = False
-
-
-def _rest() -> None:
-    """No garbage is collected until each `_rest` has had its `_resume`."""
-    with _Resting.lock:
-        if not _Resting.captures:
-            _Resting.was_on = gc.isenabled()
-        _Resting.captures += 1
-        gc.disable()
-
-
-def _resume() -> None:
-    with _Resting.lock:
-        _Resting.captures -= 1
-        if not _Resting.captures and _Resting.was_on:
-            gc.enable()
