@@ -66,7 +66,7 @@ def integers(monkeypatch: pytest.MonkeyPatch, said: Said) -> Iterator[None]:
     monkeypatch.setattr(allocators, "_current", {})
     monkeypatch.setattr(allocators, "_former", {})
     monkeypatch.setattr(allocators._State, "source", Source)
-    monkeypatch.setattr(perthread, "_own", perthread._Own())
+    monkeypatch.setattr(perthread, "own", perthread.Own())
     monkeypatch.setattr(perthread, "_devices", {})
     monkeypatch.setattr(perthread, "_idle", idle := dict[int, dict[int, Any]]())
     monkeypatch.setattr(perthread._Lease.__del__, "__defaults__", (idle, lambda: False))
@@ -97,11 +97,11 @@ def in_a_thread_that_ends(call: Callable[[], Any]) -> Any:
 
 
 def test_a_number_is_neither_an_address_nor_a_reserved_handle() -> None:
-    mine = perthread.number(0)
+    mine = order.number(0)
 
     assert perthread.is_number(mine)
     assert not any(map(perthread.is_number, (0, LEGACY, PER_THREAD, 0x7F00_1230)))
-    assert perthread.number(0) == mine
+    assert order.number(0) == mine
     assert (perthread.device_of(mine), perthread.device_of(0x7F00_1230)) == (0, None)
 
 
@@ -136,11 +136,11 @@ def test_the_short_way_is_taken_by_number_alone(elsewhere: Any) -> None:
     taken(), elsewhere(taken)
 
     assert PER_THREAD not in allocators.malloc_by_stream
-    assert sorted(allocators.malloc_by_stream) == sorted({perthread.number(0), elsewhere(lambda: perthread.number(0))})
+    assert sorted(allocators.malloc_by_stream) == sorted({order.number(0), elsewhere(lambda: order.number(0))})
 
 
 def test_a_thread_names_its_own_stream_and_for_others_the_legacy_one(elsewhere: Any) -> None:
-    mine, other = perthread.number(0), elsewhere(lambda: perthread.number(0))
+    mine, other = order.number(0), elsewhere(lambda: order.number(0))
 
     assert [perthread.handle(stream) for stream in (mine, other)] == [PER_THREAD, LEGACY]
     assert elsewhere(lambda: perthread.handle(mine)) == LEGACY
@@ -152,7 +152,7 @@ def test_a_block_that_a_thread_has_used_waits_for_that_threads_stream(
     elsewhere: Any, said: Said, by_its_user: bool
 ) -> None:
     block = taken()
-    allocators.allocator(0).record_stream(block, elsewhere(lambda: perthread.number(0)))
+    allocators.allocator(0).record_stream(block, elsewhere(lambda: order.number(0)))
 
     elsewhere(lambda: free(block)) if by_its_user else free(block)
 
@@ -173,7 +173,7 @@ def test_the_next_thread_has_the_number_of_one_that_ended_and_waits_for_its_work
 
 def test_what_used_a_block_is_known_by_its_last_marker_when_its_thread_has_ended(said: Said) -> None:
     block = taken()
-    user = in_a_thread_that_ends(lambda: perthread.number(0))
+    user = in_a_thread_that_ends(lambda: order.number(0))
 
     assert perthread.ended(user) == "marker 1"
     assert perthread.ended(block.stream) is None
@@ -197,6 +197,6 @@ def test_a_number_whose_stream_cannot_be_marked_is_not_used_again(monkeypatch: p
 
     monkeypatch.setattr(order.Order, "record", refuse)
 
-    first, second = (in_a_thread_that_ends(lambda: perthread.number(0)) for _ in range(2))
+    first, second = (in_a_thread_that_ends(lambda: order.number(0)) for _ in range(2))
 
     assert first != second

@@ -19,7 +19,7 @@ from cuassay.core.protocols import MemorySource
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.order import keep, kept
+from cuassay.devices.cuda.memory.order import keep, kept, number
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError
@@ -160,7 +160,7 @@ def allocator(index: int) -> DeviceAllocator:
 def find_malloc(index: int, stream: int) -> Callable[[int], Block]:
     """The function that serves allocations on `stream` of device `index`; kept in `malloc_by_stream` if possible."""
     if stream == perthread.PER_THREAD:  # one address for a stream in each thread: each has an entry by its number
-        stream = perthread.number(index)
+        stream = number(index)
         if (known := malloc_by_stream.get(stream)) is not None:
             return known
     found = allocator(index)

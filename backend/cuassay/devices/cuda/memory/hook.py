@@ -19,7 +19,7 @@ from cuassay.devices.cuda.driver.context import device_of_stream
 from cuassay.devices.cuda.launch.launch import stream_address
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.order import kept
+from cuassay.devices.cuda.memory.order import kept, number
 from cuassay.devices.cuda.memory.uncached import UncachedAllocator
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.memory import Block
@@ -159,7 +159,7 @@ def address_of(stream: Any, index: int = -1) -> int:
         where = device_of_stream(address, stream)
         if where is None:
             where = _current_device() if index < 0 else index
-        return perthread.number(where)
+        return number(where)
     kept.setdefault(address, stream)
     return address
 

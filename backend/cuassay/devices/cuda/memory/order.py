@@ -18,7 +18,7 @@ from cuassay.devices.cuda.driver import forks
 from cuassay.devices.cuda.driver.check import check, error_of
 from cuassay.devices.cuda.memory import perthread
 
-__all__ = ["Marker", "Order", "at", "attempt", "finished", "keep", "kept", "relaxed"]
+__all__ = ["Marker", "Order", "at", "attempt", "finished", "keep", "kept", "name_of", "number", "relaxed"]
 
 #: Streams by address that memory was allocated or used on. They live as long as the process: a wait on a destroyed
 #: stream is a crash, not an error, and its address may return for a stream that does not know its work.
@@ -176,3 +176,14 @@ class Order:
 
         with at(self.index), relaxed():
             check(cudart.cudaDeviceSynchronize(), f"waiting for cuda:{self.index}")
+
+
+def number(index: int) -> int:
+    """What stands for this thread's default stream on device `index`."""
+    found = perthread.own.lease.numbers.get(index)
+    return perthread.take(index, Order(index)) if found is None else found
+
+
+def name_of(address: int, index: int) -> int:
+    """A stream by which to tell it from others, whichever thread asks: its address, or this thread's `number`."""
+    return number(index) if address == perthread.PER_THREAD else address

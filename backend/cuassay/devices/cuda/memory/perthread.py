@@ -16,7 +16,7 @@ from typing import Any
 from cuassay.devices.cuda.driver import forks
 from cuassay.errors import CuassayError
 
-__all__ = ["LEGACY", "PER_THREAD", "device_of", "ended", "handle", "is_number", "name_of", "number"]
+__all__ = ["LEGACY", "PER_THREAD", "device_of", "ended", "handle", "is_number", "own", "take"]
 
 #: Addresses that the driver reserves for its default streams: the legacy one, as 0 is, too, and each thread's own.
 LEGACY, PER_THREAD = 1, 2
@@ -47,12 +47,15 @@ class _Lease:
                 idle.setdefault(index, {})[mine] = self.orders[index].record(PER_THREAD)
 
 
-class _Own(threading.local):
+class Own(threading.local):
+    """The `lease` of each thread."""
+
     def __init__(self) -> None:
         self.lease = _Lease()
 
 
-_own = _Own()
+#: What this thread has.
+own = Own()
 
 
 def is_number(stream: int) -> bool:
@@ -60,16 +63,9 @@ def is_number(stream: int) -> bool:
     return bool(stream & 1) and stream != LEGACY
 
 
-def number(index: int) -> int:
-    """What stands for this thread's default stream on device `index`."""
-    found = _own.lease.numbers.get(index)
-    return _taken(index) if found is None else found
-
-
-def _taken(index: int) -> int:
-    from cuassay.devices.cuda.memory.order import Order  # which imports this module
-
-    lease, order = _own.lease, Order(index)
+def take(index: int, order: Any) -> int:
+    """A number for this thread's default stream on device `index`, whose streams `order` orders."""
+    lease = own.lease
     try:
         mine, marker = _idle.setdefault(index, {}).popitem()
     except KeyError:
@@ -82,11 +78,6 @@ def _taken(index: int) -> int:
         raise
     lease.orders[index], lease.numbers[index] = order, mine
     return mine
-
-
-def name_of(address: int, index: int) -> int:
-    """A stream by which to tell it from others, whichever thread asks: its address, or this thread's `number`."""
-    return number(index) if address == PER_THREAD else address
 
 
 def device_of(stream: int) -> int | None:
@@ -107,4 +98,4 @@ def handle(stream: int) -> int:
     """
     if not is_number(stream):
         return stream
-    return PER_THREAD if stream in _own.lease.numbers.values() else LEGACY
+    return PER_THREAD if stream in own.lease.numbers.values() else LEGACY

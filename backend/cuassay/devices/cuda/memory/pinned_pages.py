@@ -23,8 +23,7 @@ from typing import Any
 from cuassay.core.interrupts import is_late, is_marked_late, mark_late
 from cuassay.core.units import format_bytes
 from cuassay.devices.cuda.driver.check import check
-from cuassay.devices.cuda.memory import perthread
-from cuassay.devices.cuda.memory.order import Marker, Order, at, attempt, finished, relaxed
+from cuassay.devices.cuda.memory.order import Marker, Order, at, attempt, finished, name_of, relaxed
 from cuassay.errors import CuassayError, OutOfMemoryError
 from cuassay.memory.config import AllocatorConfig
 from cuassay.memory.host import HostSource
@@ -43,7 +42,7 @@ DEVICE_SHIFT = 56
 
 def stream_key(index: int, address: int) -> int:
     """The number of the stream at `address` on device `index`."""
-    return index << DEVICE_SHIFT | perthread.name_of(address, index)
+    return index << DEVICE_SHIFT | name_of(address, index)
 
 
 def register(address: int, nbytes: int) -> None:

@@ -28,7 +28,7 @@ from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import status
 from cuassay.devices.cuda.launch.launch import kernel
-from cuassay.devices.cuda.memory import perthread
+from cuassay.devices.cuda.memory import order, perthread
 from cuassay.devices.cuda.memory.alignment import aligned, deliver, is_aligned
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
 from cuassay.devices.cuda.streams.stream import ExternalStream
@@ -198,7 +198,7 @@ class _Cell:
 
     def write_on(self, stream: Any) -> None:
         """From here `stream` writes it, after the replays on the former one, which may be reading it."""
-        name = perthread.name_of(stream.ptr, self.device.index)
+        name = order.name_of(stream.ptr, self.device.index)
         if self.stream is not None and self.name != name:
             stream.wait_event(self.last_stream().record())
         self.stream, self.name = stream, name
