@@ -54,6 +54,7 @@ def test_memory_mapped_array_is_taken(tmp_path: Any) -> None:
         (lambda: amp.GradScaler("cpu").load_state_dict(3), ArgumentError, "the state is a mapping; got 3"),
         (lambda: devices.empty_pinned((2**42,), "float32", "sim"), OutOfMemoryError, "no host memory to pin"),
         (lambda: ops.softmax(ONES, axis="x"), ArgumentError, "axis 'x' does not exist"),
+        (lambda: ops.softmax(ONES, axis=None), ArgumentError, "axis None does not exist"),
         (lambda: ops.copy(ONES, device="sim:99"), DeviceError, "sim:99 does not exist"),
     ],
 )

@@ -36,7 +36,7 @@ def same(name: str) -> ShapeRule:
 
     def rule(bound: Mapping[str, Any]) -> Shape:
         shape = _shape(bound[name])
-        if bound.get("axis") is not None:
+        if "axis" in bound:
             normalize_axis(bound["axis"], len(shape))
         return shape
 
