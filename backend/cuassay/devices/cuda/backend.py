@@ -95,7 +95,7 @@ class CudaBackend:
             "name": properties.name,
             "uuid": str(properties.uuid),
             "capability": f"{properties.major}.{properties.minor}",
-            "driver": _driver(),
+            "driver": nvml.driver_release(),
             "cuda": runtime.driver_version(),
             **({} if policy is None else {"clocks": policy}),
         }
@@ -249,10 +249,10 @@ class CudaBackend:
 
     def spin(self, index: int, cycles: int) -> None:
         """Keep the current stream of device `index` busy for `cycles` of its clock, without touching memory."""
-        from cuassay.devices.cuda.launch.launch import kernel
+        _cupy()
+        from cuassay.devices.cuda.launch import occupation
 
-        with self.activate(index):
-            kernel("spin.cu", "spin")(1, 1, (cycles,))
+        occupation.spin(index, cycles)
 
     def new_capture(self, index: int, *, keep_graph: bool = False) -> Any:
         """A graph of device `index`."""
@@ -272,17 +272,11 @@ class CudaBackend:
             return int(cupy.get_default_memory_pool().used_bytes()) - plans + allocators.live(index)
 
     def flush_cache(self, index: int) -> None:
-        """Read twice what the level-2 cache holds, on the current stream.
+        """Read twice what the level-2 cache holds, on the current stream."""
+        _cupy()
+        from cuassay.devices.cuda.launch import occupation
 
-        A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200.
-        """
-        from cuassay.devices.cuda.launch.launch import kernel
-
-        with self.activate(index):
-            buffer, parts = _eviction_buffer(index)
-            length = buffer.size // parts.size
-            read = kernel("reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>")
-            read((parts.size, 1), 256, (buffer, parts, 1, buffer.size, length))
+        occupation.flush_cache(index)
 
 
 @cache
@@ -359,20 +353,6 @@ def _version() -> tuple[int, ...]:
     return tuple(map(int, runtime.driver_version().split(".")))
 
 
-@cache
-def _driver() -> str:
-    """The driver's own version, such as ``'580.159.04'``; empty where NVML does not tell."""
-    from cuda.bindings import nvml
-
-    try:
-        nvml.init_v2()
-        return str(nvml.system_get_driver_version())
-    except Exception as error:  # its errors derive from Exception itself
-        if type(error).__module__.startswith("cuda."):
-            return ""
-        raise
-
-
 def _probe_dtype(name: str) -> Answer:
     op_class, _, dtype = name.partition(":")
     if dtype.startswith("float8"):
@@ -380,22 +360,6 @@ def _probe_dtype(name: str) -> Answer:
     if op_class == "random" and dtype in NOT_DRAWN:
         return absent(NOT_DRAWN[dtype])
     return present()
-
-
-#: Blocks that read the eviction buffer: several for each multiprocessor of any card.
-_EVICTION_PARTS = 1024
-
-
-@cache
-def _eviction_buffer(index: int) -> tuple[Any, Any]:
-    """What is read, and a result a part; outside CuPy's pool, whose use is what `memory_in_use` tells."""
-    cupy = _cupy()
-    nbytes = 2 * max(runtime.get_device_properties(index).L2_cache_size, 32 * 2**20)
-    size = -(-nbytes // (16 * _EVICTION_PARTS)) * 4 * _EVICTION_PARTS  # each part a whole number of 16-byte loads
-    memory = cupy.cuda.Memory(4 * (size + _EVICTION_PARTS))
-    values = cupy.ndarray((size + _EVICTION_PARTS,), np.float32, cupy.cuda.MemoryPointer(memory, 0))
-    values.fill(0)
-    return values[:size], values[size:]
 
 
 class _Namespace(Handle):

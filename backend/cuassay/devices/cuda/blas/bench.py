@@ -18,6 +18,7 @@ import cupy
 from cuassay.devices.cuda.blas import agreement, operands, providers
 from cuassay.devices.cuda.blas.problem import Problem
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.launch import occupation
 from cuassay.devices.cuda.memory import hook
 from cuassay.tune.space import Candidate
 
@@ -200,9 +201,7 @@ def _stream(device: int) -> Any:
 
 def _hold(device: int, *, flushing: bool) -> None:
     """Keep the stream busy until the host has given it the sample, else its gaps are measured too."""
-    from cuassay.devices.cuda import BACKEND  # which imports this room
-
     if flushing:
-        BACKEND.flush_cache(device)
+        occupation.flush_cache(device)
     else:
-        BACKEND.spin(device, _HOLDING_CYCLES)
+        occupation.spin(device, _HOLDING_CYCLES)

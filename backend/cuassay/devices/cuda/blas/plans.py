@@ -43,6 +43,7 @@ __all__ = [
     "fallback",
     "make",
     "observe",
+    "offer",
     "plan_on_current_device",
     "set_selector",
 ]
@@ -59,14 +60,19 @@ def _by_settings(problem: Problem, device: int) -> Choice | None:
     global _selector  # noqa: PLW0603  one a process
     chosen: Selector | None = None
     if settings.get("CUASSAY_TUNABLEOP_ENABLED"):
-        from cuassay.devices.cuda.blas.tuning import tuner  # which imports this module
-
-        chosen = tuner().select
+        chosen = _offered()
     if _selector is _by_settings:  # no other thread has set one meanwhile
         _selector = chosen
     return None if chosen is None else chosen(problem, device)
 
 
+def offer(selector: Callable[[], Selector]) -> None:
+    """Ask `selector` for the selector that ``CUASSAY_TUNABLEOP_ENABLED`` turns on: the tuner's, which stands above."""
+    global _offered  # noqa: PLW0603  one a process
+    _offered = selector
+
+
+_offered: Callable[[], Selector]
 _selector: Selector | None = _by_settings
 _observers: list[Callable[[Problem, int], object]] = []
 

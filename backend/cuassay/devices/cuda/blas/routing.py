@@ -11,7 +11,7 @@ from functools import partial
 from typing import Any
 
 from cuassay.core.precision import Mode, resolved
-from cuassay.devices.cuda.blas import fp8, product_shortcuts
+from cuassay.devices.cuda.blas import fp8, plans, product_shortcuts
 from cuassay.devices.cuda.blas.gemm import Product, bind, gemm
 from cuassay.devices.cuda.blas.plans import BoundProduct
 from cuassay.ops import Op, products, registry
@@ -110,6 +110,12 @@ class _Grouped:
         return BoundProduct(partial(self, out=out, **bound), (bound["a"], bound["b"], out))
 
 
+def _tuned() -> plans.Selector:
+    from cuassay.devices.cuda.blas.tuning import tuner  # a process that does not tune need not load it
+
+    return tuner().select
+
+
 def register() -> None:
     """Enter these into the registry."""
     table: dict[str, registry.Implementation] = {
@@ -124,4 +130,5 @@ def register() -> None:
     for name, implementation in table.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
     product_shortcuts.install()
+    plans.offer(_tuned)
     registry.implement("scaled_mm", kind="cuda", dtypes=("uint8",))(fp8.Scaled())

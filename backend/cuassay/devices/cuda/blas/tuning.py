@@ -20,7 +20,7 @@ from cuassay.core import settings
 from cuassay.devices.cuda.blas import agreement, controls, libraries, neighbours, plan_cache, plans, providers
 from cuassay.devices.cuda.blas.bench import Bench
 from cuassay.devices.cuda.blas.problem import Problem, representative
-from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver import nvml, runtime
 from cuassay.devices.cuda.driver.graph_driver import capture_status, relaxed
 from cuassay.errors import CuassayError, TuningError
 from cuassay.ops.explain import is_explaining, note
@@ -363,11 +363,9 @@ def _default(problem: Problem, device: int) -> Candidate:
 
 @cache
 def _validators(device: int) -> dict[str, str]:
-    from cuassay.devices.cuda import BACKEND  # which imports this room
-
-    properties, driver = runtime.get_device_properties(device), BACKEND.identity(device)["driver"]
+    properties = runtime.get_device_properties(device)
     gpu = f"{properties.name}, {properties.multi_processor_count} multiprocessors"
-    return {"gpu": gpu, "driver": driver}
+    return {"gpu": gpu, "driver": nvml.driver_release()}
 
 
 def validators(device: int) -> dict[str, str]:

@@ -7,7 +7,7 @@ from typing import Any
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 
-__all__ = ["stream_at"]
+__all__ = ["address_of", "stream_at"]
 
 #: 0 is the default stream, 1 and 2 are the legacy one and that of each thread; all others are addresses.
 _RESERVED = 2
@@ -20,6 +20,21 @@ _END = 2**56
 
 #: An address that the driver took from its heap is a multiple of it.
 _ALIGNMENT = 8
+
+
+def address_of(stream: Any) -> int:
+    """The address of a stream that is not of CuPy's class: an address, or any object with ``__cuda_stream__``.
+
+    Raises
+    ------
+    ArgumentError
+        If it is neither; see `stream_at`.
+    """
+    if hasattr(stream, "__cuda_stream__"):
+        described = stream.__cuda_stream__
+        _, stream = described() if callable(described) else described
+        stream = int(stream)
+    return stream_at(stream)
 
 
 def stream_at(address: Any) -> int:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping
 from functools import cache
 from typing import Any
 
-__all__ = ["REASONS", "clock_policy", "conditions", "is_throttled", "reasons_of"]
+__all__ = ["REASONS", "clock_policy", "conditions", "driver_release", "is_throttled", "reasons_of"]
 
 #: Bits of `nvmlDeviceGetCurrentClocksEventReasons`; idle (bit 0) is not a reason of a slow sample.
 REASONS: Mapping[int, str] = {
@@ -44,6 +44,20 @@ class _AbsentError(Exception):
 def reasons_of(bits: int) -> str:
     """The reasons in words, ``none`` if nothing holds the clocks down."""
     return ", ".join(name for bit, name in REASONS.items() if bits & bit) or "none"
+
+
+@cache
+def driver_release() -> str:
+    """The driver's own version, such as ``'580.159.04'``; empty where NVML does not tell."""
+    from cuda.bindings import nvml
+
+    try:
+        nvml.init_v2()
+        return str(nvml.system_get_driver_version())
+    except Exception as error:  # its errors derive from Exception itself
+        if type(error).__module__.startswith("cuda."):
+            return ""
+        raise
 
 
 def conditions(uuid: str) -> dict[str, object]:

@@ -3,7 +3,7 @@
 // Source: own. A reading of the clock costs some tens of cycles, so that `cycles` are met about that closely.
 // Shapes: none.
 // Launch: 1 block of 1 thread.
-// Caller: devices/cuda/backend.py `CudaBackend.spin`. OpSpecs: cuassay/testing/specs/ has none, as it is not an operation.
+// Caller: devices/cuda/launch/occupation.py `spin`. OpSpecs: cuassay/testing/specs/ has none, as it is not an operation.
 
 // A process that shares the GPU with others is stopped and goes on at another multiprocessor, whose clock differs by as
 // long as either of them slept: by minutes. So steps are added up, and a step is at most what a time slice can take.

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 import sys
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import cupy
 
@@ -22,21 +22,25 @@ from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.driver import forks, runtime
+from cuassay.devices.cuda.driver.addresses import address_of
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import (
     NOT_READY,
     CUDARuntimeError,
     at,
+    device_of_stream,
     explained,
     index_of,
     refusal,
     refused_in_child,
 )
+from cuassay.devices.cuda.driver.cupy_private import BaseStream
 from cuassay.errors import ArgumentError, DeviceError
 
-__all__ = ["DISABLE_TIMING", "Event", "give_back", "handle_of", "idle_events", "take"]
+__all__ = ["DISABLE_TIMING", "Event", "give_back", "handle_of", "hold", "idle_events", "take"]
 
 DISABLE_TIMING = cupy.cuda.runtime.eventDisableTiming
+_EXTERNAL = 1  # cudaEventWaitExternal
 _INTERPROCESS = cupy.cuda.runtime.eventInterprocess
 
 #: More idle handles of one device and kind than this are destroyed.
@@ -236,10 +240,10 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
 
     def _record_carefully(self, stream: Any) -> None:
         """The first record, those of external events, on default streams and others', and those that fail."""
-        stream = _adopted(stream, self._index)
+        stream = _located(stream, self._index)
         self.admit(stream.device_id)
         with at(stream.device_id), explained(f"recording {self!r} on {stream!r}"):
-            if self.is_node(stream):
+            if self.is_node(stream.ptr):
                 _record_node(self.handle, stream.ptr)
             else:
                 _record(self.handle, stream.ptr)
@@ -252,11 +256,11 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         try:
             _wait(get_current_stream().ptr if stream is None else stream.own_ptr, self.recorded_ptr)
         except (AttributeError, CUDARuntimeError):
-            _adopted(stream).wait_event(self)
+            hold(_located(stream), self)
 
-    def is_node(self, stream: Any) -> bool:
-        """Whether a record on `stream`, or its wait, becomes an event node of a graph."""
-        return self._external and bool(stream.is_capturing())
+    def is_node(self, address: int) -> bool:
+        """Whether a record on the stream at `address`, or its wait, becomes an event node of a graph."""
+        return self._external and bool(cupy.cuda.runtime.streamIsCapturing(address))
 
     # -------------------------------------------------------------------------------------------- the host
 
@@ -337,10 +341,59 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         return event
 
 
-def _adopted(stream: Any, index: int = -1) -> Any:
-    from cuassay.devices.cuda.streams.stream import adopt, current_stream
+# ------------------------------------------------------------------------------------------------ streams
 
-    return current_stream(index) if stream is None else adopt(stream)
+
+class _Located(NamedTuple):
+    """What an event must know of a stream that does not tell its device; `stream` is kept alive."""
+
+    ptr: int
+    device_id: int
+    stream: Any
+
+    def __repr__(self) -> str:
+        return f"the stream {self.ptr:#x} of cuda:{self.device_id}"
+
+
+def _located(stream: Any, index: int = -1) -> Any:
+    """`stream`, or what is known of it; None is the current one of device `index` (-1: of the current one)."""
+    found = get_current_stream(index) if stream is None else stream
+    if isinstance(found, BaseStream):
+        if found.device_id is not None and found.device_id >= 0:  # ours, and most of CuPy's
+            return found
+        address = found.ptr
+    else:
+        address = address_of(found)
+    device = index if stream is None and index >= 0 else device_of_stream(address)
+    return _Located(address, index_of(device), found)
+
+
+def hold(stream: Any, event: Any) -> None:
+    """Let `stream`, which tells `ptr` and `device_id`, wait for `event`: ours, CuPy's, torch's or cuda.core's.
+
+    One never recorded holds nothing.
+
+    Raises
+    ------
+    ArgumentError
+        If `event` is not one of these.
+    DeviceError
+        If it is another process's and of another device.
+    """
+    handle = handle_of(event)
+    if not handle:
+        return
+    flags = 0
+    if isinstance(event, Event):
+        if event.is_imported and event.device.index != stream.device_id:
+            # The driver does not refuse it: the process ends (seen on two H200, CUDA 13.0).
+            raise DeviceError(
+                f"{event!r} of another process cannot be waited for by {stream!r}; let a stream of {event.device} "
+                "wait, and wait for that stream"
+            )
+        flags = _EXTERNAL if event.is_node(stream.ptr) else 0
+    with at(stream.device_id), explained(f"letting {stream!r} wait for {event!r}"):
+        _wait(stream.ptr, handle, flags)
 
 
 def _record_node(handle: int, stream: int) -> None:

@@ -23,7 +23,7 @@ from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.round_robin import RoundRobin
 from cuassay.devices.cuda.driver import forks, runtime
-from cuassay.devices.cuda.driver.addresses import stream_at
+from cuassay.devices.cuda.driver.addresses import address_of
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import (
     NOT_READY,
@@ -37,7 +37,7 @@ from cuassay.devices.cuda.driver.context import (
 )
 from cuassay.devices.cuda.driver.cupy_private import BaseStream
 from cuassay.devices.cuda.streams import hostwaits
-from cuassay.devices.cuda.streams.event import Event, give_back, handle_of, take
+from cuassay.devices.cuda.streams.event import Event, give_back, hold, take
 from cuassay.errors import DeviceError
 
 __all__ = [
@@ -59,7 +59,6 @@ _query = cupy.cuda.runtime.streamQuery
 _record = cupy.cuda.runtime.eventRecord
 _synchronize = cupy.cuda.runtime.streamSynchronize
 _wait = cupy.cuda.runtime.streamWaitEvent
-_EXTERNAL = 1  # cudaEventWaitExternal
 
 
 class Ordering(Handle):
@@ -150,22 +149,7 @@ class Ordering(Handle):
         try:
             _wait(self.own_ptr, event.recorded_ptr)
         except (AttributeError, CUDARuntimeError):
-            self._wait_carefully(event)
-
-    def _wait_carefully(self, event: Any) -> None:
-        """Default streams, events never recorded, external or of others, and waits that fail."""
-        handle = handle_of(event)
-        if not handle:
-            return
-        if isinstance(event, Event) and event.is_imported and event.device != self.device:
-            # The driver does not refuse it: the process ends (seen on two H200, CUDA 13.0).
-            raise DeviceError(
-                f"{event!r} of another process cannot be waited for by {self!r}; let a stream of {event.device} wait, "
-                "and wait for that stream"
-            )
-        flags = _EXTERNAL if isinstance(event, Event) and event.is_node(self) else 0
-        with at(self.device_id), explained(f"letting {self!r} wait for {event!r}"):
-            _wait(self.ptr, handle, flags)
+            hold(self, event)
 
     def wait_stream(self, stream: Any) -> None:
         """Later work of this stream waits for everything given to `stream` so far."""
@@ -334,13 +318,8 @@ def adopt(stream: Any) -> Any:
         return stream
     if isinstance(stream, BaseStream):
         return ExternalStream(stream.ptr, device_of_stream(stream.ptr, stream), stream)
-    if hasattr(stream, "__cuda_stream__"):
-        described = stream.__cuda_stream__
-        _, address = described() if callable(described) else described
-        known = stream_at(int(address))
-        return ExternalStream(known, device_of_stream(known), stream)
-    address = stream_at(stream)
-    return ExternalStream(address, device_of_stream(address))
+    address = address_of(stream)
+    return ExternalStream(address, device_of_stream(address), stream)
 
 
 def _device_id(stream: Any) -> int:

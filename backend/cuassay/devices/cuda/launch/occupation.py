@@ -1,0 +1,47 @@
+"""What a measurement gives to the device: work that keeps its stream busy, and a read that empties its cache."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import cupy
+import numpy as np
+
+from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.context import at
+from cuassay.devices.cuda.launch.launch import kernel
+
+__all__ = ["flush_cache", "spin"]
+
+#: Blocks that read the eviction buffer: several for each multiprocessor of any card.
+_EVICTION_PARTS = 1024
+
+
+def spin(index: int, cycles: int) -> None:
+    """Keep the current stream of device `index` busy for `cycles` of its clock, without touching memory."""
+    with at(index):
+        kernel("spin.cu", "spin")(1, 1, (cycles,))
+
+
+def flush_cache(index: int) -> None:
+    """Read twice what the level-2 cache of device `index` holds, on the current stream.
+
+    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200.
+    """
+    with at(index):
+        buffer, parts = _eviction_buffer(index)
+        length = buffer.size // parts.size
+        read = kernel("reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>")
+        read((parts.size, 1), 256, (buffer, parts, 1, buffer.size, length))
+
+
+@cache
+def _eviction_buffer(index: int) -> tuple[Any, Any]:
+    """What is read, and a result a part; outside CuPy's pool, whose use is what `memory_in_use` tells."""
+    nbytes = 2 * max(runtime.get_device_properties(index).L2_cache_size, 32 * 2**20)
+    size = -(-nbytes // (16 * _EVICTION_PARTS)) * 4 * _EVICTION_PARTS  # each part a whole number of 16-byte loads
+    memory = cupy.cuda.Memory(4 * (size + _EVICTION_PARTS))
+    values = cupy.ndarray((size + _EVICTION_PARTS,), np.float32, cupy.cuda.MemoryPointer(memory, 0))
+    values.fill(0)
+    return values[:size], values[size:]
