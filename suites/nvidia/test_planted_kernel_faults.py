@@ -457,11 +457,11 @@ def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("empty", "empty_like"):
         monkeypatch.setattr(cupy, name, poisoned(getattr(cupy, name)))
     from cuassay.devices.cuda.blas import product_shortcuts
-    from cuassay.devices.cuda.eager import repeated, shortcuts
+    from cuassay.devices.cuda.eager import repeated
     from cuassay.devices.cuda.memory import hook
 
     monkeypatch.setattr(devices.backend("cuda"), "empty", poisoned(hook.empty))
-    for module in (product_shortcuts, repeated, shortcuts):
+    for module in (product_shortcuts, repeated):
         monkeypatch.setattr(module, "_fresh", poisoned(hook.fresh))
 
 

@@ -16,31 +16,27 @@ from math import prod
 from typing import Any, Literal
 
 import cupy
+import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core import settings
 from cuassay.core.precision import Mode, current_precision
 from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, route_of
 from cuassay.devices.cuda.blas.plan_cache import PlanCache, table
 from cuassay.devices.cuda.blas.plans import BoundProduct
 from cuassay.devices.cuda.blas.providers import ProductPlan
-from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.context import refused_in_child
 from cuassay.devices.cuda.driver.cupy_private import dense_layout_of, layout_of
-from cuassay.devices.cuda.eager.shortcuts import Layout
+from cuassay.devices.cuda.eager.shortcuts import Shortcut
 from cuassay.devices.cuda.memory import hook
 from cuassay.ops import Op, registry
 
-__all__ = ["Shortcut", "install"]
+__all__ = ["Products", "install"]
 
 Array = Any
 Shape = tuple[int, ...]
 
 #: The arguments of `gemm`, in order; see `Product`.
 Arguments = tuple[Any, ...]
-
-#: Layouts that are kept; with one more, all are dropped.
-_MOST_KEPT = 4096
 
 #: A product of more operations takes an H200 longer than its call takes the host.
 _MOST_FLOPS = 10**9
@@ -67,7 +63,7 @@ class _Form:
         Whether the layouts say where each element of the operands lies.
     """
 
-    out: Layout
+    out: tuple[np.dtype[Any], Shape, bool]
     nbytes: int
     sizes: tuple[int, ...]
     is_dense: bool
@@ -114,7 +110,7 @@ class _ReadyProduct:
         return BoundProduct(partial(self.run, addresses), None, self.plan.workspace_nbytes)
 
 
-class Shortcut:
+class Products(Shortcut):
     """Serves `op`, on matrices, as long as the registry has the implementation that it stands for.
 
     Parameters
@@ -128,23 +124,19 @@ class Shortcut:
     """
 
     def __init__(self, op: Op, shape: Callable[..., Shape | None], spread: Callable[..., Arguments]) -> None:
-        self._op, self._shape, self._spread = op, shape, spread
+        super().__init__(op)
+        self._shape, self._spread = shape, spread
         self._types = (_ndarray,) * len(op.schema.arrays)
         self._implementation = registry.find(op, "cuda", as_dtype(op.schema.dtypes[0]))
-        self._routes = registry.routes
-        self._forms: dict[Any, _Form] = {}
-
-    def __repr__(self) -> str:
-        return f"Shortcut({self._op.name}, {len(self._forms)} forms kept)"
 
     def serve(self, operands: tuple[Any, ...], out: Any, scalars: Mapping[str, Any]) -> Any:
         """The result; or `NotImplemented`, and nothing is done."""
         if scalars or tuple(map(type, operands)) != self._types:
             return NotImplemented
-        if registry.routes is not self._routes:
-            self._forms, self._routes = {}, registry.routes
+        if registry.routes is not self.routes:
+            self.forget()
         layouts = tuple(map(dense_layout_of, operands))
-        form = self._forms.get(layouts) or self._admitted(layouts)
+        form = self.forms.get(layouts) or self.admit(layouts, self._found(layouts))
         if not form.nbytes:
             return NotImplemented
         is_new = out is None
@@ -180,7 +172,7 @@ class Shortcut:
         bits = addresses[0] | addresses[1] | addresses[-1] | MOST_ALIGNED
         ready = cache.get((form, mode, bits & -bits))
         if ready is None:
-            ready = cache[form, mode, bits & -bits] = self._found(operands, out, bits & -bits)
+            ready = cache[form, mode, bits & -bits] = self._made_ready(operands, out, bits & -bits)
         if not ready or (len(addresses) > 3 and addresses[2] % BIAS_ALIGNMENT):
             gemm(*self._spread(*operands, out))
             return
@@ -188,28 +180,24 @@ class Shortcut:
         if ready.may_repeat and cache.count(key, calls + 1):
             cache.keep(key, ready.graph(addresses))
 
-    def _admitted(self, layouts: Any) -> _Form:
-        if len(self._forms) >= _MOST_KEPT:
-            self._forms.clear()
+    def _found(self, layouts: Any) -> _Form:
         dtypes, shapes, *_ = zip(*layouts, strict=True)
         dtype, shape = dtypes[0], self._shape(*shapes)
-        is_mine = registry.find(self._op, "cuda", dtype) is self._implementation
+        is_mine = registry.find(self.op, "cuda", dtype) is self._implementation
         if shape is None or not is_mine or dtypes.count(dtype) < len(dtypes):
             shape = (0,)
         sizes = tuple(prod(extents) * dtype.itemsize for extents in shapes)
         is_dense = all((c or f) and nbytes for (_, _, c, f), nbytes in zip(layouts, sizes, strict=True))
-        form = _Form((dtype, shape, True), prod(shape) * dtype.itemsize, sizes, is_dense)
-        return self._forms.setdefault(layouts, form)
+        return _Form((dtype, shape, True), prod(shape) * dtype.itemsize, sizes, is_dense)
 
-    def _found(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _ReadyProduct | Literal[False]:
+    def _made_ready(self, operands: tuple[Any, ...], out: Array, alignment: int) -> _ReadyProduct | Literal[False]:
         """The library's plan for this form; False where more must be done."""
         product = Product(*self._spread(*operands, out))
         route = route_of(product, alignment)
         if route.plan is None:
             return False
         is_short = 2 * out.size * product.a.shape[-1] <= _MOST_FLOPS
-        may_repeat = is_short and not route.plan.workspace_nbytes and not settings.get("CUASSAY_LAUNCH_BLOCKING")
-        return _ReadyProduct(route.plan, route.swapped, may_repeat)
+        return _ReadyProduct(route.plan, route.swapped, is_short and not route.plan.workspace_nbytes)
 
 
 def _two(a: Shape, b: Shape) -> Shape | None:
@@ -243,7 +231,6 @@ _SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., Arguments]]]
 
 
 def install() -> None:
-    """Let these ops, once they are implemented, try a shortcut first, where there is one device."""
-    for name, (shape, spread) in _SERVED.items() if runtime.device_count() == 1 else ():
-        op = registry.op(name)
-        op.shortcuts[_ndarray] = (Shortcut(op, shape, spread).serve,)
+    """Let these ops, once they are implemented, try a shortcut first."""
+    for name, (shape, spread) in _SERVED.items():
+        Products(registry.op(name), shape, spread).install()

@@ -20,7 +20,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import ALL, COMPLEX, FP8, compute_dtype, dtype_name
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
-from cuassay.devices.cuda.eager import repeated, shortcuts
+from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import Kernel, kernel
 from cuassay.devices.cuda.launch.source import kernel_source
 from cuassay.devices.cuda.memory import alignment
@@ -148,13 +148,6 @@ def _dense_name(form: str, functor: str, dtype: np.dtype[Any], length: int) -> s
     return f"dense_{form}<{functor}, {c_name(dtype)}, {length}>"
 
 
-def _plain(arity: int, functor: str, dtype: np.dtype[Any], size: int) -> tuple[Kernel, tuple[int, int, int], int]:
-    """The launch for arrays alike, contiguous and aligned, as `_dense` gives it."""
-    length = _PACK_NBYTES // dtype.itemsize
-    name = _dense_name(("unary", "binary")[arity - 1], functor, dtype, length)
-    return kernel("elementwise.cu", name), (-(-size // (_BLOCK * length)), 1, 1), _BLOCK
-
-
 @alignment.on_aligned
 def _strided(*operands: Any, out: Array, functor: str) -> None:
     if len(operands) == 1:
@@ -252,7 +245,7 @@ def copy(a: Array, *, device: object, out: Array) -> None:
         peers.copy(a, out)
 
 
-@repeated.only_launches
+@only_launches
 @alignment.on_aligned
 def cast(a: Array, *, dtype: object, out: Array) -> None:
     """By a kernel of our own: CuPy goes from float64 to bfloat16 by way of float32, and rounds twice."""
@@ -284,22 +277,17 @@ def functors() -> dict[str, str]:
     return {name: struct for name, struct in named.items() if struct in structs}
 
 
-def _register_plain(op: Op, functor: str) -> None:
-    left_out = (*FP8, *_LEFT_OUT.get(op.name, ()))
-    dtypes = [dtype for dtype in op.schema.dtypes if dtype not in left_out]
-    registry.implement(op.name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
-    shortcuts.install(op, frozenset(dtypes), partial(_plain, len(op.schema.arrays), functor))
-
-
 def register() -> None:
     """Enter these into the registry."""
     plain = functors()
     for name, functor in plain.items():
-        _register_plain(registry.op(name), functor)
+        left_out = (*FP8, *_LEFT_OUT.get(name, ()))
+        dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in left_out]
+        registry.implement(name, kind="cuda", dtypes=dtypes)(ElementwiseKernel(partial(str, functor)))
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
     registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
     for name in (*plain, "gelu", "cast"):
-        repeated.install(registry.op(name))
+        Repeated(registry.op(name)).install()

@@ -14,7 +14,7 @@ import cupy
 
 from cuassay.arrays.dtypes import FP8
 from cuassay.devices.cuda.driver import runtime
-from cuassay.devices.cuda.eager import repeated
+from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import reduction
@@ -45,7 +45,7 @@ _CLUSTERS = {4: 33 * 1024, 8: 100 * 1024}
 _RESERVED = 2048
 
 
-@repeated.only_launches
+@only_launches
 @alignment.on_aligned
 def softmax(a: Array, *, axis: int, out: Array) -> None:
     """Into `out`, on the current stream; a row of -inf only is NaN."""
@@ -58,7 +58,7 @@ def softmax(a: Array, *, axis: int, out: Array) -> None:
         cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
 
 
-@repeated.only_launches
+@only_launches
 @alignment.on_aligned
 def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) -> None:
     """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
@@ -157,4 +157,4 @@ def register() -> None:
     for name, implementation in table.items():
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
         registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)
-        repeated.install(registry.op(name))
+        Repeated(registry.op(name)).install()

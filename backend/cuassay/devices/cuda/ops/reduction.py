@@ -19,7 +19,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import compute_dtype
 from cuassay.devices.cuda.driver import runtime
-from cuassay.devices.cuda.eager import repeated
+from cuassay.devices.cuda.eager.repeated import Repeated, only_launches
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops.elementwise import c_name, pack_length
@@ -49,7 +49,7 @@ _CLUSTERS = (8, 4, 2)
 _MIN_ROWS, _MIN_ROWS_OF_TWO = 64, 1_024
 
 
-@repeated.only_launches
+@only_launches
 @alignment.on_aligned
 def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream."""
@@ -59,7 +59,7 @@ def sum(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
         _reduce("Sum", a, axis, out)
 
 
-@repeated.only_launches
+@only_launches
 @alignment.on_aligned
 def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     """Into `out`, on the current stream; NaN wins."""
@@ -178,4 +178,4 @@ def register() -> None:
     """Enter these into the registry."""
     for name, implementation in {"sum": sum, "amax": amax}.items():
         registry.implement(name, kind="cuda", dtypes=registry.op(name).schema.dtypes)(implementation)
-        repeated.install(registry.op(name))
+        Repeated(registry.op(name)).install()
