@@ -24,7 +24,7 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, CuassayError, DeviceError, OutOfMemoryError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.arguments import flag
-from cuassay.ops.dispatch import Op
+from cuassay.ops.operation import Op
 from cuassay.ops.outputs import is_read_only
 
 __all__ = [

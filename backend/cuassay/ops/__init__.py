@@ -7,8 +7,10 @@ from __future__ import annotations
 
 from cuassay.ops import catalog
 from cuassay.ops.catalog import *
-from cuassay.ops.dispatch import Call, Interposer, Op, Plan, interpose
 from cuassay.ops.explain import explain
+from cuassay.ops.interposers import Interposer, interpose
+from cuassay.ops.operation import Call, Op
+from cuassay.ops.plan import Plan
 from cuassay.ops.registry import implement, op, ops
 from cuassay.ops.schema import Meta, Schema
 

@@ -22,7 +22,8 @@ from cuassay.arrays.dtypes import (
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, SchemaError
 from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, shapes
-from cuassay.ops.dispatch import Op
+from cuassay.ops.dispatch import dispatch, prepare
+from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
 __all__ = [
@@ -96,7 +97,7 @@ def declare(
     schema = Schema(
         name=name, params=params, outputs=outputs, shape=shape, dtypes=tuple(dtypes), op_class=op_class, **more
     )
-    return Op(schema, composite, parts)
+    return Op(schema, composite, parts, dispatch=dispatch, prepare=prepare)
 
 
 def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:

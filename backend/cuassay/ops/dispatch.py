@@ -8,7 +8,7 @@ What follows from the operands' types and dtypes alone is found once and kept: a
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -18,186 +18,44 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
-from cuassay.errors import SchemaError
 from cuassay.ops import registry
-from cuassay.ops.arguments import as_meta, blame, blame_shape, check_lists, shape_of
+from cuassay.ops.arguments import blame, blame_shape, check_lists
 from cuassay.ops.explain import described, is_explaining, within
-from cuassay.ops.interposers import Call, Interposer, interpose, interposers, through
+from cuassay.ops.interposers import interposers, through
+from cuassay.ops.operation import Call, Op, deciding
 from cuassay.ops.outputs import check_out, check_written, refuse_out
 from cuassay.ops.placement import arrays, destination, is_number, place_of
-from cuassay.ops.schema import Meta, Schema
+from cuassay.ops.plan import Plan, on
+from cuassay.ops.schema import Schema
 
-__all__ = ["Call", "Interposer", "Op", "Plan", "Shortcut", "interpose", "redispatch"]
-
-#: From a call's arrays, its ``out`` and its scalars to the result; or `NotImplemented`, and nothing was done.
-Shortcut = Callable[[tuple[Any, ...], Any, Mapping[str, Any]], Any]
+__all__ = ["dispatch", "prepare", "redispatch"]
 
 
-class Op:
-    """A declared operation: callable, with its schema, shape rule and plans.
-
-    Parameters
-    ----------
-    schema : Schema
-        What it is.
-    composite : callable, optional
-        The same operation written in terms of other ops; used on kinds that have no kernel for it.
-    parts : sequence of str
-        Names of the ops `composite` calls.
-
-    Attributes
-    ----------
-    shortcuts : dict
-        By the type of the first array, what serves plain calls at once, the first that can; filled by kinds.
-    """
-
-    def __init__(self, schema: Schema, composite: Callable[..., Any] | None = None, parts: Sequence[str] = ()) -> None:
-        self.schema = schema
-        self.name = schema.name
-        self.composite = composite
-        self.parts = tuple(parts)
-        self.shortcuts: dict[type, tuple[Shortcut, ...]] = {}
-        self.__doc__ = schema.doc
-        registry.register_op(self)
-
-    def __repr__(self) -> str:
-        return f"Op({self.schema.signature!r})"
-
-    def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
-        """Run on the device the arrays live on, in order of its current stream.
-
-        Parameters
-        ----------
-        *args, **scalars
-            As in the signature. In elementwise ops Python numbers may stand for arrays, all but one.
-        out : array, optional
-            Written instead of a new array; must have the shape, dtype and device of the result.
-
-        Raises
-        ------
-        ArgumentError, ShapeError, DTypeError
-            If the arguments do not fit the schema.
-        DeviceError
-            If the arrays live on several devices.
-        KernelNotFoundError
-            If the device kind has no implementation.
-        """
-        shortcuts = self.shortcuts.get(args[0].__class__) if args else None
-        if shortcuts is not None and not interposers.is_watched:
-            for shortcut in shortcuts:
-                served = shortcut(args, out, scalars)
-                if served is not NotImplemented:
-                    return served
-        return self.dispatch(args, out, scalars)
-
-    def dispatch(self, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
-        """The call without shortcuts: what they are measured by."""
-        bound = self.schema.bind(args, scalars)
-        if interposers.stack:
-            return through(interposers.stack, Call(self, bound, out), _run_call)
-        return _run(self, bound, out)
-
-    def inplace(self, *args: Any, **scalars: Any) -> Any:
-        """Like calling it with the first array as ``out``. Raises `SchemaError` where that is not elementwise."""
-        if not self.schema.elementwise:
-            raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
-        return self(*args, out=args[0] if args else None, **scalars)
-
-    def meta(self, *args: Any, **scalars: Any) -> Meta:
-        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in.
-
-        Raises
-        ------
-        SchemaError
-            If the op makes no array.
-        ArgumentError, ShapeError, DTypeError
-            As the call itself.
-        """
-        bound = self.schema.bind(args, scalars)
-        described = {param.name: as_meta(bound[param.name]) for param in self.schema.arrays}
-        bound.update(described)
-        dtype = self.schema.registry_dtype(_deciding(self.schema, bound))
-        if not self.schema.outputs:
-            raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
-        return Meta(shape_of(self.schema, bound), self.schema.result_dtype(dtype, bound))
-
-    def dtypes(self, kind: str) -> tuple[str, ...]:
-        """The registry dtypes that run on `kind`, once that kind is loaded."""
-        return registry.dtypes(self, kind)
-
-    def prepare(self, *args: Any, out: Any = None, **scalars: Any) -> Plan:
-        """Resolve everything that does not depend on values; the plan's owner may run it many times.
-
-        The plan holds the arrays given here. What an implementation keeps between runs (descriptors, pointer
-        tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
-
-        Parameters
-        ----------
-        args, scalars
-            As for a call.
-        out : array, optional
-            Written by each run; made here where there is none.
-
-        Raises
-        ------
-        ArgumentError, ShapeError, DTypeError, DeviceError, CapabilityError
-            As a call would.
-        """
-        bound = self.schema.bind(args, scalars)
-        route, device, target = _resolve(self, bound, out)
-        if target.kind != device.kind:
-            return _plan_across(self, bound, route, out, target)
-        out = _output(self, bound, route, target, out)
-        if not self.schema.deterministic:
-            determinism.alert(self.name)
-        custom = getattr(registry.find(self, device.kind, route.dtype), "prepare", None)
-        try:
-            with route.backend.activate(device.index):
-                run = custom(self, bound, out) if custom is not None else partial(route.serve, bound, out)
-        except (ArithmeticError, TypeError, ValueError) as error:
-            blame(self.schema, bound, dtype_name(route.dtype), out, error)
-        execute = partial(_on, route.backend, device.index, run)
-        return Plan(self, device, dtype_name(route.dtype), execute, out, bound, getattr(run, "rebind", None))
+def dispatch(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
+    """Compute one call."""
+    bound = op.schema.bind(args, scalars)
+    if interposers.stack:
+        return through(interposers.stack, Call(op, bound, out), _run_call)
+    return _run(op, bound, out)
 
 
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """A call made ready: `run` computes on the same arrays again and gives `out`."""
-
-    op: Op
-    device: Device
-    dtype: str
-    execute: Callable[[], Any]
-    out: Any
-    bound: Mapping[str, Any] = field(default_factory=dict)
-    renew: Callable[[Mapping[str, Any]], Callable[[], Any] | None] | None = None
-
-    def run(self) -> Any:
-        """Compute; gives the output array (None where the op makes none)."""
-        try:
-            self.execute()
-        except (ArithmeticError, TypeError, ValueError) as error:
-            blame(self.op.schema, self.bound, self.dtype, self.out, error)
-        return self.out
-
-    def rebind(self, **changed: Any) -> Plan:
-        """A plan of the same call with these arguments changed; this one may no longer be run.
-
-        What an implementation has made ready and can keep, it keeps: of a fused optimizer a new learning rate costs
-        microseconds, new gradients of the same shapes their addresses. Everything is checked as `Op.prepare` does.
-        """
-        backend = registry.backend(self.device.kind)
-        try:
-            run = None if self.renew is None else _on(backend, self.device.index, partial(self.renew, changed))
-        except (ArithmeticError, TypeError, ValueError) as error:
-            blame(self.op.schema, {**self.bound, **changed}, self.dtype, self.out, error)
-        if run is None:
-            return self.op.prepare(**{**self.bound, **changed}, out=self.out)
-        execute = partial(_on, backend, self.device.index, run)
-        return replace(self, execute=execute, bound={**self.bound, **changed})
-
-    def __repr__(self) -> str:
-        return f"Plan({self.op.name}, {self.dtype}, {self.device})"
+def prepare(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Plan:
+    """Make the plan of one call; see `Op.prepare`."""
+    bound = op.schema.bind(args, scalars)
+    route, device, target = _resolve(op, bound, out)
+    if target.kind != device.kind:
+        return _plan_across(op, bound, route, out, target)
+    out = _output(op, bound, route, target, out)
+    if not op.schema.deterministic:
+        determinism.alert(op.name)
+    custom = getattr(registry.find(op, device.kind, route.dtype), "prepare", None)
+    try:
+        with route.backend.activate(device.index):
+            run = custom(op, bound, out) if custom is not None else partial(route.serve, bound, out)
+    except (ArithmeticError, TypeError, ValueError) as error:
+        blame(op.schema, bound, dtype_name(route.dtype), out, error)
+    execute = partial(on, route.backend, device.index, run)
+    return Plan(op, device, dtype_name(route.dtype), execute, out, bound, getattr(run, "rebind", None))
 
 
 def redispatch(op: Op, kind: str, bound: Mapping[str, Any], dtype: np.dtype[Any], out: Any) -> None:
@@ -246,20 +104,12 @@ def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:
     try:
         if is_explaining():
             with within(described(op.name, bound, device)):
-                _on(route.backend, device.index, partial(route.serve, bound, out))
+                on(route.backend, device.index, partial(route.serve, bound, out))
         else:
-            _on(route.backend, device.index, partial(route.serve, bound, out))
+            on(route.backend, device.index, partial(route.serve, bound, out))
     except (ArithmeticError, TypeError, ValueError) as error:
         blame(op.schema, bound, dtype_name(route.dtype), out, error)
     return out
-
-
-def _on(backend: Backend, index: int, run: Callable[[], Any]) -> Any:
-    """Run a plan, or prepare a new one, with its device current."""
-    if backend.is_current(index):
-        return run()
-    with backend.activate(index):
-        return run()
 
 
 def _resolve(op: Op, bound: Mapping[str, Any], out: Any) -> tuple[_Route, Device, Device]:
@@ -300,7 +150,7 @@ def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
 def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     routes = registry.routes
     if op.schema.is_irregular:
-        operands = _deciding(op.schema, bound)
+        operands = deciding(op.schema, bound)
         key = (op, *dict.fromkeys((type(operand), getattr(operand, "dtype", None)) for operand in operands))
     else:
         key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
@@ -310,12 +160,6 @@ def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     if found is None:
         found = routes[key] = _find_route(op, bound, operands)
     return found
-
-
-def _deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
-    """The operands whose promotion is the registry dtype."""
-    wanted = schema.decides or schema.array_names
-    return [array for param in schema.arrays if param.name in wanted for array in param.values(bound[param.name])]
 
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:

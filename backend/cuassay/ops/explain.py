@@ -15,7 +15,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.ops.interposers import interposers
 
 if TYPE_CHECKING:
-    from cuassay.ops.dispatch import Call
+    from cuassay.ops.operation import Call
 
 __all__ = ["Explanation", "Step", "described", "explain", "is_explaining", "note", "within"]
 

@@ -3,24 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
-    from cuassay.ops.dispatch import Op
+    from cuassay.ops.operation import Call
 
-__all__ = ["Call", "Interposer", "interpose", "interposers", "through"]
-
-
-@dataclass(frozen=True, slots=True)
-class Call:
-    """One call as an interposer sees it: the op, its arguments by name, and ``out`` or None."""
-
-    op: Op
-    arguments: Mapping[str, Any]
-    out: Any = None
+__all__ = ["Interposer", "interpose", "interposers", "through"]
 
 
 class Interposer(Protocol):

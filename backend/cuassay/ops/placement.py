@@ -14,7 +14,7 @@ from cuassay.ops import registry
 from cuassay.ops.schema import NUMBERS, Schema
 
 if TYPE_CHECKING:
-    from cuassay.ops.dispatch import Op
+    from cuassay.ops.operation import Op
 
 __all__ = ["arrays", "destination", "is_number", "place_of"]
 

@@ -1,7 +1,8 @@
 """Which implementation serves (op, device kind, dtype), and what exists when none does.
 
-Kinds register here when they are loaded; this storey never imports them. A kind may have a *boxed fallback*,
-which gets every call that has no kernel of that kind's own.
+Kinds register here when they are loaded. This storey imports none of them, with one exception, by name and at the
+first array or device: `_loaders` imports `cuassay.devices`, which then says how a kind is loaded. A kind may have a
+*boxed fallback*, which gets every call that has no kernel of that kind's own.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from cuassay.core.protocols import Backend
 from cuassay.errors import ArgumentError, DeviceError, KernelNotFoundError, SchemaError
 
 if TYPE_CHECKING:
-    from cuassay.ops.dispatch import Op
+    from cuassay.ops.operation import Op
     from cuassay.ops.schema import Schema
 
 __all__ = [
@@ -47,7 +48,7 @@ __all__ = [
 ]
 
 #: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (no `out` where the op makes none).
-#: An implementation may carry ``prepare(op, bound, out) -> plan``; see `cuassay.ops.dispatch.Op.prepare`.
+#: An implementation may carry ``prepare(op, bound, out) -> plan``; see `cuassay.ops.Op.prepare`.
 Implementation = Callable[..., None]
 
 #: Called as ``fallback(op, bound, dtype, out)``.
@@ -82,7 +83,8 @@ _given_loaders: _Loaders | None = None
 def _loaders() -> _Loaders:
     """Those that `cuassay.devices` gave.
 
-    The one step upwards, by name: whoever imports only ``cuassay.ops`` has loaded no kind when the first array comes.
+    This is the one step from a lower storey to a higher one: a program that imports only ``cuassay.ops`` has loaded
+    no kind when its first array comes.
     """
     if _given_loaders is None:
         import_module("cuassay.devices")

@@ -20,8 +20,7 @@ from cuassay.arrays.rounding import round_tf32, round_to, split
 from cuassay.core.device import Device
 from cuassay.core.precision import current_precision, resolved
 from cuassay.core.units import format_bytes
-from cuassay.ops import products
-from cuassay.ops.dispatch import Call, interpose
+from cuassay.ops import Call, interpose, products
 from cuassay.testing.tolerance import MODE_EPS
 
 __all__ = [

@@ -22,7 +22,7 @@ from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
-from cuassay.ops.dispatch import Op
+from cuassay.ops.operation import Op
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.default_samples import binary, unary
 from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized, over_lists

@@ -18,7 +18,7 @@ from cuassay.arrays.dtypes import dtype_name, reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
 from cuassay.core.nearest import did_you_mean, nearest
 from cuassay.errors import CuassayError, SpecError
-from cuassay.ops.dispatch import Op
+from cuassay.ops.operation import Op
 from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
 from cuassay.testing.declared import FORMS, KnownFailure
 from cuassay.testing.samples import each

@@ -15,8 +15,8 @@ import numpy as np
 from cuassay.core.capability import Answer, present
 from cuassay.core.device import Device
 from cuassay.devices.cpu.runtime import CpuBackend
-from cuassay.ops import registry
-from cuassay.ops.dispatch import Op, redispatch
+from cuassay.ops import Op, registry
+from cuassay.ops.dispatch import redispatch
 
 __all__ = ["BACKEND", "ToyArray", "ToyBackend"]
 

@@ -16,12 +16,12 @@ from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.machine import SimDevice
 from cuassay.errors import CapabilityError
-from cuassay.ops import dispatch, registry
+from cuassay.ops import Op, dispatch, registry
 
 __all__ = ["register", "run"]
 
 
-def run(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
+def run(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
     """Serve one call of `op`; arguments as `cuassay.ops.registry.Fallback` has them.
 
     Raises
@@ -43,7 +43,7 @@ def run(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) 
             other.waits(queue.clock, queue.finished)
 
 
-def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, bool]]:
+def _accesses(op: Op, bound: dict[str, Any], out: Any) -> list[tuple[SimArray, bool]]:
     """Each array and whether it is written, as the schema says; `out` is written."""
     found: list[tuple[SimArray, bool]] = []
     for param in op.schema.arrays:
@@ -52,14 +52,14 @@ def _accesses(op: dispatch.Op, bound: dict[str, Any], out: Any) -> list[tuple[Si
     return found if out is None else [*found, (out, True)]
 
 
-def _require(op: dispatch.Op, dtype: np.dtype[Any], home: SimDevice) -> None:
+def _require(op: Op, dtype: np.dtype[Any], home: SimDevice) -> None:
     name = f"{op.schema.op_class}:{dtype_name(dtype)}"
     answer = home.machine.answer(name)
     if not answer:
         raise CapabilityError(f"{home.device}: {op.name} has no {name}: {answer.reason}; cast, or use another device")
 
 
-def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
+def _work(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> Callable[[], None]:
     """The computation, with the precision mode of now, whenever it runs."""
     unwrapped = _unwrapped(op, bound)
     target, mode = None if out is None else out.raw, current_precision()
@@ -71,7 +71,7 @@ def _work(op: dispatch.Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any
     return work
 
 
-def _unwrapped(op: dispatch.Op, bound: dict[str, Any]) -> dict[str, Any]:
+def _unwrapped(op: Op, bound: dict[str, Any]) -> dict[str, Any]:
     """The arguments with host memory for arrays; an array in a scalar's place stays, and is refused by name."""
     if not op.schema.scalar_names:
         found: dict[str, Any] = calls.unwrapped(bound, SimArray)
@@ -80,7 +80,7 @@ def _unwrapped(op: dispatch.Op, bound: dict[str, Any]) -> dict[str, Any]:
     return {**bound, **calls.unwrapped(arrays, SimArray)}
 
 
-def _flops(op: dispatch.Op, accesses: list[tuple[SimArray, bool]]) -> float:
+def _flops(op: Op, accesses: list[tuple[SimArray, bool]]) -> float:
     first, last = accesses[0][0], accesses[-1][0]
     inner = 2.0 * first.shape[-1] if op.schema.op_class == "matmul" and first.ndim else 1.0
     return last.size * inner

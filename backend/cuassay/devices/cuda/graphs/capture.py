@@ -26,7 +26,8 @@ from cuassay.devices.cuda.graphs.inputs import Inputs, Witness
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.streams.stream import Stream, adopt, at
 from cuassay.errors import CapabilityError, CaptureError
-from cuassay.ops.dispatch import Call, Interposer, interpose
+from cuassay.ops.interposers import Interposer, interpose
+from cuassay.ops.operation import Call
 
 __all__ = ["CUDAGraph", "is_current_stream_capturing"]
 

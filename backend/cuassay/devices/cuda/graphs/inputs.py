@@ -20,7 +20,7 @@ from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import KernelParams, call, capturing_graph, node_count, status
 from cuassay.devices.cuda.launch.launch import OWN, TABLED
-from cuassay.ops.dispatch import Call
+from cuassay.ops.operation import Call
 
 __all__ = ["Inputs", "Witness"]
 

@@ -1,0 +1,168 @@
+"""A declared operation and one call of it, as callers, interposers and implementations hold them.
+
+How a call finds its kernel stands in `dispatch`, which is above: whoever declares an op gives it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cuassay.errors import SchemaError
+from cuassay.ops import registry
+from cuassay.ops.arguments import as_meta, shape_of
+from cuassay.ops.interposers import interposers
+from cuassay.ops.schema import Meta, Schema
+
+if TYPE_CHECKING:
+    from cuassay.ops.plan import Plan
+
+__all__ = ["Call", "Op", "Shortcut", "deciding"]
+
+#: From a call's arrays, its ``out`` and its scalars to the result; or `NotImplemented`, and nothing was done.
+Shortcut = Callable[[tuple[Any, ...], Any, Mapping[str, Any]], Any]
+
+#: From an op, a call's arguments, its ``out`` and its scalars to the result.
+Dispatch = Callable[["Op", Sequence[Any], Any, Mapping[str, Any]], Any]
+
+#: From the same to a plan.
+Prepare = Callable[["Op", Sequence[Any], Any, Mapping[str, Any]], "Plan"]
+
+
+class Op:
+    """A declared operation: callable, with its schema, shape rule and plans.
+
+    Parameters
+    ----------
+    schema : Schema
+        What it is.
+    composite : callable, optional
+        The same operation written in terms of other ops; used on kinds that have no kernel for it.
+    parts : sequence of str
+        Names of the ops `composite` calls.
+    dispatch, prepare : callable
+        Of `cuassay.ops.dispatch`, which stands above: from the op, a call's arguments, its ``out`` and its scalars to
+        the result, and to the plan.
+
+    Attributes
+    ----------
+    shortcuts : dict
+        By the type of the first array, what serves plain calls at once, the first that can; filled by kinds.
+    """
+
+    def __init__(
+        self,
+        schema: Schema,
+        composite: Callable[..., Any] | None = None,
+        parts: Sequence[str] = (),
+        *,
+        dispatch: Dispatch,
+        prepare: Prepare,
+    ) -> None:
+        self.schema = schema
+        self.name = schema.name
+        self.composite = composite
+        self.parts = tuple(parts)
+        self._dispatch = dispatch
+        self._prepare = prepare
+        self.shortcuts: dict[type, tuple[Shortcut, ...]] = {}
+        self.__doc__ = schema.doc
+        registry.register_op(self)
+
+    def __repr__(self) -> str:
+        return f"Op({self.schema.signature!r})"
+
+    def __call__(self, *args: Any, out: Any = None, **scalars: Any) -> Any:
+        """Run on the device the arrays live on, in order of its current stream.
+
+        Parameters
+        ----------
+        *args, **scalars
+            As in the signature. In elementwise ops Python numbers may stand for arrays, all but one.
+        out : array, optional
+            Written instead of a new array; must have the shape, dtype and device of the result.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError
+            If the arguments do not fit the schema.
+        DeviceError
+            If the arrays live on several devices.
+        KernelNotFoundError
+            If the device kind has no implementation.
+        """
+        shortcuts = self.shortcuts.get(args[0].__class__) if args else None
+        if shortcuts is not None and not interposers.is_watched:
+            for shortcut in shortcuts:
+                served = shortcut(args, out, scalars)
+                if served is not NotImplemented:
+                    return served
+        return self._dispatch(self, args, out, scalars)
+
+    def dispatch(self, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
+        """The call without shortcuts: what they are measured by."""
+        return self._dispatch(self, args, out, scalars)
+
+    def inplace(self, *args: Any, **scalars: Any) -> Any:
+        """Like calling it with the first array as ``out``. Raises `SchemaError` where that is not elementwise."""
+        if not self.schema.elementwise:
+            raise SchemaError(f"{self.name} is not elementwise, so it has no in-place form; give out=")
+        return self(*args, out=args[0] if args else None, **scalars)
+
+    def meta(self, *args: Any, **scalars: Any) -> Meta:
+        """Shape, dtype and bytes of the result, without memory: arrays, `Meta` or ``(shape, dtype)`` go in.
+
+        Raises
+        ------
+        SchemaError
+            If the op makes no array.
+        ArgumentError, ShapeError, DTypeError
+            As the call itself.
+        """
+        bound = self.schema.bind(args, scalars)
+        described = {param.name: as_meta(bound[param.name]) for param in self.schema.arrays}
+        bound.update(described)
+        dtype = self.schema.registry_dtype(deciding(self.schema, bound))
+        if not self.schema.outputs:
+            raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
+        return Meta(shape_of(self.schema, bound), self.schema.result_dtype(dtype, bound))
+
+    def dtypes(self, kind: str) -> tuple[str, ...]:
+        """The registry dtypes that run on `kind`, once that kind is loaded."""
+        return registry.dtypes(self, kind)
+
+    def prepare(self, *args: Any, out: Any = None, **scalars: Any) -> Plan:
+        """Resolve everything that does not depend on values; the plan's owner may run it many times.
+
+        The plan holds the arrays given here. What an implementation keeps between runs (descriptors, pointer
+        tables, workspaces) it returns from its own ``prepare`` attribute, and lives in the plan.
+
+        Parameters
+        ----------
+        args, scalars
+            As for a call.
+        out : array, optional
+            Written by each run; made here where there is none.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError, DeviceError, CapabilityError
+            As a call would.
+        """
+        return self._prepare(self, args, out, scalars)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call as an interposer sees it: the op, its arguments by name, and ``out`` or None."""
+
+    op: Op
+    arguments: Mapping[str, Any]
+    out: Any = None
+
+
+def deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
+    """The operands whose promotion is the registry dtype."""
+    wanted = schema.decides or schema.array_names
+    return [array for param in schema.arrays if param.name in wanted for array in param.values(bound[param.name])]
