@@ -7,7 +7,8 @@ import pytest
 
 from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, kernels_in, looks_like_cuda, tokens_of
 from cuassay.mutation.mutant import Edit, mutants_of
-from cuassay.mutation.python import OPERATORS, next_digit, python_mutants
+from cuassay.mutation.operators import OPERATORS, next_digit
+from cuassay.mutation.python import python_mutants
 
 
 def changed(text: str, operator: str) -> set[str]:
