@@ -1,6 +1,6 @@
 """Operations over lists of NumPy arrays and the Adam step: the readable reference.
 
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`.
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`, `.multi_tensor`.
 """
 
 from __future__ import annotations

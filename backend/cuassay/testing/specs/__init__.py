@@ -2,15 +2,29 @@
 
 from __future__ import annotations
 
-from cuassay.testing.specs import amp, conv, elementwise, linalg, optim, random, reduction, solver, storage
+from cuassay.testing.specs import (
+    amp,
+    conv,
+    elementwise,
+    linalg,
+    multi_tensor,
+    optim,
+    random,
+    reduction,
+    scaled,
+    solver,
+    storage,
+)
 
 __all__ = ["SPECS"]
 
 SPECS = (
     *elementwise.SPECS,
+    *multi_tensor.SPECS,
     *optim.SPECS,
     *reduction.SPECS,
     *linalg.SPECS,
+    *scaled.SPECS,
     *conv.SPECS,
     *solver.SPECS,
     *storage.SPECS,

@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from itertools import pairwise
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cuassay import ops
-from cuassay.arrays.dtypes import HALVES, as_dtype
+from cuassay.arrays.dtypes import HALVES
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.testing.default_samples import promoting
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import HostArray, Sample, Samples
 from cuassay.testing.tolerance import Tolerance
 
-__all__ = ["SPECS"]
+__all__ = ["SPECS", "unit"]
 
 Array = NDArray[Any]
 Shape = tuple[int, ...]
@@ -79,23 +78,24 @@ _MATRICES: tuple[tuple[int, int, int], ...] = (
 
 
 def _mms(make: Samples) -> Iterator[Sample]:
-    yield from (Sample((_unit(make, (m, k)), _unit(make, (k, n)))) for m, k, n in _MATRICES)
+    yield from (Sample((unit(make, (m, k)), unit(make, (k, n)))) for m, k, n in _MATRICES)
     if make.dtype in HALVES:
-        arrays = _unit(make, (5, 33)), _unit(make, (33, 7))
+        arrays = unit(make, (5, 33)), unit(make, (33, 7))
         yield Sample(arrays, {"out_dtype": "float32"}, "to float32")
     yield from (Sample((make(a), make(b)), kind="empty") for a, b in (((0, 3), (3, 2)), ((3, 0), (0, 2))))
     yield from _promoted(make, (5, 33), (33, 7))
 
 
 def _bmms(make: Samples) -> Iterator[Sample]:
-    yield from (Sample((_unit(make, (2, m, k)), _unit(make, (2, k, n)))) for m, k, n in _MATRICES)
-    yield Sample((_unit(make, (70, 3, 5)), _unit(make, (70, 5, 2))), label="a large batch of small ones")
+    yield from (Sample((unit(make, (2, m, k)), unit(make, (2, k, n)))) for m, k, n in _MATRICES)
+    yield Sample((unit(make, (70, 3, 5)), unit(make, (70, 5, 2))), label="a large batch of small ones")
     hollow: tuple[tuple[Shape, Shape], ...] = (((0, 2, 3), (0, 3, 4)), ((2, 3, 0), (2, 0, 4)))
     yield from (Sample((make(a), make(b)), kind="empty") for a, b in hollow)
     yield from _promoted(make, (2, 5, 33), (2, 33, 7))
 
 
-def _unit(make: Samples, shape: Shape) -> HostArray:
+def unit(make: Samples, shape: Shape) -> HostArray:
+    """Numbers from -1 to 1, whose products add up to no large sum."""
     return make(shape, low=-1, high=1)
 
 
@@ -138,8 +138,8 @@ def _addmms(make: Samples) -> Iterator[Sample]:
     for position, (m, k, n) in enumerate(_MATRICES):
         third = _THIRDS[position % len(_THIRDS)](m, n)
         factors = {"alpha": 0.5, "beta": -2.0} if position % 2 else {}
-        yield Sample((make(third), _unit(make, (m, k)), _unit(make, (k, n))), factors)
-    arrays = make(24), _unit(make, (17, 40)), _unit(make, (40, 24))
+        yield Sample((make(third), unit(make, (m, k)), unit(make, (k, n))), factors)
+    arrays = make(24), unit(make, (17, 40)), unit(make, (40, 24))
     if not make.dtype.startswith("complex"):
         for activation in ("relu", "gelu_tanh"):
             yield Sample(arrays, {"activation": activation}, f"{activation} after a row")
@@ -164,7 +164,7 @@ def _baddbmms(make: Samples) -> Iterator[Sample]:
     for position, (m, k, n) in enumerate(_MATRICES):
         third = _THIRDS[position % len(_THIRDS)](m, n)
         factors = {"alpha": 0.5, "beta": -2.0} if position % 2 else {}
-        yield Sample((make(third), _unit(make, (2, m, k)), _unit(make, (2, k, n))), factors)
+        yield Sample((make(third), unit(make, (2, m, k)), unit(make, (2, k, n))), factors)
     yield Sample((make((2, 3, 4)), make((2, 3, 5)), make((2, 5, 4))), {"beta": 0.0}, "c is not read")
     yield Sample((make(4), make((2, 3, 0)), make((2, 0, 4))), kind="empty")
 
@@ -210,10 +210,10 @@ def _biased(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 def _linears(make: Samples) -> Iterator[Sample]:
     for rows, inner, columns in ((1, 1, 1), (3, 33, 5), (31, 129, 65), (2, 1025, 3)):
-        yield Sample((_unit(make, (rows, inner)), _unit(make, (columns, inner)), make(columns)))
+        yield Sample((unit(make, (rows, inner)), unit(make, (columns, inner)), make(columns)))
     yield Sample((make((2, 3, 33)), make((5, 33)), make(5)), label="a stack")
     for activation in ("relu", "gelu_tanh"):
-        arrays = _unit(make, (16, 64)), _unit(make, (32, 64)), make(32)
+        arrays = unit(make, (16, 64)), unit(make, (32, 64)), make(32)
         yield Sample(arrays, {"activation": activation}, activation)
     yield Sample((make(33), make((5, 33)), make(5)), label="a vector", kind="scalar")
     yield from (Sample((make(shape), make((3, shape[1])), make(3)), kind="empty") for shape in ((0, 4), (4, 0)))
@@ -245,88 +245,6 @@ def _linear_work(a: Array, weight: Array, bias: Array, *, activation: str | None
     )
 
 
-# ------------------------------------------------------------------------------------------------ groups, fp8
-
-
-def _grouped(make: Samples) -> Iterator[Sample]:
-    for offs in ((7, 9, 30), (0, 30, 30), (3, 5, 8)):
-        yield Sample((_unit(make, (30, 16)), _unit(make, (3, 16, 8))), {"offs": offs}, f"groups end at {offs}")
-    yield Sample((make((0, 3)), make((1, 3, 2))), {"offs": (0,)}, kind="empty")
-
-
-def _grouped_errors(make: Samples) -> Iterator[ErrorInput]:
-    arrays = make((4, 3)), make((2, 3, 2))
-    for offs in ((4,), (3, 2), (2, 5), (1.0, 4.0)):
-        yield ErrorInput(Sample(arrays, {"offs": offs}, f"offs {offs}"), ArgumentError, "ascending whole numbers")
-    yield ErrorInput(Sample((make((4, 2)), arrays[1]), {"offs": (2, 4)}), ShapeError, "grouped_mm needs")
-
-
-def _grouped_reference(a: Array, b: Array, *, offs: tuple[int, ...]) -> Array:
-    starts, out = (0, *offs), np.zeros((len(a), b.shape[2]), np.result_type(a, b))
-    for group, (first, last) in enumerate(pairwise(starts)):
-        out[first:last] = a[first:last] @ b[group]
-    return out
-
-
-def _scaled(make: Samples) -> Iterator[Sample]:
-    """fp8 operands as they are, or as codes; b as libraries want it (columns contiguous) and not; K of 16 and not."""
-    of_a = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
-    named = {"format_a": of_a, "format_b": "float8_e4m3fn"} if make.dtype == "uint8" else {}
-    of_b = "float8_e4m3fn" if named else make.dtype
-    for m, k, n in ((16, 32, 16), (64, 128, 48), (5, 33, 7), (1, 16, 1)):
-        a, b = (_codes(make, shape, name) for shape, name in (((m, k), of_a), ((n, k), of_b)))
-        one = (make.full(1, 0.5, dtype="float32"), make.full(1, 3.0, dtype="float32"))
-        yield Sample((a, np.ascontiguousarray(b.T), *one, None), named)
-        rows = make((m, 1), low=0.5, high=2, dtype="float32"), make((1, n), low=0.5, high=2, dtype="float32")
-        yield Sample(
-            (a, np.ascontiguousarray(b.T), *rows, None), {**named, "out_dtype": "float32"}, "by row and column"
-        )
-    bias = make(16, dtype="bfloat16")
-    a, b = _codes(make, (16, 64), of_a), _codes(make, (64, 16), of_b)
-    yield Sample((a, b, *one, bias), named, "a bias")
-    yield Sample((a[:0], b, *one, None), named, kind="empty")
-
-
-def _codes(make: Samples, shape: Shape, name: str) -> Array:
-    values = make(shape, low=-2, high=2, dtype="float32").values.astype(as_dtype(name))
-    return values.view(np.uint8) if make.dtype == "uint8" else values
-
-
-def _scaled_reference(
-    a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, *, format_a: str | None = None,
-    format_b: str | None = None, out_dtype: str = "bfloat16",
-) -> Array:  # fmt: skip
-    product = _decoded(a, format_a) @ _decoded(b, format_b) * (scale_a * scale_b)
-    return np.asarray(product if bias is None else product + bias)
-
-
-def _decoded(codes: Array, name: str | None) -> Array:
-    if name is None:
-        return codes
-    return np.arange(256, dtype=np.uint8).view(as_dtype(name)).astype(np.float64)[codes]
-
-
-def _scaled_magnitude(a: Array, b: Array, scale_a: Array, scale_b: Array, bias: Array | None, **named: Any) -> Array:
-    wide = (np.abs(_decoded(x, named.get(f"format_{name}"))) for name, x in (("a", a), ("b", b)))
-    return np.asarray(next(wide) @ next(wide) * (scale_a * scale_b) + (0 if bias is None else np.abs(bias)))
-
-
-def _scaled_errors(make: Samples) -> Iterator[ErrorInput]:
-    name = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
-    named = {"format_a": name, "format_b": name} if make.dtype == "uint8" else {}
-    a, b = _codes(make, (4, 16), name), _codes(make, (16, 8), name)
-    one, two = make.full(1, 1, dtype="float32"), make.full(2, 1, dtype="float32")
-    yield ErrorInput(Sample((a, b, one, two, None), named, "two scales"), ShapeError, "scales must have")
-    yield ErrorInput(Sample((a, b, one, one, make(4, dtype="bfloat16")), named, "bias"), ShapeError, "bias must have")
-    wrong = {"format_a": "float8_e5m3"}
-    yield ErrorInput(Sample((a, b, one, one, None), wrong, "no such format"), DTypeError, "scaled_mm's a is")
-    for dtype in ("int8", "complex64"):
-        wrong = {**named, "out_dtype": dtype}
-        yield ErrorInput(Sample((a, b, one, one, None), wrong, f"to {dtype}"), DTypeError, "out_dtype must be one of")
-    unnamed = {**named, "out_dtype": None}
-    yield ErrorInput(Sample((a, b, one, one, None), unnamed, "to nothing"), ArgumentError, "needs out_dtype")
-
-
 def _mm(a: Array, b: Array, *, out_dtype: str | None = None) -> Array:
     return np.asarray(np.matmul(a, b))
 
@@ -351,35 +269,12 @@ def _masked_heads(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make((sizes.length, sizes.length)), *scores.args), {"alpha": 0.125})
 
 
-def _experts(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """Rows of a batch spread evenly over eight experts."""
-    rows = sizes.batch * sizes.length
-    offs = tuple(range(rows // 8, rows + 1, rows // 8))
-    yield Sample((make((rows, sizes.width)), make((8, sizes.width, sizes.width))), {"offs": offs})
-
-
-def _grouped_work(a: Array, b: Array, *, offs: tuple[int, ...]) -> Work:
-    return Work(bytes=2 * a.nbytes + b.nbytes, flops=2 * a.size * b.shape[2])
-
-
-def _scaled_bench(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    """One layer's widening projection in fp8, the weight as layers hold it."""
-    name = make.dtype if make.dtype != "uint8" else "float8_e4m3fn"
-    named = {"format_a": name, "format_b": name} if make.dtype == "uint8" else {}
-    one = make.full(1, 1, dtype="float32")
-    a = _codes(make, (sizes.batch * sizes.length, sizes.width), name)
-    yield Sample((a, _codes(make, (sizes.width, 4 * sizes.width), name), one, one, None), named)
-
-
 def _mm_work(a: Array, b: Array, **named: Any) -> Work:
     return _product_work(a, b)
 
 
 #: The epilogue's tanh, and a second rounding where a library does not fuse it.
 _ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
-
-#: Tensor cores of Hopper keep about 14 bits of a sum of fp8 products: 2**-13 is 1,024 units of float32.
-_TENSOR_CORE_FP8 = Tolerance(ulps=1024)
 
 SPECS = (
     OpSpec(
@@ -406,16 +301,5 @@ SPECS = (
         op=ops.linear, samples=_linears, reference=_linear, error_inputs=_linear_errors,
         terms=lambda a, weight, bias, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
         magnitude=lambda a, weight, bias, **named: np.abs(a) @ np.abs(weight).T + np.abs(bias), tolerance=_ACTIVATED,
-    ),
-    OpSpec(
-        op=ops.grouped_mm, samples=_grouped, reference=_grouped_reference, error_inputs=_grouped_errors,
-        bench=_experts, work=_grouped_work,
-        terms=lambda a, b, *, offs: a.shape[-1],
-        magnitude=lambda a, b, *, offs: _grouped_reference(np.abs(a), np.abs(b), offs=offs),
-    ),
-    OpSpec(
-        op=ops.scaled_mm, samples=_scaled, reference=_scaled_reference, error_inputs=_scaled_errors,
-        bench=_scaled_bench,
-        terms=lambda a, *others, **named: a.shape[-1], magnitude=_scaled_magnitude, tolerance=_TENSOR_CORE_FP8,
     ),
 )  # fmt: skip

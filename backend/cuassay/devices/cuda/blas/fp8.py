@@ -3,7 +3,7 @@
 cuBLASLt multiplies fp8 in one form: `a` row-major, `b` column-major, K and the distances of rows multiples of 16.
 Another layout is copied into it; what is left (other K, two operands of e5m2, cards before compute capability 8.9, no
 cuBLASLt) is decoded to float16, which holds every number of both formats, and multiplied there.
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.linalg`.
+Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.scaled`.
 """
 
 from __future__ import annotations

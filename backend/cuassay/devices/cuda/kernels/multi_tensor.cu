@@ -5,7 +5,7 @@
 // in the order of the chunks: the same bits at every run.
 // Shapes: contiguous tensors of any length and alignment; tables as multi_tensor.cuh has them.
 // Launch: one block of 256 threads a chunk; PACKS packs a thread, for norms four at a time.
-// Caller: devices/cuda/ops/multi_tensor.py. OpSpecs: cuassay/testing/specs/optim.py.
+// Caller: devices/cuda/ops/multi_tensor.py. OpSpecs: cuassay/testing/specs/multi_tensor.py.
 
 #include "multi_tensor.cuh"
 #include "rows.cuh"

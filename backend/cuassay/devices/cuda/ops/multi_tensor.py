@@ -2,7 +2,7 @@
 
 `Tables` is for other kernels of this shape too (the fused optimizer's). A call builds them, uploads them and launches;
 a plan keeps them.
-Kernels: kernels/multi_tensor.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`.
+Kernels: kernels/multi_tensor.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.multi_tensor`.
 """
 
 from __future__ import annotations

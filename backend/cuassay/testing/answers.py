@@ -1,0 +1,108 @@
+"""What calls and references answer, as one NumPy array that can be compared: in wide dtypes, of a known magnitude."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import reference_dtype
+from cuassay.core.device import Device
+from cuassay.errors import SpecError
+from cuassay.ops import registry
+from cuassay.ops.operation import Op
+from cuassay.testing.samples import Sample, over_lists
+from cuassay.testing.terms import is_elementwise
+
+__all__ = ["called", "magnitude_of", "single", "widened", "written"]
+
+
+def written(
+    op: Op,
+    device: str | Device,
+    args: Sequence[Any],
+    kwargs: Mapping[str, Any],
+    meaning: Callable[..., Sequence[Any]] | None = None,
+) -> Any:
+    """What an op that makes no array writes into copies of its parameters, or its `meaning`: one array.
+
+    It has the dtype of the first array that is written, the meaning that of the op's first array.
+
+    Of lists of two arrays, those of the second list begin one element into their memory, those of the third two, ...:
+    a kernel may not rely on where arrays begin.
+    """
+    bound = op.schema.bind(args, kwargs)
+    params = [param for param in op.schema.arrays if param.access != "read"]
+    found = Device(device)
+    with devices.backend(found.kind).activate(found.index):  # an array's own copy() is made on the current device
+        copies = {param.name: _copied(bound[param.name], device, place) for place, param in enumerate(params)}
+    op(**{**bound, **copies})
+    if meaning is not None:
+        host = {name: devices.to_host(x) if hasattr(x, "dtype") else x for name, x in {**bound, **copies}.items()}
+        meant = meaning(**{name: _wide(value) for name, value in host.items()})
+        dtype = host[op.schema.arrays[0].name].dtype
+        return devices.from_host(np.concatenate([np.ravel(one).astype(dtype) for one in meant]), device)
+    arrays = [devices.to_host(array) for param in params for _, array in param.members(copies[param.name])]
+    flat = [array.ravel().astype(arrays[0].dtype) for array in arrays]
+    return devices.from_host(np.concatenate(flat), device)
+
+
+def _copied(value: Any, device: str | Device, shift: int) -> Any:
+    if isinstance(value, list | tuple):
+        return [_copied(one, device, shift if len(value) == 2 else 0) for one in value]
+    if not hasattr(value, "dtype"):
+        return value
+    if not shift or value.ndim == 0:
+        return value.copy()
+    copied = devices.empty((value.size + shift,), value.dtype, device)[shift:].reshape(value.shape)
+    return registry.op("copy")(value, out=copied)
+
+
+def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """A sample's arguments, every array exactly upcast."""
+    args, kwargs = sample.host()
+    return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
+
+
+def called(function: Callable[..., Any], sample: Sample) -> Any:
+    """What a function of a spec gives for a sample, in wide dtypes."""
+    args, kwargs = widened(sample)
+    return function(*args, **kwargs)
+
+
+def _wide(value: Any) -> Any:
+    return value.astype(reference_dtype(value.dtype)) if isinstance(value, np.ndarray) else value
+
+
+def single(who: str, answer: Any) -> NDArray[Any]:
+    """The one array that `who` gave. Raises `SpecError` for anything else."""
+    if isinstance(answer, tuple | list):
+        raise SpecError(
+            f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: write one for each, "
+            "as fn=lambda xp, a: f(xp, a)[0], or join them"
+        )
+    array = np.array(answer)  # a copy: the function may keep what it gave
+    if array.dtype == np.object_:
+        raise SpecError(f"{who} gives {answer!r:.200}; a spec compares one array or number: give one")
+    return array
+
+
+def magnitude_of(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int) -> NDArray[Any]:
+    """What rounding is relative to in a function of which nothing is known, for results of this `size`.
+
+    It may add its inputs up, with cancellation; element by element it may add small numbers to a 1 on the way.
+    """
+    found = [np.abs(_finite(one)) for one in arrays if one.size]
+    largest = max((float(np.max(one)) for one in found), default=0.0)
+    if not is_elementwise(terms, arrays, size):
+        return np.asarray(np.maximum(size, largest))
+    for one in found:
+        size = np.maximum(size, one)
+    return np.asarray(np.maximum(size, min(1.0, 2**8 * largest)))  # but for tiny numbers, of which a 1 would hide all
+
+
+def _finite(array: NDArray[Any]) -> NDArray[Any]:
+    return np.asarray(np.nan_to_num(array, nan=0.0, posinf=0.0, neginf=0.0))
