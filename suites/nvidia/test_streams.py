@@ -19,7 +19,7 @@ import cupy
 
 from cuassay import cuda, devices, ops
 from cuassay.devices.cuda.streams import stream as streams
-from cuassay.devices.cuda.streams.event import idle_events
+from cuassay.devices.cuda.streams.event_handles import idle_events
 from cuassay.devices.cuda.streams.stream import ExternalStream, _Switching, adopt
 from cuassay.errors import ArgumentError, CaptureError
 from cuassay.testing import exclusive

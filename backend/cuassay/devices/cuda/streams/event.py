@@ -11,9 +11,7 @@ exist only where it does: a test before it would cost as much as 0.15 µs above 
 
 from __future__ import annotations
 
-import os
 import sys
-from contextlib import suppress
 from typing import Any, NamedTuple
 
 import cupy
@@ -35,61 +33,20 @@ from cuassay.devices.cuda.driver.context import (
     refused_in_child,
 )
 from cuassay.devices.cuda.driver.cupy_private import BaseStream
+from cuassay.devices.cuda.streams.event_handles import DISABLE_TIMING, destroy, give_back, make, take
 from cuassay.errors import ArgumentError, DeviceError
 
-__all__ = ["DISABLE_TIMING", "Event", "give_back", "handle_of", "hold", "idle_events", "take"]
+__all__ = ["Event", "handle_of", "hold"]
 
-DISABLE_TIMING = cupy.cuda.runtime.eventDisableTiming
 _EXTERNAL = 1  # cudaEventWaitExternal
 _INTERPROCESS = cupy.cuda.runtime.eventInterprocess
 
-#: More idle handles of one device and kind than this are destroyed.
-_MOST_IDLE = 1024
-
-#: By device and flags: see `idle_events`.
-_IDLE: dict[int, list[int]] = {}
-
 get_current_stream = cupy.cuda.get_current_stream
-_create = cupy.cuda.runtime.eventCreateWithFlags
-_destroy = cupy.cuda.runtime.eventDestroy
 _elapsed = cupy.cuda.runtime.eventElapsedTime
 _query = cupy.cuda.runtime.eventQuery
 _record = cupy.cuda.runtime.eventRecord
 _synchronize = cupy.cuda.runtime.eventSynchronize
 _wait = cupy.cuda.runtime.streamWaitEvent
-
-
-# ------------------------------------------------------------------------------------------------ handles
-
-
-def idle_events(index: int, flags: int = DISABLE_TIMING) -> list[int]:
-    """The idle handles of device `index` made with `flags`."""
-    return _IDLE.setdefault(8 * index + flags, [])
-
-
-def take(index: int, flags: int = DISABLE_TIMING) -> int:
-    """A handle for an event of device `index`; what it was recorded for before may be under way."""
-    try:
-        return _IDLE[8 * index + flags].pop()
-    except (KeyError, IndexError):
-        runtime.init()
-        with at(index), explained(f"making an event on cuda:{index}"):
-            return int(_create(flags))
-
-
-def give_back(index: int, handle: int, flags: int = DISABLE_TIMING) -> None:
-    """Keep `handle` for the next event like it."""
-    idle = idle_events(index, flags)
-    if len(idle) < _MOST_IDLE:
-        idle.append(handle)
-    else:
-        destroy(handle)
-
-
-def destroy(handle: int) -> None:
-    """Destroy `handle`, as soon as the recorded work is done."""
-    with suppress(CUDARuntimeError):  # the context is dead, or the driver is shutting down
-        _destroy(handle)
 
 
 def handle_of(event: Any) -> int:
@@ -186,9 +143,7 @@ class Event(Handle, cupy.cuda.Event):  # type: ignore[misc] # cupy ships no type
         """The handle, made now if there is none: for a library that records the event without our knowing."""
         if not self.handle:
             index = index_of(None) if self._index < 0 else self._index
-            runtime.init()
-            with at(index), explained("making an event"):
-                self._own(index, int(_create(self._flags)))  # an idle one would still stand for its former work
+            self._own(index, make(index, self._flags))  # an idle one would still stand for its former work
         return self.handle
 
     @property
@@ -406,5 +361,4 @@ def _record_node(handle: int, stream: int) -> None:
 # ------------------------------------------------------------------------------------------------ forks
 
 
-os.register_at_fork(after_in_child=_IDLE.clear)
-refused_in_child(globals(), "_create", "_elapsed", "_query", "_record", "_synchronize", "_wait", "get_current_stream")
+refused_in_child(globals(), "_elapsed", "_query", "_record", "_synchronize", "_wait", "get_current_stream")

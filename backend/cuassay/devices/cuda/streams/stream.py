@@ -37,7 +37,8 @@ from cuassay.devices.cuda.driver.context import (
 )
 from cuassay.devices.cuda.driver.cupy_private import BaseStream
 from cuassay.devices.cuda.streams import hostwaits
-from cuassay.devices.cuda.streams.event import Event, give_back, hold, take
+from cuassay.devices.cuda.streams.event import Event, hold
+from cuassay.devices.cuda.streams.event_handles import give_back, take
 from cuassay.errors import DeviceError
 
 __all__ = [
