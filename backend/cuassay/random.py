@@ -17,13 +17,13 @@ from cuassay import devices, ops
 from cuassay.core.device import Device
 from cuassay.core.generator import GeneratorState
 from cuassay.core.generators import (
-    DrawState,
     Generator,
     default_generator,
     may_seed_default_generators,
     seed_default_generators,
 )
 from cuassay.core.numbers import as_whole
+from cuassay.core.recordings import DrawState
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry

@@ -17,11 +17,11 @@ from cuassay.core.device import Device
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.core.generators import (
     Generator,
-    Recordings,
     default_generator,
     default_generators,
     seed_default_generators,
 )
+from cuassay.core.recordings import Recordings
 from cuassay.errors import ArgumentError, CaptureError
 
 DEVICE = Device("sim")

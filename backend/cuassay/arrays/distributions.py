@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import compute_dtype, dtype_name
 from cuassay.arrays.philox import normals, random_words, sine_cosine, uniform_float64
-from cuassay.core.generators import DrawState
+from cuassay.core.recordings import DrawState
 from cuassay.errors import ArgumentError
 
 __all__ = [

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.core.generator import WORDS_PER_CALL
-from cuassay.core.generators import DrawState
+from cuassay.core.recordings import DrawState
 from cuassay.errors import DTypeError, ShapeError
 
 __all__ = [

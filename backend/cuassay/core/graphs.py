@@ -11,12 +11,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
-from itertools import count
 from pathlib import Path
 from typing import Any
 
 from cuassay.core import graph_hooks
 from cuassay.core.device import Device
+from cuassay.core.graph_pools import PoolId, is_pool_id
 from cuassay.core.handle import Handle
 from cuassay.core.participants import Participant, Prologue, participants
 from cuassay.errors import ArgumentError, CaptureError, CuassayError
@@ -25,25 +25,11 @@ __all__ = [
     "CAPTURE_ERROR_MODES",
     "Graph",
     "GraphStatistics",
-    "PoolId",
-    "graph_pool_handle",
 ]
 
 #: Whose unsafe calls (waits, allocations outside the pools, queries) break a capture: every thread's, this thread's, no
 #: one's. The position is the driver's number.
 CAPTURE_ERROR_MODES = ("global", "thread_local", "relaxed")
-
-PoolId = tuple[int, int]
-
-_numbers = count(1)
-
-
-def graph_pool_handle() -> PoolId:
-    """A token for memory that several graphs share; the memory is there while one of them is.
-
-    Its second number is 0, so that no pool of an allocator has the same.
-    """
-    return next(_numbers), 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +113,7 @@ class Graph(Handle, ABC):
         if capture_error_mode not in CAPTURE_ERROR_MODES:
             modes = ", ".join(CAPTURE_ERROR_MODES)
             raise ArgumentError(f"capture_error_mode is one of {modes}; got {capture_error_mode!r}; choose one")
-        if pool is not None and not _is_pool_id(pool):
+        if pool is not None and not is_pool_id(pool):
             raise ArgumentError(
                 f"pool is a pair of integers; got {pool!r}; give what graph_pool_handle() or a graph's pool() returned"
             )
@@ -401,7 +387,3 @@ class Graph(Handle, ABC):
     @abstractmethod
     def _dump(self, path: Path) -> None:
         """Write DOT."""
-
-
-def _is_pool_id(pool: object) -> bool:
-    return isinstance(pool, tuple | list) and len(pool) == 2 and all(isinstance(number, int) for number in pool)

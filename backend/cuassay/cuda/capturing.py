@@ -17,7 +17,7 @@ from cuassay.core.graphs import Graph
 from cuassay.errors import ArgumentError, CaptureError, CuassayError
 
 if TYPE_CHECKING:
-    from cuassay.core.graphs import PoolId
+    from cuassay.core.graph_pools import PoolId
 
 __all__ = ["graph", "side_stream"]
 

@@ -13,14 +13,15 @@ from operator import attrgetter
 from typing import TYPE_CHECKING, Any, overload
 
 from cuassay import devices, ops
-from cuassay.core.graphs import Graph, graph_pool_handle
+from cuassay.core.graph_pools import graph_pool_handle
+from cuassay.core.graphs import Graph
 from cuassay.core.handle import Handle
 from cuassay.cuda.capturing import graph, side_stream
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import registry
 
 if TYPE_CHECKING:
-    from cuassay.core.graphs import PoolId
+    from cuassay.core.graph_pools import PoolId
 
 __all__ = ["GraphedCallable", "make_graphed_callables"]
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from cuassay.core.graph_hooks import Hook, HookHandle, register_hook
-from cuassay.core.graphs import graph_pool_handle
+from cuassay.core.graph_pools import graph_pool_handle
 from cuassay.cuda.capturing import graph
 from cuassay.cuda.graphed import GraphedCallable, make_graphed_callables
 

@@ -15,8 +15,8 @@ import numpy as np
 from cuassay.arrays.distributions import bounds
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.generator import GeneratorState
-from cuassay.core.generators import ReplayState
 from cuassay.core.numbers import as_real
+from cuassay.core.recordings import ReplayState
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, ShapeError
 

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import compute_dtype
-from cuassay.core.generators import DrawState
+from cuassay.core.recordings import DrawState
 from cuassay.ops import registry
 
 __all__ = ["register"]

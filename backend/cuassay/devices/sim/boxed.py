@@ -14,7 +14,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.precision import current_precision, precision
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.device import SimDevice
 from cuassay.errors import CapabilityError
 from cuassay.ops import Op, dispatch, registry
 

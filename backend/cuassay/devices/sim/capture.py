@@ -21,10 +21,12 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.core.graphs import Graph, GraphStatistics, PoolId, graph_pool_handle
+from cuassay.core.graph_pools import PoolId, graph_pool_handle
+from cuassay.core.graphs import Graph, GraphStatistics
 from cuassay.devices.sim import private
 from cuassay.devices.sim.clock import Clock, Queue, Span, join
-from cuassay.devices.sim.machine import OPEN, Owner, SimDevice, call_site
+from cuassay.devices.sim.device import Owner, SimDevice, call_site
+from cuassay.devices.sim.machine import OPEN
 from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CaptureError

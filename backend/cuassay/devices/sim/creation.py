@@ -15,8 +15,9 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.arrays.layout import as_shape
 from cuassay.core.device import Device
 from cuassay.devices.sim import calls
+from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.held import DeviceArray
-from cuassay.devices.sim.machine import SimDevice, refuse_capture
+from cuassay.devices.sim.machine import refuse_capture
 from cuassay.errors import ArgumentError, DeviceError
 
 __all__ = ["Creation", "default_dtype", "from_host", "home_of"]

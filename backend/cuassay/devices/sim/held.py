@@ -13,7 +13,7 @@ import numpy as np
 from cuassay.arrays import layout
 from cuassay.core.device import Device
 from cuassay.devices.sim.clock import Span
-from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.memory import Block
 
 __all__ = ["DeviceArray", "Flags"]

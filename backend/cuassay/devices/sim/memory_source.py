@@ -17,7 +17,7 @@ from cuassay.devices.sim.memory import aligned
 from cuassay.errors import ArgumentError, CapabilityError
 
 if TYPE_CHECKING:
-    from cuassay.devices.sim.machine import SimDevice
+    from cuassay.devices.sim.device import SimDevice
 
 __all__ = ["SimSource"]
 

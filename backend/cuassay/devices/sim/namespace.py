@@ -21,8 +21,8 @@ from cuassay.core.handle import Handle
 from cuassay.devices.sim import applied, calls, functions, names
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.creation import Creation, default_dtype, home_of
+from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.draws import RandomNamespace
-from cuassay.devices.sim.machine import SimDevice
 from cuassay.devices.sim.standard import Inspection
 
 __all__ = ["Namespace"]

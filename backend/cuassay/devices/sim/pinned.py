@@ -26,8 +26,9 @@ from cuassay.core.units import format_bytes
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
+from cuassay.devices.sim.device import HOST_CALL, call_site
 from cuassay.devices.sim.functions import WRITING_METHODS, written
-from cuassay.devices.sim.machine import HOST_CALL, Machine, call_site, refuse_capture, refuse_wait
+from cuassay.devices.sim.machine import Machine, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import RaceError
 from cuassay.memory.blocks import Block

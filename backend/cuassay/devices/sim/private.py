@@ -13,12 +13,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
-from cuassay.core.graphs import PoolId
+from cuassay.core.graph_pools import PoolId
 from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.memory import Block, aligned
 
 if TYPE_CHECKING:
-    from cuassay.devices.sim.machine import SimDevice
+    from cuassay.devices.sim.device import SimDevice
 
 __all__ = ["Pool", "pool"]
 

@@ -6,7 +6,7 @@ A recorded operation asks its state for seed and offset when it runs: at each re
 from __future__ import annotations
 
 from cuassay.core import participants
-from cuassay.core.generators import Recordings
+from cuassay.core.recordings import Recordings
 
 __all__ = ["RECORDINGS", "register"]
 

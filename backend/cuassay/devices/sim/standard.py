@@ -13,7 +13,7 @@ import numpy as np
 
 from cuassay.core.device import Device
 from cuassay.devices.sim.creation import default_dtype, home_of
-from cuassay.devices.sim.machine import SimDevice
+from cuassay.devices.sim.device import SimDevice
 from cuassay.errors import ArgumentError
 
 __all__ = ["Inspection"]

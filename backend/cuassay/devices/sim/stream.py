@@ -14,7 +14,8 @@ from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.devices.sim.clock import Clock, Queue
-from cuassay.devices.sim.machine import SimDevice, refuse_capture, refuse_wait
+from cuassay.devices.sim.device import SimDevice
+from cuassay.devices.sim.machine import refuse_capture, refuse_wait
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
 
 if TYPE_CHECKING:

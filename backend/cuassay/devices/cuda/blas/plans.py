@@ -18,7 +18,7 @@ import cupy
 import numpy as np
 
 from cuassay.core import settings
-from cuassay.core.graphs import graph_pool_handle
+from cuassay.core.graph_pools import graph_pool_handle
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, providers
 from cuassay.devices.cuda.blas.cublaslt import Algorithm

@@ -17,7 +17,8 @@ from typing import Any
 import cupy
 
 from cuassay.core.device import Device
-from cuassay.core.graphs import CAPTURE_ERROR_MODES, Graph, GraphStatistics, PoolId, graph_pool_handle
+from cuassay.core.graph_pools import PoolId, graph_pool_handle
+from cuassay.core.graphs import CAPTURE_ERROR_MODES, Graph, GraphStatistics
 from cuassay.devices.cuda.driver import forks, graph_driver, runtime
 from cuassay.devices.cuda.driver.check import advice
 from cuassay.devices.cuda.driver.graph_driver import call, relaxed

@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from cuassay.core.graphs import PoolId
+from cuassay.core.graph_pools import PoolId
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.allocator import allocator
 from cuassay.devices.cuda.memory.pools import find_pool

@@ -22,7 +22,7 @@ from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import compute_dtype
 from cuassay.core import participants
 from cuassay.core.device import Device
-from cuassay.core.generators import DrawState, Place, Recordings, ReplayState
+from cuassay.core.recordings import DrawState, Place, Recordings, ReplayState
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous

@@ -1,0 +1,272 @@
+"""One simulated device: its memory, the accesses to it, its queues, and the one way work is given to them.
+
+Arrays, streams and captures come here to allocate, to launch and to wait. The machine's lock is held while the work
+runs, so that program order is one order for all threads.
+"""
+
+from __future__ import annotations
+
+import gc
+import math
+import os
+import sys
+import weakref
+from collections import deque
+from collections.abc import Iterable
+from functools import cached_property
+from pathlib import Path
+from types import CodeType
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from cuassay.core.callers import is_ours
+from cuassay.core.device import Device
+from cuassay.core.round_robin import RoundRobin
+from cuassay.devices.sim.clock import Access, AccessLog, Queue, Span
+from cuassay.devices.sim.memory import Arena, Block, aligned, poison
+from cuassay.devices.sim.memory_source import SimSource
+from cuassay.errors import CapabilityError, RaceError
+from cuassay.memory import CachingAllocator
+
+if TYPE_CHECKING:
+    from cuassay.core.graph_pools import PoolId
+    from cuassay.devices.sim.held import DeviceArray
+    from cuassay.devices.sim.machine import Machine
+    from cuassay.devices.sim.private import Pool
+
+__all__ = ["HOST_CALL", "Accessed", "Owner", "SimDevice", "call_site"]
+
+#: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
+HOST_CALL = 2e-6
+LAUNCH = 3e-6
+
+#: What is passed over beside this package: NumPy, and finalizers.
+_LIBRARIES = (f"{Path(np.__file__).parent}{os.sep}", weakref.__file__, "<__array_function__")
+_is_library: dict[CodeType, bool] = {}
+
+#: File and line.
+Site = tuple[str, int]
+
+
+def call_site() -> Site:
+    """File and line of the nearest caller that is neither this package nor NumPy."""
+    frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
+    while (library := _is_library.get(frame.f_code)) is not False and frame.f_back is not None:
+        if library is None:
+            filename = frame.f_code.co_filename
+            library = _is_library[frame.f_code] = is_ours(filename) or filename.startswith(_LIBRARIES)
+        if not library:
+            break
+        frame = frame.f_back
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class Owner(Protocol):
+    """Whose memory an array lies in: a device, or the machine's pinned host memory."""
+
+    log: AccessLog
+
+
+class Accessed(Protocol):
+    """An array that a launch reads or writes: of a device, in pinned memory, or as a graph recorded it."""
+
+    @property
+    def raw(self) -> np.ndarray[Any, Any]:
+        """The memory, as NumPy shows it."""
+
+    @property
+    def span(self) -> Span:
+        """The bytes it occupies, as its owner's log counts them."""
+
+    @property
+    def owner(self) -> Owner:
+        """Whose log its accesses are entered in."""
+
+
+class SimDevice:
+    """One device of a machine: its memory, the log of accesses to it, and its queues."""
+
+    def __init__(self, machine: Machine, index: int, nbytes: int) -> None:
+        self.machine = machine
+        self.index = index
+        self.device = Device("sim", index)
+        self.arena = Arena(str(self.device), nbytes, machine.host)
+        self.log = AccessLog(str(self.device), machine.host)
+        self.queues: list[Queue] = []
+        self.default = self.new_queue("stream 0")
+        self._pools: dict[int, RoundRobin[Queue]] = {}
+        self.allocator = CachingAllocator(SimSource(self), total=self.arena.total, name=str(self.device))
+        self.graph_pools: weakref.WeakValueDictionary[PoolId, Pool] = weakref.WeakValueDictionary()
+        self._freed: deque[Block] = deque()
+        self._late: RaceError | None = None
+
+    def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
+        """Another queue; `blocking` ones are ordered with the default one."""
+        number = self.machine.next_number()
+        queue = Queue(number, label or f"stream {number}", self.index, blocking)
+        self.queues.append(queue)
+        return queue
+
+    def pooled_queue(self, priority: int) -> Queue:
+        """One of the 32 queues of `priority`, in turn; one left in a capture is passed over."""
+        make, free = self.new_queue, lambda queue: queue.capture is None
+        return self._pools.setdefault(priority, RoundRobin(make, usable=free)).take()
+
+    def forget_queue(self, queue: Queue) -> None:
+        """Its stream is gone; the queue goes when the host waits for the device."""
+        queue.dropped = True
+
+    @cached_property
+    def namespace(self) -> Any:
+        """The array namespace of the device: one object, as a module is, and so a dict's key."""
+        return self.machine.types.namespace(self)
+
+    def array(self, raw: np.ndarray[Any, Any], block: Block | None, span: Span | None = None) -> DeviceArray:
+        """`raw`, which lies in the arena, as an array of the device."""
+        return self.machine.types.array(raw, self, block, span)
+
+    def require(self, name: str, instead: str) -> None:
+        """Raise `CapabilityError` unless the device has capability `name`; `instead` is what to do without it."""
+        found = self.machine.answer(name)
+        if not found:
+            raise CapabilityError(f"{self.device}: no {name}: {found.reason}; {instead}")
+
+    # ---------------------------------------------------------------------------------------------- allocation
+
+    def allocate(
+        self, shape: tuple[int, ...], dtype: np.dtype[Any], queue: Queue
+    ) -> tuple[np.ndarray[Any, Any], Block]:
+        """A poisoned C-contiguous array of at least one byte, and the block it lies in."""
+        self.machine.require_storage(self.device, dtype)
+        nbytes = math.prod(shape) * dtype.itemsize
+        block = self.reserve(nbytes, queue) if queue.capture is None else queue.capture.allocate(nbytes, queue)
+        self.arena.buffer[block.low : block.low + nbytes].fill(poison(dtype))
+        return np.ndarray(shape, dtype, self.arena.buffer, block.low), block
+
+    def reserve(self, nbytes: int, queue: Queue) -> Block:
+        """A range of the arena in the order of `queue`."""
+        low = self._take(nbytes, queue)
+        return Block(low, low + aligned(nbytes), queue, self.release)
+
+    def _take(self, nbytes: int, queue: Queue) -> int:
+        self.raise_late()
+        low = self.arena.try_take(nbytes, queue)
+        for _ in range(2) if low is None else ():
+            self.wait_all()
+            self.arena.merge()
+            low = self.arena.try_take(nbytes, queue)
+            if low is not None:
+                break
+            gc.collect()  # arrays in reference cycles, such as those a traceback holds
+            self.settle()
+        if low is None:
+            raise self.arena.no_room(nbytes)
+        return low
+
+    def release(self, block: Block) -> None:
+        """Called when the last array on `block` is gone: at any moment, in any thread."""
+        if self.machine.is_lost:
+            return
+        self._freed.append(block)
+        if self.machine.lock.acquire(blocking=False):
+            try:
+                if not self.machine.busy:
+                    self.settle()
+            finally:
+                self.machine.lock.release()
+
+    def settle(self) -> None:
+        """Give back what was dropped since, each block in the order of its queue."""
+        while self._freed:
+            self._give_back(self._freed.popleft())
+
+    def _give_back(self, block: Block) -> None:
+        span = Span(block.low, block.high, dense=True)
+        after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
+        after |= {user.number: user.epoch for user in block.users}
+        for old in self.log.users(span):
+            after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
+            ordered = block.queue.clock.get(old.queue.number, 0) >= old.epoch
+            if not ordered and old.queue not in block.users:
+                self._late = self._late or self._early_free(block, old)
+        self.log.forget(span)
+        self.arena.give_back(block.low, block.high, after)
+
+    def _early_free(self, block: Block, old: Access) -> RaceError:
+        owner, user, site = block.queue, old.queue, call_site()
+        return RaceError(
+            f"{self.device}: early free at {site[0]}:{site[1]} of {owner.label}'s memory, not ordered after the {old}; "
+            f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
+            f"array is dropped, or array.record_stream({user.variable})"
+        )
+
+    def raise_late(self) -> None:
+        """Raise the early free found since the last call, once; the machine goes on as if it had been waited for."""
+        self.settle()
+        if self._late is not None:
+            late, self._late = self._late, None
+            self.wait_all()
+            raise late
+
+    # ---------------------------------------------------------------------------------------------- order and time
+
+    def launch(
+        self,
+        queue: Queue,
+        name: str,
+        accesses: Iterable[tuple[Accessed, bool]],
+        *,
+        flops: float = 0.0,
+        site: Site | None = None,
+    ) -> Site:
+        """Enter one launch: its order, its time, and its accesses (an array, and whether it is written).
+
+        Gives the call site, for `also`.
+
+        Raises
+        ------
+        RaceError
+            If an access is not ordered after one it conflicts with; the host is then taken to have waited.
+        """
+        machine, site = self.machine, site or call_site()
+        self.raise_late()
+        self._legacy_order(queue)
+        touched = list(accesses)
+        nbytes = sum(array.raw.nbytes for array, _ in touched)
+        machine.host.now += HOST_CALL
+        epoch = queue.launch(machine.host.now, LAUNCH + machine.profile.seconds(nbytes, flops))
+        try:
+            for array, write in touched:
+                if array.raw.size:
+                    new = Access(queue, epoch, write, array.span, array.raw, name, site)
+                    array.owner.log.add(new)
+        except RaceError:
+            machine.wait_all()  # reported once: what follows is judged as if the wait had been there
+            raise
+        return site
+
+    def also(self, queue: Queue, name: str, array: Accessed, site: Site) -> None:
+        """The launch just entered also made `array`, in memory that nobody else has."""
+        if array.raw.size:
+            self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
+
+    def _legacy_order(self, queue: Queue) -> None:
+        """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        if queue is self.default:
+            for other in self.queues:
+                if other.blocking:
+                    queue.waits(other.clock, other.finished)
+        elif queue.blocking:
+            queue.waits(self.default.clock, self.default.finished)
+
+    def wait_all(self) -> None:
+        """The host waits for all queues of this device."""
+        for queue in self.queues:
+            self.machine.host.joins(queue.clock, queue.finished)
+        self.queues = [queue for queue in self.queues if not queue.dropped]
+        self.log.clear()
+
+    def capturing(self) -> bool:
+        """True while any queue of this device is being captured."""
+        return any(queue.capture is not None for queue in self.queues)
