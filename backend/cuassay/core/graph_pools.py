@@ -3,12 +3,21 @@
 from __future__ import annotations
 
 from itertools import count
+from typing import Protocol
 
-__all__ = ["PoolId", "graph_pool_handle", "is_pool_id"]
+__all__ = ["GraphMemory", "PoolId", "graph_pool_handle", "is_pool_id"]
 
 PoolId = tuple[int, int]
 
 _numbers = count(1)
+
+
+class GraphMemory(Protocol):
+    """The memory of a graph, which others may share by its `id`."""
+
+    @property
+    def id(self) -> PoolId:
+        """Its token."""
 
 
 def graph_pool_handle() -> PoolId:

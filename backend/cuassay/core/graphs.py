@@ -16,7 +16,7 @@ from typing import Any
 
 from cuassay.core import graph_hooks
 from cuassay.core.device import Device
-from cuassay.core.graph_pools import PoolId, is_pool_id
+from cuassay.core.graph_pools import GraphMemory, PoolId, is_pool_id
 from cuassay.core.handle import Handle
 from cuassay.core.participants import Participant, Prologue, participants
 from cuassay.errors import ArgumentError, CaptureError, CuassayError
@@ -67,6 +67,7 @@ class Graph(Handle, ABC):
         self._device = device
         self._state = "empty"
         self._is_debugged = False
+        self._pool: GraphMemory | None = None
         self._token = object()  # given to participants in place of this graph, so that they do not keep it alive
         self._told: list[Participant] = []
         self._prologues: tuple[Prologue, ...] = ()
@@ -329,9 +330,11 @@ class Graph(Handle, ABC):
             raise CaptureError(f"{self!r} has no recorded graph to show; capture something first")
         self._dump(Path(debug_path))
 
-    @abstractmethod
     def pool(self) -> PoolId:
         """The token of its memory, for another graph to share. Raises `CaptureError` before a capture."""
+        if self._pool is None:
+            raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
+        return self._pool.id
 
     @abstractmethod
     def statistics(self) -> GraphStatistics:

@@ -113,7 +113,7 @@ class GraphedCallable(Handle):
         self.outputs = outputs
         self._function = function
         self._arguments = arguments
-        self._is_flat = not any(argument is None or _is_nest(argument) for argument in arguments)
+        self._is_flat = not any(isinstance(argument, list | tuple | dict | None) for argument in arguments)
         arrays = list(_arrays(arguments))
         aliased = [*arrays, *_arrays(outputs)]
         self._inputs = [
@@ -309,10 +309,6 @@ def _owner(array: Any) -> Any:
 
 def _none(array: Any) -> None:
     """An input that is always copied."""
-
-
-def _is_nest(value: Any) -> bool:
-    return isinstance(value, (list, tuple, dict))
 
 
 def _arrays(value: Any, name: str = "argument") -> Iterator[Any]:

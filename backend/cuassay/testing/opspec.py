@@ -143,7 +143,8 @@ class OpSpec(Declared):
                 f"an OpSpec needs either fn= or op=; got {'both' if self.fn else 'neither'}; give exactly one"
             )
         self._set("name", self.name or _name(self.fn, self.op))
-        self._set("dtypes", tuple(map(dtype_word, _several(self.dtypes))) or _default_dtypes(self.op))
+        default = ("float32", "float64") if self.op is None else self.op.schema.dtypes
+        self._set("dtypes", tuple(map(dtype_word, _several(self.dtypes))) or default)
         unclaimed = {kind: tuple(map(dtype_word, _several(dtypes))) for kind, dtypes in self.unclaimed.items()}
         self._set("unclaimed", unclaimed)
         self._set("result_dtype", dtype_word(self.result_dtype))
@@ -355,10 +356,6 @@ _UNNAMED = "function"
 def _several(names: Any) -> tuple[Any, ...]:
     """As a tuple; one name, or one dtype, may stand alone."""
     return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)
-
-
-def _default_dtypes(op: Op | None) -> tuple[str, ...]:
-    return ("float32", "float64") if op is None else op.schema.dtypes
 
 
 def _array_count(name: str, fn: Callable[..., Any] | None) -> int:

@@ -337,12 +337,6 @@ class SimCapture(Graph):
 
     # -------------------------------------------------------------------------------------------- looks
 
-    def pool(self) -> PoolId:
-        """The token of its memory, for another graph to share. Raises `CaptureError` before a capture."""
-        if self._pool is None:
-            raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
-        return self._pool.id
-
     def statistics(self) -> GraphStatistics:
         """What it holds now; records and waits are not counted as nodes, as in CUDA."""
         nodes = sum(isinstance(node, (_Launch, _Branch)) for node in self._nodes)

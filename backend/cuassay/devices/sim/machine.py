@@ -129,7 +129,7 @@ class Machine:
             raise CapabilityError(f"{device}: no storage:{dtype}: {reason}; cast before the array goes to the device")
 
     def _why_refused(self, dtype: np.dtype[Any]) -> str | None:
-        if dtype.kind in "OSUVMm" and not _is_ml_dtype(dtype):
+        if dtype.kind in "OSUVMm" and dtype.type.__module__ != "ml_dtypes":
             return "device memory holds numbers only"
         return self.answer(f"storage:{dtype_name(dtype)}").reason or None
 
@@ -173,10 +173,6 @@ class _Current(threading.local):
     def __init__(self) -> None:
         self.streams: dict[int, SimStream | None] = {}
         self.entered: list[tuple[int, SimStream | None]] = []
-
-
-def _is_ml_dtype(dtype: np.dtype[Any]) -> bool:
-    return dtype.type.__module__ == "ml_dtypes"
 
 
 def refuse_capture(queue: Queue, what: str, instead: str, *, breaks: bool = False) -> None:

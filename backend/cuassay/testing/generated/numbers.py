@@ -237,10 +237,6 @@ def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
 
 
-def _is_of(value: Any, dtype: Any) -> bool:
-    return isinstance(value, np.ndarray) and value.dtype == dtype
-
-
 #: The largest of integers of 64 bits that are drawn.
 _WIDE = 2**61
 

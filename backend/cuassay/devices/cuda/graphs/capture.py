@@ -300,18 +300,6 @@ class CUDAGraph(Graph):
 
     # -------------------------------------------------------------------------------------------- life and looks
 
-    def pool(self) -> PoolId:
-        """The token of its memory, for another graph to share.
-
-        Raises
-        ------
-        CaptureError
-            If nothing has been captured.
-        """
-        if self._pool is None:
-            raise CaptureError(f"{self!r} has no memory yet; ask after its capture began, or use graph_pool_handle()")
-        return self._pool.id
-
     def statistics(self) -> GraphStatistics:
         """What it holds now."""
         return GraphStatistics(self._state, self._nodes, 0 if self._pool is None else self._pool.nbytes)
