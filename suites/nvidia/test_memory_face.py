@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 import cuassay.cuda
-from cuassay.cuda import memory
+from cuassay.cuda import memory, memory_parts
 from cuassay.errors import ArgumentError, SettingError
 from cuassay.memory import CachingAllocator, IntegerSource
 
@@ -33,8 +33,9 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
     )
     blocks = SimpleNamespace(take=lambda nbytes, index, stream: found.malloc(nbytes, stream or 0))
     modules: dict[str, Any] = {"allocator": stand_in, "hook": blocks}
-    monkeypatch.setattr(memory, "_module", modules.__getitem__)
-    monkeypatch.setattr(memory, "index_of", lambda device: 0)
+    monkeypatch.setattr(memory_parts, "module", modules.__getitem__)
+    for part in (memory, memory_parts):
+        monkeypatch.setattr(part, "index_of", lambda device: 0)
     monkeypatch.setattr(cuassay.cuda, "is_initialized", lambda: True)
     return found
 

@@ -7,24 +7,39 @@ allocated answers with nothing, and makes no context.
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager
-from functools import cache
-from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuassay.core.device import Device
+from cuassay.cuda import memory_parts as parts
+from cuassay.cuda.memory_figures import (
+    host_memory_stats,
+    host_memory_stats_as_nested_dict,
+    max_memory_allocated,
+    max_memory_cached,
+    max_memory_reserved,
+    memory_allocated,
+    memory_cached,
+    memory_reserved,
+    memory_snapshot,
+    memory_stats,
+    memory_stats_as_nested_dict,
+    memory_summary,
+    reset_accumulated_host_memory_stats,
+    reset_accumulated_memory_stats,
+    reset_max_memory_allocated,
+    reset_max_memory_cached,
+    reset_peak_host_memory_stats,
+    reset_peak_memory_stats,
+)
 from cuassay.cuda.naming import DeviceLike, index_of
 from cuassay.errors import ArgumentError
 from cuassay.memory import Block, CachingAllocator
-from cuassay.memory.summary import summary
 
 if TYPE_CHECKING:
     from cuassay.devices.cuda.memory.ipc import IpcHandle
     from cuassay.devices.cuda.memory.pluggable import CUDAPluggableAllocator
     from cuassay.devices.cuda.memory.pools import MemPool
-    from cuassay.memory.host import HostAllocator
 
 __all__ = [
     "CUDAPluggableAllocator",
@@ -85,43 +100,7 @@ def __getattr__(name: str) -> Any:
         return getattr(history, _HISTORY[name])
     if name not in _CLASSES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}; it has {', '.join(__all__)}")
-    found = globals()[name] = getattr(_module(_CLASSES[name]), name)
-    return found
-
-
-@cache
-def _module(name: str) -> Any:
-    from cuassay.devices.cuda.driver.check import guarded
-
-    with guarded("CuPy"):
-        return import_module(f"cuassay.devices.cuda.memory.{name}")
-
-
-def _host() -> CachingAllocator | None:
-    """The allocator of pinned memory, where there is one."""
-    from cuassay.devices.cuda.memory import pinned
-
-    return pinned.opened()
-
-
-def _allocators() -> Any:
-    return _module("allocator")
-
-
-def _allocator(device: DeviceLike) -> CachingAllocator:
-    found: CachingAllocator = _allocators().allocator(index_of(device))
-    return found
-
-
-def _opened(device: DeviceLike) -> CachingAllocator | None:
-    """The allocator of `device`, or None where nothing was allocated yet; then nothing is initialised either."""
-    from cuassay import cuda
-
-    if isinstance(device, str | Device):
-        index_of(device)  # another kind's device is refused, whatever is initialised
-    if not cuda.is_initialized():
-        return None
-    found: CachingAllocator | None = _allocators().existing(index_of(device))
+    found = globals()[name] = getattr(parts.module(_CLASSES[name]), name)
     return found
 
 
@@ -148,7 +127,7 @@ def caching_allocator_alloc(size: int, device: DeviceLike = None, stream: Any = 
     OutOfMemoryError
         If there is no room.
     """
-    block: Block = _module("hook").take(size, index_of(device), stream)
+    block: Block = parts.module("hook").take(size, index_of(device), stream)
     _raw[block.address] = block
     return block.address
 
@@ -177,13 +156,13 @@ def caching_allocator_enable(value: bool = True) -> None:
     A block freed then goes back to the driver at the next allocation. Blocks made before stay what they are, and
     those of a private pool, as a capture's, are cut from its segments as ever.
     """
-    _allocators().enable_caching(enabled=bool(value))
+    parts.allocators().enable_caching(enabled=bool(value))
 
 
 @contextmanager
 def caching_allocator_disabled() -> Iterator[None]:
     """`caching_allocator_enable` with False inside the block, and as it was after it."""
-    former = _allocators().is_caching()
+    former = parts.allocators().is_caching()
     caching_allocator_enable(False)
     try:
         yield
@@ -196,7 +175,7 @@ def record_stream(array: Any, stream: Any) -> None:
 
     torch has it as a method of tensors. Raises `ArgumentError` for an array whose memory is not ours.
     """
-    _module("hook").record_stream(array, stream)
+    parts.module("hook").record_stream(array, stream)
 
 
 def use_with_cupy(enabled: bool = True) -> None:
@@ -204,7 +183,7 @@ def use_with_cupy(enabled: bool = True) -> None:
 
     Arrays made before keep the memory they have.
     """
-    _module("hook").use_with_cupy(enabled=enabled)
+    parts.module("hook").use_with_cupy(enabled=enabled)
 
 
 def use_with_numba() -> None:
@@ -215,12 +194,12 @@ def use_with_numba() -> None:
     LibraryNotFoundError
         If Numba is not installed.
     """
-    _module("interop").use_with_numba()
+    parts.module("interop").use_with_numba()
 
 
 def memory_resource(device: DeviceLike = None) -> Any:
     """A ``cuda.core.MemoryResource`` over the allocator of `device`."""
-    return _module("interop").memory_resource(index_of(device))
+    return parts.module("interop").memory_resource(index_of(device))
 
 
 # ------------------------------------------------------------------------------------------------ other processes
@@ -232,7 +211,7 @@ def ipc_handle(array: Any) -> IpcHandle:
     The memory is kept until the importer has dropped its array, or ended. Raises `ArgumentError` for memory that is not
     ours or in pages; what is allocated inside ``use_mem_pool(MemPool(one_handle=True))`` is in one piece.
     """
-    handle: IpcHandle = _module("ipc").share(array)
+    handle: IpcHandle = parts.module("ipc").share(array)
     return handle
 
 
@@ -246,12 +225,12 @@ def open_ipc_handle(handle: IpcHandle) -> Any:
     DeviceError
         If its device is not visible here, or this is the exporter itself.
     """
-    return _module("ipc").open_handle(handle)
+    return parts.module("ipc").open_handle(handle)
 
 
 def ipc_collect() -> None:
     """Let go of exported memory whose importers are done; this happens by itself when memory is short."""
-    _module("ipc").collect()
+    parts.module("ipc").collect()
 
 
 # ------------------------------------------------------------------------------------------------ how it behaves
@@ -269,7 +248,7 @@ def set_per_process_memory_fraction(fraction: float, device: DeviceLike = None) 
     """
     if not isinstance(fraction, float):
         raise TypeError(f"a memory fraction is a float; got {fraction!r}; write {_as_float(fraction)}")
-    _allocators().configure(f"per_process_memory_fraction:{fraction!r}", _allocator_index(device))
+    parts.allocators().configure(f"per_process_memory_fraction:{fraction!r}", _allocator_index(device))
 
 
 def _as_float(value: object) -> str:
@@ -279,13 +258,13 @@ def _as_float(value: object) -> str:
 def _allocator_index(device: DeviceLike) -> int:
     """The index of `device`, whose allocator exists after this."""
     index = index_of(device)
-    _allocators().allocator(index)
+    parts.allocators().allocator(index)
     return index
 
 
 def get_per_process_memory_fraction(device: DeviceLike = None) -> float:
     """The share of the memory of `device` that this process may reserve."""
-    return _allocator(device).config.per_process_memory_fraction
+    return parts.allocator(device).config.per_process_memory_fraction
 
 
 def set_allocator_settings(settings: str) -> None:
@@ -304,20 +283,20 @@ def set_allocator_settings(settings: str) -> None:
     ArgumentError
         If the backend would change after the first allocation.
     """
-    _allocators().configure(settings)
-    if (host := _host()) is not None:
+    parts.allocators().configure(settings)
+    if (host := parts.host()) is not None:
         host.configure(settings)
 
 
 def get_allocator_settings(device: DeviceLike = None) -> str:
     """The options in force on `device` that are not at their default, as `set_allocator_settings` takes them."""
-    found = _opened(device)
-    return str(_allocators().config() if found is None else found.config)
+    found = parts.opened(device)
+    return str(parts.allocators().config() if found is None else found.config)
 
 
 def get_allocator_backend() -> str:
     """Where memory comes from: ``native``, ``cudaMallocAsync`` or ``pluggable``."""
-    return "pluggable" if _allocators().is_changed() else str(_allocators().config().backend)
+    return "pluggable" if parts.allocators().is_changed() else str(parts.allocators().config().backend)
 
 
 def change_current_allocator(allocator: CUDAPluggableAllocator | None) -> None:
@@ -327,12 +306,12 @@ def change_current_allocator(allocator: CUDAPluggableAllocator | None) -> None:
     the allocator that made it. What was set for a device holds on. Figures are those of the allocator in force; of the
     ones before, `memory_snapshot` has what is still live. Pools made before serve no more.
     """
-    _allocators().change_allocator(None if allocator is None else allocator.source)
+    parts.allocators().change_allocator(None if allocator is None else allocator.source)
 
 
 def empty_cache() -> None:
     """Give every free segment of every device back to the driver; nothing while a capture runs, or before any use."""
-    for found in _allocators().every_allocator():
+    for found in parts.allocators().every_allocator():
         found.empty_cache()
 
 
@@ -349,145 +328,7 @@ def use_mem_pool(pool: Any, device: DeviceLike = None) -> AbstractContextManager
     ArgumentError
         If it is not a pool of `device`.
     """
-    entered: AbstractContextManager[None] = _module("pools").use_mem_pool(
+    entered: AbstractContextManager[None] = parts.module("pools").use_mem_pool(
         pool, None if device is None else index_of(device)
     )
     return entered
-
-
-# ------------------------------------------------------------------------------------------------ figures
-
-
-def memory_stats(device: DeviceLike = None) -> dict[str, int]:
-    """Every figure of the allocator of `device` by its dotted name, such as ``allocated_bytes.all.peak``.
-
-    Empty where nothing was allocated yet, as with torch.
-    """
-    found = _opened(device)
-    return {} if found is None else found.statistics().flat()
-
-
-def memory_stats_as_nested_dict(device: DeviceLike = None) -> dict[str, Any]:
-    """`memory_stats` as nested dicts."""
-    found = _opened(device)
-    return {} if found is None else found.statistics().nested()
-
-
-def memory_allocated(device: DeviceLike = None) -> int:
-    """Bytes of live blocks on `device`."""
-    return memory_stats(device).get("allocated_bytes.all.current", 0)
-
-
-def max_memory_allocated(device: DeviceLike = None) -> int:
-    """The most that `memory_allocated` was since the start or the last `reset_peak_memory_stats`."""
-    return memory_stats(device).get("allocated_bytes.all.peak", 0)
-
-
-def memory_reserved(device: DeviceLike = None) -> int:
-    """Bytes taken from `device`, in use or kept for reuse."""
-    return memory_stats(device).get("reserved_bytes.all.current", 0)
-
-
-def max_memory_reserved(device: DeviceLike = None) -> int:
-    """The most that `memory_reserved` was since the start or the last `reset_peak_memory_stats`."""
-    return memory_stats(device).get("reserved_bytes.all.peak", 0)
-
-
-def reset_peak_memory_stats(device: DeviceLike = None) -> None:
-    """From here every peak is a new one."""
-    found = _opened(device)
-    if found is not None:
-        found.reset_peak_stats()
-
-
-def reset_accumulated_memory_stats(device: DeviceLike = None) -> None:
-    """From here ``allocated``, ``freed`` and the counters are new ones."""
-    found = _opened(device)
-    if found is not None:
-        found.reset_accumulated_stats()
-
-
-def memory_summary(device: DeviceLike = None, abbreviated: bool = False) -> str:
-    """The figures of `device` as a table; `abbreviated` leaves out what each of the two pools has."""
-    found = _allocator(device)
-    return summary(found.statistics(), found.name, abbreviated=abbreviated)
-
-
-def memory_snapshot(mempool_id: tuple[int, int] | None = None) -> list[dict[str, Any]]:
-    """Every segment of every device with its blocks, as plain data; of one pool where its id is given."""
-    segments: list[dict[str, Any]] = []
-    for index in _allocators().indices():
-        for found in _allocators().every_allocator(index):
-            segments += [{**segment, "device": index} for segment in found.snapshot()["segments"]]
-    return [s for s in segments if mempool_id is None or tuple(s["segment_pool_id"]) == tuple(mempool_id)]
-
-
-# ------------------------------------------------------------------------------------------------ pinned host memory
-
-
-def _pinned() -> HostAllocator | None:
-    """The allocator of pinned memory, or None where none was pinned yet; then nothing is initialised either."""
-    from cuassay import cuda
-
-    if not cuda.is_initialized():
-        return None
-    from cuassay.devices.cuda.memory import pinned
-
-    return pinned.opened()
-
-
-def host_memory_stats() -> dict[str, Any]:
-    """Every figure of pinned host memory by its dotted name; empty where none was pinned yet."""
-    found = _pinned()
-    return {} if found is None else found.host_statistics().flat()
-
-
-def host_memory_stats_as_nested_dict() -> dict[str, Any]:
-    """`host_memory_stats` as nested dicts."""
-    found = _pinned()
-    return {} if found is None else found.host_statistics().nested()
-
-
-def reset_accumulated_host_memory_stats() -> None:
-    """From here the totals of pinned memory are new ones."""
-    found = _pinned()
-    if found is not None:
-        found.reset_accumulated_stats()
-
-
-def reset_peak_host_memory_stats() -> None:
-    """From here the peaks of pinned memory are new ones."""
-    found = _pinned()
-    if found is not None:
-        found.reset_peak_stats()
-
-
-# ------------------------------------------------------------------------------------------------ torch's old names
-
-
-def _renamed(old: str, new: str) -> None:
-    warnings.warn(f"{old} is torch's former name of {new}; call that", FutureWarning, stacklevel=3)
-
-
-def memory_cached(device: DeviceLike = None) -> int:
-    """`memory_reserved` by its former name."""
-    _renamed("memory_cached", "memory_reserved")
-    return memory_reserved(device)
-
-
-def max_memory_cached(device: DeviceLike = None) -> int:
-    """`max_memory_reserved` by its former name."""
-    _renamed("max_memory_cached", "max_memory_reserved")
-    return max_memory_reserved(device)
-
-
-def reset_max_memory_allocated(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
-    _renamed("reset_max_memory_allocated", "reset_peak_memory_stats")
-    reset_peak_memory_stats(device)
-
-
-def reset_max_memory_cached(device: DeviceLike = None) -> None:
-    """`reset_peak_memory_stats` by a former name."""
-    _renamed("reset_max_memory_cached", "reset_peak_memory_stats")
-    reset_peak_memory_stats(device)
