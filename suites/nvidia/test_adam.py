@@ -17,7 +17,7 @@ import cupy
 
 from cuassay import Device, cuda, from_host, ops, to_host
 from cuassay.arrays.dtypes import as_dtype, epsilon
-from cuassay.devices.cuda.ops import multi_tensor
+from cuassay.devices.cuda.ops.tables import KEEPER, Keeper, Tables
 from cuassay.optim import Adam, AdamW
 from cuassay.testing.compare import assert_same_bits
 
@@ -85,7 +85,7 @@ def test_other_gradients_and_rates_cost_no_other_tables(monkeypatch: pytest.Monk
     optimizer = Adam(params)
     optimizer.step(draw(1))
     made = []
-    monkeypatch.setattr(multi_tensor.Tables, "__init__", lambda self, *args, **kwargs: made.append(args))
+    monkeypatch.setattr(Tables, "__init__", lambda self, *args, **kwargs: made.append(args))
 
     optimizer.step(draw(2))
     optimizer.param_groups[0]["lr"] = 0.5
@@ -250,7 +250,7 @@ def test_a_call_without_a_plan_can_be_captured() -> None:
 
 
 def test_captures_that_overlap_keep_each_what_was_launched_in_it() -> None:
-    keeper, (outer, inner) = multi_tensor._Keeper(), (object(), object())
+    keeper, (outer, inner) = Keeper(), (object(), object())
     device = Device("cuda", 0)
     keeper.capture_begin(outer, device)
     keeper.hold("first")
@@ -270,14 +270,14 @@ def test_nothing_is_kept_for_a_graph_that_is_reset() -> None:
     a = draw(0)
     plan = ops.foreach_mul_.prepare(a, 2.0)
     plan.run()
-    before = len(multi_tensor._KEEPER._held)
+    before = len(KEEPER._held)
     graph = cuda.CUDAGraph()
     with cuda.graph(graph):
         plan.run()
 
-    assert len(multi_tensor._KEEPER._held) == before + 1
+    assert len(KEEPER._held) == before + 1
     graph.reset()
-    assert len(multi_tensor._KEEPER._held) == before
+    assert len(KEEPER._held) == before
 
 
 def test_a_graph_of_a_strided_norm_keeps_what_its_plan_computed_into() -> None:
@@ -371,11 +371,11 @@ def test_states_begin_where_their_parameters_do(dtype: str, master: bool) -> Non
     optimizer = Adam(params, master_weights=master, amsgrad=True)
     lists = [params, *(one for one in optimizer._states[0].lists.values() if one)]
 
-    assert multi_tensor.Tables(lists, 1).off == 0
+    assert Tables(lists, 1).off == 0
 
 
 def test_tables_say_what_they_hold() -> None:
-    tables = multi_tensor.Tables([draw(0), None], 1)
+    tables = Tables([draw(0), None], 1)
 
     assert repr(tables) == "Tables(2 lists, 3 tensors, 7 chunks)"
     assert tables.off == 0

@@ -15,7 +15,8 @@ from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, dtype_name
 from cuassay.devices.cuda.launch.launch import kernel
-from cuassay.devices.cuda.ops.multi_tensor import BLOCK, Tables, elements_of, word
+from cuassay.devices.cuda.ops.multi_tensor import word
+from cuassay.devices.cuda.ops.tables import BLOCK, Tables, elements_of
 from cuassay.ops import Op, lists, registry
 
 __all__ = ["register"]
