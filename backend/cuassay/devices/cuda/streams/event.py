@@ -6,7 +6,8 @@ next owner records before anything else. Handles that others may know (interproc
 holds) are destroyed with their event instead.
 
 The methods first try the one call that nearly always serves, on `Event.recorded_ptr` and `Ordering.own_ptr`, which
-exist only where it does: a test before it would cost as much as 0.15 µs above C leaves in all.
+exist only where it does. Testing first would take 0.03 µs longer (CPython 3.11): of 0.27 µs that `record` takes on the
+H200, 0.14 µs above C.
 """
 
 from __future__ import annotations
