@@ -66,7 +66,15 @@ def by_nvbench(ready: dict[str, Case], device: Device, seconds: float) -> dict[s
         words = ["--devices", str(device.index), "--timeout", str(seconds), "--min-samples", "100"]
         bench.run_all_benchmarks([sys.argv[0], *words, "--jsonbin", str(file)])
         found = results.BenchmarkResult.from_json(file)
-        return {name: float(statistics.median(found.subbenches[name].states[0].samples)) for name in ready}
+        return {name: _median(name, found.subbenches[name].states[0]) for name in ready}
+
+
+def _median(name: str, state: Any) -> float:
+    """The middle of one state's samples; NVBench keeps none if it discarded all as throttled, or skipped the state."""
+    if not state.samples:
+        reason = state.skip_reason or "it discarded every sample as throttled"
+        raise SystemExit(f"NVBench kept no sample of {name}: {reason}; check the clocks, or raise --seconds")
+    return float(statistics.median(state.samples))
 
 
 def _benchmark(case: Case, device: Device) -> Callable[[Any], None]:

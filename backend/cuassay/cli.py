@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, compare, memory, tune, mutate, completion.
+"""The ``cuassay`` command: devices, settings, run, report, compare, ab, bisect, memory, tune, mutate, completion.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -16,6 +16,7 @@ from typing import Any
 
 from cuassay import devices
 from cuassay.commands.ab import add_ab_commands
+from cuassay.commands.bisect import add_bisect_command
 from cuassay.commands.completion import add_completion_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
@@ -133,6 +134,7 @@ def parser() -> argparse.ArgumentParser:
     beside.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
     beside.set_defaults(command=_compare)
     add_ab_commands(commands)
+    add_bisect_command(commands)
     add_memory_commands(commands)
     add_tune_command(commands)
     add_mutate_command(commands)

@@ -186,6 +186,7 @@ def test_a_commit_is_checked_out_beside(tmp_path: Path, monkeypatch: pytest.Monk
 
     assert len(made.identity) == 40
     assert (made.command[0], made.command[1:]) == (sys.executable, ["-m", "work"])
+    assert made.folder == tmp_path / "state" / "base" / made.identity[:12]  # Python looks for modules there first
     assert f"state/base/{made.identity[:12]}" in made.environment["PYTHONPATH"]
     assert (tmp_path / "state" / "base" / made.identity[:12] / ".git").exists()
 

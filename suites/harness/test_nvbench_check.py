@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,3 +62,10 @@ def test_without_nvbench_the_reason_says_what_to_install(script: Any, monkeypatc
     monkeypatch.setattr(script.importlib.util, "find_spec", lambda name: None)
 
     assert script.why_skipped(Device("cuda:0")) == "NVBench is not installed; install cuda-bench"
+
+
+def test_a_measurement_without_samples_ends_with_its_reason(script: Any) -> None:
+    state = SimpleNamespace(samples=None, skip_reason=None)
+
+    with pytest.raises(SystemExit, match="kept no sample of add: it discarded every sample as throttled"):
+        script._median("add", state)

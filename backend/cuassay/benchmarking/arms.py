@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cuassay.errors import ArgumentError
 
-__all__ = ["RECORD", "Arm", "arm"]
+__all__ = ["RECORD", "Arm", "arm", "arm_of_commit", "git"]
 
 RECORD = "{record}"
 """The placeholder in a command for the file that its ``time`` rows go to."""
@@ -35,12 +35,16 @@ class Arm:
         The command line; `RECORD` is replaced.
     environment : mapping
         Variables that it adds to the environment.
+    folder : path or None
+        Where its processes run: a commit's in its checkout, others in the current folder. Python looks for modules
+        there first, and would otherwise find those of the working tree on both sides.
     """
 
     name: str
     identity: str
     command: Sequence[str]
     environment: Mapping[str, str]
+    folder: Path | None = None
 
     def words(self, record: Path) -> list[str]:
         """The command, with the file of its rows."""
@@ -78,16 +82,27 @@ def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
         return Arm(name, str(python.absolute()), [str(python.absolute()), *workload], {})
     if path.is_dir():
         return Arm(name, str(path.resolve()), [sys.executable, *workload], _imports(_roots(path.resolve())))
-    commit = _git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
+    commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
         raise ArgumentError(
             f"{name!r} is neither a commit of this repository, nor a wheel, a folder, an interpreter or a command; a "
             f"command has a space in it, and {RECORD} where it receives the file of its rows"
         )
-    tree = folder / label / commit[:12]
-    if not tree.is_dir() and _git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
+    return arm_of_commit(commit, folder / label / commit[:12], workload, name)
+
+
+def arm_of_commit(commit: str, tree: Path, workload: Sequence[str], name: str) -> Arm:
+    """One side from a full commit of the repository around, which is checked out into `tree` if that does not exist.
+
+    Raises
+    ------
+    ArgumentError
+        git could not.
+    """
+    tree = tree.absolute()
+    if not tree.is_dir() and git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
         raise ArgumentError(f"git could not check {name!r} out into {tree}; look at: git worktree list")
-    return Arm(name, commit, [sys.executable, *workload], _imports(_roots(tree)))
+    return Arm(name, commit, [sys.executable, *workload], _imports(_roots(tree)), tree)
 
 
 def _command(text: str) -> list[str]:
@@ -116,7 +131,8 @@ def _imports(roots: Sequence[Path]) -> dict[str, str]:
     return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([former] if former else [])])}
 
 
-def _git(*arguments: str) -> str | None:
+def git(*arguments: str) -> str | None:
+    """What a git command prints; None if it fails."""
     try:
         done = subprocess.run(["git", *arguments], capture_output=True, text=True, check=False)
     except OSError:

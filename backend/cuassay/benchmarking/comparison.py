@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 import zlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -22,7 +22,7 @@ from typing import Any
 
 from cuassay.benchmarking.arms import Arm
 from cuassay.benchmarking.ledger import read
-from cuassay.benchmarking.sample import benchmark_name
+from cuassay.benchmarking.sample import benchmark_name, is_wanted
 from cuassay.errors import MeasurementError, ResultError
 from cuassay_reports.facts import difference
 from cuassay_reports.intervals import net
@@ -52,7 +52,7 @@ class Comparison:
     folder : path
         Keeps the rows of finished processes.
     selects : bool
-        The command takes ``--only NAME``; a foreign command measures everything each time.
+        The command takes ``--only NAME``; a foreign command measures everything each time, and the rest is left out.
     seeded : bool
         Give each process a seed of its own, for simulated noise.
     told : callable
@@ -80,7 +80,7 @@ class Comparison:
             )
         file.write_text(json.dumps(plan))
 
-    def medians(self, stage: str, number: int, side: str, only: Iterable[str] = ()) -> dict[str, float]:
+    def medians(self, stage: str, number: int, side: str, only: Sequence[str] = ()) -> dict[str, float]:
         """The medians of one process, by benchmark; the process is started only if its file does not exist."""
         path = self.folder / f"{stage}{number:02d}-{side}.jsonl"
         if not path.exists():
@@ -89,10 +89,11 @@ class Comparison:
         rows = read([path])
         self._require_one_machine(rows, path)
         times = [net(row) for row in rows if row["record"] == "time"]
-        return {benchmark_name(row): row["median"] for row in times if row["median"] > 0}
+        found = {benchmark_name(row): row["median"] for row in times if row["median"] > 0}
+        return {name: median for name, median in found.items() if is_wanted(name, only)}
 
-    def _start(self, path: Path, side: str, only: Iterable[str]) -> None:
-        arm, unfinished = self.sides[side].arm, path.with_suffix(".unfinished")
+    def _start(self, path: Path, side: str, only: Sequence[str]) -> None:
+        arm, unfinished = self.sides[side].arm, path.with_suffix(".unfinished").absolute()
         unfinished.unlink(missing_ok=True)
         words = [*arm.words(unfinished), *self.sides[side].extra]
         words += [word for name in only for word in ("--only", name)] if self.selects else []
@@ -101,13 +102,14 @@ class Comparison:
         try:
             done = subprocess.run(
                 words, capture_output=True, text=True, env={**os.environ, **arm.environment}, timeout=self.timeout_s,
-                check=False,
+                check=False, cwd=arm.folder,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
             raise MeasurementError(
                 f"a process of {side} ({arm.name}) did not run: {error}; look at {words[:4]}"
             ) from error
         if done.returncode or not unfinished.exists():
+            path.with_suffix(".log").write_text(done.stdout + done.stderr, encoding="utf-8")
             raise MeasurementError(
                 f"a process of {side} ({arm.name}) ended with status {done.returncode} and "
                 f"{'its rows' if unfinished.exists() else 'no rows'}; its end was:\n"
@@ -128,7 +130,7 @@ class Comparison:
                     )
                 self.facts = facts
 
-    def pair(self, stage: str, number: int, only: Iterable[str] = ()) -> dict[str, float]:
+    def pair(self, stage: str, number: int, only: Sequence[str] = ()) -> dict[str, float]:
         """Log-ratios of pair `number`, head over base; odd pairs begin with head: A B B A."""
         order = ("base", "head") if number % 2 == 0 else ("head", "base")
         found = {side: self.medians(stage, number, side, only) for side in order}

@@ -28,7 +28,7 @@ from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.recording import device_columns
 
-__all__ = ["benchmark_name", "main"]
+__all__ = ["benchmark_name", "is_wanted", "main"]
 
 #: Seconds of `spin` that every benchmark named with ``--spin`` has on both sides, because a launch costs time itself.
 SPIN_BASE_S = 5e-6
@@ -41,6 +41,11 @@ def benchmark_name(columns: dict[str, Any]) -> str:
     """What a benchmark is called in a comparison, such as ``add float32 8x1024x768``."""
     told = (columns["benchmark"], columns.get("dtype", ""), columns["case"], _peer(columns))
     return " ".join(filter(None, told))
+
+
+def is_wanted(name: str, only: Sequence[str]) -> bool:
+    """Whether a benchmark's name is one of `only`, or matches a pattern there; every name does if it is empty."""
+    return not only or any(fnmatch(name, pattern) or name == pattern for pattern in only)
 
 
 def _peer(columns: dict[str, Any]) -> str:
@@ -81,15 +86,15 @@ def _scaled(timing: Timing, factor: float) -> Timing:
 
 
 def _cases(device: Device, only: Sequence[str], limit: int) -> Iterator[Case]:
-    """The first `limit` cases whose names match a pattern of `only`; every name matches if `only` is empty."""
+    """The first `limit` cases of those that are wanted."""
     left = limit
     for spec, dtype in _measurable(device):
         labels = [f"{spec.name} {dtype} {label}" for label in case_labels(spec, device, dtype)]
-        wanted = [not only or any(fnmatch(name, pattern) or name == pattern for pattern in only) for name in labels]
+        wanted = [is_wanted(name, only) for name in labels]
         if not any(wanted) or not left:
             continue  # without drawing its numbers
-        for case, is_wanted in zip(cases(spec, device, dtype), wanted, strict=True):
-            if is_wanted and left:
+        for case, chosen in zip(cases(spec, device, dtype), wanted, strict=True):
+            if chosen and left:
                 left -= 1
                 yield case
 

@@ -19,7 +19,7 @@ from cuassay.benchmarking.noise import Profile
 from cuassay.commands.parsing import Parser
 from cuassay.commands.suspects import fill_in
 
-__all__ = ["add_ab_commands"]
+__all__ = ["add_ab_commands", "add_common", "workload"]
 
 _ORDER = {"slower": 0, "faster": 1, "ambiguous": 2, "same": 3}
 
@@ -38,7 +38,7 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         help="a commit, wheel, folder of sources, interpreter, or command; -: what cuassay report --suspects wrote",
     )  # fmt: skip
     ab.add_argument("head", metavar="HEAD", nargs="?", help="the same")
-    _add_common(ab)
+    add_common(ab)
     ab.add_argument("--profile", metavar="FILE", help="the noise profile of this runner, from: cuassay aa")
     ab.add_argument(
         "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
@@ -53,7 +53,7 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     aa.add_argument(
         "target", nargs="?", default=sys.executable, metavar="TARGET", help="as BASE; default: this package"
     )
-    _add_common(aa)
+    add_common(aa)
     aa.add_argument("--processes", type=int, default=20, help="fresh processes (default: %(default)s)")
     aa.add_argument(
         "--out", default="reports/out/noise.json", metavar="FILE", help="the profile (default: %(default)s)"
@@ -61,10 +61,16 @@ def add_ab_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     aa.set_defaults(command=_aa)
 
 
-def _add_common(parser: argparse.ArgumentParser) -> None:
+def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None:
+    """Options of every command that compares; `selects` adds those that choose benchmarks."""
     parser.add_argument("--device", default="", metavar="D", help="where; default: the first accelerator, else cpu")
-    parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
-    parser.add_argument("--limit", type=int, metavar="N", help="the first N benchmarks")
+    if selects:
+        parser.add_argument(
+            "--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable"
+        )
+        parser.add_argument("--limit", type=int, metavar="N", help="the first N benchmarks")
+    else:
+        parser.set_defaults(limit=None)
     parser.add_argument(
         "--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)"
     )
@@ -128,12 +134,12 @@ class _Kept:
 
 def _comparison(options: argparse.Namespace, folder: str, targets: dict[str, str]) -> Comparison:
     extra = ["--scatter", str(options.scatter)] if options.scatter else []
-    sides = {side: Side(arm(name, Path(folder), _workload(options), side), extra) for side, name in targets.items()}
+    sides = {side: Side(arm(name, Path(folder), workload(options), side), extra) for side, name in targets.items()}
     selects = options.run is None and not any(RECORD in name for name in targets.values())
     return Comparison(sides, Path(folder), selects, seeded=bool(options.scatter), told=progress)
 
 
-def _workload(options: argparse.Namespace) -> list[str]:
+def workload(options: argparse.Namespace) -> list[str]:
     """What an interpreter is told: the declared operations, or the user's command without its interpreter."""
     if options.run is not None:
         words = options.run.split()
