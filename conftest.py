@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 
+import pytest
 from hypothesis import settings
 
 pytest_plugins = ["pytester"]
@@ -15,3 +16,9 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse tests whose names hold an address of memory: the workers of pytest-xdist would collect different tests."""
+    if found := [item.nodeid for item in items if " at 0x" in item.nodeid]:
+        raise pytest.UsageError(f"the name of a test holds an address of memory: {found[0]}; give its parameter an id")
