@@ -252,6 +252,20 @@ def test_asv_collects_our_series(repository: Repository) -> None:
     repository.asv("check", "--environment", f"existing:{sys.executable}")
 
 
+def test_a_run_with_hidden_libraries_has_series_of_its_own(tmp_path: Path) -> None:
+    for number, hidden in enumerate(({}, {"without": "nvmath"}), start=1):
+        with Recorder(tmp_path / "ledger" / f"{number}.jsonl", run=f"r{number}") as recorder:
+            recorder.write_run(started="2026-01-02T00:00:00Z", commit="9f3c2100aa" * 4)
+            recorder.write_device(device="cuda:0", present=True, digest="0123456789ab", fingerprint={**FACTS, **hidden})
+            recorder.write_time(**_time("float32", number * 1e-5))
+    write([tmp_path / "ledger" / "1.jsonl", tmp_path / "ledger" / "2.jsonl"], tmp_path / "results")
+
+    assert {path.name for path in (tmp_path / "results").iterdir() if path.is_dir()} == {
+        "nvidia-h200-driver-580-cuda-13",
+        "nvidia-h200-driver-580-cuda-13-without-nvmath",
+    }
+
+
 def two_runs(folder: Path) -> Path:
     """Two runs of one commit: the first measured two dtypes, the second one of them and a third."""
     for number, times in enumerate(({"float32": 1e-5, "bfloat16": 2e-5}, {"float32": 3e-5, "float16": 4e-5}), start=1):

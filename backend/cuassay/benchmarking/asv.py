@@ -245,15 +245,16 @@ def _machine(device: Row, facts: Mapping[str, Any]) -> dict[str, str]:
     """The machine as asv's axes: the device, the driver's branch, the CUDA major.
 
     A series is one of a model of accelerator, whichever specimen a pool lends that night; what runs on the host is
-    one of that host.
+    one of that host. A run with libraries hidden takes other kernels, so it has series of its own.
     """
     name = str(facts.get("name", device["device"]))
     driver = str(facts.get("driver", "none")).partition(".")[0]
     cuda = str(facts.get("cuda", "none")).partition(".")[0]
     is_host = device["device"].partition(":")[0] in HOST_KINDS
     apart = device.get("digest", "unknown")[:6] if is_host else f"driver {driver} cuda {cuda}"
+    without = f"without {facts['without']}" if facts.get("without") else ""
     return {
-        "machine": _slug(f"{name} {apart}"),
+        "machine": _slug(f"{name} {apart} {without}"),
         "gpu": name,
         "driver": driver,
         "cuda": cuda,
