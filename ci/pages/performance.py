@@ -38,13 +38,13 @@ def fill(text: str) -> str:
 
 
 def _newest(command: str) -> Path:
-    """The file of the ledger whose run began last, of those that this command made."""
+    """The file of the ledger whose run began last, of those that this command made with every library at hand."""
     runs = [(row["started"], file) for file in LEDGER.glob("*.jsonl") if (row := _run_of(file)) and _is(row, command)]
     return max(runs)[1]
 
 
 def _is(row: dict[str, Any], command: str) -> bool:
-    return str(row.get("command", "")).startswith(command)
+    return str(row.get("command", "")).startswith(command) and "without" not in row.get("machine", {})
 
 
 def _run_of(file: Path) -> dict[str, Any]:
