@@ -3,7 +3,7 @@
 # groups: test
 set -uo pipefail
 status=0
-"$PYTHON" suites/pure/test_memory_endurance.py "$@" || status=$?
-"$PYTHON" suites/devices/test_random_calls.py 30000 || status=$?
+"$PYTHON" suites/pure/memory_stress/test_endurance.py "$@" || status=$?
+"$PYTHON" suites/devices/ops/test_random_calls.py 30000 || status=$?
 "$PYTHON" ci/kills.py --kills 100 || status=$?
 exit "$status"

@@ -90,7 +90,7 @@ export PYTHON device
 
 run=$("$PYTHON" -m cuassay.benchmarking.ledger begin "$rows" --command "$command") || exit 2
 recorded=(--device "$device" --require-device "$device" --cuassay-record "$rows" --cuassay-run "$run" -q)
-suites=(suites/devices suites/nvidia suites/harness/test_{cuda_states,documents,new_op}.py "${recorded[@]}" --benchmark-disable --tb=short
+suites=(suites/devices suites/nvidia suites/harness/package/test_{cuda_states,documents,new_op}.py "${recorded[@]}" --benchmark-disable --tb=short
     -p no:cacheprovider)
 ledger=(within 30 "$PYTHON" -m cuassay.benchmarking.ledger write "$rows" --out reports/ledger)
 

@@ -41,9 +41,11 @@ apart="$apart or thousand or external or digits or memory or leak or overlap or 
 apart="$apart or raw_handles or every_replay"
 # Under the tool a graph's conditional nodes end in a misaligned address, of which it names no access.
 apart="$apart or an_if_node or a_while_node or conditional"
-files=(suites/devices/test_{conformance,streams,graphs,graph_hooks,graphed_callables,graphed_step,random,adam,foreach}.py
-    suites/devices/test_{grad_scaler,blas,conv,copy}.py
-    suites/nvidia/test_{rows_on_device,streams,graphs,random,adam,blas,shortcuts,user_kernel}.py)
+files=(suites/devices/{checks/test_conformance,memory/test_copy,streams/test_streams,random/test_random}.py
+    suites/devices/graphs/test_{graphs,graph_hooks,graphed_callables,graphed_step}.py
+    suites/devices/training/test_{adam,foreach,grad_scaler}.py suites/devices/blas/test_{blas,conv}.py
+    suites/nvidia/{streams/test_streams,graphs/test_graphs,random/test_random,training/test_adam,blas/test_blas}.py
+    suites/nvidia/{ops/test_rows_on_device,ops/test_shortcuts,launch/test_user_kernel}.py)
 chosen="(test_conformance or test_rows_on_device) and ($edges or test_rows_on_device) and (float32 or bfloat16)
     and not test_out_refused or not test_conformance and not test_rows_on_device and not ($apart)"
 if [ "$tool" = racecheck ]; then # looks at shared memory only, and takes long: the kernels that have some, and streams

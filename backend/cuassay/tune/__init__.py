@@ -11,7 +11,7 @@ Whoever has several ways to compute something names them, times one sample of on
     results.add(result)
     results.append(result, "results.jsonl")                     # refused where the file is another machine's
 
-`suites/devices/test_tune.py` does so on every device; `devices.cuda.blas.tuning` for matrix products.
+`suites/devices/tuning/test_tune.py` does so on every device; `devices.cuda.blas.tuning` for matrix products.
 """
 
 from __future__ import annotations

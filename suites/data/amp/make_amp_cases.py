@@ -2,7 +2,8 @@
 
     python suites/data/amp/make_amp_cases.py
 
-Needs torch and a CUDA device; run once, by hand. `suites/devices/test_amp_cases.py` holds ours against the answers.
+Needs torch and a CUDA device; run once, by hand. `suites/devices/training/test_amp_cases.py` holds ours against
+the answers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """CuPy's private names: all that we use, each with its reason, under names of our own.
 
-`suites/pure/test_cupy_private.py` sees that no other file uses one, and `suites/nvidia/test_cupy_private.py` names
-what an installed CuPy lacks. If CuPy drops a name that has a public counterpart, that one serves, slower. If it drops
-the hook of its waits, these are not seen.
+`suites/pure/runtime/test_cupy_private.py` sees that no other file uses one, and
+`suites/nvidia/runtime/test_cupy_private.py` names what an installed CuPy lacks. If CuPy drops a name that has a public
+counterpart, that one serves, slower. If it drops the hook of its waits, these are not seen.
 
 What it saves, with CuPy 14.2 on a host without a GPU: `array.flags.c_contiguous` takes 0.176 µs, because it makes an
 object first, the private attribute 0.018 µs, `is_c_contiguous` 0.026 µs; `cupy.ndarray(...)` takes 0.81 µs and

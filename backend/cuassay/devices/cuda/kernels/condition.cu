@@ -5,7 +5,8 @@
 // Shapes: value (1,) bool.
 // Launch: one thread, before an if or while node, and at the end of a while node's body.
 // Caller: devices/cuda/graphs/capture.py
-// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/devices/test_graph_conditions.py tests it.
+// OpSpecs: cuassay/testing/specs/ has none, as this is not an op;
+// suites/devices/graphs/test_graph_conditions.py tests it.
 
 extern "C" __device__ __cudart_builtin__ void cudaGraphSetConditional(unsigned long long handle, unsigned int value);
 

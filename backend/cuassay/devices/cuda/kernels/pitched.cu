@@ -4,7 +4,7 @@
 // Shapes: from: `columns` columns of `words` words, from_step words apart; to: as many, to_step words apart; no overlap.
 // Launch: a block of THREADS a column, each thread UNROLL words in flight.
 // Caller: devices/cuda/blas/padded.py.
-// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/test_padded.py tests it.
+// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/nvidia/blas/test_padded.py tests it.
 
 constexpr int THREADS = 256;
 constexpr int UNROLL = 4;

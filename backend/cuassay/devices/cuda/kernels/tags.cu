@@ -5,7 +5,7 @@
 // Shapes: address: a block of nbytes, a multiple of 16 and at least 32, aligned to 16; report: (4,) 64-bit words.
 // Launch: one block of 4 threads, two words an end.
 // Caller: devices/cuda/memory/tags.py.
-// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/devices/test_memory_tags.py tests it.
+// OpSpecs: cuassay/testing/specs/ has none, as this is not an op; suites/devices/memory/test_tags.py tests it.
 
 typedef unsigned long long word;
 

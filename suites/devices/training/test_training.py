@@ -1,0 +1,72 @@
+"""A real run on every device: the example that trains on scikit-learn's digits, eagerly and captured."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from cuassay import to_host
+from cuassay.testing import requires
+
+pytest.importorskip("sklearn", reason="scikit-learn, whose digits are trained on, is not installed")
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "train_mlp.py"
+EPOCHS = 10
+
+
+@pytest.fixture(scope="module")
+def example():
+    spec = importlib.util.spec_from_file_location("train_mlp", EXAMPLE)
+    module = sys.modules["train_mlp"] = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def data(example):
+    return example.load()
+
+
+@pytest.fixture(scope="module")
+def on_the_host(example, data):
+    """The loss curve of the readable implementation."""
+    return example.Trainer("cpu").train(data, EPOCHS)
+
+
+def test_it_learns_as_the_host_does(device, example, data, on_the_host):
+    trainer = example.Trainer(str(device))
+
+    losses = trainer.train(data, EPOCHS)
+
+    assert trainer.accuracy(data) >= 0.97
+    assert losses == pytest.approx(on_the_host, rel=0.25, abs=0.01)  # sums in another order, in float16
+    assert trainer.scaler.get_growth_tracker() == EPOCHS * 11 % 100  # no step was skipped
+
+
+@requires("graphs")
+def test_replayed_it_learns_the_same(device, example, data):
+    eager, captured = (example.Trainer(str(device), captured=captured) for captured in (False, True))
+
+    losses = eager.train(data, 3)
+
+    assert captured.train(data, 3) == losses
+    captured.close()
+
+
+@pytest.mark.parametrize("captured", [False, pytest.param(True, marks=requires("graphs"))], ids=["eager", "captured"])
+def test_a_step_that_overflows_is_skipped_and_recovered_from(device, example, data, captured):
+    trainer = example.Trainer(str(device), captured=captured)
+    trainer.train(data, 1)
+    params = [to_host(param) for param in trainer.params]
+
+    before, after = trainer.overflow()
+
+    assert after == before / 2
+    assert all(np.array_equal(to_host(now), then) for now, then in zip(trainer.params, params, strict=True))
+    losses = trainer.train(data, 2)
+    assert losses[-1] < losses[0] < 1.0
+    trainer.close()
