@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 from cuassay.errors import ArgumentError
@@ -81,6 +82,7 @@ def arm(name: str, folder: Path, workload: Sequence[str], label: str) -> Arm:
     if python is not None:
         return Arm(name, str(python.absolute()), [str(python.absolute()), *workload], {})
     if path.is_dir():
+        _require_workload(name, path, workload)
         return Arm(name, str(path.resolve()), [sys.executable, *workload], _imports(_roots(path.resolve())))
     commit = git("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
     if commit is None:
@@ -97,12 +99,24 @@ def arm_of_commit(commit: str, tree: Path, workload: Sequence[str], name: str) -
     Raises
     ------
     ArgumentError
-        git could not.
+        git could not, or the commit lacks the module of ours that is to be started.
     """
     tree = tree.absolute()
     if not tree.is_dir() and git("worktree", "add", "--detach", "--force", str(tree), commit) is None:
         raise ArgumentError(f"git could not check {name!r} out into {tree}; look at: git worktree list")
+    _require_workload(name, tree, workload)
     return Arm(name, commit, [sys.executable, *workload], _imports(_roots(tree)), tree)
+
+
+def _require_workload(name: str, tree: Path, workload: Sequence[str]) -> None:
+    """Refuse sources that lack the module of ours to be started: the installed one would run on both sides."""
+    module = next((word for flag, word in pairwise(workload) if flag == "-m"), "")
+    file = f"{module.replace('.', '/')}.py"
+    if module.startswith("cuassay.") and not any((root / file).is_file() for root in _roots(tree)):
+        raise ArgumentError(
+            f"{name!r} does not contain {module}, so its own code would not be measured; to measure a project that "
+            f"uses cuassay, give --run 'pytest --benchmark-only --cuassay-record {RECORD}'"
+        )
 
 
 def _command(text: str) -> list[str]:
@@ -127,8 +141,9 @@ def _roots(tree: Path) -> list[Path]:
 
 
 def _imports(roots: Sequence[Path]) -> dict[str, str]:
+    """Variables by which Python imports from `roots`, and not from the folder that it is started in."""
     former = os.environ.get("PYTHONPATH")
-    return {"PYTHONPATH": os.pathsep.join([*map(str, roots), *([former] if former else [])])}
+    return {"PYTHONSAFEPATH": "1", "PYTHONPATH": os.pathsep.join([*map(str, roots), *([former] if former else [])])}
 
 
 def git(*arguments: str) -> str | None:

@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 import subprocess
 import sys
 import time
@@ -31,6 +32,9 @@ __all__ = ["Comparison", "Side", "progress"]
 
 #: Characters of a failed process' output that an error repeats.
 _LOG_TAIL = 2000
+
+#: The stages of files in the words of the progress lines.
+_STAGES = {"p": "pair", "c": "confirming pair", "n": "process", "s": "process"}
 
 
 @dataclass(frozen=True)
@@ -116,7 +120,7 @@ class Comparison:
                 f"{(done.stdout + done.stderr)[-_LOG_TAIL:]}\nstart again to go on where this stopped"
             )
         unfinished.rename(path)
-        self.told(f"{path.stem}: {time.monotonic() - begun:.1f} s")
+        self.told(f"{_words(path.stem)}: {time.monotonic() - begun:.1f} s")
 
     def _require_one_machine(self, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         for row in rows:
@@ -143,6 +147,14 @@ class Comparison:
         base, head = (set(self.medians("p", 0, side)) for side in ("base", "head"))
         self.starts -= 2
         return [*(f"{name} (gone)" for name in sorted(base - head)), *(f"{name} (new)" for name in sorted(head - base))]
+
+
+def _words(stem: str) -> str:
+    """What the process of a file such as ``c03-head`` was for."""
+    found = re.fullmatch(r"([a-z]+)(\d+)-(\w+)", stem)
+    if found is None or found[1] not in _STAGES:
+        return stem
+    return f"{_STAGES[found[1]]} {int(found[2]) + 1}, {found[3]}"
 
 
 def _seed(text: str) -> int:

@@ -165,8 +165,10 @@ def _first_device() -> str:
 
 def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
     """The outcome in words: a line a benchmark, the changed ones first."""
-    yield f"{outcome.base} -> {outcome.head}: {len(outcome.verdicts)} benchmarks, {outcome.starts} processes, "
-    f"{outcome.seconds:.0f} s"
+    yield (
+        f"{outcome.base} -> {outcome.head}: {len(outcome.verdicts)} benchmarks, {outcome.starts} processes, "
+        f"{outcome.seconds:.0f} s"
+    )
     if not profiled:
         yield "without a noise profile: changes of 2 % are promised at best; write one with: cuassay aa"
     if outcome.shift:

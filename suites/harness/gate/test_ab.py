@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from collections.abc import Callable
@@ -207,6 +209,39 @@ def test_a_folder_is_imported_from_and_an_interpreter_is_started(tmp_path: Path)
 def test_what_is_no_side_is_refused(tmp_path: Path, name: str, said: str) -> None:
     with pytest.raises(ArgumentError, match=said):
         arm(name, tmp_path, [], "base")
+
+
+def test_a_side_does_not_import_from_the_folder_that_the_command_is_started_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for folder, value in ((tmp_path / "tree", "of the side"), (tmp_path, "of the user")):
+        (folder / "mine").mkdir(parents=True)
+        (folder / "mine" / "__init__.py").write_text(f"NAME = {value!r}")
+    monkeypatch.chdir(tmp_path)
+
+    made = arm("tree", tmp_path, ["-c", "import mine; print(mine.NAME)"], "base")
+    done = subprocess.run(
+        made.command, env={**os.environ, **made.environment}, capture_output=True, text=True, check=True
+    )
+
+    assert done.stdout.startswith("of the side")
+
+
+def test_sources_without_our_benchmarks_are_rejected_before_anything_is_measured(tmp_path: Path) -> None:
+    (tmp_path / "tree" / "src").mkdir(parents=True)
+
+    with pytest.raises(ArgumentError, match=r"'.*tree' does not contain cuassay\.benchmarking\.sample.*give --run"):
+        arm(str(tmp_path / "tree"), tmp_path, ["-m", "cuassay.benchmarking.sample"], "base")
+
+
+def test_the_summary_names_benchmarks_processes_and_seconds(
+    tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ab(tmp_path, command("base"), command("head"))
+
+    shown = capsys.readouterr()
+    assert re.search(r": 12 benchmarks, \d+ processes, \d+ s$", shown.out, re.MULTILINE)
+    assert re.match(r"cuassay: pair 1, base: \d", shown.err)
 
 
 def test_two_modes_are_told() -> None:
