@@ -100,11 +100,16 @@ def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
     Raises
     ------
     pytest.UsageError
-        If it decorates a test without its parentheses.
+        If it decorates a test without its parentheses, or a spec is a list of specs.
     """
     __tracebackhide__ = True
     if len(specs) == 1 and inspect.isroutine(specs[0]):
         raise pytest.UsageError(f"{_caller()}: @ops stands without its parentheses; write @ops()")
+    listed = next((spec for spec in specs if isinstance(spec, (list, tuple, set))), None)
+    if listed is not None:
+        raise pytest.UsageError(
+            f"{_caller()}: @ops got a {type(listed).__name__}; give the specs one by one, such as @ops(*specs)"
+        )
     return pytest.mark.cuassay_ops.with_args(*specs)
 
 

@@ -130,8 +130,9 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is not one of our ops; ops: *softmax*"),
         ("requires()", "*test_wrong.py:2: got (); give at least one name of a requirement*"),
         ("ops", "*test_wrong.py:2: @ops stands without its parentheses; write @ops()*"),
+        ("ops(['add'])", "*test_wrong.py:2: @ops got a list; give the specs one by one, such as @ops(*specs)*"),
     ],
-    ids=["requires", "dtypes", "devices", "misspelt-device", "ops", "nothing", "bare"],
+    ids=["requires", "dtypes", "devices", "misspelt-device", "ops", "nothing", "bare", "list"],
 )
 def test_an_unknown_name_is_a_collection_error_at_its_line(
     pytester: pytest.Pytester, decorator: str, message: str
