@@ -333,6 +333,17 @@ def test_a_line_goes_up_when_the_values_do() -> None:
     assert "&#34;hi&#34;" in svg
 
 
+def test_a_terminal_gets_peers_and_medians_in_one_column(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    rows = time_row(1.0), time_row(2.0, implementation="torch"), time_row(3.0, case="other", unit="virtual s")
+
+    shown = render_text(build(load(write_rows("r1", device_row(), *rows)))).splitlines()
+
+    ours, peer, virtual = (next(line for line in shown if word in line) for word in ("1.00 s", "torch", "virtual"))
+    assert peer.strip() == "torch takes 2.00× as long"
+    assert ours.index("1.00 s") + len("1.00 s") == virtual.index("virtual s") + len("virtual s")
+    assert all(line == line.rstrip() for line in shown)
+
+
 def test_live_launches_and_host_times_are_told_beside_queued_ones(
     write_rows: Make, device_row: Make, time_row: Make
 ) -> None:
