@@ -140,7 +140,10 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     rows = read(paths)
     runs = {row["run"]: row for row in rows if row["record"] == "run" and row.get("commit")}
     if not runs:
-        raise ResultError("no run in these files names a commit, so they have no place in a history; measure a commit")
+        raise ResultError(
+            "no run in these files names a commit, so they have no place in a history; record inside a git checkout, "
+            "or set CUASSAY_REVISION"
+        )
     devices = {(row["run"], row["device"]): row for row in rows if row["record"] == "device" and row["present"]}
     timed = _by_place(rows)
     places = [place for place in timed if place[0] in runs and place in devices]
