@@ -11,19 +11,27 @@ from __future__ import annotations
 from collections.abc import Iterable
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-__all__ = ["SHORT_NAMES", "add_options", "hide_values", "split_list", "translate_short_names"]
+__all__ = ["SHORT_FLAGS", "SHORT_NAMES", "add_options", "hide_values", "split_list", "translate_short_names"]
 
 #: Short name to the option it stands for.
 SHORT_NAMES = {"--device": "--cuassay-device", "--require-device": "--cuassay-require-device"}
+
+#: The same for options without a value.
+SHORT_FLAGS = {"--check-skips": "--cuassay-check-skips"}
 
 _DEVICE_HELP = (
     "device to test on: kind (index 0), kind:index, kind:* (every one of that kind) or all (every kind present); "
     "may be repeated or given as a comma list; default: the setting CUASSAY_DEVICES, else accelerators, else cpu"
 )
 _REQUIRE_HELP = "fail unless this device is present and at least one test passes or fails on it; selects it as well"
+_CHECK_HELP = (
+    "run the tests that the tables of cuassay_skips skip as well, and tell which pass; their failures fail nothing"
+)
+_SKIPS_HELP = "tables of known skips and expected failures: TOML files, or folders of them"
 _SHARD_HELP = (
     "run one part of the collected cases: I/N is the I-th of N, from 1, each in a process of its own at the same "
     "time; tests marked `exclusive` are in no part, and run with: alone"
@@ -46,6 +54,8 @@ def add_options(parser: pytest.Parser) -> None:
         help="id of the run these rows belong to, whose run row somebody else has written",
     )
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
+    group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
+    parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)
 
 
 def split_list(values: Iterable[str]) -> tuple[str, ...]:
@@ -63,7 +73,7 @@ def hide_values(early_config: pytest.Config, args: list[str]) -> None:
 
 def translate_short_names(args: list[str], parser: pytest.Parser, *, for_help: bool) -> None:
     """Rewrite, in place, each short name in `args` that nobody else has taken; register it where help is to show it."""
-    for short, long in SHORT_NAMES.items():
+    for short, long in (SHORT_NAMES | SHORT_FLAGS).items():
         if not _is_free(parser, short):
             continue
         args[:] = [_renamed(argument, short, long) for argument in args]
@@ -86,5 +96,5 @@ def _renamed(argument: str, short: str, long: str) -> str:
 
 def _show(parser: pytest.Parser, short: str, long: str) -> None:
     dest = long.removeprefix("--").replace("-", "_")
-    group = parser.getgroup("cuassay")
-    group.addoption(short, dest=dest, action="append", metavar="D", help=f"short for {long}; free in this project")
+    form: dict[str, Any] = {"action": "store_true"} if short in SHORT_FLAGS else {"action": "append", "metavar": "D"}
+    parser.getgroup("cuassay").addoption(short, dest=dest, help=f"short for {long}; free in this project", **form)

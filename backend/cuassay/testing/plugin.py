@@ -93,6 +93,10 @@ def pytest_configure(config: pytest.Config) -> None:
         from cuassay.testing.sharding import Sharding, parse_shard
 
         config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
+    if config.getini("cuassay_skips") or config.getoption("cuassay_check_skips"):
+        from cuassay.testing.skips_plugin import register
+
+        register(config, harness.presence)
     if harness.is_worker:
         _configure_worker(config)
     else:
