@@ -8,6 +8,7 @@ from typing import Any
 
 from cuassay_reports.frames import pd
 from cuassay_reports.load import Results, grouped_by, records
+from cuassay_reports.moved import with_current_ids
 
 __all__ = ["Since", "failing_since"]
 
@@ -41,7 +42,8 @@ def failing_since(results: Results, failed: pd.DataFrame) -> dict[tuple[str, str
         The rows of ``results.tests`` that fail now.
     """
     ids = failed["nodeid"].unique()
-    past = results.tests[results.tests["nodeid"].isin(ids)]
+    tests = with_current_ids(results.tests, results.latest().tests)
+    past = tests[tests["nodeid"].isin(ids)]
     columns = past[["subject", "nodeid", "outcome", "run", "started"]]
     by_test = grouped_by(records(columns), ["subject", "nodeid"])
     commits = dict(zip(results.runs["run"], results.runs["commit"], strict=True))

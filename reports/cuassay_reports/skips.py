@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from cuassay_reports.frames import pd
 from cuassay_reports.load import Results
+from cuassay_reports.moved import with_current_ids
 
 __all__ = ["by_reason", "new_since", "nowhere", "without_device"]
 
@@ -91,7 +92,8 @@ def _earlier(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
 
 
 def _previous(tests: pd.DataFrame, newest: pd.DataFrame) -> pd.DataFrame:
-    return _earlier(tests, newest)[["subject", "nodeid", "outcome"]].rename(columns={"outcome": "before"})
+    earlier = with_current_ids(_earlier(tests, newest), newest)
+    return earlier[["subject", "nodeid", "outcome"]].rename(columns={"outcome": "before"})
 
 
 def _seen_before(tests: pd.DataFrame, newest: pd.DataFrame) -> set[str]:

@@ -146,3 +146,31 @@ def test_an_added_test_is_news_only_if_it_fails(write_rows: Make, test_row: Make
     write_rows("r1", test_row(check="old"))
 
     assert len(new_since(load(write_rows("r2", test_row(outcome, check="added"))))) == new
+
+
+@pytest.mark.parametrize(
+    ("before", "now", "new"), [("failed", "failed", 0), ("passed", "failed", 1), ("passed", "skipped", 1)]
+)
+def test_a_test_in_a_moved_file_is_compared_with_itself(
+    write_rows: Make, test_row: Make, before: str, now: str, new: int
+) -> None:
+    write_rows("r1", test_row(before, nodeid="suites/test_ops.py::test_sum"))
+
+    found = new_since(load(write_rows("r2", test_row(now, nodeid="suites/ops/test_ops.py::test_sum"))))
+
+    assert list(found["before"]) == [before] * new
+
+
+def test_two_tests_that_may_have_become_one_are_not_taken_for_it(write_rows: Make, test_row: Make) -> None:
+    write_rows("r1", *(test_row("failed", nodeid=f"test_{file}.py::test_sum") for file in ("a", "b")))
+
+    assert list(new_since(load(write_rows("r2", test_row("failed", nodeid="test_c.py::test_sum"))))["before"]) == [""]
+
+
+def test_a_test_of_the_same_name_in_a_new_file_is_another_test(write_rows: Make, test_row: Make) -> None:
+    kept = test_row("passed", nodeid="test_a.py::test_sum")
+    write_rows("r1", kept)
+
+    found = new_since(load(write_rows("r2", kept, test_row("failed", nodeid="test_b.py::test_sum"))))
+
+    assert list(found["before"]) == [""]

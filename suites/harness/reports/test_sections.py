@@ -44,6 +44,16 @@ def test_a_failure_says_since_when(
     assert [failure.since for failure in build(load(folder)).failures] == [told] * (told is not None)
 
 
+def test_a_failure_of_a_moved_file_counts_from_before_the_move(
+    write_rows: Make, test_row: Make, device_row: Make
+) -> None:
+    for number, file in enumerate(("test_ops.py", "test_ops.py", "ops/test_ops.py")):
+        row = test_row("failed" if number else "passed", nodeid=f"suites/{file}::test_sum")
+        folder = write_rows(f"r{number}", device_row(), row, started=f"2026-01-0{number + 1}T00:00:00Z")
+
+    assert [failure.since for failure in build(load(folder)).failures] == ["failing since r1 (2026-01-02), 2 runs"]
+
+
 def mutation(killed: int, survived: int, uncovered: int = 0, **columns: Any) -> tuple[str, dict[str, Any]]:
     row = {"source": "lib/a.py", "function": "f", "killed": killed, "survived": survived, "uncovered": uncovered}
     return "mutation", {**row, **columns}
