@@ -1,4 +1,4 @@
-"""The ``cuassay`` command: devices, settings, run, report, compare, ab, bisect, memory, tune, mutate, completion.
+"""The ``cuassay`` command: devices, settings, run, report, compare and the commands of `cuassay.commands`.
 
 Each subcommand is a function from its options to an exit status: 0 well, 1 something failed, 2 asked wrongly.
 """
@@ -17,6 +17,7 @@ from typing import Any
 from cuassay import devices
 from cuassay.commands.ab import add_ab_commands
 from cuassay.commands.bisect import add_bisect_command
+from cuassay.commands.capabilities import add_capabilities_command
 from cuassay.commands.completion import add_completion_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
@@ -69,6 +70,7 @@ def parser() -> argparse.ArgumentParser:
     )
     listing.add_argument("--json", action="store_true", help="the same as JSON")
     listing.set_defaults(command=_devices)
+    add_capabilities_command(commands)
     shown = commands.add_parser(
         "settings", help="every environment variable that is read, and its value", example="cuassay settings --json"
     )

@@ -1,0 +1,98 @@
+"""``cuassay capabilities``: which operation runs in which dtype on which device, and why not elsewhere."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+
+from cuassay import ops
+from cuassay.commands.parsing import Parser, painted
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.device import Device
+from cuassay.devices import why_unsupported
+from cuassay.ops import Op
+
+__all__ = ["add_capabilities_command"]
+
+#: How the head of the table writes a dtype; the others as their first letter and their bits.
+_HEADS = {"bool": "bool", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "bfloat16": "bf16"}
+
+#: A cell of a dtype in which the operation is not defined on any device.
+_UNDEFINED = "."
+
+
+def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> None:
+    """Declare ``capabilities``."""
+    listing = commands.add_parser(
+        "capabilities",
+        help="which operation runs in which dtype on which device, and why not",
+        example="cuassay capabilities --device sim\ncuassay capabilities --json",
+    )
+    listing.add_argument(
+        "--device", action="append", metavar="D", help="cuda:0, sim, cuda:*, all; repeatable; default: all"
+    )
+    listing.add_argument("--json", action="store_true", help="the same as JSON, one row an operation, dtype and device")
+    listing.set_defaults(command=_capabilities)
+
+
+def _capabilities(options: argparse.Namespace) -> int:
+    from cuassay.testing.presence import Presence
+
+    presence = Presence(options.device or ["all"])
+    if options.json:
+        print(json.dumps([_row(op, dtype, device) for device, op, dtype in _cells(presence.devices)], indent=2))
+        return 0
+    print("\n\n".join("\n".join(_table(device, ops.ops())) for device in presence.devices))
+    for kind, reason in presence.absent.items():
+        print(painted(f"\n{kind} absent: {reason}", "faint", sys.stdout))
+    return 0
+
+
+def _cells(devices: Sequence[Device]) -> Iterable[tuple[Device, Op, str]]:
+    return ((device, op, dtype) for device in devices for op in ops.ops() for dtype in DTYPE_NAMES)
+
+
+def _row(op: Op, dtype: str, device: Device) -> dict[str, Any]:
+    reason = _why_not(op, dtype, device) if _is_defined(op, dtype) else f"{op.name} is not defined for {dtype}"
+    return {"op": op.name, "dtype": dtype, "device": str(device), "supported": reason is None, "reason": reason}
+
+
+def _is_defined(op: Op, dtype: str) -> bool:
+    return dtype in op.schema.dtypes
+
+
+def _why_not(op: Op, dtype: str, device: Device) -> str | None:
+    """The reason without the device, which heads the table."""
+    reason = why_unsupported(op, device, dtype)
+    return None if reason is None else reason.removeprefix(f"{device}: ")
+
+
+def _table(device: Device, listed: Sequence[Op]) -> Iterator[str]:
+    """A line an operation, and below them the reasons by the numbers that stand in the cells."""
+    numbers: dict[str, int] = {}
+    width = max(len(op.name) for op in listed)
+    yield painted(f"{device!s:{width}}" + "".join(f"{_head(name):>5}" for name in DTYPE_NAMES), "bold", sys.stdout)
+    for op in listed:
+        yield f"{op.name:{width}}" + "".join(f"{_cell(op, name, device, numbers):>5}" for name in DTYPE_NAMES)
+    yield f"yes: supported; {_UNDEFINED}: the operation is not defined for the dtype"
+    yield from (f"{number}: {reason}" for reason, number in numbers.items())
+
+
+def _head(dtype: str) -> str:
+    return _HEADS.get(dtype) or dtype[0] + dtype.lstrip("abcdefghijklmnopqrstuvwxyz")
+
+
+def _cell(op: Op, dtype: str, device: Device, numbers: dict[str, int]) -> str:
+    if not _is_defined(op, dtype):
+        return _UNDEFINED
+    reason = _why_not(op, dtype, device)
+    return "yes" if reason is None else str(numbers.setdefault(_general(reason, op, dtype), len(numbers) + 1))
+
+
+def _general(reason: str, op: Op, dtype: str) -> str:
+    """What several cells have in common: "no storage:float64: WHY" becomes WHY, and no operation is named."""
+    _, is_of_dtype, why = reason.partition(f":{dtype}: ")
+    return why if is_of_dtype else reason.replace(f"{op.name} has no kernel for {dtype}", "there is no kernel")

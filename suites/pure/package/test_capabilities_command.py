@@ -1,0 +1,110 @@
+"""``cuassay capabilities``: operations by dtype and device, and the reasons for what is missing."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+from cuassay import devices, ops
+from cuassay.cli import main
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.ops import registry
+
+
+@pytest.fixture
+def rows(capsys: pytest.CaptureFixture[str]) -> dict[tuple[str, str, str], tuple[bool, str | None]]:
+    """The rows of cpu and sim by device, operation and dtype."""
+    assert main(["capabilities", "--device", "cpu", "--device", "sim", "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    return {(row["device"], row["op"], row["dtype"]): (row["supported"], row["reason"]) for row in told}
+
+
+def test_json_has_a_row_for_each_operation_dtype_and_device(rows: dict[tuple[str, str, str], object]) -> None:
+    names = [op.name for op in ops.ops()]
+    assert list(rows) == [(at, op, dtype) for at in ("cpu:0", "sim:0") for op in names for dtype in DTYPE_NAMES]
+
+
+@pytest.mark.parametrize("device", ["cpu:0", "sim:0"])
+def test_json_says_what_the_registry_says(
+    rows: dict[tuple[str, str, str], tuple[bool, str | None]], device: str
+) -> None:
+    said = {key[1:] for key, (supported, _) in rows.items() if supported and key[0] == device}
+    assert said == {(op.name, dtype) for op in ops.ops() for dtype in devices.supported_dtypes(op, device)}
+
+
+def test_a_reason_is_given_exactly_where_something_is_missing(
+    rows: dict[tuple[str, str, str], tuple[bool, str | None]],
+) -> None:
+    assert all(supported is (reason is None) for supported, reason in rows.values())
+    assert rows["cpu:0", "exp", "int32"] == (False, "exp is not defined for int32")
+
+
+def run(device: str, *arguments: str) -> str:
+    command = [sys.executable, "-m", "cuassay", "capabilities", "--device", device, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+
+
+def test_the_table_numbers_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
+
+    head, *lines = map(str.split, run("sim").splitlines())
+
+    cells = {name: dict(zip(head[1:], row, strict=True)) for name, *row in lines[: len(ops.ops())]}
+    reasons = {number[:-1]: " ".join(why) for number, *why in lines[len(ops.ops()) :]}
+    assert head[0] == "sim:0"
+    assert (cells["exp"]["i32"], cells["exp"]["f32"]) == (".", "yes")
+    assert reasons[cells["exp"]["f64"]] == "Metal has no 64-bit floating point"
+    assert reasons[cells["sum"]["c64"]] == "Metal Performance Shaders have no complex reduction"
+    assert len({*reasons.values()}) == len(reasons)
+
+
+def test_json_gives_the_capability_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
+
+    told = json.loads(run("sim", "--json"))
+
+    found = [row for row in told if (row["op"], row["dtype"]) == ("add", "float64")]
+    reason = "no storage:float64: Metal has no 64-bit floating point"
+    assert found == [{"op": "add", "dtype": "float64", "device": "sim:0", "supported": False, "reason": reason}]
+
+
+def test_an_operation_without_kernels_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with monkeypatch.context() as undo:
+        undo.setattr(registry, "_ops", dict(registry._ops))
+        ops.declare("test_half(a) -> out", shape=lambda bound: (), dtypes=("float32", "float64"), op_class="storage")
+        assert main(["capabilities", "--device", "cpu"]) == 0
+
+    *_, row, _, reason = capsys.readouterr().out.splitlines()
+    assert row.split() == ["test_half", *"." * 13, "1", "1", ".", "."]
+    assert reason == "1: there is no kernel"
+
+
+def test_a_kind_that_is_not_here_is_told_with_the_reason(capsys: pytest.CaptureFixture[str]) -> None:
+    reason = devices.backend("cuda").why_absent()
+    if reason is None:
+        pytest.skip("there is a CUDA device")
+
+    assert main(["capabilities", "--device", "cpu", "--device", "cuda:*"]) == 0
+
+    assert capsys.readouterr().out.endswith(f"cuda absent: {reason}\n")
+
+
+@pytest.mark.parametrize(
+    ("device", "told"),
+    [
+        ("cpu:7", "cuassay: cpu:7 does not exist: the last is cpu:0\n"),
+        ("cdua", "cuassay: there is no device kind 'cdua'; did you mean 'cuda'?; known: "),
+        ("cpu:x", "cuassay: "),
+    ],
+)
+def test_a_wrong_device_is_told_in_one_line(capsys: pytest.CaptureFixture[str], device: str, told: str) -> None:
+    assert main(["capabilities", "--device", device]) == 2
+
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert said.err.startswith(told)
