@@ -19,6 +19,7 @@ from typing import Any
 import pytest
 
 from cuassay.errors import MutationError
+from cuassay.testing.skips import parameters_of
 
 __all__ = ["Baseline", "Declared", "pytest_configure", "read"]
 
@@ -134,7 +135,7 @@ class _Watch:
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
         """Note the declared functions."""
         for item in items:
-            spec = getattr(item, "callspec", None) and item.callspec.params.get("op")  # type: ignore[attr-defined]
+            spec = parameters_of(item).get("op")
             place = _place_of(getattr(spec, "fn", None), self._root)
             if place is not None:
                 self._declared[Declared(place[0], getattr(spec, "name", place[0]), *place[1:])] = None

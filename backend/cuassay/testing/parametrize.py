@@ -1,15 +1,15 @@
 """From a test's arguments to its cases: `device`, `dtype` and `op`, in this order in the id.
 
-A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone, except in
-generated tests: these run on the device that their id says. The list of cases is made once for each combination and
-shared: fifty thousand cases are a few lists.
+A name that a project provides itself, by a fixture, a parametrize mark or a hook of its own, is left alone. Generated
+tests take arguments of other names, `OWN_NAMES`, so that they run on the device that their id says in every project.
+The list of cases is made once for each combination and shared: fifty thousand cases are a few lists.
 """
 
 from __future__ import annotations
 
 import inspect
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,10 +22,13 @@ if TYPE_CHECKING:
     from cuassay.testing.marks import SpecLike
     from cuassay.testing.presence import Presence
 
-__all__ = ["DEFAULT_DTYPES", "NAMES", "ConformanceClass", "Parametrizer", "provider"]
+__all__ = ["DEFAULT_DTYPES", "NAMES", "OWN_NAMES", "ConformanceClass", "Parametrizer", "provider"]
 
 #: The arguments that are ours, in the order of the id.
 NAMES = ("device", "dtype", "op")
+
+#: What generated tests call these arguments: a project may have a `device`, `dtype` or `op` that means something else.
+OWN_NAMES = {name: f"cuassay_{name}" for name in NAMES}
 
 #: What `dtype` is without ``@dtypes`` and without an op: the floats that most accelerators compute with.
 DEFAULT_DTYPES = ("float32", "float16", "bfloat16", "float64")
@@ -60,28 +63,30 @@ class Parametrizer:
 
     def __call__(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize one test function."""
-        names = [name for name in NAMES if name in metafunc.fixturenames]
-        _refuse_idle_marks(names, metafunc)
-        if not names:
+        arguments = _arguments(metafunc)
+        _refuse_idle_marks(arguments, metafunc)
+        if not arguments:
             return
-        names = [name for name in names if not _is_taken(name, metafunc)]
         specs = _specs(metafunc)
-        if specs is None and "op" in names:
-            names.remove("op")
-        if names:
-            cases = self._for(tuple(names), metafunc, specs)
-            metafunc.parametrize(",".join(names), cases, scope=_scope(names, metafunc))
+        if specs is None:
+            arguments = {argument: name for argument, name in arguments.items() if name != "op"}
+        if arguments:
+            cases = self._for(arguments, metafunc, specs)
+            metafunc.parametrize(",".join(arguments), cases, scope=_scope(arguments, metafunc))
 
-    def _for(self, names: tuple[str, ...], metafunc: pytest.Metafunc, specs: tuple[SpecLike, ...] | None) -> list[Any]:
+    def _for(
+        self, arguments: Mapping[str, str], metafunc: pytest.Metafunc, specs: tuple[SpecLike, ...] | None
+    ) -> list[Any]:
         dtypes = _closest(metafunc, "cuassay_dtypes")
         devices: Sequence[Device | None] = (None,)
+        names = tuple(arguments.values())
         if "device" in names:
             patterns = _closest(metafunc, "cuassay_devices")
             devices = self._devices(patterns, metafunc)
             if not devices:
                 return [_nowhere(names, patterns or (), self._presence.devices)]
         generated = metafunc.definition.getparent(ConformanceClass) is not None
-        shown = tuple(name for name in names if name != "op" or not generated)
+        shown = tuple(name for name in NAMES if name in names and (name != "op" or not generated))
         key = names, shown, devices, dtypes, tuple(map(id, specs or ()))
         if key not in self._cases:
             self._cases[key] = list(_cases(names, shown, devices, dtypes, specs))
@@ -94,34 +99,35 @@ class Parametrizer:
             raise pytest.UsageError(f"{_where(metafunc)}: {error}") from None
 
 
-def _refuse_idle_marks(names: Sequence[str], metafunc: pytest.Metafunc) -> None:
+def _arguments(metafunc: pytest.Metafunc) -> dict[str, str]:
+    """The arguments that we give values to, each with the one of `NAMES` that it means."""
+    asked = metafunc.fixturenames
+    own = {argument: name for name, argument in OWN_NAMES.items() if argument in asked}
+    return own | {name: name for name in NAMES if name in asked and not _is_taken(name, metafunc)}
+
+
+def _refuse_idle_marks(arguments: Mapping[str, str], metafunc: pytest.Metafunc) -> None:
     """A test decorated for cases it does not take would run once, and pass for all of them."""
     own = {mark.name for mark in metafunc.definition.own_markers}  # a class may be marked for some of its tests
     for name in NAMES:
-        if f"cuassay_{name}s" in own and name not in names:
+        if f"cuassay_{name}s" not in own or name in arguments.values():
+            continue
+        if name not in metafunc.fixturenames:
             raise pytest.UsageError(f"{_where(metafunc)}: @{name}s has no effect on a test that does not take `{name}`")
+        who = provider(metafunc._arg2fixturedefs.get(name))  # noqa: SLF001
+        raise pytest.UsageError(
+            f"{_where(metafunc)}: @{name}s has no effect here, as this test's `{name}` is {who}; give that another "
+            f"name, or leave @{name}s out"
+        )
 
 
 def _is_taken(name: str, metafunc: pytest.Metafunc) -> bool:
-    """True when the project provides `name` itself. Of a generated test it must not."""
+    """True when the project provides `name` itself."""
     # Both are private: pytest has no public way to ask. Tested on 8.4, 9.1 and 9.2.
     fixtures = metafunc._arg2fixturedefs.get(name)  # noqa: SLF001
     called = any(name in call.params for call in metafunc._calls)  # noqa: SLF001
     marked = any(name in _argument_names(mark) for mark in metafunc.definition.iter_markers("parametrize"))
-    if not _is_generated(metafunc):
-        return bool(fixtures) or called or marked
-    # A plain fixture gives way to our cases, as to any parametrization of a test; a second parametrization does not.
-    if called or marked or (fixtures and fixtures[-1].params is not None):
-        raise pytest.UsageError(
-            f"{_where(metafunc)}: `{name}` of generated tests is parametrized by {provider(fixtures)}; give that "
-            "another name, and choose devices by --cuassay-device"
-        )
-    return False
-
-
-def _is_generated(metafunc: pytest.Metafunc) -> bool:
-    """Whether it is a generated test, of a project's spec or of our own ops."""
-    return str(metafunc.function.__module__).startswith("cuassay.testing.generated")
+    return bool(fixtures) or called or marked
 
 
 def provider(fixtures: Sequence[Any] | None) -> str:
@@ -203,7 +209,7 @@ def _nowhere(names: tuple[str, ...], patterns: tuple[str, ...], selected: Sequen
     return pytest.param(*(None for _ in names), id="nowhere", marks=pytest.mark.skip(reason=reason))
 
 
-def _scope(names: Sequence[str], metafunc: pytest.Metafunc) -> Any:
+def _scope(names: Iterable[str], metafunc: pytest.Metafunc) -> Any:
     """The widest scope among the fixtures that ask for one of `names`: a module's fixture may ask for `device`."""
     found = [
         definitions[-1].scope

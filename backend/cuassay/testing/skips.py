@@ -11,18 +11,24 @@ from typing import Any
 import pytest
 
 from cuassay.core.device import Device
-from cuassay.testing.parametrize import provider
+from cuassay.testing.parametrize import OWN_NAMES, provider
 
-__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "why_skipped"]
+__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "parameters_of", "why_skipped"]
 
 
 def case_of(item: pytest.Item) -> dict[str, Any]:
     """The item's `device`, `dtype` and `op`, where they are ours; empty for every other test."""
-    callspec = getattr(item, "callspec", None)
-    if callspec is None or not isinstance(callspec.params.get("device"), Device):
+    params = parameters_of(item)
+    if not isinstance(params.get("device"), Device):
         return {}
-    params = callspec.params
     return {name: params[name] for name, is_ours in _OURS.items() if is_ours(params.get(name))}
+
+
+def parameters_of(item: pytest.Item) -> dict[str, Any]:
+    """What the item's parameters say of `NAMES`; a generated test's own arguments go first."""
+    params = getattr(getattr(item, "callspec", None), "params", {})
+    pairs = ((name, argument) for name, own in OWN_NAMES.items() for argument in (name, own))
+    return {name: params[argument] for name, argument in pairs if argument in params}
 
 
 #: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own beside our `device`.
@@ -35,8 +41,7 @@ _OURS: dict[str, Callable[[Any], bool]] = {
 
 def is_nowhere(item: pytest.Item) -> bool:
     """True for the one case of a test none of whose devices was chosen."""
-    callspec = getattr(item, "callspec", None)
-    return callspec is not None and callspec.params.get("device", item) is None and _names_devices(item)
+    return parameters_of(item).get("device", item) is None and _names_devices(item)
 
 
 def _names_devices(item: pytest.Item) -> bool:

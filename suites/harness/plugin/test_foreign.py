@@ -148,29 +148,100 @@ def test_generated_tests_run_where_their_ids_say_whatever_fixtures_there_are(
     result.stdout.fnmatch_lines(["*::test_double::test_values[[]sim:0-float32] PASSED*"])
 
 
-@pytest.mark.parametrize(
-    ("source", "provider"),
-    [
-        pytest.param(
-            "import pytest\n@pytest.fixture(params=['theirs'])\ndef device(request): return request.param",
-            "a fixture of conftest.py:2",
-            id="fixture",
-        ),
-        pytest.param(
-            "def pytest_generate_tests(metafunc): metafunc.parametrize('device', ['theirs'])\n",
-            "another plugin or conftest",
-            id="hook",
-        ),
-    ],
-)
-def test_who_gives_generated_tests_other_devices_is_told(pytester: pytest.Pytester, source: str, provider: str) -> None:
-    pytester.makeconftest(source)
-    pytester.makepyfile(GENERATED.partition("def test_where")[0])
+#: Conftests that parametrize the name that is put for NAME.
+PARAMETRIZED = {
+    "fixture": """
+        import pytest
+        @pytest.fixture(params=["theirs", "others"])
+        def NAME(request): return request.param
+    """,
+    "session fixture": """
+        import pytest
+        @pytest.fixture(params=["theirs", "others"], scope="session")
+        def NAME(request): return request.param
+    """,
+    "session fixture used everywhere": """
+        import pytest
+        @pytest.fixture(params=["theirs"], scope="session")
+        def NAME(request): return request.param
+        @pytest.fixture(autouse=True)
+        def _settings(NAME): assert NAME == "theirs"
+    """,
+    "hook": """
+        def pytest_generate_tests(metafunc):
+            if "NAME" in metafunc.fixturenames:
+                metafunc.parametrize("NAME", ["theirs", "others"])
+    """,
+    "indirect hook": """
+        import pytest
+        @pytest.fixture
+        def NAME(request): return request.param
+        def pytest_generate_tests(metafunc):
+            if "NAME" in metafunc.fixturenames:
+                metafunc.parametrize("NAME", ["theirs"], indirect=True)
+    """,
+}
 
-    result = pytester.runpytest("--device", "sim", "-k", "values")
 
-    assert result.ret != 0
-    result.stdout.fnmatch_lines([f"*`device` of generated tests is parametrized by {provider}; *--cuassay-device*"])
+@pytest.mark.parametrize("conftest", PARAMETRIZED.values(), ids=PARAMETRIZED)
+@pytest.mark.parametrize("name", ["device", "dtype", "op"])
+def test_generated_tests_and_parametrized_names_of_a_project_share_a_file(
+    pytester: pytest.Pytester, conftest: str, name: str
+) -> None:
+    pytester.makeconftest(conftest.replace("NAME", name))
+    pytester.makepyfile(test_it=f"{GENERATED}\n    def test_own({name}): assert {name} in ('theirs', 'others')")
+
+    result = pytester.runpytest("--device", "sim", "-v", "-k", "values or speed or where or own")
+
+    assert {"passed", "deselected"} == set(result.parseoutcomes())
+    result.stdout.fnmatch_lines(["*::test_values[[]*sim:0-float32*] PASSED*", "*::test_own[[]theirs] PASSED*"])
+
+
+MARKED = """
+    @pytest.fixture
+    def dtype(request): return request.param.upper()
+    @pytest.mark.parametrize("dtype", ["theirs"], indirect=True)
+    def test_indirect(dtype): assert dtype == "THEIRS"
+    @pytest.mark.parametrize("device, dtype", [("theirs", "float32")], indirect=["dtype"])
+    def test_both(device, dtype): assert (device, dtype) == ("theirs", "FLOAT32")
+    @pytest.mark.parametrize("dtype", ["float32", "theirs"])
+    def test_direct(dtype): assert dtype in ("float32", "theirs")
+"""
+
+
+@pytest.mark.parametrize("generated", ["    import pytest", f"{GENERATED}\n    import pytest"], ids=["alone", "beside"])
+def test_marked_parameters_named_like_ours_are_the_projects(pytester: pytest.Pytester, generated: str) -> None:
+    pytester.makepyfile(test_it=generated + MARKED)
+
+    result = pytester.runpytest("--device", "sim", "-k", "indirect or both or direct or values")
+
+    assert {"passed", "deselected"} >= set(result.parseoutcomes())
+    assert result.parseoutcomes()["passed"] == (5 if "conformance" in generated else 4)
+
+
+def test_a_fixture_of_a_project_meets_generated_tests_on_their_device(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        import pytest
+        @pytest.fixture(autouse=True, scope="module")
+        def _warm(device): assert str(device) in ("cpu:0", "sim:0")
+    """)
+    pytester.makepyfile(test_it=GENERATED)
+
+    result = pytester.runpytest("--device", "cpu", "--device", "sim", "-k", "values")
+
+    assert result.parseoutcomes()["passed"] == 2
+
+
+@pytest.mark.parametrize("decorator", ["devices('cpu')", "dtypes('int8')", "ops('add')"])
+def test_a_decorator_without_effect_on_a_name_of_the_project_is_told(pytester: pytest.Pytester, decorator: str) -> None:
+    name = decorator.partition("(")[0].removesuffix("s")
+    pytester.makeconftest(f"import pytest\n@pytest.fixture\ndef {name}(): return 'theirs'")
+    pytester.makepyfile(f"from cuassay.testing import *\n@{decorator}\ndef test_one({name}): pass")
+
+    result = pytester.runpytest("--device", "cpu")
+
+    told = f"*@{name}s has no effect here, as this test's `{name}` is a fixture of conftest.py:2; give that another*"
+    result.stdout.fnmatch_lines([told])
 
 
 def test_what_is_required_of_a_projects_own_device_is_told(pytester: pytest.Pytester) -> None:

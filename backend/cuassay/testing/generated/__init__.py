@@ -62,15 +62,15 @@ _FORM = "conformance(OpSpec(fn=lambda xp, a: ...))"
 
 
 def method(check: Check) -> Callable[..., None]:
-    """The check as a test method, which takes `device`, `op` and mostly `dtype`."""
+    """The check as a test method; its arguments have names of their own (`cuassay.testing.parametrize.OWN_NAMES`)."""
 
-    def test(self: Any, device: Any, dtype: Any, op: OpSpec) -> None:
+    def test(self: Any, cuassay_device: Any, cuassay_dtype: Any, cuassay_op: OpSpec) -> None:
         __tracebackhide__ = True
-        check(op, device, dtype)
+        check(cuassay_op, cuassay_device, cuassay_dtype)
 
-    def test_once(self: Any, device: Any, op: OpSpec) -> None:
+    def test_once(self: Any, cuassay_device: Any, cuassay_op: OpSpec) -> None:
         __tracebackhide__ = True
-        check(op, device)
+        check(cuassay_op, cuassay_device)
 
     return marked(test if check.per_dtype else test_once, check)
 
@@ -93,10 +93,17 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     """
     from cuassay.benchmarking.cases import case_labels, cases
 
-    def test_speed(self: Any, device: Any, dtype: Any, op: OpSpec, sample: int, device_benchmark: Any) -> None:
-        case = next(islice(cases(op, device, dtype), sample, None))
-        told = {"op": op.name, "case": case.label, "dtype": case.dtype}
-        device_benchmark(case.run, device, work=case.work, group=op.name, **told)
+    def test_speed(
+        self: Any,
+        cuassay_device: Any,
+        cuassay_dtype: Any,
+        cuassay_op: OpSpec,
+        cuassay_sample: int,
+        device_benchmark: Any,
+    ) -> None:
+        case = next(islice(cases(cuassay_op, cuassay_device, cuassay_dtype), cuassay_sample, None))
+        told = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
+        device_benchmark(case.run, cuassay_device, work=case.work, group=cuassay_op.name, **told)
 
     try:
         count = len(case_labels(spec, "cpu", spec.dtypes[0]))
@@ -112,5 +119,5 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
             f"{spec.name} cannot be measured: its bench yields nothing; yield a sample, or leave bench= out"
         )
     numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
-    measured: Callable[..., None] = pytest.mark.parametrize("sample", numbers)(test_speed)
+    measured: Callable[..., None] = pytest.mark.parametrize("cuassay_sample", numbers)(test_speed)
     return measured

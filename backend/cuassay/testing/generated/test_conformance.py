@@ -13,13 +13,13 @@ from cuassay.testing.own_specs import own_specs
 
 
 def _function(check: Check) -> Callable[..., None]:
-    def test(device: Any, dtype: Any, op: OpSpec) -> None:
+    def test(cuassay_device: Any, cuassay_dtype: Any, cuassay_op: OpSpec) -> None:
         __tracebackhide__ = True
-        check(op, device, dtype)
+        check(cuassay_op, cuassay_device, cuassay_dtype)
 
-    def test_once(device: Any, op: OpSpec) -> None:
+    def test_once(cuassay_device: Any, cuassay_op: OpSpec) -> None:
         __tracebackhide__ = True
-        check(op, device)
+        check(cuassay_op, cuassay_device)
 
     specs = (spec for spec in own_specs() if check.applies(spec))
     return marked(test if check.per_dtype else test_once, check, ops(*specs))
