@@ -101,7 +101,7 @@ def run(tmp_path: Path, text: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "```console\n$ echo 12.5 ms\n3 µs\n```\n",
+        "```console\n$ echo 12.5 ms, 3 s, ratio 1.25, 2 passed\n3 µs, 1.50 s, ratio 1.5, 2 passed\n```\n",
         "```console\n$ printf 'a\\nb\\nc\\n'\na\n...\nc\n```\n",
         "<!-- fails -->\n```console\n$ false\n```\n",
         "<!-- not run: it never ends -->\n```console\n$ false\n```\n",
@@ -110,7 +110,7 @@ def run(tmp_path: Path, text: str) -> None:
         "```toml\n# a/b.toml\nx = 1\n```\n\n```console\n$ cat a/b.toml\n# a/b.toml\nx = 1\n```\n",
         "```python\nimport cuassay\ncuassay.Device('nowhere!')  # DeviceError: the name is wrong\n```\n",
     ],
-    ids=["numbers", "dots", "fails", "not run", "cuda", "one namespace", "file", "error"],
+    ids=["measured", "dots", "fails", "not run", "cuda", "one namespace", "file", "error"],
 )
 def test_page_that_says_the_truth_passes(tmp_path: Path, text: str) -> None:
     run(tmp_path, text)
@@ -120,13 +120,16 @@ def test_page_that_says_the_truth_passes(tmp_path: Path, text: str) -> None:
     "text",
     [
         "```console\n$ echo one\ntwo\n```\n",
+        "```console\n$ echo 41 passed\n31 passed\n```\n",
+        "```console\n$ echo score: 13.3 %\nscore: 20.0 %\n```\n",
+        "```console\n$ echo speed[sim:0] 9.1229\nspeed[sim:0] 15.2049\n```\n",
         "```console\n$ false\n```\n",
         "<!-- fails -->\n```console\n$ true\n```\n",
         "```python\n1 / 0\n```\n",
         "```python\nx = 1  # RaceError: never\n```\n",
         "```console\n$ printf 'a\\nc\\n'\nc\n...\na\n```\n",
     ],
-    ids=["output", "status", "no failure", "raises", "no error", "order"],
+    ids=["output", "count", "percentage", "virtual", "status", "no failure", "raises", "no error", "order"],
 )
 def test_page_that_says_something_else_fails(tmp_path: Path, text: str) -> None:
     with pytest.raises(AssertionError, match=r"page\.md:\d"):
