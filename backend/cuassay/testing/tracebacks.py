@@ -1,4 +1,4 @@
-"""What a failure shows of the way to it: for errors whose message names the caller's line, that line, not our insides.
+"""What a failure shows of the way to it: the user's own lines and the message, not our insides.
 
 ``pytest --full-trace`` shows all of it, and so does a debugger.
 """
@@ -19,25 +19,50 @@ _PACKAGE = Path(cuassay.__file__).parent
 #: Raised deep inside, about a line of the caller's that the message names.
 _ABOUT_THE_CALLER = (RaceError, SynchronizationError)
 
+#: Module and name of two functions; the modules are not imported for it, as most projects' failures need neither.
+_STARTS_A_CHECK = ("cuassay.testing.generated.execution", "Check.__call__")
+_CALLS_THE_FUNCTION = ("cuassay.testing.opspec", "OpSpec.run")
+
 
 def shorten(error: BaseException) -> None:
-    """Let the traceback of `error` end at the caller's own line; that of a guard is left without its `contextlib`."""
+    """Let the traceback of `error` end at the caller's own line; one of a generated check at its function's."""
     steps = _steps(error.__traceback__)
-    if not steps or not _is_ours(steps[-1]):
-        return
-    if isinstance(error, _ABOUT_THE_CALLER):
-        kept = steps.copy()
-        while kept and _is_ours(kept[-1]):
-            kept.pop()
-        if not kept or _module(kept[-1]) in ("_pytest", "pluggy"):  # all of it is ours: a test of this package
-            return
-    elif isinstance(error, AssertionError):
-        kept = [step for step in steps if _module(step) != "contextlib"]
-    else:
-        return
+    begin = next((at for at, step in enumerate(steps) if _place(step) == _STARTS_A_CHECK), None)
+    if begin is not None:
+        _link(_of_a_check(error, steps[: begin + 1], steps[begin + 1 :]))
+    elif steps and _is_ours(steps[-1]):
+        _link(_outside_checks(error, steps))
+
+
+def _outside_checks(error: BaseException, steps: list[TracebackType]) -> list[TracebackType]:
+    """Up to the caller's own line, if the message names it; the steps of a guard without its `contextlib`."""
+    if isinstance(error, AssertionError):
+        return [step for step in steps if _module(step) != "contextlib"]
+    if not isinstance(error, _ABOUT_THE_CALLER):
+        return steps
+    kept = steps.copy()
+    while kept and _is_ours(kept[-1]):
+        kept.pop()
+    all_ours = not kept or _module(kept[-1]) in ("_pytest", "pluggy")  # a test of this package
+    return steps if all_ours else kept
+
+
+def _of_a_check(error: BaseException, before: list[TracebackType], inside: list[TracebackType]) -> list[TracebackType]:
+    """Of the steps inside a generated check: from the user's function on; none if the check itself found the fault."""
+    for at in reversed(range(1, len(inside))):
+        if _place(inside[at - 1]) == _CALLS_THE_FUNCTION and not _is_ours(inside[at]):
+            return [*before, *inside[at:]]
+    return before if isinstance(error, AssertionError) else [*before, *inside]
+
+
+def _link(kept: list[TracebackType]) -> None:
     for step, following in pairwise([*kept, None]):
         if step is not None:
             step.tb_next = following
+
+
+def _place(step: TracebackType) -> tuple[str, str]:
+    return str(step.tb_frame.f_globals.get("__name__", "")), step.tb_frame.f_code.co_qualname
 
 
 def _steps(traceback: TracebackType | None) -> list[TracebackType]:

@@ -69,3 +69,52 @@ def test_a_leak_says_how_much_and_where_to_look(pytester: pytest.Pytester) -> No
         ["*bytes) of device memory are still in use after the test; a cache*", "*op: leaks on sim:0*"]
     )
     result.stdout.no_fnmatch_line("*contextlib.py*")
+
+
+WRONG = """
+    import numpy as np
+    from cuassay.testing import OpSpec, conformance
+
+    def halved(xp, a):
+        return a * 0.5 if xp is np else a * 0.51
+
+    def nothing(xp, a):
+        return a * 0.5 if xp is np else a.nothing
+
+    test_halved = conformance(OpSpec(fn=halved, dtypes=("float32",)))
+    test_nothing = conformance(OpSpec(fn=nothing, dtypes=("float32",)))
+"""
+
+
+@pytest.mark.parametrize("check", ["values", "units"])
+def test_a_failed_check_shows_its_message_and_no_source_of_ours(pytester: pytest.Pytester, check: str) -> None:
+    pytester.makepyfile(WRONG)
+
+    result = pytester.runpytest("--device", "sim", "-k", f"test_halved and test_{check}")
+
+    result.stdout.fnmatch_lines(
+        ["_*test_halved.test_*", "", "E   AssertionError: * out of tolerance"], consecutive=True
+    )
+    result.stdout.fnmatch_lines([f" * check: {check}: *", " *reproduce: *", "*--full-trace*"])
+    result.stdout.no_fnmatch_line("*def check_*")
+    result.stdout.no_fnmatch_line("*.py:*: AssertionError")
+
+
+def test_an_error_of_the_users_function_begins_at_its_own_line(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(WRONG)
+
+    result = pytester.runpytest("--device", "sim", "-k", "test_nothing and test_values")
+
+    result.stdout.fnmatch_lines(
+        ["*FAILURES*", "_*", "", "xp = *", "a = *", "*a.nothing*", "E *AttributeError: *'nothing'*", "E *reproduce: *"]
+    )
+    result.stdout.no_fnmatch_line("*def check_*")
+    result.stdout.no_fnmatch_line("*opspec.py*")
+
+
+def test_a_failed_check_shows_our_source_when_asked_for(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(WRONG)
+
+    result = pytester.runpytest("--device", "sim", "-k", "test_halved and test_values", "--full-trace")
+
+    result.stdout.fnmatch_lines(["*def check_values*", "E *AssertionError: *"])

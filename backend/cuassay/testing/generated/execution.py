@@ -77,7 +77,8 @@ class Check:
         __tracebackhide__ = True
         if self.name in spec.without:
             pytest.skip(f"{spec.name} opts out of {self.name}: {spec.without[self.name]}")
-        with _described(spec, device, *dtype):
+        sentence = " ".join(self.doc.partition("\n\n")[0].split())
+        with _described(f"check: {self.name}: {sentence}", spec, device, *dtype):
             try:
                 self._guarded(spec, device, *dtype)
             except LeakError:
@@ -144,10 +145,10 @@ def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] =
 
 
 @contextmanager
-def _described(spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
+def _described(check: str, spec: OpSpec, device: Any, dtype: Any = None) -> Iterator[None]:
     """Whatever is raised inside says which case it was and how to run it again."""
     where = f"{spec.name} on {device}" + ("" if dtype is None else f" in {dtype_name(dtype)}")
-    lines = [f"op: {where}", f"seed: {seed()}"]
+    lines = [check, f"op: {where}", f"seed: {seed()}"]
     if target := rerun.TARGET.get():
         lines.append(f"reproduce: {rerun.line(target, device)}")
     with describe_case(*lines), _noted(*lines):

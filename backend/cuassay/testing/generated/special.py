@@ -108,7 +108,7 @@ _UNITS = {"in units of 2^-27": 2.0**-27, "times 16": 16.0}
 
 @check(is_function)
 def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers 2^27 times smaller and 16 times larger; one very large number; in float16 such as sums overflow of."""
+    """Numbers 2^27 times smaller and 16 times larger; one very large number; float16 numbers whose sum overflows."""
     for sample in _samples(spec, device, dtype):
         if is_coarse(dtype):
             if dtype_name(dtype) == "float16":
