@@ -18,18 +18,28 @@ import pytest
 from cuassay.core import settings
 from cuassay.core.device import Device
 
-__all__ = ["HangGuard", "LostDevices"]
+__all__ = ["LOST", "HangGuard", "LostDevices"]
 
 
 class LostDevices:
-    """The devices found dead in this process, each with the test to blame."""
+    """The devices found dead in this process, each with the test to blame.
 
-    def __init__(self) -> None:
+    Parameters
+    ----------
+    then : str
+        What becomes of the other tests, for the report.
+    """
+
+    def __init__(self, then: str = "its remaining tests are skipped; start a new process") -> None:
+        self._then = then
         self._blame: dict[Device, str] = {}
         self._news: dict[str, str] = {}
 
     def __repr__(self) -> str:
         return f"LostDevices({', '.join(map(str, self._blame)) or 'none'})"
+
+    def __bool__(self) -> bool:
+        return bool(self._blame)
 
     def why(self, device: Device) -> str | None:
         """Why no test can run on `device` any more, or None."""
@@ -44,13 +54,15 @@ class LostDevices:
         reason = backend(device.kind).health(device.index)
         if reason is not None:
             self._blame[device] = f"{device}: device lost after {nodeid}"
-            self._news[nodeid] = (
-                f"device lost: {device}: {reason}; its remaining tests are skipped; start a new process"
-            )
+            self._news[nodeid] = f"device lost: {device}: {reason}; {self._then}"
 
     def take_news(self, nodeid: str) -> str | None:
         """What to report of the test that lost a device; told once."""
         return self._news.pop(nodeid, None)
+
+
+#: The lost devices of a session.
+LOST = pytest.StashKey[LostDevices]()
 
 
 def _own_timeout(config: pytest.Config) -> float:
@@ -72,7 +84,9 @@ class HangGuard:
         self.yields = self.seconds > 0 and _own_timeout(config) > 0
         self._stderr, self._is_armed = -1, False
         if self.seconds and not self.yields:
-            self._stderr = os.dup(sys.__stderr__.fileno() if sys.__stderr__ is not None else 2)
+            told = getattr(config, "workerinput", {}).get("cuassay_faults")  # an isolated worker's file for stacks
+            own = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
+            self._stderr = os.dup(own if told is None else told)
             _guards.add(self)
 
     @contextmanager

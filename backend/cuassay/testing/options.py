@@ -36,6 +36,10 @@ _SHARD_HELP = (
     "run one part of the collected cases: I/N is the I-th of N, from 1, each in a process of its own at the same "
     "time; tests marked `exclusive` are in no part, and run with: alone"
 )
+_ISOLATE_HELP = (
+    "run the tests in a worker process: one that crashes, hangs longer than CUASSAY_HANG_SECONDS or loses its device "
+    "costs the test it ran, and the rest goes on in a fresh process; workers of xdist are replaced without it"
+)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -53,6 +57,7 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="ID",
         help="id of the run these rows belong to, whose run row somebody else has written",
     )
+    group.addoption("--cuassay-isolate", action="store_true", help=_ISOLATE_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
     parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Generator
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -21,12 +21,12 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import DeviceError, ResultError, SettingError
 from cuassay.testing import options, rerun, skips
-from cuassay.testing.isolation import HangGuard, LostDevices
+from cuassay.testing.isolation import LOST, HangGuard, LostDevices
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
-from cuassay.testing.presence import Presence
+from cuassay.testing.presence import HOST_KINDS, Presence
 
-__all__ = ["Harness"]
+__all__ = ["Harness", "told_of"]
 
 
 class Harness:
@@ -36,9 +36,27 @@ class Harness:
         self.is_worker = hasattr(config, "workerinput")
         self.presence = _presence(config)
         self.parametrize = Parametrizer(self.presence)
-        self.lost = LostDevices()
+        self.is_replaceable = _is_replaceable(config)
+        told = ["the other tests run in a fresh process"] if self.is_replaceable else []
+        self.lost = config.stash[LOST] = LostDevices(*told)
         self.hang = HangGuard(config)
 
+    def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
+        """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
+        if case:
+            return (case["device"],)
+        if not self.is_replaceable or sys.modules.keys().isdisjoint(_LIBRARIES):
+            return ()
+        return tuple(device for device in self.presence.devices if device.kind not in HOST_KINDS)
+
+
+def _is_replaceable(config: pytest.Config) -> bool:
+    """Whether a fresh process follows when this one loses a device."""
+    return "cuassay_replaced_by" in getattr(config, "workerinput", {})
+
+
+#: Without one of these no accelerator was used, and none is asked for.
+_LIBRARIES = ("cuda.bindings", "cupy", "jax", "numba.cuda", "torch")
 
 #: What reports carry of a case that is not a property of the test.
 _NOT_PROPERTIES = ("check", "target", "own_reference")
@@ -104,6 +122,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _configure_worker(config: pytest.Config) -> None:
+    if "cuassay_faults" in config.workerinput:  # type: ignore[attr-defined]
+        return  # of ours, which follows its controller already; xdist may not be installed
     from cuassay.results.lifeline import follow
     from cuassay.testing.workers import Reporter
 
@@ -118,6 +138,11 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
     refuse_figures_of_workers(config)
     if config.pluginmanager.hasplugin("benchmark"):
         config.pluginmanager.register(Figures(), "cuassay_figures")
+    if config.getoption("cuassay_isolate") and not config.getoption("tx", default=None):
+        from cuassay.testing.controller import Controller, refuse_debugger
+
+        refuse_debugger(config)
+        config.pluginmanager.register(Controller(config, harness.presence), "cuassay_controller")
     required = _required(config, harness)
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
@@ -295,6 +320,12 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         rerun.TARGET.reset(token)
 
 
+def told_of(item: pytest.Item) -> dict[str, Any]:
+    """What a report of `item` carries of its case, where no process could make one."""
+    case = skips.case_of(item)
+    return _told(item, case) if case else {}
+
+
 def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
     """What reports carry of a case, in plain types; asks no device."""
     told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
@@ -345,10 +376,21 @@ def _digest(device: Device) -> str:
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     """Collect how close to its tolerances the test came, and where in a result the errors are."""
     compare = sys.modules.get("cuassay.testing.compare")
-    if compare is None or not item.stash.get(_CASE, {}):
-        return (yield)
-    with compare.collecting(item.stash[_TOLD]):
-        return (yield)
+    is_case = bool(compare is not None and item.stash.get(_CASE, {}))
+    with compare.collecting(item.stash[_TOLD]) if compare is not None and is_case else nullcontext():
+        result = yield
+    if item.config.stash[_HARNESS].is_replaceable:
+        _find_late_fault(item)
+    return result
+
+
+def _find_late_fault(item: pytest.Item) -> None:
+    """Fail the test that passed and left its device dead: a kernel's fault shows when the host waits for it."""
+    harness = item.config.stash[_HARNESS]
+    for device in harness.watched(item.stash.get(_CASE, {})):
+        harness.lost.check(device, item.nodeid)
+    if (news := harness.lost.take_news(item.nodeid)) is not None:
+        pytest.fail(news, pytrace=False)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -364,15 +406,33 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         report.__dict__["cuassay"] = item.stash.get(
             _TOLD, {}
         ).copy()  # xdist carries plain attributes to the controller
-    if case and report.failed:
-        item.config.stash[_HARNESS].lost.check(case["device"], item.nodeid)
+    if report.failed and call.excinfo is not None:
+        _diagnose(item, case, call.excinfo.value, report)
     return report
+
+
+def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, report: pytest.TestReport) -> None:
+    """Look whether a failed test lost its device, and whether the machine is to blame."""
+    from cuassay.testing.infrastructure import infrastructure_failure
+
+    harness = item.config.stash[_HARNESS]
+    for device in harness.watched(case):
+        harness.lost.check(device, item.nodeid)
+    cause = infrastructure_failure(error, None if harness.lost else case.get("device"))
+    if cause is not None:
+        report.__dict__["cuassay_infrastructure"] = cause  # xdist carries it too
+    if harness.is_replaceable and harness.lost:
+        report.__dict__["cuassay_lost"] = "crashed"
+        if (news := harness.lost.take_news(item.nodeid)) is not None:
+            report.sections.append(("cuassay", news))
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Make the former device current again; report a lost device once, as the error of the test that lost it."""
     lost = item.config.stash[_HARNESS].lost
+    if lost and item.config.stash[_HARNESS].is_replaceable:
+        return (yield from _undo_on_lost(item))
     try:
         with item.stash.get(_CURRENT, nullcontext()):
             result = yield
@@ -383,3 +443,9 @@ def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     if (news := lost.take_news(item.nodeid)) is not None:
         pytest.fail(news, pytrace=False)
     return result
+
+
+def _undo_on_lost(item: pytest.Item) -> Generator[None, Any, Any]:
+    """Undo what can be undone: that a dead device refuses the rest is part of its one report."""
+    with suppress(Exception), item.stash.get(_CURRENT, nullcontext()):
+        return (yield)

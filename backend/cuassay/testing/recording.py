@@ -277,10 +277,17 @@ def _decisive(phases: list[pytest.TestReport]) -> pytest.TestReport:
 
 def _outcome(report: pytest.TestReport) -> str:
     if report.outcome == "failed":
-        return "failed" if report.when == "call" else "error"
+        is_own = report.when == "call" and not _not_its_own(report)
+        return "failed" if is_own else "error"
     if hasattr(report, "wasxfail"):
         return "xfailed" if report.skipped else "passed"
     return report.outcome
+
+
+def _not_its_own(report: pytest.TestReport) -> str:
+    """What became of a test that did not fail by itself: its process was lost, or the machine failed."""
+    is_machine = hasattr(report, "cuassay_infrastructure")
+    return "failed by the machine" if is_machine else getattr(report, "cuassay_lost", "")
 
 
 def _reason(report: pytest.TestReport, outcome: str) -> str | None:
@@ -288,7 +295,8 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
         return None
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
-    return first_line(report)
+    what, line = _not_its_own(report), first_line(report).removeprefix("Failed: ")
+    return line if line.startswith(what) else f"{what}: {line}"
 
 
 def _relative(word: object, root: Path) -> str:

@@ -126,8 +126,20 @@ class SimBackend:
         }
 
     def health(self, index: int) -> str | None:
-        """Always well: a race is raised where it is found, and what follows is not spoilt."""
-        return None
+        """Well until `inject_fault`: a race is raised where it is found, and does not spoil what follows."""
+        return self.machine.fault
+
+    def inject_fault(self, reason: str) -> None:
+        """Make every later call on this machine raise `DeviceLostError`, as a CUDA context does after a sticky error.
+
+        For tests of what must survive a lost device. Only a new process, or `simulated`, has a machine that is well.
+
+        Parameters
+        ----------
+        reason : str
+            What the error says, such as ``"an illegal address was read"``.
+        """
+        self.machine.fault = reason
 
     def memory_info(self, index: int) -> tuple[int, int]:
         """Free and total bytes of the arena."""

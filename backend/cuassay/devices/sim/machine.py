@@ -20,7 +20,7 @@ from cuassay.devices.sim import forks
 from cuassay.devices.sim.clock import Clock, Host, Queue
 from cuassay.devices.sim.device import HOST_CALL, SimDevice
 from cuassay.devices.sim.profiles import Profile
-from cuassay.errors import CapabilityError, CaptureError
+from cuassay.errors import CapabilityError, CaptureError, DeviceLostError
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture
@@ -67,6 +67,7 @@ class Machine:
         self.lock = threading.RLock()
         self.busy = 0
         self.is_lost = False
+        self.fault: str | None = None
         self.host = Host()
         self.profile = profile
         self.has_views = "views" not in profile.features
@@ -98,9 +99,13 @@ class Machine:
         ------
         ForkError
             In a child that was forked after the machine was made.
+        DeviceLostError
+            After an injected fault.
         """
         if self.is_lost:
             raise forks.error()
+        if self.fault is not None:
+            raise DeviceLostError(f"the simulated machine is lost: {self.fault}; start a new process")
         return self
 
     def __enter__(self) -> None:

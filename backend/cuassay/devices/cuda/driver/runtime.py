@@ -8,6 +8,7 @@ call that would touch the driver raises `ForkError`.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import uuid
 from collections.abc import Iterator
@@ -311,12 +312,21 @@ def poisoned(index: int) -> str | None:
 
     Waits for the device: a fault is only seen once the kernel has run.
     """
-    if not is_initialized():
+    if not is_initialized() and not _is_initialized_by_others():
         return None
     try:
         return _probed(index)
     except DeviceLostError as error:
         return str(error)
+
+
+def _is_initialized_by_others() -> bool:
+    """Whether a library of this process, such as CuPy or torch, has initialised the driver."""
+    if sys.modules.keys().isdisjoint(("cupy", "jax", "numba.cuda", "torch")) or forks.is_child():
+        return False
+    from cuda.bindings import driver
+
+    return int(driver.cuDeviceGetCount()[0]) == 0  # before cuInit this call fails
 
 
 def _probed(index: int) -> str | None:

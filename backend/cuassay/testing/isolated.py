@@ -1,0 +1,156 @@
+"""The worker of ``pytest --cuassay-isolate``: it collects, runs the tests that its controller names, and reports each.
+
+To other plugins it is a worker of pytest-xdist: ``config.workerinput`` is set, and nothing is printed. What it sends
+goes through a pipe, so that the kernel keeps it when this process is killed. `cuassay.testing.controller` reads
+it.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import sys
+import warnings
+from collections import Counter
+from collections.abc import Generator, Iterable, Iterator, Sequence
+from multiprocessing.connection import Connection
+from typing import Any
+
+import pytest
+
+from cuassay.testing.isolation import LOST
+from cuassay.testing.skips import case_of
+
+__all__ = ["Worker", "keyed", "main"]
+
+#: A test's name and how many tests of the same name are before it: pytest allows two of one name.
+Key = tuple[str, int]
+
+
+def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
+    """Number the tests of each name."""
+    seen: Counter[str] = Counter()
+    for nodeid in nodeids:
+        yield nodeid, seen[nodeid]
+        seen[nodeid] += 1
+
+
+class Worker:
+    """A pytest plugin: runs what the controller asks for, and sends it what happens.
+
+    Parameters
+    ----------
+    told : dict
+        ``workerinput`` of the session; its ``cuassay_faults`` is the descriptor of the file for stacks.
+    orders, reports : Connection
+        From the controller, and to it.
+    """
+
+    def __init__(self, told: dict[str, Any], orders: Connection, reports: Connection) -> None:
+        self._told = told
+        self._config: pytest.Config
+        self._orders = orders
+        self._reports = reports
+        self._process = os.getpid()
+        self._is_unwell = False
+        self._sent: list[dict[str, Any] | None] = []
+
+    def __repr__(self) -> str:
+        return f"Worker({self._process})"
+
+    def _send(self, *message: object) -> None:
+        if os.getpid() == self._process:  # a fork of a test is not the worker
+            self._reports.send(message)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether a device of this process is lost."""
+        return bool(self._config.stash.get(LOST, None))
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_cmdline_parse(self) -> Generator[None, pytest.Config, pytest.Config]:
+        """Be a worker before the first plugin is configured."""
+        config = self._config = yield
+        config.workerinput = self._told["workerinput"]  # type: ignore[attr-defined]
+        config.pluginmanager.consider_pluginarg("no:terminal")
+        if hasattr(config.option, "benchmark_disable"):
+            config.option.benchmark_disable = True
+        return config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self) -> None:
+        """Write the stack of a crash where the controller finds it, instead of on the terminal."""
+        faulthandler.enable(self._told["workerinput"]["cuassay_faults"])
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """Run the tests of the order, until one loses its device or the session must stop."""
+        order: tuple[Sequence[Key], int] = self._orders.recv()
+        wanted, session.testsfailed = order
+        found = dict(zip(keyed(item.nodeid for item in session.items), session.items, strict=True))
+        missing = [key for key in wanted if key not in found]
+        if missing:
+            self._send("missing", missing)
+        items = [(key, found[key]) for key in wanted if key in found]
+        _load_devices(item for _, item in items)
+        for place, (key, item) in enumerate(items):
+            following = items[place + 1][1] if place + 1 < len(items) else None
+            self._send("start", key)
+            self._sent = []
+            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            self._send("finish", key, self._sent)
+            if session.shouldfail or session.shouldstop or self.is_lost or self._is_unwell:
+                break
+        return True
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Keep a report as pytest-xdist sends it, until the test has ended: then they cost one message."""
+        self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
+        hook = self._config.hook
+        self._sent.append(hook.pytest_report_to_serializable(config=self._config, report=report))
+
+    def pytest_warning_recorded(
+        self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
+    ) -> None:
+        """Send a test's warning as text: its class may not be importable elsewhere. The controller collects itself."""
+        if when == "runtest":
+            category = warning_message.category
+            plain = (str(warning_message.message), category.__name__, warning_message.filename, warning_message.lineno)
+            self._send("warning", plain, nodeid, location)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Pass on `pytest.exit`; Ctrl-C reaches the controller by itself."""
+        if isinstance(excinfo.value, pytest.exit.Exception):
+            self._send("exit", str(excinfo.value), excinfo.value.returncode)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Say that this worker came to its end, and why it stopped early."""
+        self._send("end", str(session.shouldfail or ""), str(session.shouldstop or ""))
+
+
+def _load_devices(items: Iterable[pytest.Item]) -> None:
+    """Import what the tests' devices need: the time limit of the first test is not for that."""
+    kinds = {case["device"].kind for item in items if (case := case_of(item))}
+    if kinds:
+        from cuassay.devices import backend
+
+        for kind in kinds:
+            backend(kind)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Run one session for the controller at the other end of two pipes."""
+    orders, reports = (Connection(int(argv[0]), writable=False), Connection(int(argv[1]), readable=False))
+    told: dict[str, Any] = orders.recv()
+    sys.path[:] = told["path"]
+    worker = Worker(told, orders, reports)
+    status = pytest.main(told["args"], plugins=[worker])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    if worker.is_lost:
+        os._exit(int(status))  # a driver whose context is dead may hang while the interpreter ends
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
