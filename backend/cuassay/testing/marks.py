@@ -24,6 +24,7 @@ MARKERS: dict[str, str] = {
     "cuassay_dtypes(*names)": "dtypes the test runs in; written by cuassay.testing.dtypes",
     "cuassay_ops(*names)": "ops the test runs for; written by cuassay.testing.ops",
     "cuassay_requires(*names)": "capabilities the device must have; written by cuassay.testing.requires",
+    "cuassay_case(test, device, dtype, op)": "what a made test runs; written by cuassay.testing.torchlike",
     "cuassay_exclusive": "reads the device's free memory or needs it alone; written by cuassay.testing.exclusive",
 }
 

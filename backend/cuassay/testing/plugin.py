@@ -24,7 +24,7 @@ from cuassay.testing import options, rerun, skips
 from cuassay.testing.isolation import LOST, HangGuard, LostDevices
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
-from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
 
 __all__ = ["Harness", "told_of"]
 
@@ -59,7 +59,7 @@ def _is_replaceable(config: pytest.Config) -> bool:
 _LIBRARIES = ("cuda.bindings", "cupy", "jax", "numba.cuda", "torch")
 
 #: What reports carry of a case that is not a property of the test.
-_NOT_PROPERTIES = ("check", "target", "own_reference")
+_NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 
 _HARNESS = pytest.StashKey[Harness]()
 _CASE = pytest.StashKey[dict[str, Any]]()
@@ -101,6 +101,8 @@ def pytest_configure(config: pytest.Config) -> None:
     try:
         settings.check()
         harness = config.stash[_HARNESS] = Harness(config)
+        SESSIONS.append(harness.presence)
+        config.add_cleanup(lambda: SESSIONS.remove(harness.presence))
         if harness.presence.is_explicit:
             _ = harness.presence.devices
     except (DeviceError, SettingError) as error:
@@ -329,6 +331,8 @@ def told_of(item: pytest.Item) -> dict[str, Any]:
 def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
     """What reports carry of a case, in plain types; asks no device."""
     told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
+    if (test := skips.template_of(item)) is not None:
+        told["template"] = test
     if "dtype" in case:
         told["dtype"] = case["dtype"].name
     if "op" in case:

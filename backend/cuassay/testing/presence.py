@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.core.nearest import did_you_mean
 from cuassay.errors import CuassayError, DeviceError
 
-__all__ = ["HOST_KINDS", "Presence", "Selector", "parse_selector"]
+__all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector"]
 
 #: Kinds that are not accelerators: never chosen instead of the cpu by default, free to run in several workers at once.
 HOST_KINDS = ("cpu", "sim")
@@ -183,6 +184,15 @@ class Presence:
         presence._reasons.update(told["reasons"])
         presence.__dict__["devices"] = tuple(map(Device, told["devices"]))
         return presence
+
+
+#: The presences of the pytest sessions in this process, the innermost last: a module that is imported asks for devices.
+SESSIONS: list[Presence] = []
+
+
+def current_presence() -> Presence:
+    """The presence of the pytest session in this process; outside of one, what ``CUASSAY_DEVICES`` selects."""
+    return SESSIONS[-1] if SESSIONS else Presence(settings.get("CUASSAY_DEVICES"))
 
 
 def _unique(devices: Iterable[Device]) -> tuple[Device, ...]:

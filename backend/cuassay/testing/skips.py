@@ -13,7 +13,7 @@ import pytest
 from cuassay.core.device import Device
 from cuassay.testing.parametrize import OWN_NAMES, provider
 
-__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "parameters_of", "why_skipped"]
+__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "parameters_of", "template_of", "why_skipped"]
 
 
 def case_of(item: pytest.Item) -> dict[str, Any]:
@@ -26,9 +26,16 @@ def case_of(item: pytest.Item) -> dict[str, Any]:
 
 def parameters_of(item: pytest.Item) -> dict[str, Any]:
     """What the item's parameters say of `NAMES`; a generated test's own arguments go first."""
-    params = getattr(getattr(item, "callspec", None), "params", {})
+    made = item.get_closest_marker("cuassay_case")
+    params = getattr(getattr(item, "callspec", None), "params", {}) if made is None else made.kwargs
     pairs = ((name, argument) for name, own in OWN_NAMES.items() for argument in (name, own))
     return {name: params[argument] for name, argument in pairs if argument in params}
+
+
+def template_of(item: pytest.Item) -> str | None:
+    """``TestFoo::test_x``, of which `cuassay.testing.torchlike` made this test; None for every other test."""
+    made = item.get_closest_marker("cuassay_case")
+    return None if made is None else made.kwargs["test"]
 
 
 #: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own beside our `device`.
@@ -102,5 +109,6 @@ def expect_known_failure(item: pytest.Item, case: dict[str, Any]) -> None:
 
 def check_of(item: pytest.Item) -> str:
     """The name of the property tested: the function's, without ``test_``."""
-    name: str = getattr(item, "originalname", None) or item.name
+    template = template_of(item)
+    name: str = template.rpartition("::")[2] if template else getattr(item, "originalname", None) or item.name
     return name.removeprefix("test_")

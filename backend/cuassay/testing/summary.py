@@ -182,4 +182,6 @@ def _counted(report: pytest.TestReport) -> str | None:
 def _name(nodeid: str, told: Mapping[str, str]) -> str:
     """The test without its device: the function, and the op where there is one."""
     base = nodeid.partition("[")[0]
+    if "template" in told:
+        base = f"{nodeid.partition('::')[0]}::{told['template']}"
     return f"{base}[{told['op']}]" if "op" in told else base
