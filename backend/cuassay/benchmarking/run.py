@@ -208,7 +208,7 @@ def _steps(selectors: Sequence[str], out: Path, identity: str, jobs: int, proces
     pytest += ["-c", os.devnull, "--noconftest", "--rootdir", str(out), *devices]
     pytest += [f"--cuassay-record={rows}", f"--cuassay-run={identity}"]
     # If CI is set, pytest would repeat each message whole at the end. Not -q: `_EXPECTED` reads "collected N".
-    pytest += ["--no-header", "--force-short-summary"]
+    pytest += ["--no-header", "--force-short-summary", "--cuassay-isolate"]
     if jobs == 1:
         yield Step("tests", rows, "test", [Child(TESTS, pytest, out / "tests.log")])
     else:

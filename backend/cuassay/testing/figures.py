@@ -20,20 +20,24 @@ _KEY = "cuassay"
 
 
 def refuse_figures_of_workers(config: pytest.Config) -> None:
-    """Raise where workers of xdist are asked for figures: pytest-benchmark measures none there, and would end well.
+    """Raise where workers are asked for figures: pytest-benchmark measures none there, and would end well.
 
     Raises
     ------
     pytest.UsageError
         An option asks for figures, and there are workers.
     """
-    if not config.getoption("tx", default=None) or config.getoption("benchmark_disable", default=False):
+    is_distributed, is_isolated = config.getoption("tx", default=None), config.getoption("cuassay_isolate")
+    if not (is_distributed or is_isolated) or config.getoption("benchmark_disable", default=False):
         return
+    instead = (
+        "workers of xdist measure none; add -n0 to this command"
+        if is_distributed
+        else "isolated tests measure none; leave out --cuassay-isolate"
+    )
     for name in _FIGURES:
         if config.getoption(f"benchmark_{name}", default=None):
-            raise pytest.UsageError(
-                f"--benchmark-{name} asks for figures, and workers of xdist measure none; add -n0 to this command"
-            )
+            raise pytest.UsageError(f"--benchmark-{name} asks for figures, and {instead}")
 
 
 class Figures:

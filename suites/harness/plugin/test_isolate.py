@@ -317,11 +317,18 @@ def test_ctrl_c_ends_the_worker_and_undoes_its_fixtures(pytester: pytest.Pyteste
     assert (pytester.path / "undone").exists()
 
 
-def test_the_debugger_is_refused(pytester: pytest.Pytester) -> None:
-    result = pytester.runpytest_subprocess("--cuassay-isolate", "--pdb")
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("--pdb", "*--pdb needs the tests in this process; leave out --cuassay-isolate"),
+        ("--benchmark-only", "*isolated tests measure none; leave out --cuassay-isolate"),
+    ],
+)
+def test_what_needs_the_tests_in_this_process_is_refused(pytester: pytest.Pytester, word: str, told: str) -> None:
+    result = pytester.runpytest_subprocess("--cuassay-isolate", word)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--pdb needs the tests in this process; leave out --cuassay-isolate"])
+    result.stderr.fnmatch_lines([told])
 
 
 def test_collecting_alone_starts_no_worker(pytester: pytest.Pytester) -> None:

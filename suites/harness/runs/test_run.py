@@ -97,13 +97,6 @@ class Sleeping:
         while any(is_running(pid) for pid in pids):
             time.sleep(0.05)
 
-    def assert_ended(self, number: int) -> None:
-        pids = [int(file.name) for file in self._folder.iterdir()]
-        assert len(pids) == number
-        for pid in pids:
-            with pytest.raises(ProcessLookupError):
-                os.kill(pid, 0)
-
 
 @pytest.fixture
 def sleeping(generated: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Sleeping:
@@ -211,23 +204,51 @@ def test_what_all_parts_say_is_told_once(generated: Path, capsys: pytest.Capture
     assert capsys.readouterr().out.count("sim:99 does not exist") == 1
 
 
+@pytest.mark.parametrize("jobs", [1, 2])
+def test_a_test_that_ends_its_process_costs_itself_alone(generated: Path, jobs: int) -> None:
+    generated.write_text(f"import os\n{GOOD}def test_left(): os._exit(0)\ndef test_after(): pass\n")
+    out = generated.parents[1] / "out"
+
+    status = run.run(["cpu"], out, jobs=jobs, times=False)
+
+    assert status == 1
+    assert sorted(outcomes(out)) == ["error", "passed", "passed"]
+    assert load(out).runs["ended_early"].tolist() == [""]
+
+
+#: The process that collects and reports, the parent of the one that tests, leaves in the middle.
+LEAVING = f"""
+import os, pathlib, signal, time
+signal.signal(signal.SIGUSR1, lambda *_: os._exit(0))
+
+{GOOD}
+def test_left(pytestconfig):
+    while "test_left" not in pathlib.Path(pytestconfig.option.cuassay_record).read_text():
+        time.sleep(0.05)
+    os.kill(os.getppid(), signal.SIGNAL)
+    time.sleep(60)
+
+def test_after(): pass
+"""
+
+
 def test_a_part_that_is_killed_is_an_error_and_the_others_go_on(
     generated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    generated.write_text(f"{GOOD}def test_killed(): __import__('os').kill(__import__('os').getpid(), 9)\n")
+    generated.write_text(LEAVING.replace("SIGNAL", "SIGKILL"))
     out = generated.parents[1] / "out"
 
-    status = run.run(["cpu"], out, jobs=2, times=False)
+    status = run.run(["cpu"], out, jobs=3, times=False)
 
     assert status == 1
     assert "tests ended with status -9; the end of" in capsys.readouterr().out
-    assert outcomes(out) == ["passed"]
+    assert outcomes(out) == ["passed", "passed"]
 
 
 def test_a_part_that_leaves_with_status_0_before_its_end_fails_the_run(
     generated: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    generated.write_text(f"{GOOD}def test_left(): __import__('os')._exit(0)\ndef test_after(): pass\n")
+    generated.write_text(LEAVING.replace("signal.SIGNAL", "signal.SIGUSR1"))
     out = generated.parents[1] / "out"
 
     status = run.run(["cpu"], out, times=False)
@@ -274,7 +295,7 @@ def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) ->
     with pytest.raises(KeyboardInterrupt):
         run.run(["cpu"], generated.parents[1] / "out", jobs=2, times=False)
 
-    sleeping.assert_ended(2)
+    sleeping.wait_ended(2)
     (why,) = load(generated.parents[1] / "out").runs["ended_early"]
     assert "tests 1/2, tests 2/2 did not come to their end; tests alone was not begun; cuassay run: interrupted" in why
 
@@ -301,7 +322,7 @@ def test_sigterm_ends_every_part(generated: Path, sleeping: Sleeping) -> None:
 
     assert ended.value.code == 143
     assert signal.getsignal(signal.SIGTERM) is former
-    sleeping.assert_ended(2)
+    sleeping.wait_ended(2)
 
 
 def test_a_part_that_does_not_end_when_told_to_is_killed(
@@ -314,7 +335,7 @@ def test_a_part_that_does_not_end_when_told_to_is_killed(
     with pytest.raises(KeyboardInterrupt):
         run.run(["cpu"], generated.parents[1] / "out", times=False)
 
-    sleeping.assert_ended(1)
+    sleeping.wait_ended(1)
 
 
 @pytest.mark.parametrize(("cores", "jobs", "threads"), [(6, 1, None), (6, 2, "3"), (1, 2, "1")])
