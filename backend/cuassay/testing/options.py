@@ -36,6 +36,8 @@ _SHARD_HELP = (
     "run one part of the collected cases: I/N is the I-th of N, from 1, each in a process of its own at the same "
     "time; tests marked `exclusive` are in no part, and run with: alone"
 )
+_BUDGET_HELP = "fail if more than N tests are skipped, of all or of device or kind D; may be repeated"
+_BASELINE_HELP = "fail if a test is skipped that ran in the record FILE, which --cuassay-record wrote"
 _ISOLATE_HELP = (
     "run the tests in a worker process: one that crashes, hangs longer than CUASSAY_HANG_SECONDS or loses its device "
     "costs the test it ran, and the rest goes on in a fresh process; workers of xdist are replaced without it"
@@ -57,6 +59,9 @@ def add_options(parser: pytest.Parser) -> None:
         metavar="ID",
         help="id of the run these rows belong to, whose run row somebody else has written",
     )
+    group.addoption("--cuassay-fail-nowhere", action="store_true", help="fail if a test ran on no device")
+    group.addoption("--cuassay-skip-budget", action="append", default=[], metavar="[D=]N", help=_BUDGET_HELP)
+    group.addoption("--cuassay-skip-baseline", metavar="FILE", help=_BASELINE_HELP)
     group.addoption("--cuassay-isolate", action="store_true", help=_ISOLATE_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)

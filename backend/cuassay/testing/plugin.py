@@ -148,6 +148,7 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
     required = _required(config, harness)
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
+    _expect(config)
     if config.pluginmanager.hasplugin("xdist"):
         from cuassay.testing.workers import Workers
 
@@ -162,6 +163,19 @@ def _configure_controller(config: pytest.Config, harness: Harness) -> None:
         except ResultError as error:
             raise pytest.UsageError(f"--cuassay-record: {error}") from None
         config.pluginmanager.register(recording, "cuassay_recording")
+
+
+def _expect(config: pytest.Config) -> None:
+    """Fail by what was skipped, if an option asks for it."""
+    budgets, baseline = config.getoption("cuassay_skip_budget"), config.getoption("cuassay_skip_baseline")
+    fails_nowhere = config.getoption("cuassay_fail_nowhere")
+    if not (budgets or baseline or fails_nowhere):
+        return
+    from cuassay.testing.expected import Expected, parse_budgets, ran_in
+
+    ran = ran_in(Path(baseline)) if baseline else frozenset[str]()
+    expected = Expected(parse_budgets(budgets), ran, fails_nowhere=fails_nowhere)
+    config.pluginmanager.register(expected, "cuassay_expected")
 
 
 def _required(config: pytest.Config, harness: Harness) -> tuple[Any, ...]:

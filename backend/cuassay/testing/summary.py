@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cuassay.core.device import Device
     from cuassay.testing.presence import Presence
 
-__all__ = ["Outcomes", "Tally", "first_line", "header"]
+__all__ = ["Outcomes", "Tally", "counted", "first_line", "header"]
 
 _SHOWN = 20
 
@@ -127,7 +127,7 @@ class Tally:
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one report of a test that takes a device of ours."""
         told = getattr(report, "cuassay", None)
-        outcome = _counted(report)
+        outcome = counted(report)
         if told is not None and outcome is not None:
             self._outcomes.add(report.nodeid, told, outcome, first_line(report) if outcome == "skipped" else "")
 
@@ -170,7 +170,7 @@ def first_line(report: pytest.TestReport) -> str:
     return str(text).strip().partition("\n")[0]
 
 
-def _counted(report: pytest.TestReport) -> str | None:
+def counted(report: pytest.TestReport) -> str | None:
     """The outcome this report adds, or None: a test counts by its call, unless set-up or tear-down decided."""
     if report.when == "call":
         return "xfailed" if hasattr(report, "wasxfail") and report.skipped else report.outcome
