@@ -17,7 +17,7 @@ from cuassay.ops.operation import Op
 from cuassay.testing.samples import Sample, over_lists
 from cuassay.testing.terms import is_elementwise
 
-__all__ = ["called", "magnitude_of", "single", "widened", "written"]
+__all__ = ["as_arrays", "called", "magnitude_of", "single", "widened", "written"]
 
 
 def written(
@@ -65,6 +65,12 @@ def widened(sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """A sample's arguments, every array exactly upcast."""
     args, kwargs = sample.host()
     return tuple(over_lists(one, _wide) for one in args), {name: over_lists(one, _wide) for name, one in kwargs.items()}
+
+
+def as_arrays(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Python numbers as 0-d arrays of the first array's dtype: a reference may ask any argument for its dtype."""
+    dtype = next(one.dtype for one in args if isinstance(one, np.ndarray))
+    return tuple(np.asarray(one, dtype) if type(one) in (int, float) else one for one in args)
 
 
 def called(function: Callable[..., Any], sample: Sample) -> Any:

@@ -22,7 +22,7 @@ from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops.operation import Op
-from cuassay.testing.answers import called, magnitude_of, single, widened, written
+from cuassay.testing.answers import as_arrays, called, magnitude_of, single, widened, written
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.default_samples import binary, unary
 from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized
@@ -269,7 +269,12 @@ class OpSpec(Declared):
 
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's answer, computed wide from exactly the numbers of the sample."""
-        return self._answer(*widened(sample))
+        return self._answer(*self._widened(sample))
+
+    def _widened(self, sample: Sample) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        args, kwargs = widened(sample)
+        is_asked = sample.kind == "python" and self.op is None and self.reference is not None
+        return as_arrays(args) if is_asked else args, kwargs
 
     def refusal(self, sample: Sample) -> Exception | None:
         """Why a function's reference does not take `sample`, or None; an op's takes all.
@@ -299,7 +304,7 @@ class OpSpec(Declared):
             return size, int(called(self.terms, sample))
         if self.op is not None:
             return size, 1
-        args, kwargs = widened(sample)
+        args, kwargs = self._widened(sample)
         terms = count_terms(self._answer, args, kwargs, expected)
         return size if self.magnitude is not None else magnitude_of(arrays_of(args, kwargs), size, terms), terms
 

@@ -16,8 +16,17 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
+from cuassay.testing.failures import inputs_there
 from cuassay.testing.generated.comparison import compare, compare_values
-from cuassay.testing.generated.execution import check, is_function, is_safely_taken, is_taken, on_sample, run_sample
+from cuassay.testing.generated.execution import (
+    check,
+    explained,
+    is_function,
+    is_safely_taken,
+    is_taken,
+    on_sample,
+    run_sample,
+)
 from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
@@ -91,7 +100,7 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers with a large offset, NaN, a stretch of minus infinity longer than a warp, and ties."""
+    """A large offset, NaN, ties, a stretch of minus infinity longer than a warp, and one large number at the end."""
     if not is_float(dtype):
         return
     sample = one(spec, device, dtype, most=9000)
@@ -104,16 +113,57 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     if is_coarse(dtype):
         return
     _check_filled(spec, device, dtype, refilled(sample, _offset, f"{_OFFSET:g} added"))
+    _check_large_at_end(spec, device, dtype, sample)
     masked = refilled(sample, _masked, f"{_STRETCH} times -inf")
     if is_taken(spec, masked) and np.isfinite(spec.expected(masked)).all():
         _check_filled(spec, device, dtype, masked, is_excused=False)
 
 
+def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """A maximum that is subtracted, or divided by, must be that of all numbers: no exponential overflows then."""
+    last = refilled(sample, _large_at(-1), f"the last number is {_OFFSET:g}")
+    lost = _overflowed(spec, device, dtype, last)
+    if lost is None or _overflowed(spec, device, dtype, refilled(sample, _large_at(0), "")) is not None:
+        return  # one that overflows wherever the number is has no maximum
+    with on_sample(last), explained(f"right where the first number is {_OFFSET:g}, wrong where the last one is"):
+        compare_values(spec, device, dtype, last, lost)
+
+
+def _large_at(place: int) -> Change:
+    def put(array: NDArray[Any]) -> NDArray[Any]:
+        flat = array.reshape(-1).copy()
+        flat[place] = _OFFSET
+        return flat.reshape(array.shape)
+
+    return put
+
+
+def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any:
+    """The result if some of it is infinite or NaN where the reference gives numbers in range; None otherwise."""
+    if not is_safely_taken(spec, sample):
+        return None
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
+        return None
+    inside = np.abs(expected) < largest(dtype)
+    return result if (inside & ~np.isfinite(got)).any() else None
+
+
 def _check_filled(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_excused: bool = True) -> None:
+    """Compare where the reference gives a number: it may overflow on the way, where the function does not."""
     if is_taken(spec, sample):
         with on_sample(sample):
             result, floor = run_sample(spec, device, sample), 2 * conditioning(spec, sample)
-            compare_values(spec, device, dtype, sample, result, excuse=is_excused, floor=floor)
+            expected = _or_as_got(spec.expected(sample), result)
+            compare_values(spec, device, dtype, sample, result, expected=expected, excuse=is_excused, floor=floor)
+
+
+def _or_as_got(expected: NDArray[Any], result: Any) -> NDArray[Any]:
+    got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
+    if got.shape != expected.shape or expected.dtype.kind not in "fc":
+        return expected
+    return np.where(np.isnan(expected), got, expected)
 
 
 def conditioning(spec: OpSpec, sample: Sample) -> float:
@@ -157,10 +207,13 @@ def _check_nan(spec: OpSpec, device: Device, sample: Sample) -> None:
     lost = np.isnan(expected) & ~np.isnan(got)
     if lost.any():
         place = tuple(int(at) for at in np.argwhere(lost)[0])
-        raise AssertionError(
-            f"a NaN is lost: {int(lost.sum()):,} of {lost.size:,} results that depend on it are numbers; the first at "
-            f"{place}: got {got[place].item()!r}, expected nan\n  sample: {sample.label}"
-        )
+        lines = [
+            f"a NaN is lost: {int(lost.sum()):,} of {lost.size:,} results that depend on it are numbers",
+            f"the first at {place}: got {got[place].item()!r}, expected nan",
+            *inputs_there(place, got.shape, sample.host()),
+            f"sample: {sample.label}",
+        ]
+        raise AssertionError("\n  ".join(lines))
 
 
 # ------------------------------------------------------------------------------------------------ the whole range
@@ -221,17 +274,22 @@ def _check_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Integers that float64 does not hold; sums and differences of two stay in range."""
+    """Integers that float64 does not hold, many next to squares and powers of two; sums of two stay in range."""
 
     def drawn(array: NDArray[Any]) -> NDArray[Any]:
         least = 0 if np.iinfo(dtype).min == 0 else -_WIDE
-        return generator().integers(least, _WIDE, array.shape, dtype=np.int64, endpoint=True).astype(dtype)
+        chance = generator()
+        values = chance.integers(least, _WIDE, array.shape, dtype=np.int64, endpoint=True).reshape(-1)
+        values[1::2] = chance.choice(_edges(), values[1::2].size)
+        return values.reshape(array.shape).astype(dtype)
 
     like = one(spec, device, dtype, most=_COUNT)
     args, kwargs = like.changed(
         lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
     )
-    sample = replace(like, args=args, kwargs=kwargs, label="integers of 62 bits")
+    sample = replace(
+        like, args=args, kwargs=kwargs, label="integers of 62 bits, some next to squares and powers of two"
+    )
     if is_taken(spec, sample):
         with on_sample(sample), np.errstate(all="ignore"):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample))
@@ -239,6 +297,13 @@ def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 #: The largest of integers of 64 bits that are drawn.
 _WIDE = 2**61
+
+
+def _edges() -> NDArray[np.int64]:
+    """Numbers at which roots and logarithms step, and those beside them: float64 rounds these to the wrong side."""
+    roots = generator().integers(2**26, 2**30, 64, dtype=np.int64)
+    steps = np.concatenate([roots * roots, 2 ** np.arange(1, 61, dtype=np.int64)])
+    return np.concatenate([steps - 1, steps, steps + 1])
 
 
 @check(lambda spec: spec.op is None and len(spec.kinds) > 0)

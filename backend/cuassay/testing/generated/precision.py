@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
 from cuassay.testing.generated.comparison import compare_values
-from cuassay.testing.generated.execution import check, on_sample, run_sample, runs_on_host
+from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.selection import few, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
@@ -85,8 +86,12 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
     """Reductions of float16 along the last axis are as good as sums in float32 are; ask for less by `tolerance=`."""
     if spec.why_unsupported(device, "float16") is not None or spec.tolerance is not None:
         return
-    sample = _long(one(spec, device, as_dtype("float16"), most=4096))
-    if sample is None or spec.refusal(sample) is not None or not runs_on_host(spec, sample):
+    for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
+        _check_sums(spec, device, sample)
+
+
+def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
+    if not is_safely_taken(spec, sample):
         return
     expected = spec.expected(sample)
     if expected.dtype.kind not in "fc" or expected.size * _TERMS != arrays_of(*sample.host())[0].size:
@@ -105,12 +110,24 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
 _UNITS = 8.0
 
 
-def _long(sample: Sample) -> Sample | None:
-    """One array of many small positive terms along its last axis; None where the sample is of several."""
+#: Two numbers in turn: a partial sum of 16 bits rounds each term the same way, however many partial sums there are.
+_IN_TURN = (0.3, 0.375)
+
+
+def _long(sample: Sample) -> Iterator[Sample]:
+    """Arrays of one shape with many small positive terms along the last axis; nothing where there are others."""
     arrays = arrays_of(*sample.host())
-    if len(arrays) != 1 or len(sample.args) != 1 or not arrays[0].ndim or not arrays[0].size:
-        return None
-    (array,) = arrays
-    shape = (*array.shape[:-1][-1:], _TERMS)
-    values = np.resize(np.abs(array.astype(np.float64)) * _PART, shape).astype(array.dtype)
-    return replace(sample, args=(HostArray(values),), label=f"{_TERMS:,} positive terms")
+    if not arrays or len(arrays) != len(sample.args) or len({array.shape for array in arrays}) > 1:
+        return
+    if not arrays[0].size or not arrays[0].ndim or not all(is_float(array.dtype) for array in arrays):
+        return
+    shape = (*arrays[0].shape[:-1][-1:], _TERMS)
+    if len(arrays) == 1:
+        values = [np.abs(array.astype(np.float64)) * _PART for array in arrays]
+        yield _filled(sample, values, shape, f"{_TERMS:,} positive terms")
+    yield _filled(sample, [np.asarray(_IN_TURN)] * len(arrays), shape, f"{_TERMS:,} terms, two numbers in turn")
+
+
+def _filled(sample: Sample, values: Sequence[Any], shape: tuple[int, ...], label: str) -> Sample:
+    args = (HostArray(np.resize(one, shape).astype(old.dtype)) for one, old in zip(values, sample.args, strict=True))
+    return replace(sample, args=tuple(args), label=label)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from cuassay import devices
-from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.arrays.dtypes import as_dtype, dtype_name, is_complex, is_float
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, DTypeError, SpecError
@@ -53,11 +53,23 @@ def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterat
 
 
 def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The samples of two dtypes whose promoted dtype `device` computes in as well."""
-    drawn = spec.draw(seed(), dtype_name(dtype), "promotion")
+    """The samples of two dtypes whose promoted dtype `device` computes in as well.
+
+    A function of integers says nothing about floats, and one of floats nothing about complex numbers.
+    """
+    most = max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
+    drawn = (
+        sample
+        for sample in spec.draw(seed(), dtype_name(dtype), "promotion")
+        if spec.op is not None or all(_rank(array.dtype) <= most for array in arrays_of(*sample.host()))
+    )
     yield from _here(
         (sample, why_absent(spec, device, sample) or _why_not_promoted(spec, device, sample)) for sample in drawn
     )
+
+
+def _rank(dtype: np.dtype[Any]) -> int:
+    return 2 if is_complex(dtype) else 1 if is_float(dtype) else 0
 
 
 def bad_inputs(spec: OpSpec, device: Device, dtype: Any) -> Iterator[ErrorInput]:

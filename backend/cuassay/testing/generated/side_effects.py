@@ -5,7 +5,9 @@ from __future__ import annotations
 import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from itertools import permutations, product
 from typing import Any
@@ -50,6 +52,7 @@ def _torch(name: str) -> Callable[[], Any]:
 #: What no function may leave changed, by the name a failure prints. Generators only where a result must repeat.
 STATE: dict[str, Callable[[], Any]] = {
     "np.geterr()": np.geterr,
+    "np.geterrcall()": np.geterrcall,
     "np.get_printoptions()": lambda: repr(np.get_printoptions()),
     "os.environ": lambda: dict(os.environ),
     "the working directory": os.getcwd,
@@ -68,7 +71,9 @@ def check_state(spec: OpSpec, device: Device) -> None:
     """Global state is as before: floating-point errors, generators, environment, defaults, the current stream."""
     watched = {**STATE, **(GENERATORS if spec.deterministic else {})}
     backend = devices.backend(device.kind)
-    with np.errstate(all="ignore"), np.printoptions():
+    filters: list[bool] = []
+    # "call" is a state that no function sets: one that sets "ignore" or "raise" changes it.
+    with np.errstate(all="call", call=_do_nothing), np.printoptions():
         # Seeded to the same number by a call before, generators would be equal.
         random.random(), np.random.random_sample()  # noqa: NPY002, S311
         before = {name: get() for name, get in watched.items()}  # drawing samples runs the function too
@@ -77,15 +82,36 @@ def check_state(spec: OpSpec, device: Device) -> None:
             for sample in few(spec, device, plainest(spec, device))[:2]:
                 run_sample(spec, device, sample)
                 args, kwargs = sample.on(device)
-                spec.run(device, args, kwargs)
+                with _watching_filters(filters):
+                    spec.run(device, args, kwargs)
             changed = [name for name, get in watched.items() if get() != before[name]]
             changed += ["the current stream"] if backend.current_stream(device.index) != stream else []
         finally:
             _restore(os.environ, environment)
+    changed += ["warnings.filters"] if any(filters) else []
     if changed:
         raise AssertionError(
             f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager"
         )
+
+
+def _do_nothing(_error: str, _flag: int) -> None:
+    """What NumPy calls at a floating-point error."""
+
+
+class _NobodysWarning(Warning):
+    """Nothing warns of it."""
+
+
+@contextmanager
+def _watching_filters(changed: list[bool]) -> Iterator[None]:
+    """Append whether the call inside changes the filters of warnings; modules that it imports may add theirs."""
+    with warnings.catch_warnings():
+        # In front of what earlier calls have added: the same filter once more would change nothing.
+        warnings.simplefilter("default", _NobodysWarning)
+        before, modules = list(warnings.filters), len(sys.modules)
+        yield
+        changed.append(warnings.filters != before and len(sys.modules) == modules)
 
 
 def _restore(now: Any, before: dict[str, str]) -> None:

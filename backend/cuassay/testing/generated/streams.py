@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import traceback
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -17,7 +18,7 @@ from cuassay.core.protocols import Spinning
 from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
-from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, overwrite, turned
+from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, overwrite, turned, verify
 from cuassay.testing.generated.selection import one, plainest
 from cuassay.testing.generated.sizes import resized
 from cuassay.testing.opspec import OpSpec
@@ -52,10 +53,11 @@ def check_side_stream(spec: OpSpec, device: Device, dtype: Any) -> None:
             main.wait_stream(side)
         backend.synchronize(device.index)
         for size, result in fresh:
-            with on_sample(size), explained(_TWO_STREAMS):
+            with on_sample(size), explained(_TWO_STREAMS, functools.partial(verify, spec, device, dtype, [size])):
                 compare(spec, device, dtype, size, result)
+        plain = functools.partial(verify, spec, device, dtype, [sample])
         for result, read in found:
-            with explained("on a stream other than the default one, while the default one is busy"):
+            with explained("on a stream other than the default one, while the default one is busy", plain):
                 compare(spec, device, dtype, sample, result)
             if hasattr(result, "shape"):
                 _check_read(read, devices.to_host(result))

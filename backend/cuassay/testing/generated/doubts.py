@@ -1,0 +1,57 @@
+"""Whether a failed comparison may be the reference's fault: what its answer itself shows."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.devices import to_host
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["doubts"]
+
+
+def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> str | None:
+    """A sentence on why the reference may be wrong, not the function; None where nothing suggests it."""
+    got = np.asarray(to_host(actual)) if hasattr(actual, "shape") else np.asarray(actual)
+    if spec.is_its_own_reference or spec.op is not None or got.shape != expected.shape:
+        return None
+    if _is_nan_of_numbers(sample, got, expected):
+        return (
+            "the reference gives nan where all inputs and the result are finite; it may overflow on the way: "
+            "subtract the maximum before an exponential, or give samples= that it takes"
+        )
+    if got.dtype.kind in "iu" and _wraps(spec, sample, got):
+        return (
+            f"the reference, given the same integers in int64, agrees with the result: in {_names(sample)} it wraps "
+            "around; let it compute in int64, as reference=lambda a: f(a.astype(np.int64))"
+        )
+    return None
+
+
+def _is_nan_of_numbers(sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> bool:
+    if not got.dtype.kind == expected.dtype.kind == "f":
+        return False
+    finite = all(np.isfinite(array).all() for array in arrays_of(*sample.host()) if array.dtype.kind in "fc")
+    return bool(finite and (np.isnan(expected) & np.isfinite(got)).any())
+
+
+def _wraps(spec: OpSpec, sample: Sample, got: NDArray[Any]) -> bool:
+    """Whether the reference gives what was got once its integers are of 64 bits."""
+    args, kwargs = sample.changed(
+        lambda value: value.astype(np.int64) if isinstance(value, np.ndarray) and value.dtype.kind in "iu" else value
+    )
+    try:
+        with np.errstate(all="ignore"):
+            wide = np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
+    except Exception:  # noqa: BLE001  it was declared for other dtypes
+        return False
+    return wide is not None and wide.shape == got.shape and bool((wide == got).all())
+
+
+def _names(sample: Sample) -> str:
+    return " and ".join(dict.fromkeys(str(array.dtype) for array in arrays_of(*sample.host())))
