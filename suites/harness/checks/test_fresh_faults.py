@@ -227,3 +227,35 @@ def test_a_wrong_formula_is_not_blamed_on_streams() -> None:
         CHECKS["side_stream"](spec, "sim:0", np.dtype("float32"))
 
     assert str(found.value).startswith("1 of 1 elements")
+
+
+def test_a_wrong_formula_is_not_blamed_on_earlier_calls() -> None:
+    def coarse_in_float64(xp: Any, a: Any) -> Any:
+        return a * 2 + (1e-9 if a.dtype == xp.float64 else 0)
+
+    spec = OpSpec(fn=coarse_in_float64, reference=lambda a: a * 2, dtypes=("float32", "float64"))
+
+    with pytest.raises(AssertionError) as found:
+        CHECKS["second_call"](spec, "cpu:0")
+
+    assert "after other calls" not in str(found.value).splitlines()[0]
+
+
+def test_a_loop_over_an_axis_is_not_run_over_a_long_one_on_a_device() -> None:
+    longest = 0
+
+    def row_total(xp: Any, a: Any) -> Any:
+        nonlocal longest
+        longest = max(longest, a.shape[-1] if xp is not np else 0)
+        total = xp.zeros(a.shape[:-1], a.dtype)
+        for place in range(a.shape[-1]):
+            total = total + a[..., place]
+        return total
+
+    spec = OpSpec(
+        fn=row_total, reference=lambda a: a.sum(axis=-1), dtypes=("float32",), samples=lambda make: [make((3, 8))]
+    )
+
+    CHECKS["sizes"](spec, "sim:0")
+
+    assert 257 <= longest < 8192

@@ -62,10 +62,14 @@ def _elements(sample: Sample) -> int:
 
 #: Seconds on the host that one call may take: a loop in Python over every element is not run over a million.
 _PATIENCE_S = 0.25
+#: Seconds on the device: each step of such a loop is a launch, which the simulated one compares with all before it.
+_DEVICE_PATIENCE_S = 1.0
 
 
-def _affordable(spec: OpSpec, samples: Iterable[Sample], most: int = _MOST_ELEMENTS) -> Iterator[Sample]:
-    """Of samples of growing size those that the host runs in time, reckoned to grow with the square of the size."""
+def _affordable(
+    spec: OpSpec, device: Device, samples: Iterable[Sample], most: int = _MOST_ELEMENTS
+) -> Iterator[Sample]:
+    """Of samples of growing size those that host and device run in time, by the square of the size."""
     took, before = 0.0, 1
     for sample in samples:
         size = _elements(sample)
@@ -74,8 +78,23 @@ def _affordable(spec: OpSpec, samples: Iterable[Sample], most: int = _MOST_ELEME
         began = time.thread_time()
         if _size_on_host(spec, sample) > _MOST_ELEMENTS:
             return
-        took, before = time.thread_time() - began, size
+        took = time.thread_time() - began
+        if device.kind != "cpu":
+            took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
+        before = size
         yield sample
+
+
+def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
+    """How long the host is busy with one call on `device`, once what is compiled is there; 0 if it fails."""
+    try:
+        if _elements(sample) <= _MOST_OF_SMALL:
+            run_sample(spec, device, sample)
+        began = time.thread_time()
+        run_sample(spec, device, sample)
+    except Exception:  # noqa: BLE001  the check that compares reports it
+        return 0.0
+    return time.thread_time() - began
 
 
 def _size_on_host(spec: OpSpec, sample: Sample) -> int:
@@ -127,7 +146,7 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     if spec.has_default_samples:
         flat = next(sample for sample in drawn if arrays_of(*sample.host())[0].ndim == 1)
         extent = flat.host()[0][0].shape[0]
-        yield from _affordable(spec, (resized(flat, {extent: length}) for length in _LENGTHS))
+        yield from _affordable(spec, device, (resized(flat, {extent: length}) for length in _LENGTHS))
     seen: set[tuple[int, ...]] = set()
     for sample in sorted(drawn, key=lambda one: -max((array.ndim for array in arrays_of(*one.host())), default=0)):
         ranks = tuple(array.ndim for array in arrays_of(*sample.host()))
@@ -136,13 +155,13 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
         seen.add(ranks)
         extents = {extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}
         for extent in sorted(extents):
-            yield from _stretched(spec, sample, extent)
+            yield from _stretched(spec, device, sample, extent)
 
 
-def _stretched(spec: OpSpec, sample: Sample, extent: int) -> list[Sample]:
+def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
     """The sample with one of its extents as long as memory and time allow, in every array that has it."""
     longer = (resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
-    return list(_affordable(spec, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
+    return list(_affordable(spec, device, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
 
 
 def _has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
@@ -205,7 +224,7 @@ def _check_places(spec: OpSpec, device: Device) -> None:
         return
     for base in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
-            for sample in _affordable(spec, [resized(base, {extent: _PLACES})]):
+            for sample in _affordable(spec, device, [resized(base, {extent: _PLACES})]):
                 _check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
