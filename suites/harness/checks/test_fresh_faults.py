@@ -259,3 +259,15 @@ def test_a_loop_over_an_axis_is_not_run_over_a_long_one_on_a_device() -> None:
     CHECKS["sizes"](spec, "sim:0")
 
     assert 257 <= longest < 8192
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_of_nothing_does_not_warn() -> None:
+    spec = OpSpec(
+        fn=lambda xp, a: a.mean(axis=-1),
+        reference=lambda a: a.sum(axis=-1) / max(a.shape[-1], 1),
+        dtypes=("float32",),
+        samples=lambda make: [make((3, 8))],
+    )
+
+    CHECKS["sizes"](spec, "cpu:0")
