@@ -55,6 +55,10 @@ _FAR, _TRIMMINGS = 4.0, 3
 MOST_PRIOR_DEGREES = 15.0
 """The most degrees of freedom that the profile counts for, so that a runner that became noisier is noticed."""
 
+CONFIRMING_PRIOR_DEGREES = 6.0
+"""The same in a confirmation. A profile that understates the noise of a benchmark makes a false suspect; with the same
+weight again it would also confirm it. With 15 degrees heavy tails gave twice the budget of false alarms; with 6, under half."""
+
 ESTIMATE_ALLOWANCE = 1.4
 """One profile in 100, of 20 processes, overstates a noise by 38 % or more: the limits of classes allow for it."""
 
@@ -81,13 +85,13 @@ class NoiseClass:
     promise: float
     floor: float
     pairs: int = 10
-    confirming: int = 10
+    confirming: int = 14
 
 
 CLASSES: tuple[NoiseClass, ...] = (
     NoiseClass(noise=0.0015, promise=0.005, floor=0.0025),
     NoiseClass(noise=0.003, promise=0.01, floor=0.005),
-    NoiseClass(noise=0.01, promise=0.02, floor=0.01, pairs=18, confirming=20),
+    NoiseClass(noise=0.01, promise=0.02, floor=0.01, pairs=18, confirming=24),
     NoiseClass(noise=math.inf, promise=math.inf, floor=0.02),
 )
 
@@ -146,7 +150,7 @@ def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArra
     array, (benchmarks,)
         1 a suspect of being slower, -1 of being faster, 0 same, 2 undecided.
     """
-    mean, error, freedom = _moderated(pairs, noise, degrees)
+    mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, MOST_PRIOR_DEGREES))
     size = np.abs(mean)
     alarmed = (size - _quantiles(ALARM_LEVEL, freedom) * error > 0) & (size > floor)
     same = size + _quantiles(SAME_LEVEL, freedom) * error < floor
@@ -157,23 +161,23 @@ def confirmed(
     side: NDArray[np.int8], pairs: Floats, noise: Floats, degrees: Floats, floor: Floats, level: float
 ) -> NDArray[np.bool_]:
     """Whether fresh pairs of suspects show a change in the direction that the look found."""
-    mean, error, freedom = _moderated(pairs, noise, degrees)
+    mean, error, freedom = _moderated(pairs, noise, np.minimum(degrees, CONFIRMING_PRIOR_DEGREES))
     size = mean * side
     return np.asarray((size - _quantiles(level, freedom) * error > 0) & (size > floor))
 
 
 def smallest_effect(pairs: Floats, noise: float, degrees: float, floor: float) -> float:
     """The smallest change that these pairs of one benchmark would have shown in nine of ten cases, a fraction."""
-    _, error, freedom = _moderated(pairs[None], np.array([noise]), np.array([degrees]))
+    prior = np.array([min(degrees, MOST_PRIOR_DEGREES)])
+    _, error, freedom = _moderated(pairs[None], np.array([noise]), prior)
     needed = (_quantiles(ALARM_LEVEL, freedom) + _quantiles(SAME_LEVEL, freedom)) * error
     return float(max(needed[0], floor))
 
 
-def _moderated(pairs: Floats, noise: Floats, degrees: Floats) -> tuple[Floats, Floats, Floats]:
+def _moderated(pairs: Floats, noise: Floats, prior: Floats) -> tuple[Floats, Floats, Floats]:
     """Mean, standard error and degrees of freedom: the pairs' own variance weighed with that of the profile."""
     count = pairs.shape[1]
     own = pairs.var(axis=1, ddof=1)
-    prior = np.minimum(degrees, MOST_PRIOR_DEGREES)
     freedom = prior + count - 1
     variance = (prior * 2 * noise**2 + (count - 1) * own) / freedom
     return pairs.mean(axis=1), np.sqrt(variance / count), freedom

@@ -61,6 +61,15 @@ def test_a_suspect_is_confirmed_on_its_own_side_and_above_the_floor(side: int, m
     assert gate.confirmed(np.array([side], np.int8), pairs, *arrays, 0.9999).tolist() == [kept]
 
 
+@pytest.mark.parametrize(("mean", "kept"), [(0.006, False), (0.008, True)])
+def test_a_profile_that_understates_the_noise_does_not_confirm(mean: float, kept: bool) -> None:
+    scatter = np.resize([1.0, -1.0], 10)
+    pairs = mean + 0.006 * (scatter / scatter.std(ddof=1))[None]
+    arrays = np.array([0.0005]), np.array([19.0]), np.array([0.005])
+
+    assert gate.confirmed(np.array([1], np.int8), pairs, *arrays, gate.confirmation_level(300)).tolist() == [kept]
+
+
 @pytest.mark.parametrize(
     ("noise", "promise"),
     [(0.001, 0.005), (0.0015, 0.005), (0.003, 0.01), (0.009, 0.02), (0.02, math.inf), (None, 0.02)],
