@@ -24,6 +24,6 @@ words=([0]="no benchmark is slower" [1]="**at least one benchmark is slower**" [
     echo "cuassay ab \`${base:0:10}\` \`${head:0:10}\`: ${words[$status]:-the comparison failed}"
     printf '\n```text\n'
     head -c 60000 "$out/ab.txt"
-    printf '```\n'
+    printf '\n```\n'
 } >"$out/comment.md"
 exit "$status"

@@ -20,7 +20,10 @@ fi
 status=0
 name=$(date -u +%Y-%m-%dT%H%M%SZ)
 "$PYTHON" -m cuassay run --device "$device" --no-tests --out "$out/run" || status=$?
-cat "$out"/run/*.jsonl >"$out/history/$name.jsonl"
+if ! cat "$out"/run/*.jsonl >"$out/history/$name.jsonl" || [ ! -s "$out/history/$name.jsonl" ]; then
+    echo "night: the run wrote no results (status $status), so nothing joins the branch $branch" >&2
+    exit 2
+fi
 git -C "$out/history" add "$name.jsonl"
 git -C "$out/history" -c user.name=ci -c user.email=ci@localhost commit --quiet --message "Timings of $(git rev-parse --short HEAD)"
 git -C "$out/history" push --quiet origin "HEAD:refs/heads/$branch" || status=$?

@@ -161,7 +161,8 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
             for row in timed[place]
             if row.get("launches") == methods[machine, row["benchmark"], _key(row)]
         }
-        _write_results(Path(results), runs[same[-1][0]], devices[same[-1]], list(alike.values()))
+        started = {place[0]: runs[place[0]]["started"] for place in same}
+        _write_results(Path(results), runs[same[-1][0]], devices[same[-1]], list(alike.values()), started)
     _write_benchmarks(Path(results), [row for times in timed.values() for row in times])
     return len(together)
 
@@ -227,7 +228,10 @@ def _is_ours(row: Row) -> bool:
     return bool(row.get("ours", row["implementation"] == "cuassay"))
 
 
-def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row]) -> None:
+def _write_results(
+    folder: Path, run: Row, device: Row, times: Sequence[Row], started: Mapping[str, str]
+) -> None:
+    """Write one commit on one machine; `started` has the time of each run, which asv's feed of regressions shows."""
     from asv.results import Results
 
     facts = device.get("fingerprint", {})
@@ -238,7 +242,8 @@ def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row]) ->
     )
     for op, rows in _by_op(times).items():
         benchmark = _benchmark(op, rows)
-        stored.add_result(benchmark, _result(benchmark, rows), record_samples=True)
+        newest = max(datetime.datetime.fromisoformat(started[row["run"]]) for row in rows)
+        stored.add_result(benchmark, _result(benchmark, rows), newest, record_samples=True)
     (folder / machine["machine"]).mkdir(parents=True, exist_ok=True)
     (folder / machine["machine"] / "machine.json").write_text(json.dumps({**machine, "version": 1}, indent=4))
     stored.save(str(folder))

@@ -65,6 +65,8 @@ def _bisect(options: argparse.Namespace) -> int:
         print("no suspects: there is nothing to search")
         return 0
     commits = _commits(options.base, options.head)
+    if git("status", "--porcelain", "--untracked-files=no"):
+        progress("the working tree has uncommitted changes; only commits are measured")
     with ExitStack() as stack:
         kept = options.state or stack.enter_context(tempfile.TemporaryDirectory(prefix="cuassay-bisect-"))
         bench = stack.enter_context(_opened(options, Path(kept).absolute()))
@@ -113,12 +115,17 @@ class _Bench:
     def _build(self, made: Arm) -> None:
         tree = made.folder or self.folder
         marker = tree.with_name(f"{tree.name}.built")
-        if not self.options.build or marker.exists():
+        command = self.options.build
+        if not command or (marker.exists() and marker.read_text(encoding="utf-8") == command):
             return
-        done = subprocess.run(shlex.split(self.options.build), cwd=tree, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(_words(command), cwd=tree, capture_output=True, check=False)
+        except OSError as error:
+            raise MeasurementError(f"{made.name} does not build: {error}; look at --build {command!r}") from error
         if done.returncode:
-            raise MeasurementError(f"{made.name} does not build: {_last_line(done.stdout + done.stderr)}")
-        marker.touch()
+            output = (done.stdout + done.stderr).decode(errors="replace")
+            raise MeasurementError(f"{made.name} does not build: {_last_line(output)}")
+        marker.write_text(command, encoding="utf-8")
 
     def comparison(self, place: str, sides: Mapping[str, str]) -> Comparison:
         """Processes of some commits, on the device that the first one ran on."""
@@ -143,8 +150,7 @@ class _Bench:
         for commit in (commits[0], commits[-1]):
             names = self.names(pattern, commit)
             if len(names) != 1:
-                told = f"{len(names)} benchmarks: {', '.join(names[:5])}" if names else "no benchmark"
-                raise ArgumentError(f"{pattern!r} matches {told} at {commit[:_SHORT]}; give the name of one")
+                raise ArgumentError(_not_one(pattern, names, commit[:_SHORT]))
         if self.profile is not None:
             self.profile.require(self.facts, Path(self.options.profile))
         return names[0]
@@ -172,6 +178,21 @@ class _Bench:
         verdict = next(one for one in outcome.verdicts if one.name == name)
         progress(_step_line(Step(base, head, verdict)))
         return verdict
+
+
+def _words(command: str) -> list[str]:
+    """A command as its program gets it."""
+    try:
+        return shlex.split(command)
+    except ValueError as error:
+        raise ArgumentError(f"--build {command!r} cannot be split into words: {error}; close its quotes") from error
+
+
+def _not_one(pattern: str, names: Sequence[str], commit: str) -> str:
+    """Why a pattern does not say which benchmark to search at one end of the range."""
+    if names:
+        return f"{pattern!r} matches {len(names)} benchmarks: {', '.join(names[:5])} at {commit}; give the name of one"
+    return f"{pattern!r} matches no benchmark at {commit}; correct the name, or give commits that have it"
 
 
 def _place(name: str, *commits: str) -> str:

@@ -208,6 +208,13 @@ def test_a_point_has_the_date_of_its_commit(tmp_path: Path, about: dict[str, obj
     assert datetime.fromtimestamp(date / 1000, UTC) == datetime(2026, 1, day, tzinfo=UTC)
 
 
+def test_a_series_has_the_date_of_its_run(tmp_path: Path) -> None:
+    found = stored(tmp_path, _time("float32", 1e-5), committed="2026-01-01T00:00:00Z").started_at
+
+    day = datetime(2026, 1, 2, tzinfo=UTC)
+    assert {name: datetime.fromtimestamp(date / 1000, UTC) for name, date in found.items()} == {"ops.track_add": day}
+
+
 @pytest.fixture(scope="module")
 def repository(tmp_path_factory: pytest.TempPathFactory) -> Repository:
     pytest.importorskip("asv", reason="asv is an extra")

@@ -202,6 +202,27 @@ def test_a_commit_that_does_not_build_is_skipped(commit: Commit) -> None:
     assert told["a"]["commits"] == [broken, planted]
 
 
+def test_a_kept_search_builds_again_with_another_command(commit: Commit, tmp_path: Path) -> None:
+    good = commit("COSTS = {'a': 1.0}")
+    commit("COSTS = {'a': 1.0}  # a comment")
+    arguments = ("a", "--good", good, "--state", str(tmp_path / "state"))
+
+    for name in ("first", "second", "second"):
+        assert bisect(*arguments, "--build", f"{sys.executable} -c \"open('{name}', 'a').write('.')\"")[0] == 0
+
+    (tree,) = (tmp_path / "state" / "trees").glob(f"{good[:12]}/")
+    assert [(tree / name).read_text() for name in ("first", "second")] == [".", "."]
+
+
+def test_uncommitted_changes_are_told_and_not_measured(commit: Commit, capsys: pytest.CaptureFixture[str]) -> None:
+    good = commit("COSTS = {'a': 1.0}")
+    commit("COSTS = {'a': 1.0}  # a comment")
+    Path("toy.py").write_text("COSTS = {'a': 1.2}")
+
+    assert bisect("a", "--good", good)[0] == 0
+    assert "only commits are measured" in capsys.readouterr().err
+
+
 def test_no_checkout_stays_behind(commit: Commit) -> None:
     good = commit("COSTS = {'a': 1.0}")
     commit("COSTS = {'a': 1.2}")
@@ -220,13 +241,16 @@ def test_no_checkout_stays_behind(commit: Commit) -> None:
         pytest.param(["a", "--good", "HEAD", "--bad", "HEAD~1"], "is not an ancestor of", id="wrong-order"),
         pytest.param(["nothing", "--good", "HEAD~1"], "'nothing' matches no benchmark", id="no-benchmark"),
         pytest.param(["?", "--good", "HEAD~1"], "matches 2 benchmarks: a, b", id="two-benchmarks"),
+        pytest.param(["new", "--good", "HEAD~1"], "correct the name, or give commits that have it", id="not-there-yet"),
+        pytest.param(["a", "--good", "HEAD~1", "--build", "'x"], "cannot be split into words", id="open-quote"),
+        pytest.param(["a", "--good", "HEAD~1", "--build", "no-such-compiler"], "does not build", id="no-compiler"),
     ],
 )
 def test_what_cannot_be_searched_is_status_two(
     commit: Commit, capsys: pytest.CaptureFixture[str], arguments: list[str], said: str
 ) -> None:
     commit("COSTS = {'a': 1.0, 'b': 1.0}")
-    commit("COSTS = {'a': 1.2, 'b': 1.0}")
+    commit("COSTS = {'a': 1.2, 'b': 1.0, 'new': 1.0}")
 
     assert bisect(*arguments)[0] == 2
     assert said in capsys.readouterr().err
