@@ -228,9 +228,7 @@ def _is_ours(row: Row) -> bool:
     return bool(row.get("ours", row["implementation"] == "cuassay"))
 
 
-def _write_results(
-    folder: Path, run: Row, device: Row, times: Sequence[Row], started: Mapping[str, str]
-) -> None:
+def _write_results(folder: Path, run: Row, device: Row, times: Sequence[Row], started: Mapping[str, str]) -> None:
     """Write one commit on one machine; `started` has the time of each run, which asv's feed of regressions shows."""
     from asv.results import Results
 

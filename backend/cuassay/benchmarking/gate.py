@@ -57,7 +57,8 @@ MOST_PRIOR_DEGREES = 15.0
 
 CONFIRMING_PRIOR_DEGREES = 6.0
 """The same in a confirmation. A profile that understates the noise of a benchmark makes a false suspect; with the same
-weight again it would also confirm it. With 15 degrees heavy tails gave twice the budget of false alarms; with 6, under half."""
+weight again it would also confirm it. With 15 degrees heavy tails gave twice the budget of false alarms; with 6, less
+than half of the budget."""
 
 ESTIMATE_ALLOWANCE = 1.4
 """One profile in 100, of 20 processes, overstates a noise by 38 % or more: the limits of classes allow for it."""
