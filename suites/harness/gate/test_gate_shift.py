@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from cuassay.benchmarking.ab import Outcome, compare
 from cuassay.benchmarking.arms import Arm
 from cuassay.benchmarking.comparison import Comparison, Side
 from cuassay.benchmarking.noise import Noise, Profile
+from cuassay.benchmarking.stages import Stage
 
 NOISE = 0.001
 NAMES = [f"work {number:02d}" for number in range(30)]
@@ -63,3 +65,39 @@ def test_the_shift_is_that_of_the_benchmarks_that_did_not_change() -> None:
     pairs[:10] += 0.02
 
     assert gate.common_shift(pairs) == pytest.approx([0.02, -0.01, 0.0, 0.03, 0.0, 0.0], abs=3 * NOISE / 20**0.5)
+
+
+SIDES = {side: Side(Arm(side, side, [side], {})) for side in ("base", "head")}
+
+
+class Undecided(Simulated):
+    """One benchmark with an effect just below its floor: neither a change, nor certain to be none."""
+
+    effect = 0.0
+
+    def pair(self, stage: str, number: int, only: Iterable[str] = ()) -> dict[str, float]:
+        return {"work": self.effect + (0.003 if number % 2 else -0.003)}
+
+
+@pytest.mark.parametrize(
+    ("noise", "effect", "pairs"), [(0.003, 0.0045, 10), (None, 0.0095, 18)], ids=["up to 0.3 %", "no profile"]
+)
+def test_an_undecided_benchmark_ends_with_the_pairs_of_its_class(
+    noise: float | None, effect: float, pairs: int, tmp_path: Path
+) -> None:
+    known = Profile({}, {} if noise is None else {"work": Noise(noise, 20)})
+    comparison = Undecided(SIDES, tmp_path)
+    comparison.effect = effect
+
+    (verdict,) = compare(comparison, known).verdicts
+
+    assert (verdict.word, verdict.pairs) == ("ambiguous", pairs)
+
+
+def test_a_suspect_is_not_an_anchor_of_the_shift(tmp_path: Path) -> None:
+    stage = Stage(Simulated(SIDES, tmp_path), "p", PROFILE)
+    stage.add(())
+    stage.add(())
+    suspects = dict.fromkeys(NAMES[:12], 1)
+
+    assert not set(stage.anchors(suspects)) & set(suspects)
