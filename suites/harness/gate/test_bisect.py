@@ -202,6 +202,14 @@ def test_a_commit_that_does_not_build_is_skipped(commit: Commit) -> None:
     assert told["a"]["commits"] == [broken, planted]
 
 
+def test_only_the_benchmark_that_is_searched_is_compared(commit: Commit, tmp_path: Path) -> None:
+    good = commit("COSTS = {'a': 1.0, 'b': 1.0}")
+    commit("COSTS = {'a': 1.0, 'b': 1.2}")
+
+    assert bisect("a", "--good", good, "--state", str(tmp_path / "state"))[0] == 0
+    assert not [*(tmp_path / "state").rglob("c*.jsonl")]  # confirming pairs, which b would have needed
+
+
 def test_a_kept_search_builds_again_with_another_command(commit: Commit, tmp_path: Path) -> None:
     good = commit("COSTS = {'a': 1.0}")
     commit("COSTS = {'a': 1.0}  # a comment")
