@@ -295,6 +295,15 @@ def test_two_runs_of_a_commit_keep_every_series_and_the_newer_figure(tmp_path: P
     assert (written, found) == (1, {"'float32'": 3e-5, "'bfloat16'": 2e-5, "'float16'": 4e-5})
 
 
+def test_a_series_of_two_runs_has_the_date_of_the_newer(tmp_path: Path) -> None:
+    results = pytest.importorskip("asv.results", reason="asv is an extra")
+    write([two_runs(tmp_path)], tmp_path / "results")
+
+    (path,) = (tmp_path / "results").rglob("9f3c*.json")
+    (date,) = results.Results.load(str(path)).started_at.values()
+    assert datetime.fromtimestamp(date / 1000, UTC) == datetime(2026, 1, 2, tzinfo=UTC)
+
+
 def test_a_commit_that_asv_cannot_find_is_named(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -69,3 +69,11 @@ def test_two_groups_with_a_gap_are_two_modes() -> None:
     assert modes_of([1.0, 1.01, 2.0, 1.0, 2.01, 2.0]) == pytest.approx((1.00333, 2.00333), abs=1e-4)
     assert modes_of([1.0, 1.1, 1.2, 1.3, 1.4, 1.5]) is None
     assert modes_of([1.0, 1.0, 1.0, 1.0, 1.0, 2.0]) is None
+
+
+@pytest.mark.parametrize(("gap", "is_two"), [(2.5, False), (4.0, True)])
+def test_two_modes_are_groups_apart_by_more_than_thrice_their_widths(gap: float, is_two: bool) -> None:
+    low = [1.0, 1.25, 1.5, 2.0]
+    found = modes_of([*low, *(value + 1.0 + gap for value in low)])
+
+    assert (found is not None) == is_two
