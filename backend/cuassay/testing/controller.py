@@ -28,6 +28,7 @@ import pytest
 from cuassay.core import settings
 from cuassay.results.lifeline import Lifeline
 from cuassay.testing.isolated import Key, keyed
+from cuassay.testing.told import told_of
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
@@ -375,8 +376,6 @@ def _is_infrastructure(report: pytest.TestReport) -> bool:
 
 def _lost(item: pytest.Item, outcome: str, how: str, seconds: float) -> Iterator[pytest.TestReport]:
     """The reports of a test that sent none: it failed, and there was nothing to undo."""
-    from cuassay.testing.plugin import told_of
-
     try:
         pytest.fail(f"{outcome}: {how}", pytrace=False)
     except pytest.fail.Exception as error:

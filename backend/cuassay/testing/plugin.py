@@ -25,8 +25,9 @@ from cuassay.testing.isolation import LOST, HangGuard, LostDevices
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
 from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
+from cuassay.testing.told import told_of
 
-__all__ = ["Harness", "told_of"]
+__all__ = ["Harness"]
 
 
 class Harness:
@@ -325,8 +326,8 @@ def device_benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Name the case in every report of the test, and watch its time."""
     harness = item.config.stash[_HARNESS]
-    case = item.stash[_CASE] = skips.case_of(item)
-    told = item.stash[_TOLD] = _told(item, case) if case else {}
+    item.stash[_CASE] = skips.case_of(item)
+    told = item.stash[_TOLD] = told_of(item)
     item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
     token = rerun.TARGET.set(rerun.target_of(item))
     try:
@@ -334,26 +335,6 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
             return (yield)
     finally:
         rerun.TARGET.reset(token)
-
-
-def told_of(item: pytest.Item) -> dict[str, Any]:
-    """What a report of `item` carries of its case, where no process could make one."""
-    case = skips.case_of(item)
-    return _told(item, case) if case else {}
-
-
-def _told(item: pytest.Item, case: dict[str, Any]) -> dict[str, Any]:
-    """What reports carry of a case, in plain types; asks no device."""
-    told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
-    if (test := skips.template_of(item)) is not None:
-        told["template"] = test
-    if "dtype" in case:
-        told["dtype"] = case["dtype"].name
-    if "op" in case:
-        told |= {"op": case["op"].name, "check": skips.check_of(item)}
-        if getattr(case["op"], "is_its_own_reference", False):
-            told["own_reference"] = True
-    return told
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,0 +1,28 @@
+"""What every report of a test says of its case: the device, the op, the check, the dtype."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cuassay.testing import rerun, skips
+
+__all__ = ["told_of"]
+
+
+def told_of(item: pytest.Item) -> dict[str, Any]:
+    """What reports of `item` say of its case, in plain types; asks no device; empty for a test without a device."""
+    case = skips.case_of(item)
+    if not case:
+        return {}
+    told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
+    if (test := skips.template_of(item)) is not None:
+        told["template"] = test
+    if "dtype" in case:
+        told["dtype"] = case["dtype"].name
+    if "op" in case:
+        told |= {"op": case["op"].name, "check": skips.check_of(item)}
+        if getattr(case["op"], "is_its_own_reference", False):
+            told["own_reference"] = True
+    return told
