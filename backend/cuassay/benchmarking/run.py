@@ -41,6 +41,9 @@ _LINE_SECONDS = 15.0
 #: Seconds that a child may take to end after it was asked to.
 _STOP_SECONDS = 5.0
 
+#: Seconds that the processes of ended children may take to end: they are killed, and a driver may hold one up.
+_PATIENCE_SECONDS = 10.0
+
 #: Most processes by default: more would wait for one another on one device, where each holds a context.
 _MOST_JOBS = 8
 
@@ -161,13 +164,13 @@ def run(
     if processes < 1:
         raise SettingError(f"the timings need at least one process; got --processes {processes}; give 1 or more")
     _make_folder(out)
-    with Recorder(out / "run.jsonl") as recorder, Lifeline() as lifeline:
+    with Recorder(out / "run.jsonl") as recorder:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
         steps = _wanted(_steps(selectors, out, recorder.run, jobs, processes), tests=tests, times=times)
         part = Part(recorder, _PART)
         part.plan(parts=_names(steps))
         try:
-            failed = [step.name for step in steps if not _finish(step, lifeline)]
+            failed = [step.name for step in steps if not _finish(step)]
         except (KeyboardInterrupt, SystemExit):
             part.end("interrupted")
             print(f"{_line_start()}results until here: {out}")
@@ -230,14 +233,14 @@ def _part(pytest: Sequence[str], out: Path, shard: str) -> Child:
     return Child(f"{TESTS} {shard}", command, out / f"tests-{shard.partition('/')[0]}.log")
 
 
-def _finish(step: Step, lifeline: Lifeline) -> bool:
+def _finish(step: Step) -> bool:
     """Run the children of `step` to their end, showing progress; True when all went well."""
     started = time.monotonic()
-    ended = _at_once(step, step.children, started, lifeline)
+    ended = _at_once(step, step.children, started)
     if step.alone is not None and step.done() == step.expected():
         step.alone = None  # the others have done all
     if step.alone is not None:
-        ended |= _at_once(step, [step.alone], started, lifeline)
+        ended |= _at_once(step, [step.alone], started)
     line = progress_line(step.name, step.done(), step.done(), time.monotonic() - started)
     counts = ", ".join(f"{number:,} {what}" for what, number in sorted(step.outcomes.items()))
     print(f"{_line_start()}{line}: {counts or 'nothing'}")
@@ -250,14 +253,19 @@ def _finish(step: Step, lifeline: Lifeline) -> bool:
     return not any(ended.values()) and not lost
 
 
-def _at_once(step: Step, children: Sequence[Child], started: float, lifeline: Lifeline) -> dict[Child, int]:
-    """Run the `children` at the same time; gives the exit status of each. An exception here ends them."""
+def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Child, int]:
+    """Run the `children` at the same time; gives the exit status of each. An exception here ends them.
+
+    On the way out nothing of theirs runs any more: a worker of a killed child could still hold the device's memory.
+    """
     environment = dict(os.environ)
     if len(children) > 1:
         # The references are computed on the host; as many threads as cores in each process would wait for one another.
         threads = str(max(1, usable_cores() // len(children)))
         environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **environment}
     with ExitStack() as opened:
+        lifeline = opened.enter_context(Lifeline())
+        opened.callback(_await, lifeline, step.name)
         processes = []
         for child in children:
             log = opened.enter_context(child.log.open("wb"))
@@ -275,6 +283,12 @@ def _at_once(step: Step, children: Sequence[Child], started: float, lifeline: Li
             time.sleep(_POLL_SECONDS)
             shown = _show(step, time.monotonic() - started, shown)
     return {child: process.returncode for child, process in zip(children, processes, strict=True)}
+
+
+def _await(lifeline: Lifeline, name: str) -> None:
+    """Wait for what the children have started; say so if it does not end."""
+    if not lifeline.wait_ended(_PATIENCE_SECONDS):
+        print(f"{_line_start()}{name}: a process of the tests has not ended after {_PATIENCE_SECONDS:g} s")
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:

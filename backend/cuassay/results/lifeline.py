@@ -1,18 +1,21 @@
 """A child process that ends when its parent does, however the parent ends: after SIGKILL it cannot say so.
 
 On Linux the kernel is asked to kill the child (``PR_SET_PDEATHSIG``, see prctl(2)). Elsewhere a thread of the child
-watches a pipe whose other end only the parent holds. ``python -m cuassay.results.lifeline PARENT PIPE MODULE
-ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does.
+watches a pipe whose other end only the parent holds. ``python -m cuassay.results.lifeline PARENT PIPE ALIVE MODULE
+ARGUMENT...`` is such a child, and runs MODULE as ``python -m`` does. The pipe ALIVE tells the other way: the kernel
+closes a process's end of it, so that the parent sees when its children, and those that they started so, have ended.
 """
 
 from __future__ import annotations
 
 import os
 import runpy
+import select
 import signal
 import sys
 import threading
 from collections.abc import Sequence
+from importlib import import_module
 from types import TracebackType
 from typing import Self
 
@@ -22,12 +25,16 @@ __all__ = ["Lifeline", "follow", "main"]
 
 _PR_SET_PDEATHSIG = 1
 
+#: Ends of the pipes ALIVE of those above this process: its children hold them too.
+_above: list[int] = []
+
 
 class Lifeline(Handle):
     """The parent's side: it holds the pipe open and makes the command lines of children that end with this process."""
 
     def __init__(self) -> None:
         self._read, self._write = os.pipe()
+        self._ended, self._alive = os.pipe()
 
     def __repr__(self) -> str:
         return f"Lifeline({'closed' if self._read < 0 else 'open'})"
@@ -43,15 +50,29 @@ class Lifeline(Handle):
     @property
     def inherited(self) -> tuple[int, ...]:
         """File descriptors for ``pass_fds`` of `subprocess.Popen`."""
-        return (self._read,)
+        return (self._read, self._alive, *_above)
 
     def command(self, module: Sequence[str]) -> list[str]:
         """The command line that runs a module with its arguments as a child."""
-        return [sys.executable, "-m", __spec__.name, str(os.getpid()), str(self._read), *module]
+        return [sys.executable, "-m", __spec__.name, str(os.getpid()), str(self._read), str(self._alive), *module]
+
+    def wait_ended(self, seconds: float) -> bool:
+        """Wait until all children and the children of theirs have ended; False if some have not after `seconds`.
+
+        A child that is killed is not waited for by those that it started: they get their signal when it ends, and end
+        a moment later. No child can be started after the first call.
+        """
+        if self._alive >= 0:
+            os.close(self._alive)
+            self._alive = -1
+        ended = select.poll()
+        ended.register(self._ended, select.POLLIN)
+        return bool(ended.poll(seconds * 1000))
 
     def close(self) -> None:
-        """Close the pipe, when the children have ended; twice is allowed."""
-        ends, self._read, self._write = (self._read, self._write), -1, -1
+        """Close the pipes, when the children have ended; twice is allowed."""
+        ends = (self._read, self._write, self._ended, self._alive)
+        self._read = self._write = self._ended = self._alive = -1
         for end in ends:
             if end >= 0:
                 os.close(end)
@@ -93,11 +114,13 @@ def _end() -> None:
 
 def main(argv: Sequence[str]) -> None:
     """Follow the parent, and run the module."""
-    parent, pipe, module, *words = argv
+    parent, pipe, alive, module, *words = argv
+    os.set_inheritable(int(alive), False)  # what the module starts by itself is not waited for
+    _above.append(int(alive))
     follow(int(parent), int(pipe))
     sys.argv = [module, *words]
     runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    import_module(__spec__.name).main(sys.argv[1:])  # what MODULE imports, so that it finds the same `_above`

@@ -58,6 +58,18 @@ def test_a_child_whose_parent_has_gone_already_ends_at_once() -> None:
     assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")
 
 
+@pytest.mark.usefixtures("sleeper")
+def test_the_end_of_a_child_is_seen_when_it_comes_and_not_before() -> None:
+    with (
+        Lifeline() as lifeline,
+        subprocess.Popen(lifeline.command(["sleeper"]), pass_fds=lifeline.inherited, stdout=subprocess.PIPE) as child,
+    ):
+        child.stdout.readline()
+        assert not lifeline.wait_ended(0.0)
+        child.kill()
+        assert lifeline.wait_ended(60.0)
+
+
 def test_a_lifeline_closes_twice_and_says_so() -> None:
     lifeline = Lifeline()
     lifeline.close()
