@@ -1,5 +1,14 @@
 #!/usr/bin/env bash
-# runs the suites of the CUDA backend with CuPy installed and without a GPU; arguments go to pytest
+# runs the suites of the CUDA backend with CuPy and without a GPU, then its kernels on the host; arguments go to pytest
 # groups: test cupy
-set -euo pipefail
-exec "$PYTHON" -m pytest --device cpu --benchmark-disable -n 2 suites/nvidia suites/speed "$@"
+set -uo pipefail
+failed=0
+"$PYTHON" -m pytest --device cpu --benchmark-disable -n 2 suites/nvidia suites/speed "$@" || failed=$?
+
+# The kind `host` replaces the driver in its process. pytest gives one process to a device, so each half has its own.
+export PYTHONPATH=$PWD/suites/data/host_kind:$PWD/suites/data/toy_kind${PYTHONPATH:+:$PYTHONPATH}
+on_host=("$PYTHON" -m pytest --device host --require-device host:0 --benchmark-disable)
+"${on_host[@]}" --cuassay-shard 1/2 suites/nvidia/launch/test_kernel_emulator.py --pyargs cuassay.testing.generated "$@" &
+"${on_host[@]}" --cuassay-shard 2/2 suites/nvidia/launch/test_kernel_emulator.py --pyargs cuassay.testing.generated "$@" || failed=$?
+wait $! || failed=$?
+exit "$failed"

@@ -16,7 +16,7 @@ from cuassay.benchmarking.ab import Outcome, Verdict, compare, profile
 from cuassay.benchmarking.arms import RECORD, arm
 from cuassay.benchmarking.comparison import Comparison, Side, progress
 from cuassay.benchmarking.noise import Profile
-from cuassay.commands.parsing import Parser
+from cuassay.commands.parsing import Parser, output_file
 from cuassay.commands.suspects import fill_in
 
 __all__ = ["add_ab_commands", "add_common", "workload"]
@@ -77,7 +77,7 @@ def add_common(parser: argparse.ArgumentParser, *, selects: bool = True) -> None
     parser.add_argument(
         "--state", metavar="DIR", help="keeps finished processes: the same command goes on where it stopped"
     )
-    parser.add_argument("--json", metavar="FILE", help="write the outcome as JSON")
+    parser.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
     parser.add_argument(
         "--run", metavar="COMMAND", help=f"what is measured instead of the declared operations; rows go to {RECORD}"
     )
@@ -196,4 +196,4 @@ def _promise(promise: float) -> str:
 
 def _save(options: argparse.Namespace, told: object) -> None:
     if options.json:
-        Path(options.json).write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(told, indent=1) + "\n", encoding="utf-8")

@@ -76,7 +76,7 @@ def _bisect(options: argparse.Namespace) -> int:
             found[name] = search(commits, partial(bench.verdict, name), partial(bench.why_skipped, name))
             print("\n".join(lines(name, found[name])))
     if options.json:
-        Path(options.json).write_text(json.dumps(_columns(found), indent=1) + "\n", encoding="utf-8")
+        options.json.write_text(json.dumps(_columns(found), indent=1) + "\n", encoding="utf-8")
     return int(any(one.is_slower and one.total.verdict.gates for one in found.values()))
 
 

@@ -7,11 +7,12 @@ import os
 import re
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 from typing import IO, Any, NoReturn
 
 from cuassay.core.nearest import did_you_mean
 
-__all__ = ["Parser", "is_coloured", "painted"]
+__all__ = ["Parser", "is_coloured", "output_file", "painted"]
 
 _STYLES = {"bold": "1", "faint": "2", "red": "31"}
 
@@ -52,6 +53,16 @@ def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
         if isinstance(choices, dict):
             for below in choices.values():
                 yield from _words(below)
+
+
+def output_file(text: str) -> Path:
+    """The file that an argument names, to be written when the work is done: refused now where that cannot succeed."""
+    path = Path(text)
+    if path.is_dir():
+        raise argparse.ArgumentTypeError(f"{text} is a folder; name a file in it")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise argparse.ArgumentTypeError(f"{text} cannot be written; name a file in a folder that exists")
+    return path
 
 
 def is_coloured(stream: IO[str]) -> bool:

@@ -18,7 +18,7 @@ from cuassay.devices.cpu.runtime import CpuBackend
 from cuassay.ops import Op, registry
 from cuassay.ops.dispatch import redispatch
 
-__all__ = ["BACKEND", "ToyArray", "ToyBackend"]
+__all__ = ["BACKEND", "ToyArray", "ToyBackend", "boxed"]
 
 
 class ToyArray(np.lib.mixins.NDArrayOperatorsMixin):
@@ -134,7 +134,8 @@ class ToyBackend(CpuBackend):
         return super().overlap(a.host, b.host)
 
 
-def _boxed(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
+def boxed(op: Op, bound: dict[str, Any], dtype: np.dtype[Any], out: Any) -> None:
+    """Compute `op` on the cpu, for a toy array."""
     redispatch(op, "cpu", _unwrap(bound), dtype, _unwrap(out))
 
 
@@ -165,4 +166,4 @@ def _lift(found: Any, index: int) -> Any:
 
 
 BACKEND = ToyBackend()
-registry.register_fallback("toy", _boxed, like="cpu")
+registry.register_fallback("toy", boxed, like="cpu")

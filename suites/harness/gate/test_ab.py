@@ -163,6 +163,18 @@ def test_what_is_too_noisy_to_promise_anything_is_reported_and_fails_nothing(tmp
     assert (status, words(outcome)["e"]) == (0, "slower")
 
 
+@pytest.mark.parametrize("command", [["ab", "main", "HEAD"], ["bisect", "add", "--good", "main"]], ids=["ab", "bisect"])
+@pytest.mark.parametrize(("file", "said"), [("missing/out.json", "cannot be written"), (".", "is a folder")])
+def test_an_outcome_that_cannot_be_written_is_refused_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], command: list[str], file: str, said: str
+) -> None:
+    with pytest.raises(SystemExit) as ended:
+        main([*command, "--json", str(tmp_path / file)])
+
+    assert ended.value.code == 2
+    assert said in capsys.readouterr().err
+
+
 def test_a_profile_of_another_kind_of_machine_is_refused() -> None:
     profile = Profile({"name": "NVIDIA H100"}, {})
 

@@ -1,0 +1,188 @@
+// CUDA C++ on the host: enough of the language, of its intrinsics and of a launch for our kernels.
+//
+// The threads of a block are fibers of one thread of the operating system. One runs until it comes to a barrier or a
+// shuffle, then another one does, in an order that is drawn anew for each block: a result that depends on the order
+// differs from launch to launch. Shared memory holds no former values, ends in a guard, and is another one in each block.
+// What would hang or be undefined on a GPU ends the launch with a message: threads at different barriers, a shuffle
+// among lanes that do not take part, a write past shared memory, a vector whose address is not aligned.
+//
+// compiler.py translates `__shared__` and PTX to what is declared here; runtime.cpp runs the threads.
+
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+#include <cstring>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+// After the toolkit's headers: they would take the device's branches.
+#define __CUDA_ARCH__ 800
+
+struct Index { unsigned x, y, z; };
+extern Index threadIdx, blockIdx, blockDim, gridDim;
+
+namespace host {
+
+struct Config { unsigned grid[3], block[3], shared, unused; std::uint64_t stream; void* attributes; unsigned count; };
+
+void wait_at(int barrier);                                           // which of the text's barriers
+void* shared_at(const void* variable, std::size_t nbytes);           // where a variable lies in this block's memory
+void* dynamic_memory();
+unsigned thread();                                                   // number of the running thread in its block
+std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from);  // what lane `from` gave
+void fault(const char* message);
+const char* launch(const Config* config, void** arguments, void (*body)(void**));
+
+// ------------------------------------------------------------------------------------------------ shared memory
+
+template <typename T, int VARIABLE> struct Tag { static constexpr char value = 0; };
+
+template <typename T, int VARIABLE> T& shared() {
+    return *static_cast<T*>(shared_at(&Tag<T, VARIABLE>::value, sizeof(T)));
+}
+
+template <typename T> T* dynamic_shared() { return static_cast<T*>(dynamic_memory()); }
+
+// ------------------------------------------------------------------------------------------------ shuffles
+
+// Every lane of `mask` gives `value`; gets what lane `from` gave, or keeps its own where the mask does not name that.
+template <typename T> T exchanged(unsigned mask, T value, unsigned from) {
+    static_assert(sizeof(T) <= 8, "a shuffle of at most 64 bits");
+    std::uint64_t bits = 0;
+    std::memcpy(&bits, &value, sizeof(T));
+    bits = exchange(mask, bits, from);
+    std::memcpy(&value, &bits, sizeof(T));
+    return value;
+}
+
+inline unsigned lane() { return thread() % 32; }
+
+inline unsigned ballot(unsigned mask, bool one) {
+    unsigned all = 0;
+    for (unsigned other = 0; other < 32; ++other)
+        if (mask >> other & 1) all |= unsigned(exchanged<int>(mask, one, other)) << other;
+    return all;
+}
+
+// ------------------------------------------------------------------------------------------------ a launch
+
+// What a kernel is called by: its parameters come as the driver takes them, an address each.
+template <typename Function> struct Entry;
+template <typename... Parameters> struct Entry<void (*)(Parameters...)> {
+    static constexpr int count = sizeof...(Parameters);
+    static constexpr int sizes[sizeof...(Parameters) + 1] = {int(sizeof(Parameters))...};
+    template <void (*KERNEL)(Parameters...)> static void call(void** given) {
+        spread<KERNEL>(given, std::make_index_sequence<sizeof...(Parameters)>());
+    }
+    template <void (*KERNEL)(Parameters...), size_t... I> static void spread(void** given, std::index_sequence<I...>) {
+        KERNEL(*static_cast<std::remove_const_t<Parameters>*>(given[I])...);
+    }
+};
+
+}  // namespace host
+
+#define HOST_KERNEL(...)                                                                                   \
+    using Entry_ = host::Entry<decltype(&__VA_ARGS__)>;                                                    \
+    extern "C" int host_count() { return Entry_::count; }                                                  \
+    extern "C" const int* host_sizes() { return Entry_::sizes; }                                           \
+    extern "C" const char* host_launch(const host::Config* config, void** given) {                         \
+        return host::launch(config, given, &Entry_::call<&__VA_ARGS__>);                                   \
+    }
+
+// ------------------------------------------------------------------------------------------------ intrinsics
+
+#define __syncthreads() host::wait_at(__COUNTER__)
+inline void __syncwarp(unsigned mask = 0xffffffffu) { host::exchanged<int>(mask, 0, 0); }
+template <typename T> T __shfl_xor_sync(unsigned mask, T value, int lanes) {
+    return host::exchanged(mask, value, host::lane() ^ lanes);
+}
+template <typename T> T __shfl_up_sync(unsigned mask, T value, unsigned by) {
+    return host::exchanged(mask, value, host::lane() < by ? host::lane() : host::lane() - by);
+}
+template <typename T> T __shfl_sync(unsigned mask, T value, int from) { return host::exchanged(mask, value, from & 31); }
+inline unsigned __ballot_sync(unsigned mask, bool one) { return host::ballot(mask, one); }
+inline bool __all_sync(unsigned mask, bool one) { return host::ballot(mask, one) == mask; }
+inline bool __any_sync(unsigned mask, bool one) { return host::ballot(mask, one) != 0; }
+
+inline void __threadfence() {}
+template <typename T, typename U> T atomicAdd(T* at, U more) { const T old = *at; *at = old + T(more); return old; }
+inline unsigned atomicInc(unsigned* at, unsigned last) { const unsigned old = *at; *at = old >= last ? 0 : old + 1; return old; }
+
+template <typename T> T host_load(const T* from) {
+    if (reinterpret_cast<std::uintptr_t>(from) % sizeof(T)) host::fault("a load whose address is not a multiple of its size");
+    T value;
+    std::memcpy(&value, from, sizeof(T));
+    return value;
+}
+template <typename T> T __ldca(const T* from) { return host_load(from); }
+template <typename T> T __ldcg(const T* from) { return host_load(from); }
+template <typename T> T __ldg(const T* from) { return host_load(from); }
+template <typename T> void __stwb(T* to, T value) {
+    if (reinterpret_cast<std::uintptr_t>(to) % sizeof(T)) host::fault("a store whose address is not a multiple of its size");
+    std::memcpy(to, &value, sizeof(T));
+}
+
+template <typename To, typename From> To host_bits(From from) {
+    To to;
+    static_assert(sizeof to == sizeof from, "of one size");
+    std::memcpy(&to, &from, sizeof to);
+    return to;
+}
+inline float __int_as_float(int bits) { return host_bits<float>(bits); }
+inline float __uint_as_float(unsigned bits) { return host_bits<float>(bits); }
+inline int __float_as_int(float value) { return host_bits<int>(value); }
+inline unsigned __float_as_uint(float value) { return host_bits<unsigned>(value); }
+inline double __longlong_as_double(long long bits) { return host_bits<double>(bits); }
+inline long long __double_as_longlong(double value) { return host_bits<long long>(value); }
+
+inline float __fdividef(float a, float b) { return a / b; }
+inline float __fmul_rn(float a, float b) { return a * b; }
+inline float __fadd_rn(float a, float b) { return a + b; }
+inline double __dmul_rn(double a, double b) { return a * b; }
+inline double __dadd_rn(double a, double b) { return a + b; }
+inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
+    return static_cast<unsigned long long>(static_cast<unsigned __int128>(a) * b >> 64);
+}
+inline unsigned __umulhi(unsigned a, unsigned b) { return unsigned(static_cast<unsigned long long>(a) * b >> 32); }
+inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
+    by &= 31;
+    return by ? low >> by | high << (32 - by) : low;
+}
+inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
+inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline void sincospi(double x, double* s, double* c) {
+    const long double angle = 3.14159265358979323846L * std::remainder(x, 2.0);
+    *s = double(std::sin(angle)), *c = double(std::cos(angle));
+}
+inline void sincospif(float x, float* s, float* c) {
+    double sine, cosine;
+    sincospi(x, &sine, &cosine);
+    *s = float(sine), *c = float(cosine);
+}
+using std::isfinite;
+using std::isnan;
+using std::isinf;
+template <typename T> T min(T a, T b) { return b < a ? b : a; }
+template <typename T> T max(T a, T b) { return a < b ? b : a; }
+inline long long clock64() { return 0; }
+
+// ------------------------------------------------------------------------------------------------ PTX
+
+inline float ptx_ftz(float x) { return std::fabs(x) < 1.17549435e-38f ? std::copysign(0.0f, x) : x; }
+inline void ptx_max_nan(float& out, float a, float b) { out = a != a || b != b ? NAN : a > b ? a : b; }
+inline void ptx_sqrt(float& out, float x) { out = std::sqrt(x); }
+inline void ptx_exp2(float& out, float x) { out = std::exp2(x); }
+inline void ptx_exp2_ftz(float& out, float x) { out = ptx_ftz(std::exp2(ptx_ftz(x))); }
+inline void ptx_rcp_ftz(float& out, float x) { out = ptx_ftz(1.0f / ptx_ftz(x)); }
+template <typename Out, typename Address> void ptx_load_if(Out& out, Address from, int asked) {
+    out = 0;
+    if (asked) std::memcpy(&out, reinterpret_cast<const void*>(from), sizeof out);
+}
+inline void ptx_mul_wide(unsigned& low, unsigned& high, unsigned a, unsigned b) {
+    const unsigned long long whole = static_cast<unsigned long long>(a) * b;
+    low = unsigned(whole), high = unsigned(whole >> 32);
+}

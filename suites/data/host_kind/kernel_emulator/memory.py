@@ -1,0 +1,113 @@
+"""Arrays in host memory, between guards: a kernel that writes beside an array is found after its launch."""
+
+from __future__ import annotations
+
+import weakref
+from math import prod
+from typing import Any
+
+import cupy
+import numpy as np
+
+__all__ = ["allocate", "as_cupy", "as_numpy", "guarded", "written_beside"]
+
+Array = Any
+
+#: Bytes of a guard, and the value of each byte of a guard and of a new array: it makes every float NaN.
+_GUARD, _POISON = 256, 0xFF
+
+#: By address: the memory of each allocation that is in use, and its length.
+_in_use: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()
+
+
+class _Allocation:
+    """Host memory of `nbytes` that begins at a multiple of 256."""
+
+    def __init__(self, nbytes: int) -> None:
+        self.memory = np.full(nbytes + 3 * _GUARD, _POISON, np.uint8)
+        self.address = -(-(self.memory.ctypes.data + _GUARD) // _GUARD) * _GUARD
+        self.nbytes = nbytes
+        self.__array_interface__ = {
+            "shape": (nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3,
+        }  # fmt: skip
+        _in_use[self.address] = self
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether nothing was written beside it."""
+        start = self.address - self.memory.ctypes.data
+        return bool(self.memory[:start].min() == _POISON == self.memory[start + self.nbytes :].min())
+
+
+def written_beside() -> bool:
+    """Whether a guard was overwritten."""
+    return not all(allocation.is_whole for allocation in list(_in_use.values()))
+
+
+def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None = None) -> Array:
+    """A NumPy array without values, contiguous unless `strides` are given."""
+    nbytes = prod(shape) * dtype.itemsize
+    whole = np.asarray(_Allocation(nbytes)).view(dtype) if nbytes else np.empty(0, dtype)
+    return np.ndarray(shape, dtype, whole, strides=strides)
+
+
+def allocate(nbytes: int) -> Any:
+    """An allocator for CuPy that gives guarded host memory."""
+    allocation = _Allocation(nbytes)
+    memory = cupy.cuda.UnownedMemory(allocation.address, nbytes, allocation, 0)
+    return cupy.cuda.MemoryPointer(memory, 0)
+
+
+class CupyArray(cupy.ndarray):  # type: ignore[misc] # cupy ships no types
+    """A CuPy array in the host's memory, whose methods do by NumPy what CuPy does by kernels of its own."""
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        """Where it lies; CuPy's own asks for the current stream."""
+        return {
+            "shape": self.shape,
+            "strides": self.strides,
+            "typestr": f"|V{self.dtype.itemsize}",
+            "data": (self.data.ptr, False),
+            "version": 3,
+        }
+
+    def astype(self, dtype: Any, order: str = "K", *, copy: bool = True, **rest: Any) -> Any:
+        """As NumPy's."""
+        if not copy and self.dtype == dtype:
+            return self
+        return as_cupy(as_numpy(self).astype(dtype, order=order))
+
+    def copy(self, order: str = "C") -> Any:
+        """As NumPy's."""
+        return as_cupy(as_numpy(self).copy(order=order))
+
+    def fill(self, value: Any) -> None:
+        """As NumPy's."""
+        as_numpy(self)[...] = value
+
+    def set(self, host: Array, stream: Any = None) -> None:
+        """Copy `host` here."""
+        as_numpy(self)[...] = host
+
+
+def as_cupy(array: Array) -> CupyArray:
+    """A CuPy array on the memory of a NumPy array."""
+    low, high = np.lib.array_utils.byte_bounds(array)
+    memory = cupy.cuda.UnownedMemory(low, high - low, array, 0)
+    offset = array.__array_interface__["data"][0] - low
+    return CupyArray(array.shape, array.dtype, cupy.cuda.MemoryPointer(memory, offset), array.strides)
+
+
+def as_numpy(array: Array) -> Array:
+    """A NumPy array on the memory of a CuPy array, and that array if it is one already."""
+    if isinstance(array, np.ndarray):
+        return array
+    if not array.size:
+        return np.empty(array.shape, array.dtype)
+
+    class Holder:
+        kept = array
+        __array_interface__ = CupyArray.__cuda_array_interface__.fget(array)
+
+    return np.asarray(Holder()).view(array.dtype)

@@ -1,0 +1,133 @@
+"""Kernels that run on the host: a right one gives what it gives on a GPU, and each fault planted in it is found."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from cuassay.arrays.dtypes import as_dtype
+from cuassay.errors import CompileError
+from cuassay.ops import registry
+
+pytest.importorskip("cuassay_host", reason="the kind `host` is on the path in `ci/run cupy` only")
+emulated = pytest.importorskip("kernel_emulator.launches", reason="CuPy is not installed")
+
+from kernel_emulator.memory import as_cupy, guarded  # noqa: E402
+
+from cuassay.devices.cuda.launch.userkernel import compile_kernel  # noqa: E402
+
+#: Sums `n` numbers with a block of 64 threads: each warp by shuffles, then the two warps through shared memory.
+TOTAL = r"""
+extern "C" __global__ void total(const float* a, float* out, int n) {
+    __shared__ float part[2];
+    float sum = 0.0f;
+    for (int i = threadIdx.x; i < n; i += 64) sum += a[i];
+    for (int lanes = 16; lanes; lanes /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, lanes);
+    if (threadIdx.x % 32 == 0) part[threadIdx.x / 32] = sum;
+    __syncthreads();
+    if (threadIdx.x == 0) *out = part[0] + part[1];
+}
+"""
+
+#: Reverses 64 numbers through shared memory.
+REVERSED = r"""
+extern "C" __global__ void reversed(const float* a, float* out, int n) {
+    __shared__ float all[64];
+    all[threadIdx.x] = a[threadIdx.x];
+    __syncthreads();
+    out[threadIdx.x] = all[63 - threadIdx.x];
+}
+"""
+
+
+def launched(text: str, name: str, a: np.ndarray, size: int) -> np.ndarray:
+    """What the kernel `name` leaves in a new array of `size` numbers, launched with one block of 64 threads."""
+    given, out = guarded(a.shape, a.dtype), guarded((size,), np.dtype(np.float32))
+    given[...] = a
+    compile_kernel(text, name)(1, 64, (as_cupy(given), as_cupy(out), np.int32(a.size)))
+    return out
+
+
+def totals(text: str, n: int = 100) -> list[float]:
+    """The sums of 0 .. n-1 in twenty launches."""
+    return [float(launched(text, "total", np.arange(n, dtype=np.float32), 1)[0]) for _ in range(20)]
+
+
+def without(text: str, *parts: str) -> str:
+    """`text` without each of `parts`, which must be in it."""
+    for part in parts:
+        assert part in text
+        text = text.replace(part, "")
+    return text
+
+
+def test_a_right_kernel_gives_its_result_in_every_order_of_threads():
+    assert set(totals(TOTAL)) == {4950.0}
+
+
+def test_a_right_kernel_through_shared_memory():
+    a = np.arange(64, dtype=np.float32)
+
+    np.testing.assert_array_equal(launched(REVERSED, "reversed", a, 64), a[::-1])
+
+
+@pytest.mark.parametrize("text", [TOTAL, REVERSED])
+def test_a_missing_barrier_changes_results(text: str):
+    name = "total" if text is TOTAL else "reversed"
+    a = np.arange(64, dtype=np.float32)
+    right = launched(text, name, a, 64)[: 1 if text is TOTAL else 64]
+
+    found = [launched(without(text, "__syncthreads();"), name, a, 64)[: len(right)] for _ in range(20)]
+
+    assert not all(np.array_equal(one, right) for one in found)
+
+
+def test_shared_memory_without_a_value_is_nan():
+    assert np.isnan(totals(TOTAL.replace("part[threadIdx.x / 32] = sum", "part[0] = sum"))).all()
+
+
+def test_a_read_past_an_array_gives_nan():
+    assert np.isnan(totals(TOTAL.replace("i < n", "i <= n"))).all()
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong", "message"),
+    [
+        pytest.param(
+            "__syncthreads();", "if (threadIdx.x < 32) __syncthreads(); else __syncthreads();",
+            "threads of a block wait at different barriers", id="two-barriers",
+        ),
+        pytest.param(
+            "__syncthreads();", "if (threadIdx.x < 32) __syncthreads(); else __syncwarp(0x7fffffffu);",
+            "a lane takes part in a shuffle whose mask does not name it", id="partial-warp",
+        ),
+        pytest.param(
+            "__syncthreads();", "if (threadIdx.x < 40) __syncthreads(); else __syncwarp();",
+            "threads wait for each other", id="half-a-warp-at-a-barrier",
+        ),
+        pytest.param(
+            "float sum = 0.0f;", "float sum = 0.0f; if (threadIdx.x == 40) return;",
+            "a shuffle names a lane that has ended", id="lane-has-ended",
+        ),
+        pytest.param("part[threadIdx.x / 32] =", "part[threadIdx.x / 16] =", "past a variable in shared", id="shared"),
+        pytest.param("*out =", "out[1] =", "has written outside of its arrays", id="global-behind"),
+        pytest.param("*out =", "out[-1] =", "has written outside of its arrays", id="global-before"),
+    ],
+)  # fmt: skip
+def test_a_fault_is_named(right: str, wrong: str, message: str):
+    assert right in TOTAL
+
+    with pytest.raises(emulated.KernelFaultError, match=message):
+        totals(TOTAL.replace(right, wrong))
+
+
+def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says():
+    with pytest.raises(CompileError, match="threadIdy"):
+        totals(TOTAL.replace("threadIdx", "threadIdy"))
+
+
+@pytest.mark.parametrize(
+    "op", ["add", "gelu", "softmax", "layer_norm", "sum", "amax", "fused_adam_", "uniform", "dropout", "permutation"]
+)
+def test_an_operation_with_a_kernel_of_ours_launches_it(op: str):
+    assert registry.find(registry.op(op), "host", as_dtype("int64" if op == "permutation" else "float32")) is not None
