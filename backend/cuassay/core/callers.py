@@ -1,4 +1,4 @@
-"""Find the line to blame for a warning, an access or an allocation: the nearest caller outside this package."""
+"""Find the line to blame for a warning, an access, an allocation or a launch: the nearest caller that is not us."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["is_ours", "stacklevel"]
+__all__ = ["is_ours", "line", "stacklevel"]
 
 _ROOT = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -25,3 +25,11 @@ def stacklevel() -> int:
     while frame.f_back is not None and is_ours(frame.f_code.co_filename):
         level, frame = level + 1, frame.f_back
     return level
+
+
+def line() -> str:
+    """The nearest caller that is not us, as ``file.py:12``."""
+    frame = sys._getframe(1)
+    while frame.f_back is not None and is_ours(frame.f_code.co_filename):
+        frame = frame.f_back
+    return f"{frame.f_code.co_filename.rpartition(os.sep)[2]}:{frame.f_lineno}"

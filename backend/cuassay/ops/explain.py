@@ -1,4 +1,4 @@
-"""The way of one call, from the op to the library: each step as it was taken, in words.
+"""The way of one call, from the op to the library: each step as it was taken, in words; and the calls of a process.
 
 Dispatch notes the ops, implementations note what they do with them. Where nobody asks, that costs one comparison.
 """
@@ -12,12 +12,14 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.callers import line
 from cuassay.ops.interposers import interposers
+from cuassay.ops.operation import Op
 
 if TYPE_CHECKING:
     from cuassay.ops.operation import Call
 
-__all__ = ["Explanation", "Step", "described", "explain", "is_explaining", "note", "within"]
+__all__ = ["Explanation", "Step", "described", "explain", "is_explaining", "note", "note_calls", "within"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +83,29 @@ def _value(value: Any) -> str:
     if isinstance(value, list | tuple) and value and hasattr(value[0], "dtype"):
         return f"of {len(value)} arrays"
     return f"{tuple(value.shape)} {dtype_name(value.dtype)}" if hasattr(value, "dtype") else repr(value)
+
+
+def note_calls(note: Callable[[str], None]) -> None:
+    """Call `note` before each call of an op, with its name, arguments and line, until this process ends.
+
+    It takes the place of the method, so that a process in which nobody asks for it pays nothing.
+    """
+    call = Op.__call__
+
+    def noted(self: Op, *args: Any, out: Any = None, **scalars: Any) -> Any:
+        given = [*map(_shown, args), *(f"{name}={_shown(value)}" for name, value in scalars.items())]
+        note(f"{self.name}({', '.join(given)}), at {line()}")
+        return call(self, *args, out=out, **scalars)
+
+    Op.__call__ = noted  # type: ignore[method-assign]
+
+
+def _shown(value: object) -> str:
+    """In words, whatever it is: a call with wrong arguments is noted as well."""
+    try:
+        return _value(value)
+    except Exception:  # noqa: BLE001  of foreign types
+        return type(value).__name__
 
 
 def explain(call: Call | Callable[[], Any]) -> Explanation:

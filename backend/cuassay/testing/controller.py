@@ -29,6 +29,7 @@ from cuassay.core import settings
 from cuassay.results.lifeline import Lifeline
 from cuassay.testing.isolated import Key, keyed
 from cuassay.testing.told import told_of
+from cuassay.testing.trail import Trail
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
@@ -71,6 +72,9 @@ class _Child:
         self._ready = select.poll()
         self._ready.register(self._reports, select.POLLIN)
         self._faults = TemporaryFile()  # noqa: SIM115  closed with the child
+        shared = TemporaryFile()  # noqa: SIM115  closed below: the pages keep it
+        Trail.make_room(shared)
+        self.trail = Trail(shared.fileno())
         self._lifeline = Lifeline()
         self.limit = float(settings.get("CUASSAY_HANG_SECONDS"))
         self.since: float | None = None
@@ -78,11 +82,15 @@ class _Child:
         self.process = subprocess.Popen(
             self._lifeline.command(command),
             cwd=config.invocation_params.dir,
-            pass_fds=(*self._lifeline.inherited, theirs.fileno(), sent.fileno(), self._faults.fileno()),
+            pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in (theirs, sent, self._faults, shared))],
         )
-        theirs.close()
-        sent.close()
-        told: dict[str, object] = {"cuassay_replaced_by": "us", "cuassay_faults": self._faults.fileno()}
+        told: dict[str, object] = {
+            "cuassay_replaced_by": "us",
+            "cuassay_faults": self._faults.fileno(),
+            "cuassay_trail": shared.fileno(),
+        }
+        for one in (theirs, sent, shared):
+            one.close()
         if presence.is_explicit or presence.is_decided:
             told["cuassay"] = presence.to_worker()
         words = [os.fspath(word) for word in config.invocation_params.args]
@@ -158,7 +166,7 @@ class _Child:
         """Wait for the process, or kill it; twice is allowed."""
         self._orders.close()
         self._wait()
-        for held in (self._reports, self._faults, self._lifeline):
+        for held in (self._reports, self._faults, self._lifeline, self.trail):
             held.close()
 
 
@@ -331,6 +339,7 @@ class Controller:
         key = self._running
         seconds = time.monotonic() - (child.since or time.monotonic())
         self._reports = list(_lost(self._items[key], outcome, f"{how}\n{child.stacks()}".strip(), seconds))
+        child.trail.add_to(self._reports[0].longrepr)
         self._publish(key)
 
     # ---------------------------------------------------------------------------------------------- the end

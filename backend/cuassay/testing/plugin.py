@@ -26,6 +26,7 @@ from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
 from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
 from cuassay.testing.told import told_of
+from cuassay.testing.trail import Trail
 
 __all__ = ["Harness"]
 
@@ -41,6 +42,7 @@ class Harness:
         told = ["the other tests run in a fresh process"] if self.is_replaceable else []
         self.lost = config.stash[LOST] = LostDevices(*told)
         self.hang = HangGuard(config)
+        self.trail = Trail(_told(config, "cuassay_trail", -1)) if self.is_replaceable else None
 
     def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
         """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
@@ -53,7 +55,12 @@ class Harness:
 
 def _is_replaceable(config: pytest.Config) -> bool:
     """Whether a fresh process follows when this one loses a device."""
-    return "cuassay_replaced_by" in getattr(config, "workerinput", {})
+    return bool(_told(config, "cuassay_replaced_by", ""))
+
+
+def _told(config: pytest.Config, name: str, otherwise: Any = None) -> Any:
+    """What the controller said of `name` to this worker; `otherwise` where there is none."""
+    return getattr(config, "workerinput", {}).get(name, otherwise)
 
 
 #: Without one of these no accelerator was used, and none is asked for.
@@ -69,7 +76,7 @@ _CURRENT = pytest.StashKey[ExitStack]()
 
 
 def _presence(config: pytest.Config) -> Presence:
-    told = getattr(config, "workerinput", {}).get("cuassay")
+    told = _told(config, "cuassay")
     if told is not None:
         return Presence.from_controller(told)
     wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
@@ -125,7 +132,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def _configure_worker(config: pytest.Config) -> None:
-    if "cuassay_faults" in config.workerinput:  # type: ignore[attr-defined]
+    if _told(config, "cuassay_faults") is not None:
         return  # of ours, which follows its controller already; xdist may not be installed
     from cuassay.results.lifeline import follow
     from cuassay.testing.workers import Reporter
@@ -329,6 +336,8 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     item.stash[_CASE] = skips.case_of(item)
     told = item.stash[_TOLD] = told_of(item)
     item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
+    if harness.trail is not None:
+        harness.trail.begin()
     token = rerun.TARGET.set(rerun.target_of(item))
     try:
         with harness.hang.around():
@@ -424,6 +433,8 @@ def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, rep
         report.__dict__["cuassay_lost"] = "crashed"
         if (news := harness.lost.take_news(item.nodeid)) is not None:
             report.sections.append(("cuassay", news))
+        if harness.trail is not None:
+            harness.trail.add_to(report.longrepr)
 
 
 @pytest.hookimpl(wrapper=True)

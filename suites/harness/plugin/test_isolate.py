@@ -109,6 +109,40 @@ def test_a_lost_test_says_how_it_ended(
     result.stdout.fnmatch_lines([told])
 
 
+@pytest.mark.parametrize("way", ["--cuassay-isolate", "-n1"])
+def test_a_lost_test_says_what_it_launched_last(pytester: pytest.Pytester, way: str) -> None:
+    pytester.makepyfile(
+        """
+        import deaths
+        from cuassay import ops
+
+        def test_good(device, xp):
+            xp.sqrt(xp.ones(3))
+
+        def test_bad(device, xp):
+            a = xp.ones((2, 3), "float32")
+            ops.add(a, a)
+            xp.exp(a)
+            deaths.DEATH(device)
+    """.replace("DEATH", "sticky" if way == "-n1" else "killed")
+    )
+
+    result = pytester.runpytest_subprocess("--device=sim", way)
+
+    result.assert_outcomes(passed=1, failed=1)
+    ones, add, exp = (f"at test_a_lost_test_says_what_it_launched_last.py:{line}" for line in (8, 9, 10))
+    result.stdout.fnmatch_lines(
+        [
+            "*cuassay: last calls and launches*",  # of this test: those of the one before are forgotten
+            f"ones on sim:0, {ones}",
+            f"add((2, 3) float32, (2, 3) float32), {add}",
+            f"add on sim:0, {add}",
+            f"exp on sim:0, {exp}",
+        ],
+        consecutive=True,
+    )
+
+
 def test_a_stack_shows_the_tests_frames_alone(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("import deaths\ndef test_bad(): deaths.segfault(None)")
 

@@ -116,6 +116,12 @@ class CudaBackend:
         """Whether the context is dead; None where no context was ever made."""
         return runtime.poisoned(index)
 
+    def note_launches(self, note: Callable[[str], None] | None) -> None:
+        """Call `note` with the name, the shape and the line of each kernel that is launched through this package."""
+        from cuassay.devices.cuda.launch import launch
+
+        launch.note_launches(note)
+
     def memory_info(self, index: int) -> tuple[int, int]:
         """Free and total memory of the card, what our allocator and CuPy's pool keep counted as free, bytes."""
         with self.activate(index):

@@ -22,7 +22,7 @@ from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
-from cuassay.devices.sim.device import SimDevice
+from cuassay.devices.sim.device import NOTES, SimDevice
 from cuassay.devices.sim.held import DeviceArray
 from cuassay.devices.sim.machine import Machine, Types
 from cuassay.devices.sim.memory_source import SimSource
@@ -128,6 +128,10 @@ class SimBackend:
     def health(self, index: int) -> str | None:
         """Well until `inject_fault`: a race is raised where it is found, and does not spoil what follows."""
         return self.machine.fault
+
+    def note_launches(self, note: Callable[[str], None] | None) -> None:
+        """Call `note` with the name, the device and the line of each launch in this process."""
+        NOTES[:] = [] if note is None else [note]
 
     def inject_fault(self, reason: str) -> None:
         """Make every later call on this machine raise `DeviceLostError`, as a CUDA context does after a sticky error.

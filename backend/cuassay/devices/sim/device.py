@@ -12,7 +12,7 @@ import os
 import sys
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cached_property
 from pathlib import Path
 from types import CodeType
@@ -35,11 +35,14 @@ if TYPE_CHECKING:
     from cuassay.devices.sim.machine import Machine
     from cuassay.devices.sim.private import Pool
 
-__all__ = ["HOST_CALL", "Accessed", "Owner", "SimDevice", "call_site"]
+__all__ = ["HOST_CALL", "NOTES", "Accessed", "Owner", "SimDevice", "call_site"]
 
 #: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
 HOST_CALL = 2e-6
 LAUNCH = 3e-6
+
+#: Called before each launch in this process, with what is launched and from where.
+NOTES: list[Callable[[str], None]] = []
 
 #: What is passed over beside this package: NumPy, and finalizers.
 _LIBRARIES = (f"{Path(np.__file__).parent}{os.sep}", weakref.__file__, "<__array_function__")
@@ -230,6 +233,8 @@ class SimDevice:
             If an access is not ordered after one it conflicts with; the host is then taken to have waited.
         """
         machine, site = self.machine, site or call_site()
+        for note in NOTES:
+            note(f"{name} on {self.device}, at {site[0].rpartition(os.sep)[2]}:{site[1]}")
         self.raise_late()
         self._legacy_order(queue)
         touched = list(accesses)

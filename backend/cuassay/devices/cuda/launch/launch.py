@@ -13,7 +13,7 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import cache
 from typing import Any, NamedTuple
 
-from cuassay.core import settings
+from cuassay.core import callers, settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.addresses import stream_at
@@ -23,7 +23,18 @@ from cuassay.devices.cuda.launch.block import STREAM_WORD, Dims, Launch, argumen
 from cuassay.devices.cuda.launch.source import Compiled, architecture, compile_source, kernel_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["OWN", "TABLED", "Kernel", "Launch", "Launched", "Loaded", "kernel", "stream_address", "watched"]
+__all__ = [
+    "OWN",
+    "TABLED",
+    "Kernel",
+    "Launch",
+    "Launched",
+    "Loaded",
+    "kernel",
+    "note_launches",
+    "stream_address",
+    "watched",
+]
 
 #: The driver's handles of every kernel loaded here: how a graph tells our kernels from a library's.
 OWN: set[int] = set()
@@ -85,11 +96,27 @@ class Launched(NamedTuple):
     stream: Any
 
 
+class _Noted:
+    """In the place of a list of launches: puts each into words."""
+
+    def __init__(self, note: Callable[[str], None]) -> None:
+        self._note = note
+
+    def append(self, launched: Launched) -> None:
+        shape = f"grid {launched.grid}, block {launched.block}"
+        self._note(f"kernel {launched.kernel.name}, {shape}, at {callers.line()}")
+
+
 class _Watch(threading.local):
-    launches: list[Launched] | None = None
+    launches: list[Launched] | _Noted | None = None
 
 
 _watch = _Watch()
+
+
+def note_launches(note: Callable[[str], None] | None) -> None:
+    """Call `note` at each call of a kernel in this process, in every thread, but for those inside `watched`."""
+    _Watch.launches = None if note is None else _Noted(note)
 
 
 @contextmanager
@@ -221,6 +248,8 @@ class Kernel(Handle):
         if idle is None:
             idle = self._admit(loaded, types, arguments)
         launch = idle.pop() if idle else self._new_launch(loaded, types)
+        if _watch.launches is not None:  # before it: a launch may end the process
+            _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
         launch.write(arguments)
         address = _current_stream()().ptr if stream is None else stream_address(stream)
         status = launch.launch(grid, block, shared, address)
@@ -229,8 +258,6 @@ class Kernel(Handle):
         idle.append(launch)
         if status or self._blocking:
             self._conclude(status, (grid, block, shared), address)
-        if _watch.launches is not None:
-            _watch.launches.append(Launched(self, grid, block, shared, tuple(arguments), stream))
 
     def bind(self, grid: Dims, block: Dims, arguments: Sequence[Any], *, shared: int = 0) -> Callable[[], None]:
         """The launch made ready, for the current device: a call that launches it on the stream current by then.
