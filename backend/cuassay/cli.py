@@ -19,6 +19,7 @@ from cuassay.commands.ab import add_ab_commands
 from cuassay.commands.bisect import add_bisect_command
 from cuassay.commands.capabilities import add_capabilities_command
 from cuassay.commands.completion import add_completion_command
+from cuassay.commands.help import add_help_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
 from cuassay.commands.parsing import Parser, painted
@@ -42,10 +43,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         status = command(options)
         sys.stdout.flush()
     except CuassayError as error:
-        print(f"{painted('cuassay:', 'red', sys.stderr)} {error}", file=sys.stderr)
+        print(f"{painted(f'{options.prog}:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 2
     except KeyboardInterrupt:
-        print("cuassay: interrupted", file=sys.stderr)
+        print(f"{options.prog}: interrupted", file=sys.stderr)
         return 130
     except BrokenPipeError:  # the reader has seen enough, as `head` does; the interpreter flushes once more at its end
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -141,6 +142,7 @@ def parser() -> argparse.ArgumentParser:
     add_tune_command(commands)
     add_mutate_command(commands)
     add_completion_command(commands, parser)
+    add_help_command(commands, parser)
     return whole
 
 

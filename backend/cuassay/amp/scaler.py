@@ -80,7 +80,7 @@ class GradScaler(Handle):
     ) -> None:
         self.device_type = Device(device).kind
         if self.device_type not in devices.kinds():
-            raise DeviceError(f"there is no device kind {self.device_type!r}; known: {', '.join(devices.kinds())}")
+            raise DeviceError(devices.unknown_kind(self.device_type))
         self._scale = LossScale(init_scale)
         self._factors = Factors(growth_factor, backoff_factor, growth_interval)
         self._enabled = enabled

@@ -58,7 +58,10 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         help=f"files such as x.csv.gz, folders of them, or made up: {', '.join(WORKLOADS)}, serving:7",
     )
     replaying.add_argument(
-        "--policy", default="cuassay", choices=("cuassay", *PEERS), help="ours, or a peer's over integers"
+        "--policy",
+        default="cuassay",
+        choices=("cuassay", *PEERS),
+        help="whose allocator: cuassay's, or a model of a peer's (default: %(default)s)",
     )
     replaying.add_argument("--device", metavar="D", help="real memory, such as cuda:0, tagged and checked")
     replaying.add_argument("--json", action="store_true", help="the same as JSON")
@@ -66,7 +69,7 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     picture = offers.add_parser(
         "viz",
         help="a snapshot as one page: live bytes by call site, and the map of blocks",
-        example="cuassay memory viz snapshot.json -o page.html",
+        example="cuassay memory viz snapshot.json\ncuassay memory viz snapshot.json -o page.html",
     )
     picture.add_argument(
         "snapshot", metavar="SNAPSHOT", type=Path, help="a file that dump_snapshot wrote, ours or torch's"
@@ -76,8 +79,7 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
         "--output",
         metavar="PAGE",
         type=Path,
-        required=True,
-        help="the page, such as page.html; - is standard output",
+        help="the page; - is standard output (default: the snapshot's name with .html, in this folder)",
     )
     picture.set_defaults(command=_viz)
 
@@ -85,18 +87,19 @@ def add_memory_commands(commands: argparse._SubParsersAction[Parser]) -> None:
 def _viz(options: argparse.Namespace) -> int:
     snapshot = load(options.snapshot)
     page = timeline.render(snapshot, f"memory of {options.snapshot.name}")
-    if str(options.output) == "-":
+    output: Path = options.output or Path(options.snapshot.name.partition(".")[0] + ".html")
+    if str(output) == "-":
         print(page)
         return 0
     try:
-        options.output.write_text(page, encoding="utf-8", errors="backslashreplace")  # paths may hold lone surrogates
+        output.write_text(page, encoding="utf-8", errors="backslashreplace")  # paths may hold lone surrogates
     except OSError as error:
         raise ArgumentError(
-            f"{options.output} cannot be written: {error.strerror}; name a file in a folder that exists"
+            f"{output} cannot be written: {error.strerror}; name a file in a folder that exists"
         ) from error
     for usage in usages(snapshot):
         print(f"{usage.name}: peak {format_bytes(usage.peak)} in {usage.events:,} events")
-    print(options.output)
+    print(f"wrote {output}")
     return 0
 
 
@@ -128,7 +131,7 @@ def _traces(names: list[str]) -> Iterator[tuple[str, Callable[[], tuple[Event, .
     for name in names:
         made, path = WORKLOADS.get(name.partition(":")[0]), Path(name)
         if name in others:
-            print(f"cuassay: {name} is skipped: it is not a *{_SUFFIX} file", file=sys.stderr)
+            print(f"cuassay memory replay: {name} is skipped: it is not a *{_SUFFIX} file", file=sys.stderr)
             continue
         if made is not None and not path.exists():
             yield name, partial(made, _seed(name))
@@ -154,7 +157,7 @@ def _seed(name: str) -> int:
 def _runner(policy: str, device: str | None) -> Callable[[tuple[Event, ...]], Replay]:
     if policy != "cuassay":
         if device is not None:
-            raise CapabilityError(f"policy {policy!r} is imitated over integers alone; leave --device out")
+            raise CapabilityError(f"policy {policy!r} is a model that holds no memory; omit --device")
         return lambda events: replay(events, PeerModel(PEERS[policy]), passes=_PASSES)
     if device is None:
         return lambda events: replay(events, CachingAllocator(IntegerSource()), passes=_PASSES)
@@ -166,7 +169,7 @@ def _on_device(device: Device) -> tuple[Callable[[], MemorySource], Tagger]:
     """What a kind offers for this: a maker of sources, and tags in its memory."""
     offer = getattr(devices.backend(device.kind), "replay_target", None)
     if offer is None:
-        raise CapabilityError(f"{device} has no source of memory to replay on; leave --device out for integers")
+        raise CapabilityError(f"{device} has no source of memory to replay on; omit --device to replay over integers")
     source, tagger = offer(device.index)
     return source, tagger
 

@@ -10,9 +10,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any, NoReturn
 
-from cuassay.core.nearest import did_you_mean
+from cuassay.core.nearest import did_you_mean, nearest
 
 __all__ = ["Parser", "is_coloured", "output_file", "painted"]
+
+#: How the help writes the place of a subcommand.
+_COMMAND = "COMMAND"
 
 _STYLES = {"bold": "1", "faint": "2", "red": "31"}
 
@@ -35,24 +38,42 @@ class Parser(argparse.ArgumentParser):
             shown = "\n".join(f"  {line}" for line in example.splitlines())
             options |= {"epilog": f"example:\n{shown}", "formatter_class": argparse.RawDescriptionHelpFormatter}
         super().__init__(**options)
+        self.set_defaults(prog=self.prog)  # of the innermost command, for its messages
+
+    def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
+        """Parse, and let the command that was given an unknown word refuse it, not the one above it."""
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown and not self._commands():
+            self.error(f"unrecognized arguments: {' '.join(unknown)}")
+        return found, unknown
 
     def error(self, message: str) -> NoReturn:
-        """Print the usage and one line, and exit with status 2."""
-        word = re.search(r"invalid choice: '([^']*)'|unrecognized arguments: (\S+)", message)
-        meant = "" if word is None else did_you_mean(word[1] or word[2], _words(self))
+        """Print the usage and one line, and exit with status 2; where a command is missing, print the whole help."""
+        if message.endswith(f"required: {_COMMAND}"):
+            self.print_help(sys.stderr)
+            self._refuse(f"no command was given; choose one of {', '.join(self._commands())}")
         self.print_usage(sys.stderr)
-        self.exit(2, f"{painted(f'{self.prog}: error:', 'red', sys.stderr)} {message}{meant}\n")
+        self._refuse(message + self._meant(message))
 
+    def _refuse(self, message: str) -> NoReturn:
+        self.exit(2, f"{painted(f'{self.prog}: error:', 'red', sys.stderr)} {message}\n")
 
-def _words(parser: argparse.ArgumentParser) -> Iterator[str]:
-    """Every option, choice and subcommand of a parser and of those below it."""
-    for action in parser._actions:  # noqa: SLF001  argparse has no public way to its options
-        yield from action.option_strings
-        choices = action.choices or ()
-        yield from (str(choice) for choice in choices)
-        if isinstance(choices, dict):
-            for below in choices.values():
-                yield from _words(below)
+    def _meant(self, message: str) -> str:
+        if (word := re.search(r"invalid choice: '([^']*)'", message)) is not None:
+            return did_you_mean(word[1], re.findall(r"[\w-]+", message.partition("choose from")[2]))
+        if (word := re.search(r"unrecognized arguments: (-\S+)", message)) is not None:
+            near = nearest(word[1].strip("-"), options := {option.strip("-"): option for option in self._options()})
+            return "" if near is None else f" (did you mean {options[near]!r}?)"
+        return ""
+
+    def _options(self) -> Iterator[str]:
+        for action in self._actions:
+            yield from action.option_strings
+
+    def _commands(self) -> tuple[str, ...]:
+        """The names of the subcommands."""
+        below = [action.choices for action in self._actions if isinstance(action, argparse._SubParsersAction)]  # noqa: SLF001
+        return tuple(name for choices in below for name in choices)
 
 
 def output_file(text: str) -> Path:

@@ -17,4 +17,4 @@ def nearest(word: str, names: Iterable[str], *, likeness: float = 0.7) -> str | 
 def did_you_mean(word: str, names: Iterable[str]) -> str:
     """What to add to a message that `word` is not known; empty where nothing is near."""
     near = nearest(word, names)
-    return "" if near is None else f"; did you mean {near!r}?"
+    return "" if near is None else f" (did you mean {near!r}?)"

@@ -44,6 +44,7 @@ __all__ = [
     "namespace",
     "supported_dtypes",
     "to_host",
+    "unknown_kind",
     "why_unsupported",
     "zeros",
 ]
@@ -83,11 +84,16 @@ def backend(kind: str) -> Backend:
     """
     named: object = kind  # callers without a type checker pass anything
     if not isinstance(named, str) or named not in _modules():
-        raise DeviceError(
-            f"there is no device kind {shown(kind)}{did_you_mean(str(kind), kinds())}; "
-            f"known: {', '.join(kinds())}; others register by the entry point group {ENTRY_POINT_GROUP!r}"
-        )
+        raise DeviceError(unknown_kind(named))
     return _load(kind)
+
+
+def unknown_kind(kind: object) -> str:
+    """The message for a `kind` that no installed package provides: the nearest name, and all names."""
+    return (
+        f"there is no device kind {shown(kind)}{did_you_mean(str(kind), kinds())}; known: {', '.join(kinds())}; "
+        f"install the package that adds another kind (entry point group {ENTRY_POINT_GROUP!r})"
+    )
 
 
 @cache

@@ -13,7 +13,6 @@ from typing import Any
 
 from cuassay.core import settings
 from cuassay.core.device import Device
-from cuassay.core.nearest import did_you_mean
 from cuassay.errors import CuassayError, DeviceError
 
 __all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector"]
@@ -46,15 +45,14 @@ def parse_selector(text: str) -> Selector:
     DeviceError
         If it has another form, or names a kind that nobody provides.
     """
-    from cuassay.devices import kinds
+    from cuassay.devices import kinds, unknown_kind
 
     if text == "all":
         return Selector(text, None, 0)
     kind, _, rest = text.partition(":")
     device = Device(kind if rest == "*" else text)
     if device.kind not in kinds():
-        meant = did_you_mean(device.kind, kinds())
-        raise DeviceError(f"there is no device kind {device.kind!r}{meant}; known: {', '.join(kinds())}; or give 'all'")
+        raise DeviceError(f"{unknown_kind(device.kind)}, or give 'all'")
     return Selector(text, device.kind, None if rest == "*" else device.index)
 
 

@@ -220,7 +220,7 @@ def test_an_interrupted_command_says_so_in_a_line(
 
     shown = capsys.readouterr()
     assert shown.out.endswith(f"results until here: {out}\n")
-    assert shown.err == "cuassay: interrupted\n"
+    assert shown.err == "cuassay run: interrupted\n"
 
 
 def test_sigterm_ends_every_part(generated: Path, sleeping: Sleeping) -> None:

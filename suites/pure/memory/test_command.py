@@ -55,7 +55,7 @@ def test_what_is_no_trace_is_named_and_passed_over(capsys: pytest.CaptureFixture
 
     told = capsys.readouterr()
     assert [line.split()[0] for line in told.out.splitlines()] == ["mosaic_output", "geomean"]
-    assert told.err == f"cuassay: {other} is skipped: it is not a *.csv.gz file\n"
+    assert told.err == f"cuassay memory replay: {other} is skipped: it is not a *.csv.gz file\n"
 
 
 def test_as_text_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,7 +72,7 @@ def test_as_text_a_line_each(capsys: pytest.CaptureFixture[str]) -> None:
         ([str(Path(__file__).parent)], "holds no *.csv.gz file; name a trace"),
         ([__file__, __file__], "test_command.py is not a *.csv.gz file; name a trace"),
         (["volumes:x"], "a seed is a whole number"),
-        (["volumes", "--policy", "cupy", "--device", "sim"], "over integers alone"),
+        (["volumes", "--policy", "cupy", "--device", "sim"], "omit --device"),
         (["volumes", "--device", "cpu"], "no source of memory"),
     ],
     ids=["missing", "folder", "file", "seed", "peer", "device"],

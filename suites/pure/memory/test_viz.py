@@ -418,6 +418,19 @@ def test_the_command_writes_the_page(
     assert "86 MiB" in capsys.readouterr().out
 
 
+def test_page_has_the_name_of_the_snapshot_by_default(
+    snapshot: dict[str, Any], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "here").mkdir()
+    dump(snapshot, tmp_path / "s.json.gz", "json")
+    monkeypatch.chdir(tmp_path / "here")
+
+    assert cli.main(["memory", "viz", "../s.json.gz"]) == 0
+
+    assert Page(Path("s.html").read_text(encoding="utf-8")).figures["peak-device-0"] == 86 * MIB
+    assert capsys.readouterr().out.endswith("wrote s.html\n")
+
+
 def test_the_command_says_what_is_wrong(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "x").write_text("nonsense")
 

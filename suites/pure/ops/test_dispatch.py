@@ -40,7 +40,7 @@ def test_a_numpy_scalar_is_an_array_and_not_weak() -> None:
         (lambda: ops.add(ONES, from_host(ONES, "sim")), DeviceError, "a is on cpu:0, b on sim:0"),
         (lambda: ops.add(from_host(ONES, "sim"), from_host(ONES, "sim:1")), DeviceError, "sim:0, b on sim:1"),
         (lambda: ops.add(ONES, ONES, out=from_host(ONES, "sim")), DeviceError, "out must be on cpu:0"),
-        (lambda: from_host(ONES, "simm"), DeviceError, "no device kind 'simm'; did you mean 'sim'"),
+        (lambda: from_host(ONES, "simm"), DeviceError, "no device kind 'simm' .did you mean 'sim'"),
         (lambda: ops.add(ONES, ONES, out=[1]), DeviceError, "out must be on cpu:0"),
         (lambda: ops.add(ONES, ONES, out=np.ones(5, np.float32)), ShapeError, r"shape \(4,\); got \(5,\)"),
         (lambda: ops.add(ONES, ONES, out=np.ones(4)), DTypeError, "out must be float32; got float64"),

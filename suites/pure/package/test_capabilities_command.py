@@ -97,9 +97,9 @@ def test_a_kind_that_is_not_here_is_told_with_the_reason(capsys: pytest.CaptureF
 @pytest.mark.parametrize(
     ("device", "told"),
     [
-        ("cpu:7", "cuassay: cpu:7 does not exist: the last is cpu:0\n"),
-        ("cdua", "cuassay: there is no device kind 'cdua'; did you mean 'cuda'?; known: "),
-        ("cpu:x", "cuassay: "),
+        ("cpu:7", "cuassay capabilities: cpu:7 does not exist: the last is cpu:0\n"),
+        ("cdua", "cuassay capabilities: there is no device kind 'cdua' (did you mean 'cuda'?); known: "),
+        ("cpu:x", "cuassay capabilities: "),
     ],
 )
 def test_a_wrong_device_is_told_in_one_line(capsys: pytest.CaptureFixture[str], device: str, told: str) -> None:

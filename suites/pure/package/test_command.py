@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import io
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -70,8 +71,13 @@ def test_short_option_prints_the_version(capsys: pytest.CaptureFixture[str]) -> 
 
 @pytest.mark.parametrize(
     ("words", "meant"),
-    [(["devcies"], "devices"), (["devices", "--jsn"], "--json"), (["memory", "replya"], "replay")],
-    ids=["command", "option", "below"],
+    [
+        (["devcies"], "devices"),
+        (["devices", "--jsn"], "--json"),
+        (["memory", "replya"], "replay"),
+        (["completion", "bsh"], "bash"),
+    ],
+    ids=["command", "option", "below", "choice"],
 )
 def test_misspelt_word_is_answered_with_the_one_meant(
     capsys: pytest.CaptureFixture[str], words: list[str], meant: str
@@ -79,7 +85,52 @@ def test_misspelt_word_is_answered_with_the_one_meant(
     with pytest.raises(SystemExit, match="2"):
         main(words)
 
-    assert capsys.readouterr().err.endswith(f"did you mean {meant!r}?\n")
+    assert capsys.readouterr().err.endswith(f"(did you mean {meant!r}?)\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "command"),
+    [(["report", "results", "--htlm", "x"], "report"), (["memory", "viz", "s.json", "-x"], "memory viz")],
+)
+def test_unknown_option_shows_the_usage_of_its_command(
+    capsys: pytest.CaptureFixture[str], words: list[str], command: str
+) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+    assert capsys.readouterr().err.startswith(f"usage: cuassay {command} [-h]")
+
+
+@pytest.mark.parametrize("words", [["run", "--ops", "foo"], ["devices", "--device"]])
+def test_option_of_another_command_is_not_suggested(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+    assert "did you mean" not in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["-v"], ["memory"]], ids=["nothing", "option", "below"])
+def test_missing_command_is_answered_with_the_help(capsys: pytest.CaptureFixture[str], words: list[str]) -> None:
+    with pytest.raises(SystemExit, match="2"):
+        main(words)
+
+    told = capsys.readouterr().err
+    assert "example:" in told
+    assert re.search(r"error: no command was given; choose one of (devices|replay), .*\n\Z", told)
+
+
+@pytest.mark.parametrize(("words", "usage"), [([], ""), (["report"], " report"), (["memory", "viz"], " memory viz")])
+def test_help_of_a_command_is_its_help(capsys: pytest.CaptureFixture[str], words: list[str], usage: str) -> None:
+    with pytest.raises(SystemExit, match="0"):
+        main(["help", *words])
+
+    assert capsys.readouterr().out.startswith(f"usage: cuassay{usage} [-h]")
+
+
+def test_message_names_its_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["memory", "replay", "nowhere.csv.gz"]) == 2
+
+    assert capsys.readouterr().err.startswith("cuassay memory replay: nowhere.csv.gz does not exist")
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,7 @@ def test_a_device_without_a_choice_is_told(
 ) -> None:
     assert main(["tune", *arguments]) == 2
 
-    assert f"cuassay: {message}" in capsys.readouterr().err
+    assert f"cuassay tune: {message}" in capsys.readouterr().err
 
 
 def test_the_public_products_are_named(capsys: pytest.CaptureFixture[str]) -> None:

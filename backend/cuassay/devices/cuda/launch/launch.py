@@ -305,7 +305,8 @@ class Kernel(Handle):
         given = tuple(map(argument_nbytes, types))
         if len(given) != len(loaded.sizes):
             raise ArgumentError(
-                f"{self.name} has {len(loaded.sizes)} parameters; got {len(given)} arguments; give each"
+                f"{self.name} has {len(loaded.sizes)} parameters; got {len(given)} arguments; "
+                "give one for each parameter"
             )
         for position, (got, wanted) in enumerate(zip(given, loaded.sizes, strict=True)):
             if got != wanted:

@@ -176,7 +176,8 @@ def check_arguments(name: str, signature: Sequence[str], arguments: Sequence[Any
     """
     if len(arguments) != len(signature):
         raise ArgumentError(
-            f"{name}({', '.join(signature)}) has {len(signature)} parameters; got {len(arguments)} arguments; give each"
+            f"{name}({', '.join(signature)}) has {len(signature)} parameters; got {len(arguments)} arguments; "
+            "give one for each parameter"
         )
     for position, (wanted, argument) in enumerate(zip(signature, arguments, strict=True)):
         got = _kind(argument)
