@@ -40,6 +40,28 @@ extern "C" __global__ void reversed(const float* a, float* out, int n) {
 """
 
 
+#: Sums 256 numbers with a cluster of four blocks of 64 threads.
+CLUSTERED = r"""
+#include "cluster.cuh"
+template <int BLOCKS> __global__ void CLUSTER_OF(BLOCKS) total(const float* a, float* out, int n) {
+    __shared__ float all[64], part;
+    all[threadIdx.x] = a[blockIdx.x * 64 + threadIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        part = 0;
+        for (int i = 0; i < 64; ++i) part += all[i];
+    }
+    cluster_arrive();
+    cluster_wait();
+    float sum = 0;
+    for (int other = 0; other < BLOCKS; ++other) sum += *in_block(other, &part);
+    cluster_arrive();
+    if (cluster_rank() == 0 && threadIdx.x == 0) *out = sum;
+    cluster_wait();
+}
+"""
+
+
 def launched(text: str, name: str, a: np.ndarray, size: int) -> np.ndarray:
     """What the kernel `name` leaves in a new array of `size` numbers, launched with one block of 64 threads."""
     given, out = guarded(a.shape, a.dtype), guarded((size,), np.dtype(np.float32))
@@ -119,6 +141,34 @@ def test_a_fault_is_named(right: str, wrong: str, message: str):
 
     with pytest.raises(emulated.KernelFaultError, match=message):
         totals(TOTAL.replace(right, wrong))
+
+
+def clustered(text: str) -> list[float]:
+    """What a kernel of four blocks of 64 threads gives for 0 .. 255 in twenty launches."""
+    given, out = guarded((256,), np.dtype(np.float32)), guarded((1,), np.dtype(np.float32))
+    given[...] = np.arange(256)
+    kernel, found = compile_kernel(text, "total<4>"), []
+    for _ in range(20):
+        kernel(4, 64, (as_cupy(given), as_cupy(out), np.int32(256)))
+        found.append(float(out[0]))
+    return found
+
+
+def test_the_blocks_of_a_cluster_read_one_anothers_shared_memory():
+    assert set(clustered(CLUSTERED)) == {32640.0}
+
+
+def test_a_missing_barrier_of_a_cluster_changes_results():
+    assert set(clustered(CLUSTERED.replace("cluster_arrive();\n    cluster_wait();", ""))) != {32640.0}
+
+
+def test_a_block_that_ends_while_another_reads_it_is_named():
+    without_end = CLUSTERED.replace("cluster_wait();\n}", "}").replace(
+        "float sum = 0;", "float sum = 0; if (!cluster_rank()) return;"
+    )
+
+    with pytest.raises(emulated.KernelFaultError, match="of a block that has ended"):
+        clustered(without_end)
 
 
 def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says():

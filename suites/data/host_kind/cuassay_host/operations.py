@@ -42,10 +42,10 @@ _SERVED = (elementwise, loss_scale, multi_tensor, normalization, optim, random, 
 #: Operation and kind of dtype that a kernel of CuPy computes.
 _KERNELS_OF_CUPY = {("sum", "c")}
 
-#: The card that launches are planned for. It has no clusters (compute capability 8.0) and few multiprocessors.
+#: The card that launches are planned for: of compute capability 9.0, with few multiprocessors.
 _CARD = {
     "name": "host",
-    "major": 8,
+    "major": 9,
     "multi_processor_count": 4,
     "warp_size": 32,
     "max_threads_per_block": 1024,

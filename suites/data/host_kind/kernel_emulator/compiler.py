@@ -1,7 +1,7 @@
 """From CUDA C++ to a shared library of the host.
 
-The text stays as it is but for two things that C++ lacks: variables in shared memory, and PTX. Kernels that use tensor
-cores, clusters or asynchronous copies do not compile here.
+The text stays as it is but for what C++ lacks: variables in shared memory, PTX, and how many blocks a cluster has.
+Kernels that use tensor cores or asynchronous copies do not compile here.
 """
 
 from __future__ import annotations
@@ -34,12 +34,20 @@ _PTX = {
     "rcp.approx.ftz.f32": "ptx_rcp_ftz",
     "ld.global.b": "ptx_load_if",
     "mul.wide.u32": "ptx_mul_wide",
+    "%cluster_ctarank": "ptx_cluster_rank",
+    "barrier.cluster.arrive": "ptx_cluster_arrive",
+    "barrier.cluster.wait": "ptx_cluster_wait",
+    "mapa.u64": "ptx_in_block",
 }
 
 _ASM = re.compile(r'asm(?:\s+volatile)?\s*\(\s*"(?P<text>[^"]*)"(?P<operands>(?:[^;"]|"[^"]*")*)\)\s*;')
 _OPERAND = re.compile(r'"[=+]?[a-z]"\s*\(((?:[^()]|\([^()]*\))*)\)')
 _DYNAMIC = re.compile(r"extern\s+__shared__\s+(?:__align__\(\d+\)\s+)?(?P<type>[\w\s]+?)\s+(?P<name>\w+)\[\];")
 _STATIC = re.compile(r"__shared__\s+(?:__align__\(\d+\)\s+)?(?P<type>\w+(?:<[^;]*?>)?)\s+(?P<names>[^;]+);")
+_CLUSTER = re.compile(
+    r"(?P<template>template\s*<[^;{}]*?>)\s*__global__\s+void\s+CLUSTER_OF\((?P<blocks>\w+)\)"
+    r"(?:\s*__launch_bounds__\((?:[^()]|\([^()]*\))*\))?\s*(?P<name>\w+)\("
+)
 _INCLUDE = re.compile(r'^\s*#include "(?P<name>[\w.]+)"', re.MULTILINE)
 
 
@@ -63,7 +71,7 @@ def library(text: str, name: str) -> ctypes.CDLL:
     CompileError
         If g++ refuses the text.
     """
-    whole = f'#include "cuda.h"\n{translated(_with_headers(text))}\nHOST_KERNEL({name})\n'
+    whole = f'#include "cuda.h"\n{translated(_with_headers(text))}\nHOST_KERNEL({_cluster(text, name)}, {name})\n'
     folder = _runtime()
     path = folder / (hashlib.sha256(whole.encode()).hexdigest()[:24] + ".so")
     if not path.exists():
@@ -81,9 +89,16 @@ def library(text: str, name: str) -> ctypes.CDLL:
 
 def translated(text: str) -> str:
     """`text` with shared variables and PTX as calls of functions that `cuda.h` has."""
+    text = _CLUSTER.sub(r"\g<template> constexpr int cluster_of_\g<name> = \g<blocks>; \g<0>", text)
     text = _DYNAMIC.sub(r"\g<type>* \g<name> = host::dynamic_shared<\g<type>>();", text)
     text = _STATIC.sub(_shared, text)
     return _ASM.sub(_ptx, text)
+
+
+def _cluster(text: str, name: str) -> str:
+    """How many blocks a cluster of a kernel has, as an expression of C++."""
+    kernels = {found["name"] for found in _CLUSTER.finditer(text)}
+    return f"(cluster_of_{name})" if name.partition("<")[0] in kernels else "1"
 
 
 def _shared(found: re.Match[str]) -> str:

@@ -2,9 +2,10 @@
 //
 // The threads of a block are fibers of one thread of the operating system. One runs until it comes to a barrier or a
 // shuffle, then another one does, in an order that is drawn anew for each block: a result that depends on the order
-// differs from launch to launch. Shared memory holds no former values, ends in a guard, and is another one in each block.
-// What would hang or be undefined on a GPU ends the launch with a message: threads at different barriers, a shuffle
-// among lanes that do not take part, a write past shared memory, a vector whose address is not aligned.
+// differs from launch to launch. The blocks of a cluster run together in the same way. Shared memory holds no former
+// values, ends in a guard, and is another one in each block. What would hang or be undefined on a GPU ends the launch
+// with a message: threads at different barriers, a shuffle among lanes that do not take part, a write past shared
+// memory, a vector whose address is not aligned, a read of the memory of a block that has ended.
 //
 // compiler.py translates `__shared__` and PTX to what is declared here; runtime.cpp runs the threads.
 
@@ -20,7 +21,7 @@
 #include <cuda_fp16.h>
 
 // After the toolkit's headers: they would take the device's branches.
-#define __CUDA_ARCH__ 800
+#define __CUDA_ARCH__ 900
 
 struct Index { unsigned x, y, z; };
 extern Index threadIdx, blockIdx, blockDim, gridDim;
@@ -34,8 +35,12 @@ void* shared_at(const void* variable, std::size_t nbytes);           // where a 
 void* dynamic_memory();
 unsigned thread();                                                   // number of the running thread in its block
 std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from);  // what lane `from` gave
+unsigned rank();                                                     // of the block in its cluster
+void arrive();                                                       // at the barrier of the cluster
+void wait_for_cluster();
+const void* in_rank(unsigned rank, const void* local);               // the same variable of another block
 void fault(const char* message);
-const char* launch(const Config* config, void** arguments, void (*body)(void**));
+const char* launch(const Config* config, void** arguments, void (*body)(void**), std::size_t cluster);
 
 // ------------------------------------------------------------------------------------------------ shared memory
 
@@ -85,12 +90,12 @@ template <typename... Parameters> struct Entry<void (*)(Parameters...)> {
 
 }  // namespace host
 
-#define HOST_KERNEL(...)                                                                                   \
+#define HOST_KERNEL(CLUSTER, ...)                                                                          \
     using Entry_ = host::Entry<decltype(&__VA_ARGS__)>;                                                    \
     extern "C" int host_count() { return Entry_::count; }                                                  \
     extern "C" const int* host_sizes() { return Entry_::sizes; }                                           \
     extern "C" const char* host_launch(const host::Config* config, void** given) {                         \
-        return host::launch(config, given, &Entry_::call<&__VA_ARGS__>);                                   \
+        return host::launch(config, given, &Entry_::call<&__VA_ARGS__>, CLUSTER);                          \
     }
 
 // ------------------------------------------------------------------------------------------------ intrinsics
@@ -185,4 +190,10 @@ template <typename Out, typename Address> void ptx_load_if(Out& out, Address fro
 inline void ptx_mul_wide(unsigned& low, unsigned& high, unsigned a, unsigned b) {
     const unsigned long long whole = static_cast<unsigned long long>(a) * b;
     low = unsigned(whole), high = unsigned(whole >> 32);
+}
+inline void ptx_cluster_rank(unsigned& rank) { rank = host::rank(); }
+inline void ptx_cluster_arrive() { host::arrive(); }
+inline void ptx_cluster_wait() { host::wait_for_cluster(); }
+inline void ptx_in_block(unsigned long long& address, unsigned rank) {
+    address = reinterpret_cast<unsigned long long>(host::in_rank(rank, reinterpret_cast<const void*>(address)));
 }

@@ -22,7 +22,7 @@ namespace {
 constexpr unsigned char kPoison = 0xff;  // NaN in every float
 constexpr size_t kGuard = 256, kStack = 128 << 10, kMostShared = 256 << 10;
 
-enum class State { ready, at_barrier, at_shuffle, done };
+enum class State { ready, at_barrier, at_shuffle, at_cluster, done };
 
 // Where a fiber, or the scheduler, goes on. ucontext asks the kernel at each switch: 20 times as long.
 #if defined(__x86_64__)
@@ -54,48 +54,57 @@ struct Fiber {
     Context context;
     std::vector<char> stack;
     Index index;
+    unsigned rank;         // of its block in the cluster
     State state;
     unsigned mask;         // of the shuffle it waits for
-    int barrier;           // which of the text it waits at
-    unsigned parity;       // which of two sets of slots its next shuffle uses
+    unsigned parity;       // which of two slots its next shuffle uses
     std::uint64_t given[2];
+    int barrier;           // which of the text it waits at
+    unsigned arrivals;     // at the barrier of the cluster
 };
 
-struct Block {
-    std::vector<char> memory = std::vector<char>(kMostShared);
-    size_t used = 0, dynamic_nbytes;
-    std::map<const void*, size_t> statics;       // by variable
-    std::vector<std::pair<size_t, size_t>> ends;  // of each variable: where its guard begins, and its length
+// Shared memory of the blocks of a cluster. A variable lies at the same place in each.
+struct Shared {
+    std::vector<std::vector<char>> blocks;
+    std::map<const void*, size_t> places;  // by variable
+    std::vector<size_t> guards;            // where each begins
+    size_t used = 0;
 
     size_t take(size_t nbytes) {
         const size_t at = (used + 127) / 128 * 128;
         used = at + nbytes + kGuard;
-        if (used > memory.size()) { std::fprintf(stderr, "too much shared memory\n"); std::abort(); }
-        ends.emplace_back(at + nbytes, kGuard);
+        if (used > kMostShared) { std::fprintf(stderr, "too much shared memory\n"); std::abort(); }
+        guards.push_back(at + nbytes);
         return at;
     }
-    void begin(size_t dynamic) {
-        std::memset(memory.data(), kPoison, used ? used : memory.size());
-        used = 0, dynamic_nbytes = dynamic;
-        statics.clear(), ends.clear();
+    void begin(size_t count, size_t dynamic) {
+        if (blocks.size() < count) blocks.resize(count);
+        for (auto& block : blocks) {
+            if (block.empty()) block.assign(kMostShared, char(kPoison));
+            std::memset(block.data(), kPoison, used);
+        }
+        used = 0;
+        places.clear(), guards.clear();
         take(dynamic);
     }
     bool is_whole() const {
-        for (auto [at, nbytes] : ends)
-            for (size_t i = at; i < at + nbytes; ++i)
-                if (static_cast<unsigned char>(memory[i]) != kPoison) return false;
+        for (const auto& block : blocks)
+            for (size_t at : guards)
+                for (size_t i = at; i < at + kGuard; ++i)
+                    if (static_cast<unsigned char>(block[i]) != kPoison) return false;
         return true;
     }
 };
 
-std::vector<Fiber> fibers;
-Block block;
+std::vector<Fiber> fibers;  // of one cluster, block after block
+Shared memory;
 Fiber* current;
 Context scheduler;
 std::string trouble;
 std::mt19937_64 order(2026);
 void (*body)(void**);
 void** arguments;
+size_t threads, together;  // in a block; blocks in a cluster
 
 void pause(State state) {
     current->state = state;
@@ -107,90 +116,122 @@ void enter() {
     pause(State::done);
 }
 
-void start(Fiber& fiber) {
+void start(size_t i) {
+    const size_t thread = i % threads;
+    Fiber& fiber = fibers[i];
+    fiber.rank = unsigned(i / threads);
+    fiber.index = {unsigned(thread % blockDim.x), unsigned(thread / blockDim.x % blockDim.y),
+                   unsigned(thread / (size_t(blockDim.x) * blockDim.y))};
     fiber.state = State::ready;
-    fiber.parity = 0;
+    fiber.parity = fiber.arrivals = 0;
     if (fiber.stack.empty()) fiber.stack.resize(kStack);
     prepare(fiber.context, fiber.stack, enter);
 }
 
-// Lets the lanes of a warp go on from a shuffle once all that are named in its mask have come to it.
-bool release_shuffles(size_t count) {
+// Whether all lanes that the mask of `one` names have come to the same shuffle.
+bool is_complete(const Fiber& one, const Fiber* warp, size_t lanes) {
+    bool all = true;
+    for (size_t other = 0; other < 32; ++other) {
+        if (!(one.mask >> other & 1)) continue;
+        if (other >= lanes || warp[other].state == State::done) {
+            trouble = "a shuffle names a lane that has ended or does not exist";
+            return false;
+        }
+        const Fiber& its = warp[other];
+        all = all && its.state == State::at_shuffle && its.mask == one.mask && its.parity == one.parity;
+    }
+    return all;
+}
+
+bool release_shuffles(Fiber* block) {
     bool any = false;
-    for (size_t warp = 0; warp < count; warp += 32) {
-        const size_t lanes = count - warp < 32 ? count - warp : 32;
-        for (size_t lane = 0; lane < lanes; ++lane) {
-            Fiber& one = fibers[warp + lane];
-            if (one.state != State::at_shuffle) continue;
-            if (!(one.mask >> lane & 1)) {
-                trouble = "a lane takes part in a shuffle whose mask does not name it";
-                return false;
+    for (size_t first = 0; first < threads; first += 32) {
+        Fiber* warp = block + first;
+        const size_t lanes = std::min<size_t>(threads - first, 32);
+        for (size_t lane = 0; lane < lanes && trouble.empty(); ++lane) {
+            if (warp[lane].state != State::at_shuffle) continue;
+            const unsigned mask = warp[lane].mask;
+            if (!(mask >> lane & 1)) trouble = "a lane takes part in a shuffle whose mask does not name it";
+            else if (is_complete(warp[lane], warp, lanes)) {
+                for (size_t other = 0; other < lanes; ++other)
+                    if (mask >> other & 1) warp[other].state = State::ready;
+                any = true;
             }
-            bool all = true;
-            for (size_t other = 0; other < 32; ++other) {
-                if (!(one.mask >> other & 1)) continue;
-                if (other >= lanes || fibers[warp + other].state == State::done) {
-                    trouble = "a shuffle names a lane that has ended or does not exist";
-                    return false;
-                }
-                const Fiber& its = fibers[warp + other];
-                all = all && its.state == State::at_shuffle && its.mask == one.mask && its.parity == one.parity;
-            }
-            if (!all) continue;
-            for (size_t other = 0; other < lanes; ++other)
-                if (one.mask >> other & 1) fibers[warp + other].state = State::ready;
-            any = true;
         }
     }
     return any;
 }
 
-bool release_barrier(size_t count) {
-    bool any = false;
-    int which = 0;
-    for (size_t i = 0; i < count; ++i) {
-        if (fibers[i].state == State::at_shuffle) return false;
-        if (fibers[i].state != State::at_barrier) continue;
-        if (any && fibers[i].barrier != which) {
+// Lets a block go on from its barrier once all threads that have not ended have come to it.
+bool release_barrier(Fiber* block) {
+    const Fiber* first = nullptr;
+    for (size_t i = 0; i < threads; ++i) {
+        if (block[i].state == State::done) continue;
+        if (block[i].state != State::at_barrier) return false;
+        if (first == nullptr) first = block + i;
+        if (block[i].barrier != first->barrier) {
             trouble = "threads of a block wait at different barriers";
             return false;
         }
-        any = true, which = fibers[i].barrier;
     }
-    for (size_t i = 0; any && i < count; ++i)
-        if (fibers[i].state == State::at_barrier) fibers[i].state = State::ready;
+    for (size_t i = 0; i < threads; ++i)
+        if (block[i].state == State::at_barrier) block[i].state = State::ready;
+    return first != nullptr;
+}
+
+// Lets threads go on that wait until all of the cluster have arrived as often as they have; who has ended has arrived.
+bool release_cluster() {
+    unsigned least = ~0u;
+    for (size_t i = 0; i < threads * together; ++i)
+        if (fibers[i].state != State::done) least = std::min(least, fibers[i].arrivals);
+    bool any = false;
+    for (size_t i = 0; i < threads * together; ++i) {
+        if (fibers[i].state != State::at_cluster || fibers[i].arrivals > least) continue;
+        fibers[i].state = State::ready;
+        any = true;
+    }
     return any;
 }
 
-void run_block(size_t count, size_t dynamic) {
-    block.begin(dynamic);
+bool release() {
+    bool any = false;
+    for (size_t rank = 0; rank < together; ++rank) any = release_shuffles(&fibers[rank * threads]) || any;
+    for (size_t rank = 0; rank < together && trouble.empty(); ++rank)
+        any = release_barrier(&fibers[rank * threads]) || any;
+    return release_cluster() || any;
+}
+
+Index block_at(size_t number) {
+    return {unsigned(number % gridDim.x), unsigned(number / gridDim.x % gridDim.y),
+            unsigned(number / (size_t(gridDim.x) * gridDim.y))};
+}
+
+// Runs the blocks of one cluster, of which `first` is the number of the first one.
+void run_cluster(size_t first, size_t dynamic) {
+    const size_t count = threads * together;
+    memory.begin(together, dynamic);
     if (fibers.size() < count) fibers.resize(count);
     std::vector<size_t> turns(count);
-    for (size_t i = 0; i < count; ++i) {
-        turns[i] = i;
-        fibers[i].index = {unsigned(i % blockDim.x), unsigned(i / blockDim.x % blockDim.y),
-                           unsigned(i / (size_t(blockDim.x) * blockDim.y))};
-        start(fibers[i]);
-    }
+    for (size_t i = 0; i < count; ++i) turns[i] = i, start(i);
     const unsigned way = order() % 4;  // upwards, downwards, or drawn
     if (way == 1) std::reverse(turns.begin(), turns.end());
     if (way > 1) std::shuffle(turns.begin(), turns.end(), order);
-    for (;;) {
-        size_t done = 0;
+    for (size_t done = 0;;) {
+        done = 0;
         for (size_t i : turns) {
             if (fibers[i].state == State::ready) {
                 current = &fibers[i];
-                threadIdx = current->index;
+                threadIdx = current->index, blockIdx = block_at(first + current->rank);
                 change(scheduler, current->context);
             }
             done += fibers[i].state == State::done;
         }
         if (done == count || !trouble.empty()) break;
-        if (!release_shuffles(count) && trouble.empty() && !release_barrier(count) && trouble.empty())
+        if (!release() && trouble.empty())
             trouble = "threads wait for each other: a barrier or a shuffle that others do not come to";
         if (!trouble.empty()) break;
     }
-    if (trouble.empty() && !block.is_whole()) trouble = "a write past a variable in shared memory";
+    if (trouble.empty() && !memory.is_whole()) trouble = "a write past a variable in shared memory";
 }
 
 }  // namespace
@@ -203,41 +244,54 @@ void wait_at(int barrier) {
 }
 
 void* shared_at(const void* variable, size_t nbytes) {
-    auto found = block.statics.find(variable);
-    if (found == block.statics.end()) found = block.statics.emplace(variable, block.take(nbytes)).first;
-    return block.memory.data() + found->second;
+    auto found = memory.places.find(variable);
+    if (found == memory.places.end()) found = memory.places.emplace(variable, memory.take(nbytes)).first;
+    return memory.blocks[current->rank].data() + found->second;
 }
 
-void* dynamic_memory() { return block.memory.data(); }
+void* dynamic_memory() { return memory.blocks[current->rank].data(); }
 
-unsigned thread() { return unsigned(current - fibers.data()); }
+unsigned thread() { return unsigned(current - &fibers[current->rank * threads]); }
 
 std::uint64_t exchange(unsigned mask, std::uint64_t given, unsigned from) {
-    const unsigned parity = current->parity++ & 1, warp = thread() / 32 * 32;
+    const Fiber* warp = &fibers[current->rank * threads + thread() / 32 * 32];
+    const unsigned parity = current->parity++ & 1;
     current->given[parity] = given;
     current->mask = mask;
     pause(State::at_shuffle);
-    return from < 32 && mask >> from & 1 ? fibers[warp + from].given[parity] : given;
+    return from < 32 && mask >> from & 1 ? warp[from].given[parity] : given;
+}
+
+unsigned rank() { return current->rank; }
+
+void arrive() { ++current->arrivals; }
+
+void wait_for_cluster() { pause(State::at_cluster); }
+
+const void* in_rank(unsigned rank, const void* local) {
+    if (rank >= together) fault("a block that the cluster does not have");
+    const Fiber* block = &fibers[rank % together * threads];
+    bool has_ended = true;
+    for (size_t i = 0; i < threads; ++i) has_ended = has_ended && block[i].state == State::done;
+    if (has_ended) fault("a read of shared memory of a block that has ended");
+    return memory.blocks[rank % together].data() + (static_cast<const char*>(local) - memory.blocks[current->rank].data());
 }
 
 void fault(const char* message) { trouble = message; }
 
 // ------------------------------------------------------------------------------------------------ a launch
 
-const char* launch(const Config* config, void** given, void (*kernel)(void**)) {
+const char* launch(const Config* config, void** given, void (*kernel)(void**), size_t cluster) {
     gridDim = {config->grid[0], config->grid[1], config->grid[2]};
     blockDim = {config->block[0], config->block[1], config->block[2]};
-    arguments = given, body = kernel;
+    arguments = given, body = kernel, together = cluster;
+    threads = size_t(blockDim.x) * blockDim.y * blockDim.z;
     trouble.clear();
-    const size_t blocks = size_t(gridDim.x) * gridDim.y * gridDim.z;
-    const size_t threads = size_t(blockDim.x) * blockDim.y * blockDim.z;
+    if (gridDim.x % cluster) trouble = "a grid that is not a whole number of clusters";
+    const size_t clusters = size_t(gridDim.x) * gridDim.y * gridDim.z / cluster;
     const bool downwards = order() % 2;
-    for (size_t i = 0; i < blocks && trouble.empty(); ++i) {
-        const size_t at = downwards ? blocks - 1 - i : i;
-        blockIdx = {unsigned(at % gridDim.x), unsigned(at / gridDim.x % gridDim.y),
-                    unsigned(at / (size_t(gridDim.x) * gridDim.y))};
-        run_block(threads, config->shared);
-    }
+    for (size_t i = 0; i < clusters && trouble.empty(); ++i)
+        run_cluster((downwards ? clusters - 1 - i : i) * cluster, config->shared);
     return trouble.empty() ? nullptr : trouble.c_str();
 }
 
