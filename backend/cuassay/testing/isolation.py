@@ -12,13 +12,19 @@ import sys
 import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 
 from cuassay.core import settings
 from cuassay.core.device import Device
 
-__all__ = ["LOST", "HangGuard", "LostDevices"]
+__all__ = ["LOST", "HangGuard", "LostDevices", "worker_input"]
+
+
+def worker_input(config: pytest.Config, name: str, otherwise: Any = None) -> Any:
+    """What the controller gave this worker by `name`, or `otherwise`; also in a process that is not a worker."""
+    return getattr(config, "workerinput", {}).get(name, otherwise)
 
 
 class LostDevices:
@@ -84,7 +90,7 @@ class HangGuard:
         self.yields = self.seconds > 0 and _own_timeout(config) > 0
         self._stderr, self._is_armed = -1, False
         if self.seconds and not self.yields:
-            told = getattr(config, "workerinput", {}).get("cuassay_faults")  # an isolated worker's file for stacks
+            told = worker_input(config, "cuassay_faults")  # an isolated worker's file for stacks
             own = sys.__stderr__.fileno() if sys.__stderr__ is not None else 2
             self._stderr = os.dup(own if told is None else told)
             _guards.add(self)

@@ -7,26 +7,27 @@ test asks for one.
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Generator
 from contextlib import ExitStack, nullcontext, suppress
-from importlib.util import find_spec
-from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuassay.core import settings
 from cuassay.core.device import Device
-from cuassay.errors import DeviceError, ResultError, SettingError
+from cuassay.errors import DeviceError, SettingError
 from cuassay.testing import options, rerun, skips
-from cuassay.testing.isolation import LOST, HangGuard, LostDevices
+from cuassay.testing.collecting import collect_generated
+from cuassay.testing.isolation import LOST, HangGuard, LostDevices, worker_input
 from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
 from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
+from cuassay.testing.registering import register
 from cuassay.testing.told import told_of
-from cuassay.testing.trail import Trail
+
+if TYPE_CHECKING:
+    from cuassay.testing.trail import Trail
 
 __all__ = ["Harness"]
 
@@ -35,14 +36,17 @@ class Harness:
     """One session's state: its devices, its cases, the devices it lost."""
 
     def __init__(self, config: pytest.Config) -> None:
-        self.is_worker = hasattr(config, "workerinput")
         self.presence = _presence(config)
         self.parametrize = Parametrizer(self.presence)
-        self.is_replaceable = _is_replaceable(config)
+        self.is_replaceable = bool(worker_input(config, "cuassay_replaced_by"))
         told = ["the other tests run in a fresh process"] if self.is_replaceable else []
         self.lost = config.stash[LOST] = LostDevices(*told)
         self.hang = HangGuard(config)
-        self.trail = Trail(_told(config, "cuassay_trail", -1)) if self.is_replaceable else None
+        self.trail: Trail | None = None
+        if self.is_replaceable:
+            from cuassay.testing.trail import Trail
+
+            self.trail = Trail(worker_input(config, "cuassay_trail", -1))
 
     def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
         """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
@@ -51,16 +55,6 @@ class Harness:
         if not self.is_replaceable or sys.modules.keys().isdisjoint(_LIBRARIES):
             return ()
         return tuple(device for device in self.presence.devices if device.kind not in HOST_KINDS)
-
-
-def _is_replaceable(config: pytest.Config) -> bool:
-    """Whether a fresh process follows when this one loses a device."""
-    return bool(_told(config, "cuassay_replaced_by", ""))
-
-
-def _told(config: pytest.Config, name: str, otherwise: Any = None) -> Any:
-    """What the controller said of `name` to this worker; `otherwise` where there is none."""
-    return getattr(config, "workerinput", {}).get(name, otherwise)
 
 
 #: Without one of these no accelerator was used, and none is asked for.
@@ -76,7 +70,7 @@ _CURRENT = pytest.StashKey[ExitStack]()
 
 
 def _presence(config: pytest.Config) -> Presence:
-    told = _told(config, "cuassay")
+    told = worker_input(config, "cuassay")
     if told is not None:
         return Presence.from_controller(told)
     wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
@@ -115,82 +109,7 @@ def pytest_configure(config: pytest.Config) -> None:
             _ = harness.presence.devices
     except (DeviceError, SettingError) as error:
         raise pytest.UsageError(str(error)) from None
-    if not config.pluginmanager.hasplugin("benchmark"):
-        config.pluginmanager.register(_WithoutBenchmark(), "cuassay_without_benchmark")
-    if config.getoption("cuassay_shard"):
-        from cuassay.testing.sharding import Sharding, parse_shard
-
-        config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
-    if config.getini("cuassay_skips") or config.getoption("cuassay_check_skips"):
-        from cuassay.testing.skips_plugin import register
-
-        register(config, harness.presence)
-    if harness.is_worker:
-        _configure_worker(config)
-    else:
-        _configure_controller(config, harness)
-
-
-def _configure_worker(config: pytest.Config) -> None:
-    if _told(config, "cuassay_faults") is not None:
-        return  # of ours, which follows its controller already; xdist may not be installed
-    from cuassay.results.lifeline import follow
-    from cuassay.testing.workers import Reporter
-
-    follow(os.getppid())  # a worker of xdist notices only between two tests that its controller is gone
-    config.pluginmanager.register(Reporter(), "cuassay_reporter")
-
-
-def _configure_controller(config: pytest.Config, harness: Harness) -> None:
-    from cuassay.testing.figures import Figures, refuse_figures_of_workers
-    from cuassay.testing.summary import Tally
-
-    refuse_figures_of_workers(config)
-    if config.pluginmanager.hasplugin("benchmark"):
-        config.pluginmanager.register(Figures(), "cuassay_figures")
-    if config.getoption("cuassay_isolate") and not config.getoption("tx", default=None):
-        from cuassay.testing.controller import Controller, refuse_debugger
-
-        refuse_debugger(config)
-        config.pluginmanager.register(Controller(config, harness.presence), "cuassay_controller")
-    required = _required(config, harness)
-    is_part = bool(config.getoption("cuassay_shard"))
-    config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
-    _expect(config)
-    if config.pluginmanager.hasplugin("xdist"):
-        from cuassay.testing.workers import Workers
-
-        config.pluginmanager.register(Workers(harness.presence), "cuassay_workers")
-    path = config.getoption("cuassay_record")
-    if path:
-        from cuassay.testing.recording import Recording
-
-        run, shard = config.getoption("cuassay_run"), config.getoption("cuassay_shard")
-        try:
-            recording = Recording(Path(path), harness.presence, run=run, root=config.rootpath, shard=shard)
-        except ResultError as error:
-            raise pytest.UsageError(f"--cuassay-record: {error}") from None
-        config.pluginmanager.register(recording, "cuassay_recording")
-
-
-def _expect(config: pytest.Config) -> None:
-    """Fail by what was skipped, if an option asks for it."""
-    budgets, baseline = config.getoption("cuassay_skip_budget"), config.getoption("cuassay_skip_baseline")
-    fails_nowhere = config.getoption("cuassay_fail_nowhere")
-    if not (budgets or baseline or fails_nowhere):
-        return
-    from cuassay.testing.expected import Expected, parse_budgets, ran_in
-
-    ran = ran_in(Path(baseline)) if baseline else frozenset[str]()
-    expected = Expected(parse_budgets(budgets), ran, fails_nowhere=fails_nowhere)
-    config.pluginmanager.register(expected, "cuassay_expected")
-
-
-def _required(config: pytest.Config, harness: Harness) -> tuple[Any, ...]:
-    try:
-        return harness.presence.required
-    except DeviceError as error:
-        pytest.exit(f"--require-device: {error}", returncode=pytest.ExitCode.TESTS_FAILED)
+    register(config, harness.presence)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -238,52 +157,7 @@ def pytest_pycollect_makeitem(
     collector: pytest.Module | pytest.Class, name: str, obj: object
 ) -> ConformanceClass | None:
     """Collect ``test_x = conformance(...)`` as a class of tests."""
-    generated = getattr(obj, "__cuassay_test_class__", None)
-    if not isinstance(generated, type):
-        if name.startswith("test"):
-            _refuse_near_miss(name, obj)
-        return None
-    if not name.lower().startswith("test"):
-        _warn_of_name(collector, name, obj)
-        return None
-    vars(generated)["spec"].name_after(name)
-    collected: ConformanceClass = ConformanceClass.from_parent(collector, name=name)
-    return collected
-
-
-def _refuse_near_miss(name: str, obj: object) -> None:
-    """Refuse an object that was meant for generated tests and has none, as pytest would collect nothing."""
-    if _is_spec(obj):
-        told = f"an OpSpec, of which pytest collects nothing; write {name} = conformance(OpSpec(...))"
-    elif isinstance(obj, list | tuple | dict) and any(map(_generates, obj.values() if isinstance(obj, dict) else obj)):
-        told = (
-            f"a {type(obj).__name__} of generated tests, of which pytest collects nothing; give them a name each, "
-            f'as by globals()["{name}_" + name] = conformance(spec) in a loop'
-        )
-    else:
-        return
-    raise pytest.Collector.CollectError(f"{name} is {told}")
-
-
-def _is_spec(obj: object) -> bool:
-    specs = sys.modules.get("cuassay.testing.opspec")  # where it is not loaded there are none
-    return specs is not None and isinstance(obj, specs.OpSpec)
-
-
-def _generates(obj: object) -> bool:
-    return isinstance(getattr(obj, "__cuassay_test_class__", None), type)
-
-
-def _warn_of_name(collector: pytest.Module | pytest.Class, name: str, tests: object) -> None:
-    """Say that generated tests are not run, unless another name of theirs lets them."""
-    names = (other for other, held in vars(collector.obj).items() if held is tests)
-    if not any(other.lower().startswith("test") for other in names):
-        collector.warn(
-            pytest.PytestCollectionWarning(
-                f"{name} holds generated tests, which are not run: pytest collects names that begin with test; "
-                f"call it test_{name}"
-            )
-        )
+    return collect_generated(collector, name, obj)
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -305,17 +179,6 @@ def xp(device: Any) -> Any:
     found = find(device)  # a project's own `device` may be a name
     with backend(found.kind).activate(found.index):
         yield namespace(found)
-
-
-class _WithoutBenchmark:
-    """Stands in for pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
-
-    @pytest.fixture
-    def benchmark(self) -> None:
-        """Skip in place of pytest-benchmark's fixture."""
-        if find_spec("pytest_benchmark") is None:
-            pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
-        pytest.skip("pytest-benchmark is turned off; leave out -p no:benchmark")
 
 
 @pytest.fixture

@@ -1,0 +1,115 @@
+"""The plugins of ours that a session has: what the options ask for, in a worker and in the process that reports.
+
+Each loads when it is wanted.
+"""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.errors import DeviceError, ResultError
+from cuassay.testing.isolation import worker_input
+from cuassay.testing.presence import Presence
+
+__all__ = ["register"]
+
+
+def register(config: pytest.Config, presence: Presence) -> None:
+    """Register the plugins of this session."""
+    if not config.pluginmanager.hasplugin("benchmark"):
+        config.pluginmanager.register(_WithoutBenchmark(), "cuassay_without_benchmark")
+    if config.getoption("cuassay_shard"):
+        from cuassay.testing.sharding import Sharding, parse_shard
+
+        config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
+    if config.getini("cuassay_skips") or config.getoption("cuassay_check_skips"):
+        from cuassay.testing import skips_plugin
+
+        skips_plugin.register(config, presence)
+    if hasattr(config, "workerinput"):
+        _register_in_worker(config)
+    else:
+        _register_in_controller(config, presence)
+
+
+def _register_in_worker(config: pytest.Config) -> None:
+    if worker_input(config, "cuassay_faults") is not None:
+        return  # of ours, which follows its controller already; xdist may not be installed
+    from cuassay.results.lifeline import follow
+    from cuassay.testing.workers import Reporter
+
+    follow(os.getppid())  # a worker of xdist notices only between two tests that its controller is gone
+    config.pluginmanager.register(Reporter(), "cuassay_reporter")
+
+
+def _register_in_controller(config: pytest.Config, presence: Presence) -> None:
+    from cuassay.testing.figures import Figures, refuse_figures_of_workers
+    from cuassay.testing.summary import Tally
+
+    refuse_figures_of_workers(config)
+    if config.pluginmanager.hasplugin("benchmark"):
+        config.pluginmanager.register(Figures(), "cuassay_figures")
+    if config.getoption("cuassay_isolate") and not config.getoption("tx", default=None):
+        from cuassay.testing.controller import Controller, refuse_debugger
+
+        refuse_debugger(config)
+        config.pluginmanager.register(Controller(config, presence), "cuassay_controller")
+    required = _required(presence)
+    is_part = bool(config.getoption("cuassay_shard"))
+    config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
+    _expect(config)
+    if config.pluginmanager.hasplugin("xdist"):
+        from cuassay.testing.workers import Workers
+
+        config.pluginmanager.register(Workers(presence), "cuassay_workers")
+    if config.getoption("cuassay_record"):
+        _record(config, presence)
+
+
+def _record(config: pytest.Config, presence: Presence) -> None:
+    """Write rows of what the tests do."""
+    from cuassay.testing.recording import Recording
+
+    path = Path(config.getoption("cuassay_record"))
+    run, shard = config.getoption("cuassay_run"), config.getoption("cuassay_shard")
+    try:
+        recording = Recording(path, presence, run=run, root=config.rootpath, shard=shard)
+    except ResultError as error:
+        raise pytest.UsageError(f"--cuassay-record: {error}") from None
+    config.pluginmanager.register(recording, "cuassay_recording")
+
+
+def _expect(config: pytest.Config) -> None:
+    """Fail by what was skipped, if an option asks for it."""
+    budgets, baseline = config.getoption("cuassay_skip_budget"), config.getoption("cuassay_skip_baseline")
+    fails_nowhere = config.getoption("cuassay_fail_nowhere")
+    if not (budgets or baseline or fails_nowhere):
+        return
+    from cuassay.testing.expected import Expected, parse_budgets, ran_in
+
+    ran = ran_in(Path(baseline)) if baseline else frozenset[str]()
+    expected = Expected(parse_budgets(budgets), ran, fails_nowhere=fails_nowhere)
+    config.pluginmanager.register(expected, "cuassay_expected")
+
+
+def _required(presence: Presence) -> tuple[Any, ...]:
+    try:
+        return presence.required
+    except DeviceError as error:
+        pytest.exit(f"--require-device: {error}", returncode=pytest.ExitCode.TESTS_FAILED)
+
+
+class _WithoutBenchmark:
+    """Stands in for pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
+
+    @pytest.fixture
+    def benchmark(self) -> None:
+        """Skip in place of pytest-benchmark's fixture."""
+        if find_spec("pytest_benchmark") is None:
+            pytest.skip("pytest-benchmark is not installed; install it with: pip install 'cuassay[benchmark]'")
+        pytest.skip("pytest-benchmark is turned off; leave out -p no:benchmark")
