@@ -34,6 +34,7 @@ __all__ = [
     "Sample",
     "Samples",
     "each",
+    "is_sorted",
     "joined",
     "normalized",
 ]
@@ -191,6 +192,11 @@ class Sample(Declared):
         return tuple(over_lists(value, change) for value in self.args), kwargs
 
 
+def is_sorted(array: NDArray[Any]) -> bool:
+    """Whether the numbers along the last axis are in order, as a function may require of edges or offsets."""
+    return array.ndim > 0 and array.shape[-1] > 2 and bool((array[..., 1:] >= array[..., :-1]).all())
+
+
 def each(args: Iterable[Any], kwargs: Mapping[str, Any] | None = None) -> Iterator[Any]:
     """Every argument of a call, those in lists one by one."""
     for value in (*args, *(kwargs or {}).values()):
@@ -248,7 +254,7 @@ class Samples:
         dtype: str | None = None,
         layout: str = "contiguous",
     ) -> HostArray:
-        """Uniform numbers in ``[low, high)``; integers include `low`; unsigned ones start at 0."""
+        """Uniform numbers in ``[low, high)``; integers include `high` too, and unsigned ones start at 0."""
         return HostArray(np.asarray(self._values(as_shape(shape), as_dtype(dtype or self.dtype), low, high)), layout)
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:

@@ -24,7 +24,7 @@ from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.selection import seed
 from cuassay.testing.guards import LeakError, guarded
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Kind, Sample
+from cuassay.testing.samples import HostArray, Kind, Sample, is_sorted
 
 __all__ = [
     "REGISTERED",
@@ -175,8 +175,8 @@ def on_sample(sample: Sample) -> Iterator[None]:
 
 
 @contextmanager
-def explained(sentence: str, otherwise: Callable[[], None] | None = None) -> Iterator[None]:
-    """A failed comparison inside begins with `sentence`, if `otherwise`, the plain call, passes."""
+def explained(sentence: str, otherwise: Callable[[], None] | None = None, always: str = "") -> Iterator[None]:
+    """A failed comparison inside begins with `sentence` if `otherwise`, the plain call, passes; else with `always`."""
     __tracebackhide__ = True
     try:
         yield
@@ -185,7 +185,9 @@ def explained(sentence: str, otherwise: Callable[[], None] | None = None) -> Ite
             try:
                 otherwise()
             except Exception:  # noqa: BLE001  the plain call is wrong as well: the sentence would mislead
-                raise error from None
+                if not always:
+                    raise error from None
+                sentence = always
         raise AssertionError(f"{sentence}\n  {error}") from None
 
 
@@ -228,8 +230,12 @@ def overwrite(device: Device, arrays: Sequence[Any], sample: Sample) -> None:
 
 
 def turned(sample: Sample) -> Sample:
-    """The same call on the same numbers in another order."""
-    args = (HostArray(np.roll(a, 1)) if isinstance(a, np.ndarray) else a for a in sample.host()[0])
+    """The same call on the same numbers in another order; sorted arrays stay sorted where there are others."""
+    given = sample.host()[0]
+    several = sum(isinstance(a, np.ndarray) for a in given) > 1
+    args = (
+        HostArray(a if several and is_sorted(a) else np.roll(a, 1)) if isinstance(a, np.ndarray) else a for a in given
+    )
     return replace(sample, args=tuple(args), label=f"{sample.label}, new numbers")
 
 

@@ -92,9 +92,14 @@ def check_state(spec: OpSpec, device: Device) -> None:
             _restore(os.environ, environment)
     changed += ["warnings.filters"] if any(filters) else []
     if changed:
+        draws = _DRAWS if GENERATORS.keys() & set(changed) else ""
         raise AssertionError(
-            f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager"
+            f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager{draws}"
         )
+
+
+#: What else to do about a generator.
+_DRAWS = "; of a function that draws random numbers from it say deterministic=False"
 
 
 def _do_nothing(_error: str, _flag: int) -> None:
@@ -217,16 +222,20 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
     plain = plainest(spec, device)  # the skip, where there is none
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
         sample = one(spec, device, dtype, most=_MOST, axes=2).laid_out(layout)
-        sentence = f"{layout} inputs of {dtype_name(dtype)}, after other calls with inputs of the same shape"
+        words = f"{layout} inputs of {dtype_name(dtype)}"
+        fresh = functools.partial(verify, spec, device, dtype, [_of_new_shape(sample).laid_out(layout)])
+        always = f"wrong for {words}, of a shape that it meets for the first time as well"
         try:
-            with explained(sentence, functools.partial(verify, spec, device, dtype, [_of_new_shape(sample)])):
+            with explained(f"{words}, after other calls with inputs of the same shape", fresh, always):
                 verify(spec, device, dtype, [sample])
         except AssertionError:
             if turn:
                 raise
             return  # wrong in the first call: `values` reports it
     for sample in _with_other_options(spec, device, plain):
-        with explained("with other options, after a call with inputs of the same shape"):
+        fresh = functools.partial(verify, spec, device, plain, [_of_new_shape(sample)])
+        always = "wrong with these options, for a shape that it meets for the first time as well"
+        with explained("with other options, after a call with inputs of the same shape", fresh, always):
             verify(spec, device, plain, [sample])
 
 

@@ -15,7 +15,13 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, is_float
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError
-from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, reference_rounding
+from cuassay.testing.generated.comparison import (
+    compare,
+    compare_values,
+    host_rounding,
+    reference_rounding,
+    result_dtype,
+)
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -28,7 +34,7 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.selection import by_options, generator, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of
 from cuassay.testing.tolerance import allowed
 
@@ -81,18 +87,29 @@ def _affordable(
             return
         took = time.thread_time() - began
         if device.kind != "cpu":
-            took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
+            try:
+                took = max(took, _seconds_on(spec, device, sample) * _PATIENCE_S / _DEVICE_PATIENCE_S)
+            except MemoryError:  # as of a table with the square of the length
+                return
         before = size
         yield sample
 
 
 def _seconds_on(spec: OpSpec, device: Device, sample: Sample) -> float:
-    """How long the host is busy with one call on `device`, once what is compiled is there; 0 if it fails."""
+    """How long the host is busy with one call on `device`, once what is compiled is there; 0 if it fails.
+
+    Raises
+    ------
+    MemoryError
+        If the device has no room for it.
+    """
     try:
         if _elements(sample) <= _MOST_OF_SMALL:
             run_sample(spec, device, sample)
         began = time.thread_time()
         run_sample(spec, device, sample)
+    except MemoryError:
+        raise
     except Exception:  # noqa: BLE001  the check that compares reports it
         return 0.0
     return time.thread_time() - began
@@ -118,7 +135,9 @@ def _check_larger(
         several = len(arrays_of(*base.host())) < terms
         terms = max(1, round(terms * _elements(sample) / max(1, _elements(base)))) if several else terms
         largest_input = max((_largest(array) for array in arrays_of(*sample.host())), default=0.0)
-        limit = allowed(spec.rule, dtype, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
+        inexact = expected.dtype.kind in "fc" and not is_float(dtype)  # of integers a function makes floats of its own
+        precise = (result_dtype(spec, sample) or dtype) if inexact else dtype
+        limit = allowed(spec.rule, precise, terms=terms, magnitude=np.maximum(np.abs(expected), largest_input))
         with on_sample(sample):
             result = run_sample(spec, device, sample)
             try:
@@ -252,7 +271,7 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
             return value
         shape = _swapped(value.shape, extents)
         drawn = _drawn(value, shape, chance)
-        return HostArray(np.sort(drawn) if _is_sorted(value) else np.ascontiguousarray(drawn))
+        return HostArray(np.sort(drawn) if is_sorted(value) else np.ascontiguousarray(drawn))
 
     args, kwargs = sample.changed(put)
     shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
@@ -269,10 +288,6 @@ def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Genera
         return first
     other, part = flat[chance.integers(0, flat.size, shape)], chance.uniform(0, 1, shape)
     return np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
-
-
-def _is_sorted(array: NDArray[Any]) -> bool:
-    return array.ndim > 0 and array.shape[-1] > 2 and bool((array[..., 1:] >= array[..., :-1]).all())
 
 
 @check(is_function)
