@@ -16,7 +16,7 @@ from typing import Any
 from cuassay_reports.compare import SERIES, changes
 from cuassay_reports.frames import pd
 from cuassay_reports.history import change_points, roster, series, slower_since, suspects
-from cuassay_reports.load import Results, load, records
+from cuassay_reports.load import Results, Row, load, records
 
 __all__ = [
     "FORMATS", "against", "change_points", "compare", "export", "load", "roster", "series", "slower_since", "suspects",
@@ -68,9 +68,13 @@ def _runs(results: Results, name: str) -> list[str]:
     runs = results.runs
     found = runs.loc[(runs["run"] == name) | (runs["commit"].str.startswith(name) if name else False), "run"]
     if found.empty:
-        known = ", ".join(f"{row['run']} ({row['commit'][:10]})" for row in records(runs.tail(5)))
+        known = ", ".join(_named(row) for row in records(runs.tail(5)))
         raise LookupError(f"no run or commit begins with {name!r}; the newest here are: {known}")
     return list(found)
+
+
+def _named(run: Row) -> str:
+    return f"{run['run']} ({run['commit'][:10]})" if run["commit"] else str(run["run"])
 
 
 def _only(results: Results, places: dict[str, int]) -> Results:

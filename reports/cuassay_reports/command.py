@@ -10,7 +10,7 @@ from pathlib import Path
 
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
-from cuassay_reports.load import load, records
+from cuassay_reports.load import Results, load, records
 from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
@@ -23,10 +23,13 @@ UNREADABLE = 2
 """Exit status when the input cannot be read or the output not written."""
 
 FOUND = 1
-"""Exit status when a run that is shown did not come to its end, or what the user named was found."""
+"""Exit status when a run that is shown did not finish, or what the user named was found."""
 
 OPTIONS = ("json", "junit", "fail_on", "threshold", "baseline", "suspects", "strict")
 """What the command line gives to `run` by name."""
+
+#: What to do where there is no result.
+_WRITERS = "name files or folders that `cuassay run` or `pytest --cuassay-record` wrote"
 
 #: Lines and files without a result that are named.
 _NAMED = 20
@@ -78,31 +81,33 @@ def run(
     try:
         words = parse_fail_on(fail_on)
         results = load(*paths, strict=strict)
-        _tell(results.rejected)
-        if results.runs.empty:
-            sys.stderr.write(f"cuassay report: {', '.join(map(str, paths))}: no result in these files; run again\n")
-            return UNREADABLE
+        is_text = not suspects and {html, md, json, junit} == {None}
+        if results.runs.empty or not is_text:  # the text itself names what was left out
+            _tell(results.rejected)
+        _require_results(results, paths)
         accepted = acknowledgements(map(Path, paths))
         page = build(results, accepted, thresholds=_thresholds(threshold), baseline=baseline)
         if suspects:
             sys.stdout.write(as_suspects(page))
             return 0
-        if json is not None:
-            _save(Path(json), as_json(page))
-        if junit is not None:
-            _save(Path(junit), as_junit(page, words or FINDINGS))
-        if {html, md, json, junit} == {None} or html is not None or md is not None:
+        _write_verdicts(page, json, junit, words or FINDINGS)
+        if is_text or html is not None or md is not None:
             _write(page, html, md)
     except (OSError, ValueError, LookupError) as error:
         sys.stderr.write(f"cuassay report: {error}\n")
         return UNREADABLE
-    for one in page.unfinished:
+    for one in [] if is_text else page.unfinished:
         sys.stderr.write(f"cuassay report: run {one.run} is incomplete: {one.why}\n")
     found = findings(page)
     for word in words:
         for each in found[word]:
             sys.stderr.write(f"cuassay report: {word}: {each['name']}: {each['reason']}\n")
     return FOUND if page.unfinished or any(found[word] for word in words) else 0
+
+
+def _require_results(results: Results, paths: Sequence[str | Path]) -> None:
+    if results.runs.empty:
+        raise LookupError(f"no result in {', '.join(map(str, paths))}; {_WRITERS}")
 
 
 def _thresholds(percent: float | None) -> Thresholds:
@@ -151,6 +156,13 @@ def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
         _save(Path(md), render_markdown(page))
     if html is None and md is None:
         sys.stdout.write(render_text(page))
+
+
+def _write_verdicts(page: Page, json: str | Path | None, junit: str | Path | None, words: Sequence[str]) -> None:
+    if json is not None:
+        _save(Path(json), as_json(page))
+    if junit is not None:
+        _save(Path(junit), as_junit(page, words))
 
 
 def _save(path: Path, text: str) -> None:

@@ -1,7 +1,7 @@
-"""Which runs came to their end, by what they had planned. Needs the standard library alone.
+"""Which runs finished, by what they had planned. Needs the standard library alone.
 
 Each process of a run writes a ``plan`` row before its first test or timing, a ``begin`` row before each test, and an
-``end`` row when it comes to its end. What was killed, crashed or called ``os._exit`` leaves a plan without an end. A
+``end`` row when it finishes. What was killed, crashed or called ``os._exit`` leaves a plan without an end. A
 run without any such row is of an older cuassay, and is taken as complete.
 """
 
@@ -29,7 +29,7 @@ class Ending:
     why : str
         In words; empty where the run is complete.
     begun : tuple of (str, str)
-        Part and node id: of each process that did not come to its end, the tests it had begun and not finished; where
+        Part and node id: of each process that did not finish, the tests it had begun and not finished; where
         it had finished all, the last one.
     """
 
@@ -49,7 +49,7 @@ class _Run:
     times: int = 0
 
     def open(self) -> list[tuple[str, int]]:
-        """The parts that did not come to their end."""
+        """The parts that did not finish."""
         return sorted(part for part in self.plans if part not in self.ends)
 
 
@@ -92,8 +92,8 @@ def _why(run: _Run) -> str:
     names = {name for name, _ in run.plans}
     parts = [name.strip() for plan in run.plans.values() for name in plan.get("parts", "").split(",")]
     told = [
-        _did_not([name for name, _ in run.open()], "did not come to its end", "did not come to their end"),
-        _did_not([name for name in parts if name and name not in names], "was not begun", "were not begun"),
+        _did_not([name for name, _ in run.open()], "finish"),
+        _did_not([name for name in parts if name and name not in names], "start"),
         *dict.fromkeys(_reason(end) for end in run.ends.values()),
         _short(run.tests, _planned(run.plans.values(), "tests"), "tests", "have an outcome"),
         _short(run.times, _planned(run.plans.values(), "times"), "timings", "were taken"),
@@ -102,11 +102,13 @@ def _why(run: _Run) -> str:
     return "; ".join(text for text in told if text)
 
 
-def _did_not(names: Sequence[str], one: str, many: str) -> str:
+def _did_not(names: Sequence[str], verb: str) -> str:
     if not names:
         return ""
     more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return f"{', '.join(names[:_NAMED])}{more} {one if len(names) == 1 else many}"
+    return (
+        f"{'process' if len(names) == 1 else 'processes'} {', '.join(map(repr, names[:_NAMED]))}{more} did not {verb}"
+    )
 
 
 def _reason(end: Row) -> str:

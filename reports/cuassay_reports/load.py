@@ -161,11 +161,13 @@ def grouped_by(rows: Iterable[Row], names: Sequence[str]) -> dict[tuple[Any, ...
 
 
 def _files(path: Path) -> Iterable[Path]:
-    if path.is_file():
+    if path.exists() and not path.is_dir():
         return [path]
     found = sorted(file for file in path.rglob("*.jsonl") if file.is_file())
     if not found:
         what = "holds no *.jsonl file" if path.is_dir() else "does not exist"
+        if str(path) == "-":
+            raise FileNotFoundError("- does not stand for standard input here; name /dev/stdin to read results from it")
         raise FileNotFoundError(f"{path} {what}; name result files, or a folder with some: `cuassay run` writes them")
     return found
 

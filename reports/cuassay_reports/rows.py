@@ -58,6 +58,8 @@ def read_rows(file: Path, *, strict: bool = False) -> Rows:
     wrong = {number: f"this line {reason}" for number, reason in lines.wrong.items()}
     wrong |= {numbers[place]: reason for place, reason in refused.items()}
     rejected = [Rejected(f"{file}:{number}", wrong[number]) for number in sorted(wrong)]
+    if len(rejected) > 1 and not found:
+        rejected = [Rejected(str(file), f"not a result file: none of its {len(rejected):,} lines is a JSON object")]
     for first in rejected if strict else ():
         raise ResultFormatError(f"{first.place}: {first.reason}")
     kept = [row for place, row in enumerate(found) if place not in refused] if refused else found

@@ -102,6 +102,8 @@ class Comparison:
         words = [*arm.words(unfinished), *self.sides[side].extra]
         words += [word for name in only for word in ("--only", name)] if self.selects else []
         words += ["--seed", str(_seed(path.stem))] if self.seeded else []
+        if not self.starts:
+            self.told(f"{_words(path.stem)}: started; each process that finishes is one line")
         begun = time.monotonic()
         try:
             done = subprocess.run(

@@ -233,7 +233,7 @@ def _check(paths: Iterable[str], required: Iterable[str]) -> int:
 
 
 def _dead(rows: Iterable[Row]) -> Iterator[str]:
-    """A line for each process that did not come to its end; the run's own process is still at work."""
+    """A line for each process that did not finish; the run's own process is still at work."""
     for run, ending in endings(row for row in rows if row.get("part") != _COMMAND).items():
         begun = "".join(f"; {part} had begun {nodeid}" for part, nodeid in ending.begun)
         if ending.why:

@@ -112,7 +112,7 @@ class Step:
         for part, status in statuses.items():
             if part not in self._ended and (part in self._planned or not status):
                 begun = f"; the last test that it began is {self._begun[part]}" if part in self._begun else ""
-                yield f"{part} did not come to its end{begun}"
+                yield f"process {part!r} did not finish{begun}"
 
     def expected(self) -> int | None:
         """Number of rows expected in all, once a child has printed it: each part of the tests collects all of them."""

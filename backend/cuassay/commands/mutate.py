@@ -54,6 +54,7 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 def _mutate(options: argparse.Namespace) -> int:
     from cuassay.mutation import campaign
+    from cuassay.mutation.baseline import Baseline
     from cuassay.mutation.project import find_mutants, project_root
 
     jobs = usable_cores() if options.jobs is None else options.jobs
@@ -63,7 +64,12 @@ def _mutate(options: argparse.Namespace) -> int:
         raise SettingError(f"--parts is {options.parts}; give 1 or more")
     if options.limit is not None and options.limit < 1:
         raise SettingError(f"--limit is {options.limit}; give 1 or more")
+    campaign.require_coverage()
+    _require_tests(options.tests)
     root, here = project_root(Path.cwd()), Path.cwd().resolve()
+    sources = [_below(root, here, source) for source in options.source]
+    named = find_mutants(root, sources, Baseline()) if sources else None
+    equivalents = _equivalents(options.equivalents)
     devices = tuple(f"--cuassay-device={device}" for device in options.device)
     budget = options.seconds or float("inf")
     folder, tests = here.relative_to(root).as_posix(), tuple(options.tests)
@@ -71,17 +77,24 @@ def _mutate(options: argparse.Namespace) -> int:
     print("mutate: running the tests without a mutant", flush=True)
     baseline = campaign.measure_baseline(plan)
     print(f"mutate: {_passed(baseline.durations, baseline.failed)}")
-    sources = [_below(root, here, source) for source in options.source]
-    mutants = campaign.sampled(find_mutants(root, sources, baseline), options.limit, options.seed)
+    found = find_mutants(root, [], baseline) if named is None else named
+    mutants = campaign.sampled(found, options.limit, options.seed)
     if options.list:
         for mutant in mutants:
             print(_titled(mutant, root))
         return 0
-    equivalents = _equivalents(options.equivalents)
     print(f"mutate: {len(mutants):,} mutants, {jobs} at a time", flush=True)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # a job that is ended shows its scores, as after Ctrl-C
     outcomes = campaign.run_mutants(plan, mutants, baseline, equivalents, partial(_tell, root=root))
     return _close(options, outcomes, len(mutants), root)
+
+
+def _require_tests(tests: Sequence[str]) -> None:
+    for test in tests:
+        if not Path(test.partition("::")[0]).exists():
+            raise SettingError(
+                f"{test} does not exist in {Path.cwd()}; name files, folders or ids such as t.py::test_a"
+            )
 
 
 def _below(root: Path, here: Path, source: str) -> str:

@@ -25,7 +25,17 @@ from cuassay.mutation.baseline import Baseline
 from cuassay.mutation.mutant import Mutant
 from cuassay.mutation.project import copy_project, covering, project_files
 
-__all__ = ["Outcome", "Plan", "Score", "Verdict", "measure_baseline", "run_mutants", "sampled", "scores"]
+__all__ = [
+    "Outcome",
+    "Plan",
+    "Score",
+    "Verdict",
+    "measure_baseline",
+    "require_coverage",
+    "run_mutants",
+    "sampled",
+    "scores",
+]
 
 Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
 
@@ -130,18 +140,24 @@ def sampled(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mut
 # ------------------------------------------------------------------------------------------------ without a mutant
 
 
+def require_coverage() -> None:
+    """Raise `MutationError` unless coverage.py is installed."""
+    try:
+        import coverage  # noqa: F401
+    except ImportError:
+        raise MutationError(
+            "mutation needs coverage.py, which is not installed; install it with: pip install 'cuassay[mutate]'"
+        ) from None
+
+
 def measure_baseline(plan: Plan) -> Baseline:
     """Run the tests as they are.
 
     Raises
     ------
     MutationError
-        coverage.py is not installed, or no test passed.
+        No test passed.
     """
-    try:
-        import coverage  # noqa: F401
-    except ImportError:
-        raise MutationError("mutation needs coverage.py, which is not installed; install cuassay[mutate]") from None
     with tempfile.TemporaryDirectory(prefix="cuassay-mutate-") as folder:
         runs = [_Run(plan, Path(folder) / f"{part}.json", part) for part in range(plan.parts)]
         found = Baseline()

@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from cuassay import cli
+
 pytest.importorskip("coverage", reason="coverage.py is not installed")
 
 POOL = '''\
@@ -155,7 +157,8 @@ def test_a_job_that_is_ended_shows_the_scores_until_then(project: Path) -> None:
         (("test_pool.py", "--source", "nowhere.py"), "does not exist"),
         (("test_pool.py", "--source", "pool.py::nothing"), "no such function|function of that name"),
         (("test_pool.py", "--source", "/"), "outside of the project"),
-        (("test_nowhere.py",), "could not be run|no test passes"),
+        (("test_nowhere.py",), "test_nowhere.py does not exist in "),
+        (("test_pool.py::test_nothing",), "no test passes"),
         (("test_pool.py", "--jobs", "0"), "--jobs is 0"),
         (("test_pool.py", "--limit", "0"), "--limit is 0"),
         (("test_pool.py", "--parts", "0"), "--parts is 0"),
@@ -168,6 +171,25 @@ def test_a_wrong_call_is_told_in_words(project: Path, arguments: tuple[str, ...]
     assert found.returncode == 2
     assert any(part in found.stderr for part in told.split("|")), found.stderr
     assert "Traceback" not in found.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments", [("test_nowhere.py",), ("test_pool.py", "--source", "nowhere.py")], ids=["test", "source"]
+)
+def test_a_wrong_name_is_told_before_any_test_runs(project: Path, arguments: tuple[str, ...]) -> None:
+    assert "running the tests" not in mutate(project, *arguments).stdout
+
+
+def test_missing_coverage_is_told_before_any_test_runs(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "coverage", None)
+
+    assert cli.main(["mutate", __file__]) == 2
+
+    told = capsys.readouterr()
+    assert "pip install 'cuassay[mutate]'" in told.err
+    assert told.out == ""
 
 
 SPEC = """\

@@ -86,11 +86,25 @@ def test_without_a_job_each_job_is_listed_with_what_it_does(job: str) -> None:
     assert re.search(rf"^  {job} +\w.*$", done.stderr, re.MULTILINE)
 
 
-def test_an_unknown_job_is_refused_and_the_known_ones_listed() -> None:
+def test_an_unknown_job_is_refused_with_the_nearest_and_all_others() -> None:
     done = run(CI / "run", "tset")
     assert done.returncode == 2
-    assert "no job 'tset'" in done.stderr
-    assert "  test " in done.stderr
+    assert done.stderr.startswith("ci/run: there is no job 'tset' (did you mean 'test'?); jobs: ab, ")
+
+
+def test_an_unknown_job_without_python_is_refused_too(tmp_path: Path) -> None:
+    for name in ("bash", "dirname", "basename", "sed"):
+        (tmp_path / name).symlink_to(shutil.which(name))
+    done = run(CI / "run", "tset", env={"PATH": str(tmp_path)})
+    assert done.returncode == 2
+    assert done.stderr.startswith("ci/run: there is no job 'tset'; jobs: ab, ")
+
+
+@pytest.mark.parametrize("word", ["-h", "--help", "help"])
+def test_help_lists_the_jobs(word: str) -> None:
+    done = run(CI / "run", word)
+    assert done.returncode == 0
+    assert "  test " in done.stdout
 
 
 @pytest.mark.parametrize("job", JOBS)

@@ -253,7 +253,8 @@ def test_the_summary_names_benchmarks_processes_and_seconds(
 
     shown = capsys.readouterr()
     assert re.search(r": 12 benchmarks, \d+ processes, \d+ s$", shown.out, re.MULTILINE)
-    assert re.match(r"cuassay: pair 1, base: \d", shown.err)
+    assert shown.err.startswith("cuassay: pair 1, base: started; ")
+    assert re.search(r"^cuassay: pair 1, head: \d", shown.err, re.MULTILINE)
 
 
 def test_two_modes_are_told() -> None:

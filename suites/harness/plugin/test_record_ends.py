@@ -56,7 +56,7 @@ def test_a_session_that_dies_in_a_test_is_found_by_the_report(
     pytester.runpytest_subprocess(*RECORD, "-p", "no:faulthandler")
 
     path = pytester.path / "rows.jsonl"
-    told = "The run is incomplete: tests did not come to its end; 1 of 3 planned tests have an outcome"
+    told = "The run is incomplete: process 'tests' did not finish; 1 of 3 planned tests have an outcome"
     assert first_line(path, capsys) == (1, told)
     (begun,) = load(path).begun.values()
     assert begun == (("tests", "test_it.py::test_fatal"),)

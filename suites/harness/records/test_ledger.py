@@ -140,7 +140,7 @@ def test_a_run_begun_by_a_script_is_complete_when_the_script_says_so(
 
     main(["end", str(path), "--run", capsys.readouterr().out.strip()])
 
-    assert open_run == ["command did not come to its end"]
+    assert open_run == ["process 'command' did not finish"]
     assert load(path).runs["ended_early"].tolist() == [""]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import subprocess
 import sys
 from argparse import Namespace
 from collections.abc import Callable
@@ -58,6 +59,60 @@ def test_the_baseline_is_what_the_newest_run_is_compared_with(three: Path, basel
 def test_an_unknown_baseline_is_refused_with_the_known_ones(three: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run([three], baseline="ffff") == 2
     assert "no run or commit begins with 'ffff'; the newest here are: r0 (0a0a0a0a0a)" in capsys.readouterr().err
+
+
+def test_a_run_without_a_commit_is_listed_by_its_id(
+    write_rows: Make, device_row: Make, time_row: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder: Path = write_rows("r1", device_row(), time_row(1e-3), commit="")
+
+    assert run([folder], baseline="ffff") == 2
+    assert capsys.readouterr().err.endswith("the newest here are: r1\n")
+
+
+# ------------------------------------------------------------------------------------------------ files without results
+
+
+def test_a_file_of_another_kind_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "test_norm.py"
+    file.write_text("import numpy\n\ndef test_a(): pass\n")
+
+    assert run([file]) == 2
+    rejected, advice = capsys.readouterr().err.splitlines()
+    assert rejected == f"cuassay report: left out {file}: not a result file: none of its 2 lines is a JSON object"
+    assert advice.startswith(f"cuassay report: no result in {file}; name files or folders that `cuassay run` or ")
+
+
+def test_dash_is_answered_with_the_name_of_standard_input(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["-"]) == 2
+    assert "name /dev/stdin" in capsys.readouterr().err
+
+
+def test_a_device_file_is_read(capsys: pytest.CaptureFixture[str]) -> None:
+    assert run(["/dev/null"]) == 2
+    assert capsys.readouterr().err.startswith("cuassay report: no result in /dev/null; ")
+
+
+def test_results_are_read_from_a_pipe(three: Path) -> None:
+    lines = b"".join(file.read_bytes() for file in sorted(three.rglob("*.jsonl")))
+    command = [sys.executable, "-m", "cuassay_reports", "/dev/stdin"]
+
+    done = subprocess.run(command, input=lines, capture_output=True, check=True)
+
+    assert b"+2.7 %" in done.stdout
+
+
+def test_the_text_says_once_that_a_run_is_incomplete(
+    write_rows: Make, device_row: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    planned = ("plan", {"part": "tests", "process": 1, "tests": 3})
+    folder: Path = write_rows("r1", device_row(), planned)
+
+    assert run([folder]) == 1
+
+    told = capsys.readouterr()
+    assert told.err == ""
+    assert told.out.count("process 'tests' did not finish; 0 of 3 planned tests have an outcome") == 1
 
 
 @pytest.fixture

@@ -166,10 +166,10 @@ def test_a_part_that_leaves_with_status_0_before_its_end_fails_the_run(
 
     told = capsys.readouterr().out
     assert status == 1
-    assert "tests did not come to its end; the last test that it began is ::test_left\n" in told
+    assert "process 'tests' did not finish; the last test that it began is ::test_left\n" in told
     results = load(out)
     assert results.runs["ended_early"].tolist() == [
-        "tests did not come to its end; 1 of 3 planned tests have an outcome"
+        "process 'tests' did not finish; 1 of 3 planned tests have an outcome"
     ]
 
 
@@ -194,7 +194,8 @@ def test_the_death_of_the_command_ends_every_part(generated: Path, sleeping: Sle
     sleeping.wait_ended(2)
     results = load(out)
     (why,) = results.runs["ended_early"]
-    assert why.startswith("cuassay run, tests 1/2, tests 2/2 did not come to their end; tests alone was not begun")
+    ended = "processes 'cuassay run', 'tests 1/2', 'tests 2/2' did not finish; process 'tests alone' did not start"
+    assert why.startswith(ended)
     (begun,) = results.begun.values()
     assert [part for part, _ in begun] == ["tests 1/2", "tests 2/2"]
 
@@ -207,7 +208,8 @@ def test_an_interruption_ends_every_part(generated: Path, sleeping: Sleeping) ->
 
     sleeping.assert_ended(2)
     (why,) = load(generated.parents[1] / "out").runs["ended_early"]
-    assert "tests 1/2, tests 2/2 did not come to their end; tests alone was not begun; cuassay run: interrupted" in why
+    ended = "'tests 1/2', 'tests 2/2' did not finish; process 'tests alone' did not start; cuassay run: interrupted"
+    assert ended in why
 
 
 def test_an_interrupted_command_says_so_in_a_line(
