@@ -159,9 +159,11 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
 }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline double sinpi_within_half(double x) { return double(std::sin(3.14159265358979323846L * x)); }
 inline void sincospi(double x, double* s, double* c) {
-    const long double angle = 3.14159265358979323846L * std::remainder(x, 2.0);
-    *s = double(std::sin(angle)), *c = double(std::cos(angle));
+    const double turn = std::remainder(x, 2.0), of_half = std::fabs(turn);  // all differences below are exact
+    *s = std::copysign(sinpi_within_half(of_half > 0.5 ? 1.0 - of_half : of_half), turn);
+    *c = sinpi_within_half(0.5 - of_half);
 }
 inline void sincospif(float x, float* s, float* c) {
     double sine, cosine;
