@@ -14,7 +14,8 @@ from typing import Any, Protocol
 import pytest
 
 from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
-from cuassay.errors import CapabilityNameError, DeviceError
+from cuassay.errors import ArgumentError, CapabilityNameError, DeviceError
+from cuassay.testing.when import Condition, parse_when
 
 __all__ = ["EXCLUSIVE", "MARKERS", "SpecLike", "devices", "dtypes", "exclusive", "ops", "requires"]
 
@@ -23,7 +24,7 @@ MARKERS: dict[str, str] = {
     "cuassay_devices(*names)": "devices the test may run on; written by cuassay.testing.devices",
     "cuassay_dtypes(*names)": "dtypes the test runs in; written by cuassay.testing.dtypes",
     "cuassay_ops(*names)": "ops the test runs for; written by cuassay.testing.ops",
-    "cuassay_requires(*names)": "capabilities the device must have; written by cuassay.testing.requires",
+    "cuassay_requires(*names, when)": "capabilities the device must have; written by cuassay.testing.requires",
     "cuassay_case(test, device, dtype, op)": "what a made test runs; written by cuassay.testing.torchlike",
     "cuassay_exclusive": "reads the device's free memory or needs it alone; written by cuassay.testing.exclusive",
 }
@@ -82,17 +83,31 @@ def dtypes(*names: Any) -> pytest.MarkDecorator:
     return pytest.mark.cuassay_dtypes(*words)
 
 
-def requires(*requirements: str) -> pytest.MarkDecorator:
+def requires(*requirements: str, when: Condition | None = None) -> pytest.MarkDecorator:
     """Skip the test on devices that lack any of these: ``@requires("graphs", "memory>=2GiB", "matmul:bfloat16")``.
+
+    Parameters
+    ----------
+    *requirements : str
+        Names of capabilities.
+    when : str, sequence of str, or callable, optional
+        The cases that need them; left out, all. Words name dtypes and devices, ``when="float16"`` or
+        ``when=("cuda", "float16", "bfloat16")``: of each sort that is named, one must be the case's. A function takes
+        parameters of the test by their names, ``when=lambda size, dtype: size * dtype.itemsize > 1 << 30``.
 
     Raises
     ------
     pytest.UsageError
-        If nobody defines a capability of that name.
+        If nobody defines a capability of that name, or `when` is none of these.
     """
     __tracebackhide__ = True
     _check(requirements, parse_requirement, "a requirement, such as 'graphs' or 'memory>=2GiB'")
-    return pytest.mark.cuassay_requires(*requirements)
+    if when is None:
+        return pytest.mark.cuassay_requires(*requirements)
+    try:
+        return pytest.mark.cuassay_requires(*requirements, when=parse_when(when))
+    except ArgumentError as error:
+        raise pytest.UsageError(f"{_caller()}: {error}") from None
 
 
 def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:

@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
 from cuassay.testing.parametrize import OWN_NAMES, provider
 
 __all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "parameters_of", "template_of", "why_skipped"]
@@ -88,12 +89,23 @@ def _reasons(item: pytest.Item, device: Device, dtype: Any = None, op: Any = Non
     from cuassay.devices import capabilities
 
     can = capabilities(device)
-    needs = [need for mark in item.iter_markers("cuassay_requires") for need in mark.args]
+    needs = [need for mark in item.iter_markers("cuassay_requires") if _holds(item, mark) for need in mark.args]
     if dtype is not None and not hasattr(op, "why_unsupported"):
         needs.append(dtype.name)
     yield from (reason for need in needs if (reason := can.missing(need)) is not None)
     if dtype is not None and hasattr(op, "why_unsupported") and (reason := op.why_unsupported(device, dtype.name)):
         yield reason
+
+
+def _holds(item: pytest.Item, mark: pytest.Mark) -> bool:
+    """Whether the requirement is for this case."""
+    if "when" not in mark.kwargs:
+        return True
+    parameters = getattr(getattr(item, "callspec", None), "params", {}) | parameters_of(item)
+    try:
+        return bool(mark.kwargs["when"].holds(parameters))
+    except ArgumentError as error:
+        raise pytest.UsageError(f"{item.nodeid}: requires(...): {error}") from None
 
 
 def expect_known_failure(item: pytest.Item, case: dict[str, Any]) -> None:
