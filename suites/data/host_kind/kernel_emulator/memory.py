@@ -13,8 +13,14 @@ __all__ = ["allocate", "as_cupy", "as_numpy", "guarded", "written_beside"]
 
 Array = Any
 
-#: Bytes of a guard, and the value of each byte of a guard and of a new array: it makes every float NaN.
-_GUARD, _POISON = 256, 0xFF
+#: Bytes of a guard: as far as the threads of one block too many write.
+_GUARD = 16_384
+
+#: The value of each byte of a guard and of a new array: it makes every float NaN.
+_POISON = 0xFF
+
+#: What a new array's address is a multiple of, bytes.
+_ALIGNMENT = 256
 
 #: By address: the memory of each allocation that is in use, and its length.
 _in_use: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()
@@ -24,8 +30,8 @@ class _Allocation:
     """Host memory of `nbytes` that begins at a multiple of 256."""
 
     def __init__(self, nbytes: int) -> None:
-        self.memory = np.full(nbytes + 3 * _GUARD, _POISON, np.uint8)
-        self.address = -(-(self.memory.ctypes.data + _GUARD) // _GUARD) * _GUARD
+        self.memory = np.full(nbytes + 2 * _GUARD + _ALIGNMENT, _POISON, np.uint8)
+        self.address = -(-(self.memory.ctypes.data + _GUARD) // _ALIGNMENT) * _ALIGNMENT
         self.nbytes = nbytes
         self.__array_interface__ = {
             "shape": (nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3,
