@@ -120,10 +120,10 @@ def _of_file(root: Path, file: Path) -> list[Mutant]:
 def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baseline) -> list[str]:
     """Tests that can see `mutant`, those first that are likely to find it soon.
 
-    Of Python these are the tests that run the changed lines, the fastest first; where that is the head of a function,
-    those that run the function; at module level, those that run any line of the file. Of CUDA C++ these are the tests
-    that launch the changed kernel, or any kernel whose file includes the changed one: for each instantiation a fast one
-    first.
+    Of Python these are the tests that run the changed lines; where that is the head of a function, those that run the
+    function; at module level, those that run any line of the file. The fastest case of each test function comes first.
+    Of CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed one:
+    for each instantiation a fast one first.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
         return _launching(_kernels_of(mutant, root, tuple(files)), baseline)
@@ -131,7 +131,10 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
     found = found or baseline.covering(mutant.path, *mutant.edit.scope)
     if mutant.edit.scope == (0, 0):
         found = found or baseline.touching(mutant.path)
-    return _passing(found, baseline)
+    cases: dict[str, list[str]] = {}
+    for test in _passing(found, baseline):
+        cases.setdefault(test.partition("[")[0], []).append(test)
+    return _in_turns(cases.values())
 
 
 def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:
@@ -142,11 +145,14 @@ def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:
 
 def _launching(kernels: Collection[str], baseline: Baseline) -> list[str]:
     """Tests that launch one of `kernels`: the fastest of each instantiation, then the second of each, and so on."""
-    columns = (
+    return _in_turns(
         _passing(tests, baseline) for name, tests in baseline.launches.items() if name.partition("<")[0] in kernels
     )
-    rows = zip_longest(*columns)
-    return list(dict.fromkeys(test for row in rows for test in row if test is not None))
+
+
+def _in_turns(columns: Iterable[Sequence[str]]) -> list[str]:
+    """The first test of each column, then the second of each, and so on; each test once."""
+    return list(dict.fromkeys(test for row in zip_longest(*columns) for test in row if test is not None))
 
 
 def _kernels_of(mutant: Mutant, root: Path, files: tuple[str, ...]) -> frozenset[str]:

@@ -237,3 +237,17 @@ def test_kernels_are_judged_by_the_tests_that_launch_them(tmp_path: Path) -> Non
     assert judges("b.cu::k") == ["fast", "of_b", "slow"]
     assert judges("a.cuh") == ["fast", "of_b", "slow"]
     assert judges("c.cu") == ["of_c"]
+
+
+def test_the_fastest_case_of_each_test_function_comes_first(tmp_path: Path) -> None:
+    pytest.importorskip("coverage", reason="coverage.py is not installed")
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.project import covering, find_mutants
+
+    (tmp_path / "pool.py").write_text("def give(number):\n    return number + 1\n")
+    durations = {"t.py::a[1]": 0.1, "t.py::a[2]": 0.2, "t.py::a[3]": 0.3, "t.py::b[1]": 2.0, "t.py::c": 1.0, "bad": 0.1}
+    baseline = Baseline(durations=durations, failed=["bad"], lines={"pool.py": {2: list(durations)}})
+
+    tests = covering(find_mutants(tmp_path, ["pool.py"], baseline)[0], tmp_path, ["pool.py"], baseline)
+
+    assert tests == ["t.py::a[1]", "t.py::c", "t.py::b[1]", "t.py::a[2]", "t.py::a[3]"]
