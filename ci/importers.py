@@ -1,4 +1,4 @@
-"""Print the test files that import one of the given modules, directly or through a name of the package.
+"""Print the test files that import one of the given modules: first by its name, then through a name of its package.
 
 ci/importers.py cuassay.memory.segment_store.py cuassay_reports.load.py
 """
@@ -29,16 +29,18 @@ def imports_of(text: str) -> Iterator[str]:
 
 
 def importers(modules: Sequence[str], folder: Path = SUITES) -> list[str]:
-    """Paths of the test files below `folder` that import one of `modules`, or a name of the package it belongs to."""
+    """Paths of the test files below `folder` that import one of `modules`, then of those that import its package."""
     wanted = {module.removesuffix(".py").removesuffix(".__init__") for module in modules}
     packages = {module.rpartition(".")[0] for module in wanted if module.count(".") > 1}
-    found = []
+    by_name, by_package = [], []
     for path in sorted(folder.rglob("test_*.py")):
         if path.relative_to(folder).parts[0] not in PASSED_OVER:
             imported = set(imports_of(path.read_text(encoding="utf-8")))
-            if imported & (wanted | packages):
-                found.append(path.relative_to(folder.parent).as_posix())
-    return found
+            if imported & wanted:
+                by_name.append(path.relative_to(folder.parent).as_posix())
+            elif imported & packages:
+                by_package.append(path.relative_to(folder.parent).as_posix())
+    return by_name + by_package
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from cuassay.errors import SettingError
 from cuassay.results.fingerprint import usable_cores
 
 if TYPE_CHECKING:
+    from cuassay.mutation.baseline import Baseline
     from cuassay.mutation.campaign import Outcome, Score, Verdict
     from cuassay.mutation.mutant import Mutant
 
@@ -44,7 +45,7 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     mutate.add_argument("--limit", type=int, metavar="N", help="most mutants: a sample, the same one for one --seed")
     mutate.add_argument("--seed", type=int, default=0, metavar="N", help="chooses the sample (default: 0)")
-    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after so long; default: when all are done")
+    mutate.add_argument("--seconds", type=float, metavar="S", help="stop after so long, the first run included")
     mutate.add_argument("--equivalents", type=Path, metavar="FILE", help="TOML list of mutants that change nothing")
     mutate.add_argument("--record", type=Path, metavar="FILE", help="append the scores to this result file")
     mutate.add_argument("--fail-under", type=float, default=0.0, metavar="PERCENT", help="exit 1 below this score")
@@ -76,7 +77,7 @@ def _mutate(options: argparse.Namespace) -> int:
     plan = campaign.Plan(root, folder, tests, devices, jobs, options.parts, budget)
     print("mutate: running the tests without a mutant", flush=True)
     baseline = campaign.measure_baseline(plan)
-    print(f"mutate: {_passed(baseline.durations, baseline.failed)}")
+    print(f"mutate: {_passed(baseline)}")
     found = find_mutants(root, [], baseline) if named is None else named
     mutants = campaign.sampled(found, options.limit, options.seed)
     if options.list:
@@ -110,9 +111,11 @@ def _equivalents(path: Path | None) -> Mapping[str, str]:
     return {} if path is None else read_equivalents(path)
 
 
-def _passed(durations: Mapping[str, float], failed: Sequence[str]) -> str:
-    text = f"{len(set(durations) - set(failed)):,} tests pass in {sum(durations.values()):.1f} s"
-    return text + (f"; {len(failed):,} fail without a mutant and judge none" if failed else "")
+def _passed(found: Baseline) -> str:
+    text = f"{len(set(found.durations) - set(found.failed)):,} tests pass in {sum(found.durations.values()):.1f} s"
+    if found.failed:
+        text += f"; {len(found.failed):,} fail without a mutant and judge none"
+    return text + (f"; {found.left_out:,} did not start within half of --seconds" if found.left_out else "")
 
 
 def _tell(outcome: Outcome, *, root: Path) -> None:

@@ -23,8 +23,8 @@ from cuassay.testing.skips import parameters_of
 
 __all__ = ["Baseline", "Declared", "pytest_configure", "read"]
 
-#: Names the file that is written, and the folder whose files are watched.
-OUT, ROOT = "CUASSAY_MUTATION_BASELINE", "CUASSAY_MUTATION_ROOT"
+#: Name the file that is written, the folder whose files are watched, and how long tests may start.
+OUT, ROOT, SECONDS = "CUASSAY_MUTATION_BASELINE", "CUASSAY_MUTATION_ROOT", "CUASSAY_MUTATION_SECONDS"
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +57,8 @@ class Baseline:
         Folders of ``sys.path`` below the root, relative to it.
     modules : list of str
         Modules from outside of the project that the tests loaded, in the order of their import.
+    left_out : int
+        Tests that were not started, because the time was up.
     """
 
     durations: dict[str, float] = field(default_factory=dict)
@@ -66,6 +68,7 @@ class Baseline:
     declared: list[Declared] = field(default_factory=list)
     paths: list[str] = field(default_factory=list)
     modules: list[str] = field(default_factory=list)
+    left_out: int = 0
 
     def covering(self, path: str, first: int, last: int) -> set[str]:
         """Tests that run one of these lines."""
@@ -89,6 +92,7 @@ class Baseline:
         self.declared = list(dict.fromkeys([*self.declared, *other.declared]))
         self.paths = list(dict.fromkeys([*self.paths, *other.paths]))
         self.modules = list(dict.fromkeys([*self.modules, *other.modules]))
+        self.left_out += other.left_out
 
 
 def read(path: Path) -> Baseline:
@@ -110,7 +114,7 @@ def read(path: Path) -> Baseline:
         for name, by_line in found["lines"].items()
     }
     declared = [Declared(**row) for row in found["declared"]]
-    facts = (found[name] for name in ("paths", "modules"))
+    facts = (found[name] for name in ("paths", "modules", "left_out"))
     return Baseline(found["durations"], found["failed"], lines, found["launches"], declared, *facts)
 
 
@@ -120,10 +124,11 @@ def read(path: Path) -> Baseline:
 class _Watch:
     """Follows one session."""
 
-    def __init__(self, out: Path, root: Path) -> None:
+    def __init__(self, out: Path, root: Path, seconds: float) -> None:
         import coverage
 
         self._out, self._root = out, root
+        self._until = time.monotonic() + seconds
         omitted = ["*/.venv/*", "*/site-packages/*"]
         self._coverage = coverage.Coverage(data_file=None, config_file=False, source=[str(root)], omit=omitted)
         self._coverage.start()
@@ -152,6 +157,8 @@ class _Watch:
             self._coverage.switch_context("")
             self._launches.test = ""
             self._found.durations[item.nodeid] = time.perf_counter() - begun
+            if time.monotonic() >= self._until:
+                item.session.shouldstop = "the time for the tests without a mutant is up"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Note who failed; a skipped test tests nothing and does not count."""
@@ -161,7 +168,7 @@ class _Watch:
             self._found.durations[report.nodeid] = -1.0
 
     @pytest.hookimpl(trylast=True)
-    def pytest_sessionfinish(self) -> None:
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Write what was found."""
         self._coverage.stop()
         durations = {test: spent for test, spent in self._found.durations.items() if spent >= 0}
@@ -175,6 +182,7 @@ class _Watch:
             "declared": [{name: getattr(one, name) for name in one.__slots__} for one in self._declared],
             "paths": list(_paths_below(self._root)),
             "modules": _modules_outside(self._root),
+            "left_out": max(0, len(session.items) - len(self._found.durations)),
         }
         self._out.write_text(json.dumps(written), encoding="utf-8")
 
@@ -212,7 +220,7 @@ class _Launches:
 def pytest_configure(config: pytest.Config) -> None:
     """Watch this session, where the variables say so."""
     if os.environ.get(OUT) and not hasattr(config, "workerinput"):
-        watch = _Watch(Path(os.environ[OUT]), Path(os.environ[ROOT]))
+        watch = _Watch(Path(os.environ[OUT]), Path(os.environ[ROOT]), float(os.environ.get(SECONDS, "inf")))
         config.pluginmanager.register(watch, "cuassay_mutation_baseline")
 
 
@@ -240,8 +248,13 @@ def _modules_outside(root: Path) -> list[str]:
     return [
         name
         for name, origin in origins.items()
-        if origin.is_absolute() and not origin.resolve().is_relative_to(root) and not name.startswith(_KEPT_OUT)
+        if origin.is_absolute() and not _is_of_project(origin.resolve(), root) and not name.startswith(_KEPT_OUT)
     ]
+
+
+def _is_of_project(file: Path, root: Path) -> bool:
+    """Whether it stands below `root`, and not in an environment that was made there."""
+    return file.is_relative_to(root) and "site-packages" not in file.relative_to(root).parts
 
 
 _KEPT_OUT = ("coverage", "cuassay.mutation", "conftest", "test_")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
 import queue
@@ -71,7 +72,10 @@ class Plan:
     parts : int
         Processes that run the tests without a mutant; with more than one, tests that need a device alone are left out.
     budget : float
-        Seconds for all mutants; those that are not reached are left out of the score. Infinite by default.
+        Seconds for everything, infinite by default. Tests without a mutant start during the first half only; mutants
+        that are not reached are left out of the score.
+    begun : float
+        When the budget began, by `time.monotonic`.
     """
 
     root: Path
@@ -81,6 +85,7 @@ class Plan:
     jobs: int = 1
     parts: int = 1
     budget: float = float("inf")
+    begun: float = field(default_factory=time.monotonic)
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +182,7 @@ class _Run:
         shard = [f"--cuassay-shard={part + 1}/{plan.parts}"] if plan.parts > 1 else []
         pytest = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET]
         environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
+        environment[first_run.SECONDS] = str(plan.budget / 2)
         self._out = out
         self._log = out.with_suffix(".log")
         with self._log.open("wb") as log:
@@ -229,7 +235,7 @@ def run_mutants(
             enter(Outcome(mutant, "equivalent", note=equivalents[mutant.identity]))
         else:
             waiting.put(mutant)
-    until = time.monotonic() + plan.budget
+    until = plan.begun + plan.budget
     stopping = threading.Event()
     benches: list[_Bench] = []
 
@@ -288,6 +294,7 @@ class _Bench:
         self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
         self._copy = Path(self._folder.name).resolve() / "project"
         copy_project(plan.root, files, self._copy)
+        self._seconds = itertools.count(1)
         self._cache = self._copy.parent / "cache"  # compiled mutants go with it
         known = Path(settings.get("CUASSAY_CACHE_DIR"))
         if known.is_dir():
@@ -304,8 +311,7 @@ class _Bench:
     def _start(self) -> subprocess.Popen[str]:
         worker = Path(__file__).with_name("worker.py")
         paths = os.pathsep.join(self._paths())
-        environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "PYTHONPATH": paths}
-        environment["CUASSAY_CACHE_DIR"] = str(self._cache)
+        environment = {**os.environ, "PYTHONPATH": paths, "CUASSAY_CACHE_DIR": str(self._cache)}
         command = [sys.executable, str(worker)]
         started = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment)
         self._write(started, self._baseline.modules)
@@ -337,15 +343,20 @@ class _Bench:
             return Outcome(mutant, "uncovered", note="no test that passes runs these lines")
         place = self._copy / mutant.path
         right = (self._plan.root / mutant.path).read_text(encoding="utf-8")
-        place.write_text(mutant.edit.apply(right), encoding="utf-8")
+        self._write_source(place, mutant.edit.apply(right))
         begun = time.monotonic()
         try:
             outcome = self._outcome(mutant, tests[:_FIRST])
             if outcome is not None and outcome.verdict == "survived" and len(tests) > _FIRST:
                 outcome = self._outcome(mutant, tests[_FIRST:])
         finally:
-            place.write_text(right, encoding="utf-8")
+            self._write_source(place, right)
         return outcome and replace(outcome, tests=len(tests), seconds=time.monotonic() - begun)
+
+    def _write_source(self, place: Path, text: str) -> None:
+        """Write a source with a time of its own: by that time in whole seconds Python knows what it compiled before."""
+        place.write_text(text, encoding="utf-8")
+        os.utime(place, 2 * (next(self._seconds),))
 
     def _outcome(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:
         answer = self._ask(tests)

@@ -70,7 +70,6 @@ def _run(job: dict[str, Any], output: int) -> None:
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
         os.chdir(job["cwd"])
         sys.path[:0] = job["paths"]
-        sys.dont_write_bytecode = True
         pytest = importlib.import_module("pytest")
         status = int(pytest.main(job["arguments"]))
         sys.stdout.flush()

@@ -211,6 +211,47 @@ def test_declared_functions_are_the_default(tmp_path: Path) -> None:
     assert "test_scaled.py scaled" in found.stdout
 
 
+def test_tests_without_a_mutant_start_during_the_first_half_of_the_time_only(project: Path) -> None:
+    from cuassay.mutation.campaign import Plan, measure_baseline
+
+    found = measure_baseline(Plan(project, ".", ("test_pool.py",), budget=0.0))
+
+    assert (len(found.durations), found.left_out) == (1, 2)
+
+
+def test_libraries_of_an_environment_within_the_project_are_loaded_once(tmp_path: Path) -> None:
+    from cuassay.mutation.campaign import Plan, measure_baseline
+
+    libraries = tmp_path / ".venv" / "site-packages"
+    libraries.mkdir(parents=True)
+    (libraries / "library.py").write_text("")
+    (tmp_path / "pool.py").write_text("")
+    (tmp_path / "test_pool.py").write_text("import library, pool\n\n\ndef test_passes():\n    pass\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = . .venv/site-packages\n")
+
+    found = measure_baseline(Plan(tmp_path, ".", ("test_pool.py",))).modules
+
+    assert ("library" in found, "pool" in found) == (True, False)
+
+
+def test_mutants_of_one_length_are_not_taken_for_each_other(tmp_path: Path) -> None:
+    from cuassay.mutation.campaign import Plan, measure_baseline, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    lines = "".join(f"NUMBER_{index} = {index + 2}\n" for index in range(6))
+    (tmp_path / "numbers_.py").write_text(lines + "\n\ndef third():\n    return NUMBER_2\n")
+    (tmp_path / "test_numbers.py").write_text(
+        "import numbers_\n\n\ndef test_even_ones():\n"
+        "    assert (numbers_.NUMBER_0, numbers_.third(), numbers_.NUMBER_4) == (2, 4, 6)\n"
+    )
+    plan = Plan(tmp_path, ".", ("test_numbers.py",))
+    baseline = measure_baseline(plan)
+
+    outcomes = run_mutants(plan, find_mutants(tmp_path, ["numbers_.py"], baseline), baseline, {})
+
+    assert [outcome.verdict for outcome in outcomes][:6] == ["killed", "survived"] * 3
+
+
 def test_a_sample_is_the_same_for_one_seed_and_spread_over_operators() -> None:
     from cuassay.mutation.campaign import sampled
     from cuassay.mutation.python import python_mutants
