@@ -23,6 +23,9 @@ AWKWARD: tuple[int, ...] = (1, 2, 31, 32, 33, 127, 128, 129, 255, 256, 257, 1023
 #: More than a float32 holds exactly: a detour by way of one shows.
 _WIDE = 2**25
 
+#: More elements than one block of threads takes, for every dtype, and a row that vectors do not divide.
+_BLOCKS: Shape = (67, 129)
+
 _GRIDS: tuple[Shape, ...] = ((3, 5, 7), (64, 129), (33, 31), (1, 257), (2, 1, 3, 1, 5))
 
 _ORDINARY: tuple[Shape, ...] = (*((extent,) for extent in AWKWARD), *_GRIDS)
@@ -76,6 +79,11 @@ def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
     grid = np.meshgrid(edge.values, edge.values)
     pairs = (HostArray(grid[0].copy()), HostArray(grid[1].copy()))
     yield Sample(pairs, kind="extremal", label=f"{_EDGE_LABEL}, each with each")
+    number = 2 if make.dtype in INTEGERS else 1.1
+    yield Sample((make(_BLOCKS), number), {}, f"{number} at the right of {joined(_BLOCKS)}", "python")
+    yield Sample((number, make(_BLOCKS)), {}, f"{number} at the left of {joined(_BLOCKS)}", "python")
+    transposed = make(_BLOCKS, layout="transposed")
+    yield Sample((transposed, number), {}, f"{number} beside a transposed array of {joined(_BLOCKS)}", "python")
 
 
 def promoting(dtype: str, *others: str) -> Iterator[str]:

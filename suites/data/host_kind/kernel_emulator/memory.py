@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from itertools import count
 from math import prod
 from typing import Any
 
@@ -16,11 +17,14 @@ Array = Any
 #: Bytes of a guard: as far as the threads of one block too many write.
 _GUARD = 16_384
 
-#: The value of each byte of a guard and of a new array: it makes every float NaN.
-_POISON = 0xFF
+#: The least 16-bit word that guards and new arrays are filled with, and how many there are: each makes every float NaN.
+#: An allocation has one of its own, so that a kernel which copies from beside one array to beside another is found.
+_LEAST_POISON, _POISONS = 0xFF81, 127
 
 #: What a new array's address is a multiple of, bytes.
 _ALIGNMENT = 256
+
+_serials = count()
 
 #: By address: the memory of each allocation that is in use, and its length.
 _in_use: weakref.WeakValueDictionary[int, _Allocation] = weakref.WeakValueDictionary()
@@ -30,8 +34,9 @@ class _Allocation:
     """Host memory of `nbytes` that begins at a multiple of 256."""
 
     def __init__(self, nbytes: int) -> None:
-        self.memory = np.full(nbytes + 2 * _GUARD + _ALIGNMENT, _POISON, np.uint8)
-        self.address = -(-(self.memory.ctypes.data + _GUARD) // _ALIGNMENT) * _ALIGNMENT
+        self._poison = np.uint16(_LEAST_POISON + next(_serials) % _POISONS)
+        self._words = np.full(-(-nbytes // 2) + _GUARD + _ALIGNMENT // 2, self._poison, np.uint16)
+        self.address = -(-(self._words.ctypes.data + _GUARD) // _ALIGNMENT) * _ALIGNMENT
         self.nbytes = nbytes
         self.__array_interface__ = {
             "shape": (nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3,
@@ -41,8 +46,13 @@ class _Allocation:
     @property
     def is_whole(self) -> bool:
         """Whether nothing was written beside it."""
-        start = self.address - self.memory.ctypes.data
-        return bool(self.memory[:start].min() == _POISON == self.memory[start + self.nbytes :].min())
+        first = (self.address - self._words.ctypes.data) // 2
+        end = first + self.nbytes // 2
+        if self.nbytes % 2:  # the last word is half the array's
+            end += 1
+            if self._words[end - 1] >> 8 != self._poison >> 8:
+                return False
+        return bool((self._words[:first] == self._poison).all() and (self._words[end:] == self._poison).all())
 
 
 def written_beside() -> bool:
