@@ -16,12 +16,16 @@ from collections.abc import Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
 from typing import Any
 
+import pluggy
 import pytest
 
 from cuassay.testing.isolation import LOST
 from cuassay.testing.skips import case_of
 
-__all__ = ["Worker", "keyed", "main"]
+__all__ = ["Worker", "keyed", "main", "restored"]
+
+#: Plugins of pytest itself that send reports.
+_PYTESTS = ("reports", "subtests")
 
 #: A test's name and how many tests of the same name are before it: pytest allows two of one name.
 Key = tuple[str, int]
@@ -53,14 +57,21 @@ class Worker:
         self._reports = reports
         self._process = os.getpid()
         self._is_unwell = False
-        self._sent: list[dict[str, Any] | None] = []
+        self._unsent: list[tuple[object, ...]] = []
+        self._test: list[dict[str, Any] | None] = []
 
     def __repr__(self) -> str:
         return f"Worker({self._process})"
 
     def _send(self, *message: object) -> None:
-        if os.getpid() == self._process:  # a fork of a test is not the worker
-            self._reports.send(message)
+        """Send `message`, with the one that was kept for it: each write costs more than what it says."""
+        self._unsent.append(message)
+        self._flush()
+
+    def _flush(self) -> None:
+        messages, self._unsent = self._unsent, []
+        if messages and os.getpid() == self._process:  # a fork of a test is not the worker
+            self._reports.send(messages)
 
     @property
     def is_lost(self) -> bool:
@@ -96,18 +107,20 @@ class Worker:
         for place, (key, item) in enumerate(items):
             following = items[place + 1][1] if place + 1 < len(items) else None
             self._send("start", key)
-            self._sent = []
+            self._test = []
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
-            self._send("finish", key, self._sent)
+            self._unsent.append(("finish", key, self._test))  # goes with the start of the next
             if session.shouldfail or session.shouldstop or self.is_lost or self._is_unwell:
                 break
+        self._flush()
         return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Keep a report as pytest-xdist sends it, until the test has ended: then they cost one message."""
+        """Keep a report until the test has ended, as pytest-xdist sends it, or plain where that changes nothing."""
         self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
-        hook = self._config.hook
-        self._sent.append(hook.pytest_report_to_serializable(config=self._config, report=report))
+        hook = self._config.hook.pytest_report_to_serializable
+        is_plain = type(report) is pytest.TestReport and report.longrepr is None and _is_pytests(hook)
+        self._test.append(vars(report).copy() if is_plain else hook(config=self._config, report=report))
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
@@ -127,6 +140,18 @@ class Worker:
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """Say that this worker came to its end, and why it stopped early."""
         self._send("end", str(session.shouldfail or ""), str(session.shouldstop or ""))
+
+
+def _is_pytests(hook: pluggy.HookCaller) -> bool:
+    """Whether no plugin has a say in how a report is sent; it may be given other reports by pytest's own."""
+    return all(one.plugin_name in _PYTESTS for one in hook.get_hookimpls())
+
+
+def restored(config: pytest.Config, sent: dict[str, Any]) -> Any:
+    """The report that a worker sent: of pytest-xdist's form, or plain."""
+    if "$report_type" in sent:
+        return config.hook.pytest_report_from_serializable(config=config, data=sent)
+    return pytest.TestReport(**sent)
 
 
 def _load_devices(items: Iterable[pytest.Item]) -> None:

@@ -27,89 +27,100 @@ DEATHS = """
     def hang(device): ctypes.PyDLL(None).sleep(60)  # a PyDLL holds the interpreter's lock
 """
 
-#: 300 tests, of which three die of what DEATH says.
+#: 300 tests, of which some die as DEATHS says: a number and a way of dying each.
 THREE_HUNDRED = """
     import os
     import deaths
     import pytest
     from cuassay.devices import backend
 
+    DEATHS = dict(zip(*[iter(os.environ["DEATHS"].split())] * 2))
+
     @pytest.mark.parametrize("n", range(300))
     def test_it(device, n):
         backend("sim").empty((3,), "float32", 0)
-        if n in (0, 150, 299):
-            getattr(deaths, os.environ["DEATH"])(device)
+        if str(n) in DEATHS:
+            getattr(deaths, DEATHS[str(n)])(device)
 """
+
+#: What is said of each way of dying.
+TOLD = {
+    "sticky": "device lost: sim:0: an illegal address was read; the other tests run in a fresh process",
+    "sticky_seen_late": "device lost: sim:0: an illegal address was read; the other tests run in a fresh process",
+    "segfault": "crashed: its process was killed by SIGSEGV",
+    "killed": "crashed: its process was killed by SIGKILL",
+    "left": "crashed: its process ended with status 0",
+    "hang": "timed out: it ran longer than the 2 s of CUASSAY_HANG_SECONDS",
+}
 
 FEW = """
     import os, pytest
 
-    @pytest.mark.parametrize("n", range(6))
+    @pytest.mark.parametrize("n", range(4))
     def test_it(n):
-        if n in (1, 4):
+        if n == 1:
             os._exit(0)
 
-    def test_other(): assert False
+    def test_bad(): assert False
+    def test_other(): pass
 """
 
 
 @pytest.fixture(autouse=True)
 def alone(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A session of its own: this test may run in a worker of xdist."""
+    """A session of its own: this test may run in a worker of xdist; without other plugins, each of which takes time."""
     for name in [name for name in os.environ if name.startswith("PYTEST_XDIST")]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
+    monkeypatch.setenv("PYTEST_PLUGINS", "cuassay.testing.plugin")
     pytester.makepyfile(deaths=DEATHS)
 
 
+@pytest.fixture
+def plugins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other plugins, such as xdist."""
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
+    monkeypatch.delenv("PYTEST_PLUGINS")
+
+
 @pytest.mark.parametrize(
-    ("way", "death"),
+    ("way", "deaths"),
     [
-        *(
-            ("--cuassay-isolate", death)
-            for death in ("sticky", "sticky_seen_late", "segfault", "killed", "left", "hang")
-        ),
-        *(("-n1", death) for death in ("sticky", "sticky_seen_late", "segfault")),
+        ("--cuassay-isolate", "0 sticky 1 segfault 149 hang 150 killed 298 left 299 sticky_seen_late"),
+        ("--cuassay-isolate", "0 killed 150 sticky_seen_late 298 sticky 299 segfault"),
+        ("-n1", "0 sticky 150 segfault 299 sticky_seen_late"),
+        ("-n1", "0 segfault 299 sticky"),
     ],
+    ids=["six", "four", "xdist three", "xdist two"],
 )
-def test_three_of_three_hundred_are_lost_and_each_is_named_once(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, way: str, death: str
+def test_of_three_hundred_those_that_die_are_lost_and_named_once(
+    request: pytest.FixtureRequest,
+    pytester: pytest.Pytester,
+    monkeypatch: pytest.MonkeyPatch,
+    way: str,
+    deaths: str,
 ) -> None:
-    monkeypatch.setenv("DEATH", death)
+    if way == "-n1":
+        request.getfixturevalue("plugins")
+    monkeypatch.setenv("DEATHS", deaths)
     monkeypatch.setenv("CUASSAY_HANG_SECONDS", "2")
     pytester.makepyfile(test_many=THREE_HUNDRED)
+    numbers, ways = deaths.split()[::2], deaths.split()[1::2]
 
-    result = pytester.runpytest_subprocess("--device=sim", way, "-p", "no:benchmark")
+    result = pytester.runpytest_subprocess("--device=sim", way)
 
-    result.assert_outcomes(passed=297, failed=3)
+    result.assert_outcomes(passed=300 - len(numbers), failed=len(numbers))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     named = [line for line in result.outlines if line.startswith(("FAILED", "CRASHED", "TIMED OUT"))]
-    assert sorted(next(word for word in line.split() if "::" in word) for line in named) == [
-        f"test_many.py::test_it[sim:0-{n}]" for n in (0, 150, 299)
-    ]
-
-
-@pytest.mark.parametrize(
-    ("death", "told"),
-    [
-        ("sticky", "device lost: sim:0: an illegal address was read; the other tests run in a fresh process"),
-        ("segfault", "crashed: its process was killed by SIGSEGV"),
-        ("left", "crashed: its process ended with status 0"),
-        ("hang", "timed out: it ran longer than the 2 s of CUASSAY_HANG_SECONDS"),
-    ],
-)
-def test_a_lost_test_says_how_it_ended(
-    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, death: str, told: str
-) -> None:
-    monkeypatch.setenv("CUASSAY_HANG_SECONDS", "2")
-    pytester.makepyfile(f"import deaths\ndef test_bad(device): deaths.{death}(device)\ndef test_good(device): pass")
-
-    result = pytester.runpytest_subprocess("--device=sim", "--cuassay-isolate")
-
-    result.assert_outcomes(passed=1, failed=1)
-    result.stdout.fnmatch_lines([told])
+    assert sorted(next(word for word in line.split() if "::" in word) for line in named) == sorted(
+        f"test_many.py::test_it[sim:0-{n}]" for n in numbers
+    )
+    told = [line for line in result.outlines if line in TOLD.values()]
+    assert sorted(told) == sorted(TOLD[one] for one in ways if way != "-n1" or one != "segfault")  # xdist's own words
 
 
 @pytest.mark.parametrize("way", ["--cuassay-isolate", "-n1"])
+@pytest.mark.usefixtures("plugins")
 def test_a_lost_test_says_what_it_launched_last(pytester: pytest.Pytester, way: str) -> None:
     pytester.makepyfile(
         """
@@ -155,14 +166,13 @@ def test_a_stack_shows_the_tests_frames_alone(pytester: pytest.Pytester) -> None
 @pytest.mark.parametrize(
     ("words", "outcomes"),
     [
-        ([], {"passed": 4, "failed": 3}),
         (["-x"], {"passed": 1, "failed": 1}),
         (["--maxfail=2"], {"passed": 3, "failed": 2}),
-        (["-k", "2 or 4"], {"passed": 1, "failed": 1, "deselected": 5}),
-        (["-p", "no:cacheprovider", "-q"], {"passed": 4, "failed": 3}),
-        (["-s", "-v"], {"passed": 4, "failed": 3}),
+        (["-k", "1 or 2"], {"passed": 1, "failed": 1, "deselected": 4}),
+        (["-p", "no:cacheprovider", "-q"], {"passed": 4, "failed": 2}),
+        (["-s", "-v"], {"passed": 4, "failed": 2}),
     ],
-    ids=["plain", "-x", "--maxfail", "-k", "-q", "-sv"],
+    ids=["-x", "--maxfail", "-k", "-q", "-sv"],
 )
 def test_options_of_pytest_keep_their_meaning(
     pytester: pytest.Pytester, words: list[str], outcomes: dict[str, int]
@@ -175,35 +185,22 @@ def test_options_of_pytest_keep_their_meaning(
     assert result.ret == pytest.ExitCode.TESTS_FAILED
 
 
-def test_the_junit_file_has_each_test_once(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(FEW)
-
-    pytester.runpytest_subprocess("--cuassay-isolate", "--junitxml=found.xml")
-
-    cases = ET.parse(pytester.path / "found.xml").getroot().findall(".//testcase")  # noqa: S314  ours
-    assert len({case.get("name") for case in cases}) == len(cases) == 7
-    assert sum(case.find("failure") is not None for case in cases) == 3
-
-
-def test_the_lost_tests_run_again_under_lf(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(FEW)
-    pytester.runpytest_subprocess("--cuassay-isolate")
-
-    result = pytester.runpytest_subprocess("--cuassay-isolate", "--lf")
-
-    result.assert_outcomes(failed=3)
-
-
-def test_a_record_has_each_test_and_says_that_the_run_is_whole(pytester: pytest.Pytester) -> None:
+def test_files_have_each_test_once_and_lf_runs_the_lost_ones(pytester: pytest.Pytester) -> None:
     from cuassay_reports.endings import endings
 
     pytester.makepyfile(FEW)
 
-    pytester.runpytest_subprocess("--cuassay-isolate", "--cuassay-record=rows.jsonl")
+    result = pytester.runpytest_subprocess("--cuassay-isolate", "--junitxml=found.xml", "--cuassay-record=rows.jsonl")
+    again = pytester.runpytest_subprocess("--cuassay-isolate", "--lf")
 
+    result.assert_outcomes(passed=4, failed=2)
+    again.assert_outcomes(failed=2)
+    cases = ET.parse(pytester.path / "found.xml").getroot().findall(".//testcase")  # noqa: S314  ours
+    assert len({case.get("name") for case in cases}) == len(cases) == 6
+    assert sum(case.find("failure") is not None for case in cases) == 2
     rows = [json.loads(line) for line in (pytester.path / "rows.jsonl").read_text().splitlines()]
     tests = {row["nodeid"].partition("::")[2]: row for row in rows if row["record"] == "test"}
-    assert len(tests) == 7
+    assert len(tests) == 6
     assert tests["test_it[1]"]["outcome"] == "error"
     assert tests["test_it[1]"]["reason"] == "crashed: its process ended with status 0"
     assert [ending.why for ending in endings(rows).values()] == [""]
@@ -351,6 +348,7 @@ def test_ctrl_c_ends_the_worker_and_undoes_its_fixtures(pytester: pytest.Pyteste
     assert (pytester.path / "undone").exists()
 
 
+@pytest.mark.usefixtures("plugins")
 @pytest.mark.parametrize(
     ("word", "told"),
     [
@@ -375,6 +373,7 @@ def test_collecting_alone_starts_no_worker(pytester: pytest.Pytester) -> None:
 
 
 @pytest.mark.parametrize("dist", ["load", "loadfile"])
+@pytest.mark.usefixtures("plugins")
 def test_an_accelerators_crashed_test_is_not_given_to_the_next_worker(
     pytester: pytest.Pytester, toy_kind: Path, dist: str
 ) -> None:

@@ -1,0 +1,180 @@
+"""One worker of ``pytest --cuassay-isolate``, from its controller: the process, the pipes to it, and how it ended."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import pickle
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from multiprocessing import Pipe
+from tempfile import TemporaryFile
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.results.lifeline import Lifeline
+from cuassay.testing.isolated import Key
+from cuassay.testing.trail import Trail
+
+if TYPE_CHECKING:
+    from cuassay.testing.presence import Presence
+
+__all__ = ["Child"]
+
+_WORKER = "cuassay.testing.isolated"
+
+#: Milliseconds between two looks at a worker that sends nothing.
+_POLL_MS = 100
+
+#: Seconds for which a worker's messages may gather: each would wake a process that waits, at the cost of a short test.
+_NAP_SECONDS = 0.01
+
+#: Bytes of messages that may gather, as many as Linux grants to any user.
+_PIPE_NBYTES = 1 << 20
+
+#: Seconds that a worker may take to end by itself, and that its own guard may be late.
+_PATIENCE_SECONDS = 10.0
+
+#: Lines of a stack that say nothing of the test.
+_OTHERS = re.compile(
+    r'^  File ".*/(_pytest|pluggy|cuassay/testing|cuassay/results)/|^  File "<frozen runpy>"|^Extension modules'
+)
+
+#: A name, as of the controller's methods ``_on_...``, and what they take.
+Message = tuple[Any, ...]
+
+
+class Child:
+    """One worker process, the pipes to it, and the file in which it leaves the stacks of a crash."""
+
+    def __init__(self, config: pytest.Config, presence: Presence) -> None:
+        theirs, self._orders = Pipe(duplex=False)
+        self._reports, sent = Pipe(duplex=False)
+        with suppress(OSError, AttributeError):  # the user's share of the memory for pipes is used up; another system
+            fcntl.fcntl(sent, fcntl.F_SETPIPE_SZ, _PIPE_NBYTES)
+        self._received: deque[Message] = deque()
+        self._ready = select.poll()
+        self._ready.register(self._reports, select.POLLIN)
+        self._faults = TemporaryFile()  # noqa: SIM115  closed with the child
+        shared = TemporaryFile()  # noqa: SIM115  closed below: the pages keep it
+        Trail.make_room(shared)
+        self.trail = Trail(shared.fileno())
+        self._lifeline = Lifeline()
+        self.limit = float(settings.get("CUASSAY_HANG_SECONDS"))
+        self.since: float | None = None
+        command = [_WORKER, str(theirs.fileno()), str(sent.fileno())]
+        self.process = subprocess.Popen(
+            self._lifeline.command(command),
+            cwd=config.invocation_params.dir,
+            pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in (theirs, sent, self._faults, shared))],
+        )
+        told: dict[str, object] = {
+            "cuassay_replaced_by": "us",
+            "cuassay_faults": self._faults.fileno(),
+            "cuassay_trail": shared.fileno(),
+        }
+        for one in (theirs, sent, shared):
+            one.close()
+        if presence.is_explicit or presence.is_decided:
+            told["cuassay"] = presence.to_worker()
+        words = [os.fspath(word) for word in config.invocation_params.args]
+        self._order({"workerinput": told, "args": words, "path": sys.path})
+
+    def __repr__(self) -> str:
+        return f"Child({self.process.pid})"
+
+    def _order(self, message: object) -> None:
+        with suppress(OSError):  # it is dead already, which `messages` finds
+            self._orders.send(message)
+
+    def run(self, keys: Sequence[Key], failed: int) -> None:
+        """Ask for these tests; `failed` tests have failed before, as ``--maxfail`` counts them."""
+        self._order((list(keys), failed))
+
+    def messages(self) -> Iterator[Message]:
+        """What the worker sends, until it has ended."""
+        while True:
+            while self._received:
+                yield self._received.popleft()
+            try:
+                if self._ready.poll(0):
+                    self._received += self._reports.recv()
+                    continue
+            except (EOFError, OSError, pickle.UnpicklingError):  # the last message may be cut
+                return
+            time.sleep(_NAP_SECONDS)
+            if self._ready.poll(_POLL_MS):
+                continue
+            if self.process.poll() is not None and not self._ready.poll(0):
+                return  # a process that it forked may hold the pipe open
+            if self._is_overdue():
+                self.process.kill()
+
+    def _is_overdue(self) -> bool:
+        """Whether not even the worker's own guard has ended a test."""
+        return bool(self.limit and self.since) and time.monotonic() - (self.since or 0) > self.limit + _PATIENCE_SECONDS
+
+    def death(self) -> tuple[str, str]:
+        """What ended the process, in words: ``crashed`` or ``timed out``, and how."""
+        status, overdue = self._wait(), self._is_overdue()
+        if overdue or self.stacks().startswith("Timeout"):
+            return "timed out", f"it ran longer than the {self.limit:g} s of CUASSAY_HANG_SECONDS"
+        if status is None:
+            return "crashed", "its process does not end, even when killed"
+        if status < 0:
+            return "crashed", f"its process was killed by {_signal_name(-status)}"
+        return "crashed", f"its process ended with status {status}"
+
+    def bad_end(self) -> str | None:
+        """How the process ended, if pytest did not end it; None where all is well."""
+        status = self._wait()
+        if status is None or status < 0:
+            return f"killed by {_signal_name(-(status or -signal.SIGKILL))}"
+        return None
+
+    def stacks(self) -> str:
+        """What the worker left in the file for stacks."""
+        size = os.fstat(self._faults.fileno()).st_size
+        return "".join(_own_frames(os.pread(self._faults.fileno(), size, 0).decode(errors="replace")))
+
+    def _wait(self) -> int | None:
+        for _ in range(2):
+            with suppress(subprocess.TimeoutExpired):
+                return self.process.wait(_PATIENCE_SECONDS)
+            self.process.kill()
+        return None
+
+    def interrupt(self) -> None:
+        """Let the worker undo its fixtures and end."""
+        with suppress(subprocess.TimeoutExpired):
+            self.process.wait(1.0)  # Ctrl-C has reached it as well
+            return
+        self.process.send_signal(signal.SIGINT)
+
+    def close(self) -> None:
+        """Wait for the process, or kill it; twice is allowed."""
+        self._orders.close()
+        self._wait()
+        for held in (self._reports, self._faults, self._lifeline, self.trail):
+            held.close()
+
+
+def _own_frames(text: str) -> Iterator[str]:
+    """The lines of a stack without what pytest and the worker have on it."""
+    return (line for line in text.splitlines(keepends=True) if not _OTHERS.search(line))
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
