@@ -219,6 +219,34 @@ def test_tests_without_a_mutant_start_during_the_first_half_of_the_time_only(pro
     assert (len(found.durations), found.left_out) == (1, 2)
 
 
+def test_a_line_is_not_uncovered_while_some_tests_did_not_start(project: Path) -> None:
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.campaign import Plan, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    mutants = find_mutants(project, ["pool.py"], Baseline())
+    plan = Plan(project, ".", ("test_pool.py",))
+
+    assert {one.verdict for one in run_mutants(plan, mutants, Baseline(), {})} == {"uncovered"}
+    assert run_mutants(plan, mutants, Baseline(left_out=1), {}) == []
+
+
+def test_mutants_are_judged_in_a_random_order_where_time_may_end_first(project: Path) -> None:
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.campaign import Plan, run_mutants
+    from cuassay.mutation.project import find_mutants
+
+    mutants = find_mutants(project, ["pool.py"], Baseline())
+    heard: list[str] = []
+    plan = Plan(project, ".", ("test_pool.py",), budget=600.0)
+
+    outcomes = run_mutants(plan, mutants, Baseline(), {}, lambda outcome: heard.append(outcome.mutant.identity))
+
+    in_order = [mutant.identity for mutant in mutants]
+    assert (heard != in_order, sorted(heard)) == (True, sorted(in_order))
+    assert [outcome.mutant.identity for outcome in outcomes] == in_order
+
+
 def test_libraries_of_an_environment_within_the_project_are_loaded_once(tmp_path: Path) -> None:
     from cuassay.mutation.campaign import Plan, measure_baseline
 
