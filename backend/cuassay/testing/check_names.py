@@ -36,6 +36,7 @@ CHECK_NAMES = (
     "broadcast",
     "promotion",
     "python_scalars",
+    "mixed_lists",
     "extremal",
     "out",
     "out_refused",

@@ -27,6 +27,7 @@ __all__ = [
     "BENCH_TILE",
     "LAYOUTS",
     "MARGIN",
+    "SPAN",
     "BenchSamples",
     "HostArray",
     "Kind",
@@ -40,6 +41,9 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
+
+#: The range of numbers where none is asked for.
+SPAN = (-3.0, 3.0)
 
 #: What a sample is for; each generated check takes the samples of one kind.
 Kind = Literal["values", "empty", "scalar", "broadcast", "promotion", "python", "extremal"]
@@ -95,10 +99,13 @@ class HostArray:
         What the array holds, C-contiguous.
     layout : str
         One of `LAYOUTS`.
+    span : tuple of two floats, optional
+        The range that its numbers were drawn from.
     """
 
     values: NDArray[Any]
     layout: str = "contiguous"
+    span: tuple[float, float] | None = None
 
     @property
     def shape(self) -> Shape:
@@ -249,13 +256,14 @@ class Samples:
         self,
         shape: int | Shape,
         *,
-        low: float = -3.0,
-        high: float = 3.0,
+        low: float = SPAN[0],
+        high: float = SPAN[1],
         dtype: str | None = None,
         layout: str = "contiguous",
     ) -> HostArray:
         """Uniform numbers in ``[low, high)``; integers include `high` too, and unsigned ones start at 0."""
-        return HostArray(np.asarray(self._values(as_shape(shape), as_dtype(dtype or self.dtype), low, high)), layout)
+        values = self._values(as_shape(shape), as_dtype(dtype or self.dtype), low, high)
+        return HostArray(np.asarray(values), layout, (low, high))
 
     def full(self, shape: int | Shape, value: Any, *, dtype: str | None = None) -> HostArray:
         """The same number everywhere."""

@@ -226,7 +226,7 @@ def _capped(limit: Any, spec: OpSpec, sample: Sample, precise: Any, expected: An
 
 def _coarsest(sample: Sample, dtype: Any) -> Any:
     """The least precise float among a function's inputs and result: some step may be rounded to it."""
-    found = [dtype, *(array.dtype for array in sample.host()[0] if isinstance(array, np.ndarray))]
+    found = [dtype, *(array.dtype for array in arrays_of(*sample.host()))]
     inexact = [one for one in found if is_float(one) or is_complex(one)]
     return max(inexact, key=epsilon, default=dtype)
 

@@ -17,7 +17,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
-from cuassay.testing.generated.comparison import compare, compare_values
+from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -30,19 +30,20 @@ from cuassay.testing.generated.execution import (
 from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import SPAN, HostArray, Sample, each
 from cuassay.testing.terms import arrays_of, is_elementwise
 
-__all__ = ["conditioning", "floats_of", "is_general", "refilled"]
+__all__ = ["conditioning", "floats_of", "free_floats", "is_general", "refilled"]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def refilled(sample: Sample, change: Change, label: str) -> Sample:
-    """The same call with the numbers of its floats changed."""
+def refilled(sample: Sample, change: Change, label: str, *, every: bool = False) -> Sample:
+    """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all."""
+    chosen = (not every and free_floats(sample)) or floats_of(sample)
 
     def put(value: Any) -> Any:
-        return HostArray(change(value)) if isinstance(value, np.ndarray) and is_float(value.dtype) else value
+        return HostArray(change(value)) if any(value is one for one in chosen) else value
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
@@ -53,15 +54,25 @@ def floats_of(sample: Sample) -> list[NDArray[Any]]:
     return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 
+def free_floats(sample: Sample) -> list[NDArray[Any]]:
+    """Those of the floats that were drawn, or seem to be, as `make` draws where no range is asked for."""
+    found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray | np.ndarray)]
+    return [_values(one) for one in found if is_float(one.dtype) and _is_free(one)]
+
+
+def _values(array: HostArray | NDArray[Any]) -> NDArray[Any]:
+    return array.values if isinstance(array, HostArray) else array
+
+
 def is_general(spec: OpSpec, sample: Sample) -> bool:
     """Whether the function seems to take any number: default samples, or such as `make` draws where nothing is said."""
-    arrays = floats_of(sample)
-    if spec.has_default_samples:
-        return bool(arrays)
-    return bool(arrays) and all(_is_default_range(array) for array in arrays)
+    return bool(floats_of(sample) if spec.has_default_samples else free_floats(sample))
 
 
-def _is_default_range(array: NDArray[Any]) -> bool:
+def _is_free(given: HostArray | NDArray[Any]) -> bool:
+    if isinstance(given, HostArray) and given.span is not None:
+        return given.span == SPAN
+    array = _values(given)
     wide = array.astype(np.float64)
     return bool(array.size > 8 and wide.min() < -1.5 and wide.max() > 1.5 and np.abs(wide).max() <= 3)
 
@@ -106,10 +117,10 @@ def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     sample = one(spec, device, dtype, most=9000)
     if not floats_of(sample):
         return
-    _check_ties(spec, device, dtype, refilled(sample, _of_few_numbers, "ties"))
+    _check_ties(spec, device, dtype, refilled(sample, _of_few_numbers, "ties", every=True))
     if not is_general(spec, sample):
         return
-    _check_nan(spec, device, refilled(sample, _with_nan, "a NaN"))
+    _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
     if is_coarse(dtype):
         return
     _check_filled(spec, device, dtype, refilled(sample, _offset, f"{_OFFSET:g} added"))
@@ -170,7 +181,7 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     """How far the right result moves where each input moves by its last digit: no library is held to more than that."""
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
-    moved = refilled(sample, _moved, "last digits moved")
+    moved = refilled(sample, _moved, "last digits moved", every=True)
     if not is_taken(spec, moved):
         return 0.0
     with np.errstate(all="ignore"):
@@ -195,7 +206,7 @@ def _check_ties(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Non
             _check_filled(spec, device, dtype, sample)
 
 
-def _check_nan(spec: OpSpec, device: Device, sample: Sample) -> None:
+def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
     """Where the reference gives NaN the result does; it may give more of them, as one by FFT does."""
     if not is_taken(spec, sample):
         return
@@ -216,6 +227,10 @@ def _check_nan(spec: OpSpec, device: Device, sample: Sample) -> None:
             f"sample: {sample.label}",
         ]
         raise AssertionError("\n  ".join(lines))
+    right = np.where(np.isnan(expected) | np.isnan(got), got, expected)
+    limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
+    with on_sample(sample), explained("beside a NaN, which the reference leaves out or tells of"):
+        compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
 
 
 def _depends(spec: OpSpec, sample: Sample) -> NDArray[np.bool_]:

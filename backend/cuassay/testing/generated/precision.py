@@ -12,9 +12,9 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values
+from cuassay.testing.generated.comparison import compare, compare_values
 from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.selection import few, one
+from cuassay.testing.generated.selection import by_options, few, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
 from cuassay.testing.samples import HostArray, Sample
@@ -77,6 +77,44 @@ def _fits(array: Any, dtype: str) -> bool:
         return bool((narrowed(array, as_dtype(dtype)).astype(np.float64) == array).all())
 
 
+def _has_lists(spec: OpSpec) -> bool:
+    """Whether it is a function of lists of arrays, in two dtypes of floats or more."""
+    if spec.op is not None or spec.has_default_samples or len(_wide_floats(spec)) < 2:
+        return False
+    return any(isinstance(value, list) for one in spec.draw(0, spec.dtypes[0], "values") for value in one.args)
+
+
+def _wide_floats(spec: OpSpec) -> list[str]:
+    """Its dtypes of 32 bits or more; what mixing 16 bits with them means differs between libraries."""
+    return [name for name in spec.dtypes if name in ("float32", "float64")]
+
+
+@check(_has_lists)
+def check_mixed_lists(spec: OpSpec, device: Device) -> None:
+    """Lists whose arrays are of two dtypes, such as parameters and their gradients, if the function takes them."""
+    dtypes = [as_dtype(name) for name in _wide_floats(spec) if spec.why_unsupported(device, name) is None]
+    if len(dtypes) < 2:
+        return
+    for sample in by_options(spec, device, dtypes[0], most=4096):
+        mixed = _with_first_in(sample, dtypes[1])
+        if mixed is not None and is_safely_taken(spec, mixed):
+            with on_sample(mixed):
+                compare(spec, device, dtypes[0], mixed, run_sample(spec, device, mixed))
+
+
+def _with_first_in(sample: Sample, dtype: Any) -> Sample | None:
+    """The first array of each list in another dtype; None unless the lists have two arrays or more, as many each."""
+    lists = [value for value in sample.host()[0] if isinstance(value, list)]
+    if not lists or len({len(one) for one in lists}) > 1 or len(lists[0]) < 2:
+        return None
+    first = [one[0] for one in lists if isinstance(one[0], np.ndarray) and is_float(one[0].dtype)]
+    args, kwargs = sample.changed(
+        lambda array: HostArray(array.astype(dtype)) if any(array is one for one in first) else array
+    )
+    label = f"{sample.label}, the first of each list in {dtype_name(dtype)}"
+    return replace(sample, args=args, kwargs=kwargs, label=label)
+
+
 #: As many terms as a sum in float16 no longer takes; each an eighth of an ordinary number, so that none overflows.
 _TERMS, _PART = 4097, 0.125
 
@@ -88,6 +126,7 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
         return
     for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
+        _check_running_sums(spec, device, sample)
 
 
 def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -104,6 +143,32 @@ def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
     limit = _UNITS * epsilon("float16") * np.abs(expected) + 2 * own.inputs + sums
     with on_sample(sample):
         compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
+
+
+def _check_running_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Where each result has the inputs before it in it, in proportion, rounding to float16 may not add up."""
+    if not is_safely_taken(spec, sample):
+        return
+    expected = spec.expected(sample)
+    if expected.dtype.kind != "f" or expected.shape != arrays_of(*sample.host())[0].shape:
+        return
+    if _grows(expected) and _is_proportional(spec, sample, expected):
+        sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
+        limit = (_UNITS + 1) * epsilon("float16") * np.abs(expected) + sums
+        with on_sample(sample):
+            compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
+
+
+def _grows(expected: Any) -> bool:
+    """Whether results along the last axis grow throughout, forwards or backwards, as sums of positive numbers do."""
+    steps = np.diff(expected, axis=-1)
+    return bool((steps > 0).all() or (steps < 0).all())
+
+
+def _is_proportional(spec: OpSpec, sample: Sample, expected: Any) -> bool:
+    args = (HostArray(2 * array) if isinstance(array, np.ndarray) else array for array in sample.host()[0])
+    double = replace(sample, args=tuple(args))
+    return is_safely_taken(spec, double) and bool(np.allclose(spec.expected(double), 2 * expected, rtol=1e-6, atol=0))
 
 
 #: Roundings of a result to float16, and of steps after its sum.

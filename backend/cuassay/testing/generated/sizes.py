@@ -5,7 +5,9 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -59,6 +61,8 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             for sample in _around_powers(spec, options):
                 if _has_expected_shape(spec, sample):
                     _check_larger(spec, device, dtype, sample, options)
+            for sample in _apart(spec, options):
+                _check_larger(spec, device, dtype, sample, options)
             _check_empty_axes(spec, device, dtype, options)
         _check_places(spec, device)
 
@@ -186,13 +190,19 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
 
 def _has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
     """Whether the function, on the host, gives the shape of the reference: few references are meant for tiny inputs."""
+    shape = _shape_on_host(spec, sample)
+    return shape is not None and shape == spec.expected(sample).shape
+
+
+def _shape_on_host(spec: OpSpec, sample: Sample) -> tuple[int, ...] | None:
+    """The shape of the function's result on the host; None where it, or its reference, does not take the sample."""
     if not is_safely_taken(spec, sample):
-        return False
+        return None
     try:
         with np.errstate(all="ignore"):
-            return bool(np.shape(spec.run("cpu", *sample.copied())) == spec.expected(sample).shape)
+            return tuple(np.shape(spec.run("cpu", *sample.copied())))
     except CuassayError:  # a function of streams or graphs, which the host lacks
-        return False
+        return None
 
 
 #: Extents that are smaller than what options may say, and those around which tails and paddings end.
@@ -209,6 +219,43 @@ def _around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
         yield from (other for other in others if _elements(other) <= _MOST_OF_SMALL)
 
 
+def _apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with an extent that several axes share made longer in one or two arrays only, if the reference agrees.
+
+    A function may mix up extents that are equal in all of its samples, as the widths of keys and of values.
+    """
+    shapes = [getattr(array, "shape", ()) for array in sample.args]
+    axes = [(place, axis) for place, shape in enumerate(shapes) for axis in range(len(shape))]
+    if spec.is_its_own_reference or len({place for place, _ in axes}) < 2:
+        return
+    alone = [{one} for one in axes]
+    pairs = [{one, other} for one, other in combinations(axes, 2) if one[0] != other[0]]
+    for chosen in (*alone, *pairs[:_PAIRS]):
+        extents = {shapes[place][axis] for place, axis in chosen}
+        if len(extents) == 1 and min(extents) > 1 and _elements(sample) <= _MOST_OF_SMALL:
+            longer = _lengthened(sample, chosen)
+            if _has_expected_shape(spec, longer):
+                yield longer
+
+
+#: Pairs of axes that are tried: each is a call of the reference, which mostly refuses it.
+_PAIRS = 24
+#: By how much an axis is made longer than those that it was equal to.
+_LONGER = 3
+
+
+def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
+    """The sample with these axes, by place and number, made longer, filled with its own numbers."""
+    args = list(sample.args)
+    for place in sorted({place for place, _ in axes}):
+        values, chance = sample.host()[0][place], generator()
+        shape = tuple(extent + _LONGER * ((place, axis) in axes) for axis, extent in enumerate(values.shape))
+        drawn = _drawn(values, shape, chance)
+        args[place] = HostArray(np.sort(drawn) if is_sorted(values) else np.ascontiguousarray(drawn))
+    shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
+    return replace(sample, args=tuple(args), label=f"{sample.label}, extents apart: {shapes}")
+
+
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
     """Sums of nothing are zero, not what memory held: a result whose only loop never ran was never written."""
     for extent in sorted({extent for array in arrays_of(*options.host()) for extent in array.shape if extent > 1}):
@@ -216,11 +263,22 @@ def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample)
         sample = replace(sample, label=sample.label.replace("made larger", "an axis without elements"))
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # NumPy warns of the mean of nothing
-            _check_empty_axis(spec, device, dtype, sample)
+            _check_empty_axis(spec, device, dtype, sample, options)
 
 
-def _check_empty_axis(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+def _check_shape_of_nothing(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
+    """Where the extent has no part in the shape of the result, as of a histogram, nothing gives that shape as well."""
+    if _shape_on_host(spec, sample) is None:
+        return
+    expected = spec.expected(sample)
+    if expected.shape == spec.expected(options).shape:
+        with on_sample(sample), explained("one axis has no elements, which the shape of the result does not depend on"):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+
+
+def _check_empty_axis(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
     if not _has_expected_shape(spec, sample):
+        _check_shape_of_nothing(spec, device, dtype, sample, options)
         return
     expected = spec.expected(sample)
     if not expected.size or not np.isfinite(expected).all():

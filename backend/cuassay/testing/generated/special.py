@@ -19,11 +19,12 @@ from cuassay.core.device import Device
 from cuassay.testing.compare import judge
 from cuassay.testing.generated.comparison import compare_values, explained_rounding
 from cuassay.testing.generated.execution import check, is_function, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.numbers import conditioning, floats_of, is_general, refilled
+from cuassay.testing.generated.natively import check_far_units, check_predicate, decided, of_reference
+from cuassay.testing.generated.numbers import conditioning, floats_of, free_floats, is_general, refilled
 from cuassay.testing.generated.selection import by_options
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
-from cuassay.testing.samples import HostArray, Sample
+from cuassay.testing.samples import SPAN, HostArray, Sample
 from cuassay.testing.tolerance import FUNCTION, allowed
 
 Array = NDArray[Any]
@@ -41,8 +42,13 @@ def _samples(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
                 yield sample
 
 
-def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_finite: bool = False) -> None:
-    """Compare where the reference gives a number; with `is_finite` only if it does so everywhere."""
+def _check(
+    spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_finite: bool = False, only_finite: bool = False
+) -> None:
+    """Compare where the reference gives a number; with `is_finite` only if it does so everywhere.
+
+    With `only_finite` infinite results are left out as well.
+    """
     if not is_safely_taken(spec, sample):
         return
     expected = spec.expected(sample)
@@ -52,7 +58,8 @@ def _check(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_finit
         result = run_sample(spec, device, sample)
         got = _on_host(result)
         if got.shape == expected.shape and expected.dtype.kind in "fc":
-            expected = np.where(np.isnan(expected), got, expected)
+            excused = ~np.isfinite(expected) if only_finite else np.isnan(expected)
+            expected = np.where(excused, got, expected)
         limit = explained_rounding(spec, dtype, sample, expected) + 2 * conditioning(spec, sample)
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
 
@@ -68,10 +75,14 @@ def _zeros(array: Array) -> Array:
     return np.zeros_like(array)
 
 
-def _some_zeros(array: Array) -> Array:
+def _some(array: Array, number: float) -> Array:
     flat = array.reshape(-1).copy()
-    flat[::2] = 0
+    flat[::2] = number
     return flat.reshape(array.shape)
+
+
+def _some_zeros(array: Array) -> Array:
+    return _some(array, 0)
 
 
 def _constant(array: Array) -> Array:
@@ -80,23 +91,52 @@ def _constant(array: Array) -> Array:
 
 @check(is_function)
 def check_zeros(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Zeros everywhere, zeros at every other place, one array of several all zero, and one number everywhere."""
+    """Zeros everywhere, at every other place, in one array of several; one number everywhere; the ends of ranges."""
     for sample in _samples(spec, device, dtype):
         _check(spec, device, dtype, refilled(sample, _zeros, "all zero"))
         _check(spec, device, dtype, refilled(sample, _some_zeros, "every other number is 0"))
         _check(spec, device, dtype, refilled(sample, _constant, "all numbers are 2"), is_finite=True)
-        for label, one_zero in _each_zero(sample):
+        for label, one_zero in (*_each_zero(sample), *_each_end(sample)):
             _check(spec, device, dtype, replace(one_zero, label=f"{sample.label}, {label}"))
+    if is_float(dtype):
+        for sample in by_options(spec, device, dtype, most=_MOST_ELEMENTS):
+            _check_least(spec, device, dtype, sample)
 
 
 def _each_zero(sample: Sample) -> Iterator[tuple[str, Sample]]:
     """The call with one of its arrays all zero; nothing for a single array."""
-    places = [place for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
-    for place in places if len(places) > 1 else ():
-        array = sample.host()[0][place]
-        if is_float(array.dtype):
-            args = (*sample.args[:place], HostArray(np.zeros_like(array)), *sample.args[place + 1 :])
-            yield f"input {place} is 0", replace(sample, args=args)
+    free = free_floats(sample)
+    for place, array in _several(sample):
+        if any(array is one for one in free):
+            yield f"input {place} is 0", _with_input(sample, place, np.zeros_like(array))
+
+
+def _each_end(sample: Sample) -> Iterator[tuple[str, Sample]]:
+    """The call with one of its masks or integers the least of its numbers everywhere, then the largest."""
+    for place, array in _several(sample):
+        if array.size and array.dtype.kind in "biu":
+            for end in (array.min(), array.max()):
+                yield f"input {place} is {end} everywhere", _with_input(sample, place, np.full_like(array, end))
+
+
+def _several(sample: Sample) -> list[tuple[int, Array]]:
+    """Its arrays by their places, if there is more than one."""
+    found = [(place, array) for place, array in enumerate(sample.host()[0]) if isinstance(array, np.ndarray)]
+    return found if len(found) > 1 else []
+
+
+def _with_input(sample: Sample, place: int, array: Array) -> Sample:
+    return replace(sample, args=(*sample.args[:place], HostArray(array), *sample.args[place + 1 :]))
+
+
+def _check_least(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """The least number of a range that was asked for is in it, as is a probability of 0; where the answer is finite."""
+    for place, given in enumerate(sample.args):
+        if not isinstance(given, HostArray) or given.span in (None, SPAN) or not is_float(given.dtype):
+            continue
+        values = _some(given.values, given.span[0])
+        label = f"{sample.label}, every other number of input {place} is {given.span[0]}"
+        _check(spec, device, dtype, replace(_with_input(sample, place, values), label=label), only_finite=True)
 
 
 # ------------------------------------------------------------------------------------------------ units
@@ -108,7 +148,7 @@ _UNITS = {"in units of 2^-27": 2.0**-27, "times 16": 16.0}
 
 @check(is_function)
 def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Numbers 2^27 times smaller and 16 times larger; one very large number; float16 numbers whose sum overflows."""
+    """Numbers 2^27 times smaller and 16 times larger; some whose squares overflow or vanish; one very large number."""
     for sample in _samples(spec, device, dtype):
         if is_coarse(dtype):
             if dtype_name(dtype) == "float16":
@@ -117,6 +157,7 @@ def check_units(spec: OpSpec, device: Device, dtype: Any) -> None:
         for label, unit in _UNITS.items():
             _check(spec, device, dtype, refilled(sample, _times(unit), label))
         _check_spike(spec, device, dtype, sample)
+        check_far_units(spec, device, dtype, sample)
 
 
 def _times(unit: float) -> Fill:
@@ -196,7 +237,7 @@ def _moves(spec: OpSpec, sample: Sample) -> Array:
             ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
             return np.asarray(np.nextafter(array, ways), array.dtype)
 
-        other = refilled(sample, moved, "")
+        other = refilled(sample, moved, "", every=True)
         if is_safely_taken(spec, other):
             most = np.maximum(most, np.abs(spec.expected(other) - expected))
     return most
@@ -237,12 +278,15 @@ def _with(number: float) -> Fill:
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
 
-    What is finite is not compared: few references are meant for infinities. Functions of several arrays are left out:
-    a weight of zero times infinity is NaN in every library.
+    What is finite is not compared: few references are meant for infinities. Functions of several arrays are left out,
+    as a weight of zero times infinity is NaN in every library, unless they give truth values.
     """
     if is_coarse(dtype):
         return
-    for sample in (one for one in _samples(spec, device, dtype) if len(floats_of(one)) == 1):
+    for sample in _samples(spec, device, dtype):
+        check_predicate(spec, device, dtype, sample)
+        if len(floats_of(sample)) > 1:
+            continue
         for number in (np.inf, -np.inf):
             filled = refilled(sample, _with(number), f"one number is {number}")
             if is_safely_taken(spec, filled):
@@ -286,24 +330,10 @@ def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
 def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """Results are compared where no rounding decides: there the reference gives the same in the dtype itself."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
-    got, narrow = _on_host(result), _of_reference(spec, sample)
+    got, narrow = _on_host(result), of_reference(spec, sample)
     if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
         return
-    with np.errstate(all="ignore"):
-        wide = np.complex128 if expected.dtype.kind == "c" else np.float64
-        moved = np.abs(narrow.astype(wide) - expected.astype(wide))
-        size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
-        decided = np.isfinite(moved) & (moved <= 64 * epsilon(dtype) * size)
-    expected = np.where(decided, expected, got)
+    size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
+    expected = np.where(decided(narrow, expected, dtype, size), expected, got)
     limit = explained_rounding(spec, dtype, sample, expected)
     compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
-
-
-def _of_reference(spec: OpSpec, sample: Sample) -> Array | None:
-    """What the reference gives in the sample's own dtype; None where it does not take that."""
-    args, kwargs = sample.copied()
-    try:
-        with np.errstate(all="ignore"):
-            return np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
-    except Exception:  # noqa: BLE001  it was declared for wide dtypes
-        return None

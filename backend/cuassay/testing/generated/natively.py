@@ -1,0 +1,115 @@
+"""What a reference gives in the sample's own dtype: where it does not overflow on the way, the function may not either.
+
+The reference in float64 is right for huge and for tiny float32 numbers even if it squares them; many right functions
+are not. In the dtype itself it tells which of the results a function can be asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import epsilon
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare_values
+from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.numbers import floats_of, free_floats, refilled
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import is_elementwise
+from cuassay.testing.tolerance import FUNCTION, allowed
+
+__all__ = ["check_far_units", "check_predicate", "decided", "of_reference"]
+
+Array = NDArray[Any]
+
+
+def of_reference(spec: OpSpec, sample: Sample, *, errors: Literal["ignore", "raise"] = "ignore") -> Array | None:
+    """What the reference gives in the sample's own dtype; None where it does not take that.
+
+    With `errors` raised, None as well where it overflows, divides by zero or loses a number to zero on the way.
+    """
+    args, kwargs = sample.copied()
+    try:
+        with np.errstate(all=errors):
+            return np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
+    except Exception:  # noqa: BLE001  it was declared for wide dtypes
+        return None
+
+
+def decided(narrow: Array, expected: Array, dtype: Any, size: Any) -> NDArray[np.bool_]:
+    """Where the reference gives the same in the dtype itself, but for rounding of numbers of this `size`."""
+    wide = np.complex128 if expected.dtype.kind == "c" else np.float64
+    with np.errstate(all="ignore"):
+        moved = np.abs(narrow.astype(wide) - expected.astype(wide))
+        return np.asarray(np.isfinite(moved) & (moved <= 64 * epsilon(dtype) * size))
+
+
+def _on_host(result: Any) -> Array:
+    return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
+
+
+# ------------------------------------------------------------------------------------------------ far units
+
+
+def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Numbers whose squares overflow, or vanish: a result in range must not get lost on the way.
+
+    In float32 only: of float64 nothing wider tells which results are in range.
+    """
+    if epsilon(dtype) <= epsilon("float64"):
+        return
+    exponent = 5 * np.finfo(dtype).maxexp // 8
+    for label, power in ((f"times 2^{exponent}", exponent), (f"in units of 2^-{exponent}", -exponent)):
+        filled = refilled(sample, lambda array, power=power: np.ldexp(array, power), label)  # type: ignore[misc]
+        narrow = of_reference(spec, filled, errors="raise") if is_safely_taken(spec, filled) else None
+        if narrow is not None:
+            with on_sample(filled):
+                _compare_decided(spec, device, dtype, filled, narrow)
+
+
+def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample, narrow: Array) -> None:
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = _on_host(result)
+    if not narrow.shape == expected.shape == got.shape or expected.dtype.kind not in "fc":
+        return
+    least = np.finfo(dtype).tiny / epsilon(dtype)
+    sure = decided(narrow, expected, dtype, np.abs(expected)) & ((expected == 0) | (np.abs(expected) > least))
+    expected = np.where(sure, expected, got)
+    magnitude, terms = spec.scale(sample, expected)
+    limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
+    compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
+
+
+# ------------------------------------------------------------------------------------------------ predicates
+
+
+def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Truth values of elements that are infinite or NaN: in the same place of each array, and in one array only."""
+    expected = spec.expected(sample)
+    if spec.is_its_own_reference or expected.dtype != np.bool_ or not is_elementwise(1, floats_of(sample), expected):
+        return
+    for filled in _with_specials(sample):
+        if is_safely_taken(spec, filled):
+            with on_sample(filled):
+                compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
+
+
+def _with_specials(sample: Sample) -> Iterator[Sample]:
+    arrays = free_floats(sample)
+    first = arrays[0]
+    for number in (np.inf, -np.inf, np.nan):
+
+        def put(array: Array, number: float = number) -> Array:
+            flat = array.reshape(-1).copy()
+            flat[flat.size // 3] = number
+            return flat.reshape(array.shape)
+
+        yield refilled(sample, put, f"one number is {number}")
+        if len(arrays) > 1:
+            alone = f"one number of the first input is {number}"
+            yield refilled(sample, lambda array, put=put: put(array) if array is first else array, alone)  # type: ignore[misc]
