@@ -145,6 +145,14 @@ class TestWhatIsSaid:
             "or work in smaller parts"
         )
 
+    def test_a_holding_pool_is_named_by_both_of_its_numbers(self, allocator: CachingAllocator) -> None:
+        pool = allocator.create_pool()
+        with allocator.use_pool(pool):
+            allocator.malloc(40 * MIB, 3)
+
+        assert pool.id[0] != pool.id[1]
+        assert f"held by stream 3 of pool {pool.id[0]}_{pool.id[1]} (40 MiB)" in failure(allocator, 30 * MIB)
+
     def test_more_than_there_is_can_never_fit(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         assert "can never fit" in failure(allocator, TOTAL + 1)
         assert source.ranges == {}

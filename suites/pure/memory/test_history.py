@@ -123,6 +123,16 @@ def test_every_event_says_when_where_and_for_which_stream_and_pool(allocator: Ca
 # ------------------------------------------------------------------------------------------------ stacks
 
 
+def test_events_of_one_stack_share_its_frames(allocator: CachingAllocator) -> None:
+    allocator.record_history()
+    for _ in range(2):
+        ask(allocator, MIB)
+
+    first, second = (e for e in allocator.snapshot()["device_traces"][0] if e["action"] == "alloc")
+
+    assert first["frames"] is second["frames"]
+
+
 def test_a_stack_begins_with_who_asked_not_with_us(allocator: CachingAllocator) -> None:
     allocator.record_history()
     ask(allocator, MIB)

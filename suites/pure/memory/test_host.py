@@ -175,6 +175,21 @@ def test_when_memory_is_out_the_host_waits_for_copies_before_it_gives_up() -> No
     assert [stream for stream, _ in source.waits] == [HOST]
 
 
+def test_an_error_of_waiting_for_copies_is_raised_when_memory_is_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    host, source = allocator(total=32 * MIB)
+    block = host.malloc(30 * MIB)
+    host.record_stream(block, 1)
+    host.free(block)
+
+    def fails(stream: int, event: int) -> None:
+        raise RuntimeError("the device is lost")
+
+    monkeypatch.setattr(source, "wait", fails)
+
+    with pytest.raises(RuntimeError, match="the device is lost"):
+        host.malloc(30 * MIB)
+
+
 def test_out_of_memory_says_what_was_asked_and_leaves_the_allocator_usable() -> None:
     host, _ = allocator(total=32 * MIB)
 

@@ -143,6 +143,16 @@ class TestTheShadowModel:
         with pytest.raises(AssertionError, match="was given"):
             shadow.took(allocator.malloc(1000), nbytes, stream)
 
+    @pytest.mark.parametrize("changed", ["nbytes", "requested"])
+    def test_a_size_that_changed_while_the_block_was_live_is_seen(
+        self, taken: tuple[ShadowModel, CachingAllocator, Block], changed: str
+    ) -> None:
+        shadow, _, block = taken
+        setattr(block, changed, getattr(block, changed) + 8)
+
+        with pytest.raises(AssertionError, match="changed while it was live"):
+            shadow.gave(block)
+
     def test_a_lost_byte_is_seen(self, taken: tuple[ShadowModel, CachingAllocator, Block]) -> None:
         shadow, allocator, block = taken
         next(rest for rest in block.segment if rest is not block).nbytes -= 512

@@ -124,6 +124,14 @@ class TestPoison:
 
         assert np.isnan(host.astype(np.complex64)).all()
 
+    def test_new_memory_leaves_its_neighbours_as_they_are(self) -> None:
+        blocks = [BACKEND.from_host(np.full(ALIGNMENT, 7, np.uint8), 0) for _ in range(3)]
+        del blocks[1]
+
+        BACKEND.empty((ALIGNMENT,), "uint8", 0)
+
+        assert [block.get().tolist() for block in blocks] == [[7] * ALIGNMENT] * 2
+
     @pytest.mark.parametrize(("dtype", "value"), [("int32", -0x55555556), ("uint8", 0xAA), ("bool", True)])
     def test_new_integers_are_a_pattern(self, dtype: str, value: int) -> None:
         assert (BACKEND.empty((3,), dtype, 0).get() == value).all()
