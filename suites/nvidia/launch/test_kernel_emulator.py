@@ -14,6 +14,7 @@ emulated = pytest.importorskip("kernel_emulator.launches", reason="CuPy is not i
 
 from kernel_emulator.memory import as_cupy, guarded  # noqa: E402
 
+from cuassay.devices.cuda.launch import launch  # noqa: E402
 from cuassay.devices.cuda.launch.userkernel import compile_kernel  # noqa: E402
 
 #: Sums `n` numbers with a block of 64 threads: each warp by shuffles, then the two warps through shared memory.
@@ -169,6 +170,22 @@ def test_a_block_that_ends_while_another_reads_it_is_named():
 
     with pytest.raises(emulated.KernelFaultError, match="of a block that has ended"):
         clustered(without_end)
+
+
+def test_launches_are_noted_also_after_they_were_watched():
+    noted: list[str] = []
+    launch.note_launches(noted.append)
+    try:
+        with launch.watched() as outer:
+            with launch.watched():
+                launched(REVERSED, "reversed", np.arange(64, dtype=np.float32), 64)
+            launched(REVERSED, "reversed", np.arange(64, dtype=np.float32), 64)
+        launched(REVERSED, "reversed", np.arange(64, dtype=np.float32), 64)
+    finally:
+        launch.note_launches(None)
+
+    assert len(outer) == 1
+    assert [line.partition(", at")[0] for line in noted] == ["kernel reversed, grid 1, block 64"]
 
 
 def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says():

@@ -123,11 +123,15 @@ def note_launches(note: Callable[[str], None] | None) -> None:
 def watched() -> Iterator[list[Launched]]:
     """The calls of kernels by this thread inside the block."""
     launches: list[Launched] = []
-    former, _watch.launches = _watch.launches, launches
+    former = vars(_watch).get("launches")  # of this thread: a block around this one
+    _watch.launches = launches
     try:
         yield launches
     finally:
-        _watch.launches = former
+        if former is None:
+            del _watch.launches  # it would hide what `note_launches` sets for all threads
+        else:
+            _watch.launches = former
 
 
 class Loaded:
