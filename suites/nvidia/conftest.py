@@ -1,4 +1,4 @@
-"""What tests of this folder ask for: cuBLASLt, or a skip with the reason; a tuner of their own."""
+"""What tests of this folder ask for: a CUDA device or cuBLASLt, or a skip with the reason; a tuner of their own."""
 
 from __future__ import annotations
 
@@ -11,19 +11,24 @@ from cuassay import devices
 
 
 @pytest.fixture
-def cublaslt() -> None:
+def on_cuda() -> None:
+    """There is a CUDA device; else the test is skipped with the reason."""
+    reason = devices.backend("cuda").why_absent()
+    if reason is not None:
+        pytest.skip(f"no CUDA device: {reason}")
+
+
+@pytest.fixture
+def cublaslt(on_cuda: None) -> None:
     """The first CUDA device computes products by cuBLASLt; else the test is skipped with the reason."""
-    reason = devices.backend("cuda").why_absent() or devices.capabilities("cuda:0").missing("cublaslt")
+    reason = devices.capabilities("cuda:0").missing("cublaslt")
     if reason is not None:
         pytest.skip(reason)
 
 
 @pytest.fixture
-def own_tuner(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_tuner(on_cuda: None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """As the settings say: disabled, with short searches, files and providers of the test's own."""
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
     from cuassay.devices.cuda.blas import controls, plans, providers, tuning
 
     monkeypatch.setenv("CUASSAY_TUNABLEOP_FILENAME", str(tmp_path / "results.jsonl"))

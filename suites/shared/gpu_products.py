@@ -5,8 +5,6 @@ Imported after ``pytest.importorskip``: it needs CuPy.
 
 from __future__ import annotations
 
-import json
-from pathlib import Path
 from typing import Any
 
 import cupy
@@ -33,8 +31,3 @@ def random(*shape: int, dtype: str = "bfloat16") -> Any:
 def problem_of(m: int = 64, n: int = 512, k: int = 1024, dtype: str = "bfloat16", layout: str = "NT") -> Problem:
     """The product ``(m, k) @ (k, n)``, as a tuner is asked for it."""
     return offline.problem_of(GemmShape(m=m, n=n, k=k, layout=layout), dtype)
-
-
-def rows(path: str) -> list[dict[str, Any]]:
-    """The rows of a file of JSON lines."""
-    return [json.loads(line) for line in Path(path).read_text().splitlines()]

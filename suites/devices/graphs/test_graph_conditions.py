@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arrays_read import values
 
-from cuassay import Device, cuda, devices, from_host, ops, to_host
+from cuassay import Device, cuda, devices, from_host, ops
 from cuassay.errors import ArgumentError, CaptureError
 from cuassay.testing import requires
 
 pytestmark = [requires("graphs", "conditional_graphs"), pytest.mark.usefixtures("warm_kernels")]
-
-
-def values(array: Any) -> list[float]:
-    return [float(value) for value in to_host(array).ravel()]
 
 
 def test_an_if_node_runs_where_its_predicate_holds(device: Device, made: Any, full: Any) -> None:

@@ -6,18 +6,15 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from arrays_read import values
 
-from cuassay import cuda, ops, to_host
+from cuassay import cuda, ops
 from cuassay.errors import ArgumentError
 from cuassay.testing import requires
 
 pytestmark = [requires("graphs"), pytest.mark.usefixtures("warm_kernels")]
 
 EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
-
-
-def values(array: Any) -> list[float]:
-    return [float(value) for value in to_host(array).ravel()]
 
 
 @pytest.fixture

@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 import pytest
+from arrays_read import values
 
-from cuassay import Device, cuda, from_host, ops, to_host
+from cuassay import Device, cuda, from_host, ops
 from cuassay.errors import ArgumentError, CaptureError, DTypeError, ShapeError
 from cuassay.testing import requires
 
 pytestmark = [requires("graphs"), pytest.mark.usefixtures("warm_kernels")]
-
-
-def values(array: Any) -> list[float]:
-    return [float(value) for value in to_host(array).ravel()]
 
 
 def test_a_graphed_function_is_called_on_what_it_is_given(full: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from arrays_read import values
 
 from cuassay import Device, cuda, devices, ops, random, to_host
 from cuassay.core.round_robin import STREAMS_PER_PRIORITY
@@ -19,10 +20,6 @@ from cuassay.testing import devices as on
 from cuassay.testing import exclusive, requires
 
 pytestmark = [requires("graphs"), pytest.mark.usefixtures("warm_kernels")]
-
-
-def values(array: Any) -> list[float]:
-    return [float(value) for value in to_host(array).ravel()]
 
 
 # ------------------------------------------------------------------------------------------------ capture and replay

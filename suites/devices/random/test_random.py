@@ -10,10 +10,12 @@ import pytest
 
 from cuassay import Device, devices, empty, from_host, ops, random, to_host
 from cuassay.arrays import distributions
-from cuassay.core import generators
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
 from cuassay.random import Generator, GeneratorState, default_generator
 from cuassay.testing import requires
+
+pytestmark = pytest.mark.usefixtures("own_generators")
+
 
 N = 1001
 SEED = 2**40 + 7
@@ -30,13 +32,6 @@ CALLS: dict[str, Callable[..., Any]] = {
     "dropout": lambda where, gen: random.dropout(from_host(np.arange(N, dtype=np.float32), where), generator=gen),
 }
 NORMAL = {"normal": lambda where, gen: random.normal(N, device=where, generator=gen)}
-
-
-@pytest.fixture(autouse=True)
-def no_defaults(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Default generators of this test alone."""
-    monkeypatch.setattr(generators, "_DEFAULTS", {})
-    monkeypatch.setattr(generators, "_SEEDS", {})
 
 
 @pytest.fixture

@@ -29,11 +29,6 @@ N = 1001
 
 
 @pytest.fixture
-def backend(device: Device) -> Backend:
-    return devices.backend(device.kind)
-
-
-@pytest.fixture
 def far(device: Device, backend: Backend) -> Iterator[Device]:
     """Another device; `device` is the current one meanwhile, and must still be at the end."""
     with backend.activate(device.index):

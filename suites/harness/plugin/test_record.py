@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from typing import Any
 
 import pytest
+from json_rows import rows_of
 
 SUITE = """
     import pytest
@@ -27,16 +27,11 @@ SUITE = """
 """
 
 
-def rows(pytester: pytest.Pytester, record: str) -> list[dict[str, Any]]:
-    lines = (pytester.path / "rows.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if row["record"] == record]
-
-
 @pytest.fixture
 def recorded(pytester: pytest.Pytester) -> dict[str, dict[str, Any]]:
     pytester.makepyfile(SUITE)
     pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl")
-    return {row["nodeid"].partition("::")[2].partition("[")[0]: row for row in rows(pytester, "test")}
+    return {row["nodeid"].partition("::")[2].partition("[")[0]: row for row in rows_of("rows.jsonl", "test")}
 
 
 @pytest.mark.parametrize(
@@ -70,7 +65,7 @@ def test_a_failure_can_be_run_again_from_its_row(recorded: dict[str, dict[str, A
 
 
 def test_the_run_and_its_devices_come_first(pytester: pytest.Pytester, recorded: object) -> None:
-    (run,), (device,) = rows(pytester, "run"), rows(pytester, "device")
+    (run,), (device,) = rows_of("rows.jsonl", "run"), rows_of("rows.jsonl", "device")
 
     assert run["command"].startswith("pytest --device cpu --cuassay-record rows.jsonl")
     assert run["seed"] == 2026
@@ -88,7 +83,7 @@ def test_the_command_names_no_folder_of_the_machine(pytester: pytest.Pytester) -
         path, "--device", "cpu", "--cuassay-record=rows.jsonl", f"--ignore={sys.prefix}/a/b", "--ignore=/elsewhere/c"
     )
 
-    (run,) = rows(pytester, "run")
+    (run,) = rows_of("rows.jsonl", "run")
     told = "pytest suites/test_one.py --device cpu --cuassay-record=rows.jsonl --ignore=a/b --ignore=c"
     assert run["command"].startswith(told)
 
@@ -101,7 +96,7 @@ def test_a_device_that_was_asked_for_and_is_absent_has_a_row(
 
     pytester.runpytest("--device", "cpu,cuda:*", "--cuassay-record", "rows.jsonl")
 
-    (row,) = (row for row in rows(pytester, "device") if row["device"] == "cuda:0")
+    (row,) = (row for row in rows_of("rows.jsonl", "device") if row["device"] == "cuda:0")
     assert (row["present"], bool(row["reason"])) == (False, True)
 
 
@@ -113,7 +108,7 @@ def test_the_head_room_of_comparisons_is_kept(pytester: pytest.Pytester) -> None
 
     pytester.runpytest("--device", "cpu", "-k", "test_values", "--cuassay-record", "rows.jsonl")
 
-    (row,) = rows(pytester, "test")
+    (row,) = rows_of("rows.jsonl", "test")
     assert 0 <= row["headroom"] <= 1
     assert row["check"] == "values"
 
@@ -148,7 +143,7 @@ def test_a_row_is_of_all_phases_of_its_test(pytester: pytest.Pytester) -> None:
 
     pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl")
 
-    two, left = rows(pytester, "test")
+    two, left = rows_of("rows.jsonl", "test")
     assert two["headroom"] == pytest.approx(0.5)
     assert two["duration"] >= 0.02
     assert (left["outcome"], left["reason"]) == ("error", "ValueError: no tear-down")
@@ -159,8 +154,8 @@ def test_a_run_that_somebody_else_began_is_joined(pytester: pytest.Pytester) -> 
 
     pytester.runpytest("--device", "cpu", "--cuassay-record", "rows.jsonl", "--cuassay-run", "20260101T000000-abcdef")
 
-    assert not rows(pytester, "run")
-    assert {row["run"] for row in rows(pytester, "test")} == {"20260101T000000-abcdef"}
+    assert not rows_of("rows.jsonl", "run")
+    assert {row["run"] for row in rows_of("rows.jsonl", "test")} == {"20260101T000000-abcdef"}
 
 
 def test_workers_rows_are_written_once(pytester: pytest.Pytester) -> None:
@@ -169,9 +164,9 @@ def test_workers_rows_are_written_once(pytester: pytest.Pytester) -> None:
 
     pytester.runpytest_subprocess("-n2", "--device", "cpu", "--cuassay-record", "rows.jsonl")
 
-    outcomes = sorted(row["outcome"] for row in rows(pytester, "test"))
+    outcomes = sorted(row["outcome"] for row in rows_of("rows.jsonl", "test"))
     assert outcomes == ["error", "failed", "passed", "passed", "passed", "skipped", "xfailed"]
-    assert len(rows(pytester, "run")) == len(rows(pytester, "device")) == 1
+    assert len(rows_of("rows.jsonl", "run")) == len(rows_of("rows.jsonl", "device")) == 1
 
 
 def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester) -> None:
@@ -184,8 +179,8 @@ def test_an_interrupted_session_says_so_in_its_record(pytester: pytest.Pytester)
     result = pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
 
     assert result.ret == pytest.ExitCode.INTERRUPTED
-    assert [row["reason"] for row in rows(pytester, "end")] == ["interrupted"]
-    assert [(row["nodeid"].partition("::")[2], row["outcome"]) for row in rows(pytester, "test")] == [
+    assert [row["reason"] for row in rows_of("rows.jsonl", "end")] == ["interrupted"]
+    assert [(row["nodeid"].partition("::")[2], row["outcome"]) for row in rows_of("rows.jsonl", "test")] == [
         ("test_one[cpu:0]", "passed"),
         ("test_two[cpu:0]", "error"),
     ]
@@ -197,7 +192,7 @@ def test_a_session_that_ran_to_its_end_has_an_end_without_a_reason(pytester: pyt
 
     pytester.runpytest_subprocess("--device", "cpu", "--cuassay-record", "rows.jsonl")
 
-    (plan,), (begin,), (end,) = (rows(pytester, record) for record in ("plan", "begin", "end"))
+    (plan,), (begin,), (end,) = (rows_of("rows.jsonl", record) for record in ("plan", "begin", "end"))
     assert (plan["part"], plan["tests"]) == ("tests", 1)
     assert begin["nodeid"].endswith("::test_one[cpu:0]")
     assert end.keys() == {"record", "schema", "run", "part", "process"}

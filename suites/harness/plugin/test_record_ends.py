@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
+from json_rows import rows_of
 
 from cuassay_reports.command import run as report
 from cuassay_reports.load import load
@@ -34,11 +33,6 @@ SMALL_DISK = """
     def pytest_runtestloop(session):
         resource.setrlimit(resource.RLIMIT_FSIZE, (2048, resource.RLIM_INFINITY))
 """
-
-
-def rows(pytester: pytest.Pytester, record: str) -> list[dict[str, Any]]:
-    lines = (pytester.path / "rows.jsonl").read_text().splitlines()
-    return [row for row in map(json.loads, lines) if row["record"] == record]
 
 
 def first_line(path: Path, capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
@@ -72,9 +66,9 @@ def test_a_worker_that_dies_fails_its_test_and_the_others_are_run(
     result = pytester.runpytest_subprocess(*RECORD, "-n2")
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    outcomes = {row["nodeid"].partition("::")[2]: row["outcome"] for row in rows(pytester, "test")}
+    outcomes = {row["nodeid"].partition("::")[2]: row["outcome"] for row in rows_of("rows.jsonl", "test")}
     assert outcomes == {"test_before": "passed", "test_fatal": "error", "test_after": "passed"}
-    assert [row["tests"] for row in rows(pytester, "plan")][-1] == 3
+    assert [row["tests"] for row in rows_of("rows.jsonl", "plan")][-1] == 3
     assert first_line(pytester.path / "rows.jsonl", capsys) == (0, "1 test failed")
 
 
@@ -88,7 +82,7 @@ def test_a_session_that_is_left_by_pytest_exit_fails(pytester: pytest.Pytester) 
     result = pytester.runpytest_subprocess(*RECORD)
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    assert [row["reason"] for row in rows(pytester, "end")] == ["ended after 1 of 2 tests"]
+    assert [row["reason"] for row in rows_of("rows.jsonl", "end")] == ["ended after 1 of 2 tests"]
 
 
 @pytest.mark.parametrize(
@@ -101,7 +95,7 @@ def test_a_session_that_stops_at_a_failure_says_so(pytester: pytest.Pytester, op
 
     pytester.runpytest_subprocess(*RECORD, *options)
 
-    (end,) = rows(pytester, "end")
+    (end,) = rows_of("rows.jsonl", "end")
     assert reason in end["reason"]
 
 
@@ -121,7 +115,7 @@ def test_listing_the_tests_plans_none(pytester: pytest.Pytester) -> None:
 
     pytester.runpytest_subprocess(*RECORD, "--collect-only")
 
-    assert rows(pytester, "plan") == rows(pytester, "end") == []
+    assert rows_of("rows.jsonl", "plan") == rows_of(pytester.path / "rows.jsonl", "end") == []
 
 
 @pytest.mark.parametrize("workers", [(), ("-n1",)], ids=["alone", "xdist"])
@@ -141,7 +135,7 @@ def test_a_lone_surrogate_in_a_message_is_escaped_and_stops_nothing(
     done = subprocess.run(command, capture_output=True, check=False)  # pytester cannot read what pytest prints of it
 
     assert done.returncode == pytest.ExitCode.TESTS_FAILED
-    found = {row["nodeid"].partition("::")[2]: row for row in rows(pytester, "test")}
+    found = {row["nodeid"].partition("::")[2]: row for row in rows_of("rows.jsonl", "test")}
     assert [row["outcome"] for row in found.values()] == ["passed", "failed", "skipped", "passed"]
     assert "bad \\udcff text \x00 <script>" in found["test_fault[cpu:0]"]["reason"]
     assert found["test_skipped"]["reason"] == "bad \\ud800 reason"
@@ -207,5 +201,5 @@ def test_a_fork_of_a_session_records_nothing_and_ends(
 
     pytester.runpytest_subprocess(*RECORD, "-W", "ignore", timeout=100)
 
-    assert len(rows(pytester, "test")) == 2
-    assert len(rows(pytester, "end")) == 1
+    assert len(rows_of("rows.jsonl", "test")) == 2
+    assert len(rows_of("rows.jsonl", "end")) == 1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
+from json_rows import rows_of
 
 from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, read, trimmed, write
 from cuassay.errors import ResultError
@@ -48,11 +48,6 @@ def record(tmp_path: Path) -> Any:
         return recorder.path
 
     return write_rows
-
-
-def rows_of(path: Path, table: str) -> list[Row]:
-    rows = [json.loads(line) for line in path.read_text().splitlines()]
-    return [row for row in rows if row["record"] == table]
 
 
 def test_a_file_is_named_by_date_accelerator_and_commit(record: Any, tmp_path: Path) -> None:

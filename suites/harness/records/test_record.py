@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pytest
+from json_rows import rows_of
 
 from cuassay.errors import ResultError
 from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint, revision
@@ -27,10 +26,6 @@ TIME: dict[str, object] = {
     "clock": "host",
 }
 TIME |= {"median": 1.0, "n": 3}
-
-
-def rows_of(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
 
 
 def test_each_row_is_one_line_with_table_schema_and_run(tmp_path: Path) -> None:

@@ -13,9 +13,10 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
+from gpu_products import host
 
 from cuassay import cuda, devices, ops
-from cuassay.arrays.dtypes import as_dtype, reference_dtype
+from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.precision import set_matmul_options
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, fp8, gemm, offline, plans
 from cuassay.devices.cuda.blas.problem import Problem
@@ -28,18 +29,10 @@ DTYPES = ("float16", "bfloat16", "float32", "float64", "complex64", "complex128"
 
 
 @pytest.fixture(autouse=True)
-def on_a_device() -> Iterator[None]:
-    reason = BACKEND.why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
+def restored(on_cuda: None) -> Iterator[None]:
     yield
     controls.preferred_blas_library("default")
     plans.set_selector(None)
-
-
-def host(array: Any) -> Any:
-    """On the host, in float64 or complex128."""
-    return np.asarray(devices.to_host(array), dtype=reference_dtype(array.dtype))
 
 
 def random(*shape: int, dtype: str = "float32") -> Any:

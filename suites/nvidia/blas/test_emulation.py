@@ -30,11 +30,8 @@ FLOAT32_FLOOR = 2.0**-22
 
 
 @pytest.fixture
-def all_served(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def all_served(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Every product by parts; needs a device of compute capability 9.0."""
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
     if cuda.get_device_capability() != (9, 0):
         pytest.skip("no device of compute capability 9.0")
     from cuassay.devices.cuda.blas import controls, emulation

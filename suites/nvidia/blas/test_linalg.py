@@ -20,10 +20,7 @@ BACKEND = devices.backend("cuda")
 
 
 @pytest.fixture(autouse=True)
-def on_a_device() -> Iterator[None]:
-    reason = BACKEND.why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
+def restored(on_cuda: None) -> Iterator[None]:
     yield
     cuda.set_sync_debug_mode("default")
 

@@ -16,10 +16,7 @@ SETS = 3
 
 
 @pytest.fixture
-def cuda() -> Device:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(reason)
+def cuda(on_cuda: None) -> Device:
     return Device("cuda:0")
 
 

@@ -434,13 +434,6 @@ def test_every_kernel_file_has_a_planted_fault() -> None:
 
 
 @pytest.fixture
-def on_cuda() -> None:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
-
-
-@pytest.fixture
 def no_stale_memory(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> None:
     """Fresh arrays hold large numbers: what a fault leaves unwritten may not be right from an earlier test."""
     cupy = pytest.importorskip("cupy")

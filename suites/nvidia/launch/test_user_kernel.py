@@ -67,13 +67,6 @@ def spec_of(text: str) -> OpSpec:
     )  # fmt: skip
 
 
-@pytest.fixture
-def on_cuda() -> None:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
-
-
 # ------------------------------------------------------------------------------------------------ without a device
 
 

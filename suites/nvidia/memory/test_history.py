@@ -81,9 +81,7 @@ def test_what_torch_writes_is_read_and_drawn(tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def recording() -> Any:
-    if not cuda.is_available():
-        pytest.skip("no CUDA device")
+def recording(on_cuda: None) -> Any:
     cuda.record_memory_history(clear_history=True, record_pinned_host_memory=True)
     yield
     cuda.record_memory_history(None, clear_history=True, record_pinned_host_memory=True)

@@ -20,10 +20,8 @@ MIB = 2**20
 
 
 @pytest.fixture
-def gpu() -> Any:
+def gpu(on_cuda: None) -> Any:
     """The device; nothing is pinned ahead meanwhile, so that figures are those of the test."""
-    if not cuda.is_available():
-        pytest.skip("no CUDA device")
     import cuassay.devices.cuda.memory.pinned as module
 
     allocator = module.allocator()

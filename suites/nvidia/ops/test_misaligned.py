@@ -15,14 +15,10 @@ import cupy
 from cuassay import devices, linalg, ops, random
 from cuassay.errors import ArgumentError
 
+pytestmark = pytest.mark.usefixtures("on_cuda")
+
+
 BACKEND = devices.backend("cuda")
-
-
-@pytest.fixture(autouse=True)
-def on_a_device() -> None:
-    reason = BACKEND.why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
 
 
 def at_odd_strides(values: Any) -> Any:

@@ -6,20 +6,16 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-import cuassay.cuda
 from cuassay import ops
+
+pytestmark = pytest.mark.usefixtures("on_cuda")
+
 
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
 # Rounding of the result alone, then of an accumulation in float32 or float64 over the longest row.
 TOLERANCE = {"float16": 2e-3, "bfloat16": 1.6e-2, "float32": 4e-6, "float64": 1e-13}
 DTYPES = {name: np.dtype(getattr(ml_dtypes, name, name)) for name in TOLERANCE}
-
-
-@pytest.fixture(autouse=True)
-def _device():
-    if not cuassay.cuda.is_available():
-        pytest.skip("no CUDA device")
 
 
 def sample(shape, dtype, scale=4.0, shift=0.0):

@@ -15,18 +15,15 @@ pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
 
-from cuassay import cuda, devices, ops
+from cuassay import cuda, ops
 from cuassay.devices.cuda.blas.plan_cache import PlanCache, table
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import registry
 
 
 @pytest.fixture
-def shortcut(monkeypatch: pytest.MonkeyPatch) -> Any:
+def shortcut(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> Any:
     """That of `add`, and whether it served the last call."""
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
     ops.add(cupy.ones(3), cupy.ones(3))  # loads the kind
     found = ops.add.shortcuts.get(cupy.ndarray)
     if found is None:

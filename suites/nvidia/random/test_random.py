@@ -6,21 +6,14 @@ import threading
 
 import pytest
 
-import cuassay.cuda
 from cuassay import Device, from_host, ops, random, to_host
-from cuassay.core import generators
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.cuda import random as face
 from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive
 
-
-@pytest.fixture(autouse=True)
-def no_defaults(monkeypatch):
-    """Default generators of this test alone, of two devices that nobody asks for."""
-    monkeypatch.setattr(generators, "_DEFAULTS", {})
-    monkeypatch.setattr(generators, "_SEEDS", {})
+pytestmark = pytest.mark.usefixtures("own_generators")
 
 
 @pytest.fixture
@@ -75,9 +68,7 @@ def test_no_state_of_another_length_is_taken(two_devices):
 
 
 @pytest.fixture
-def cupy():
-    if not cuassay.cuda.is_available():
-        pytest.skip("no CUDA device")
+def cupy(on_cuda: None):
     return pytest.importorskip("cupy")
 
 

@@ -12,6 +12,9 @@ import cuassay.cuda
 from cuassay import ops
 from cuassay.errors import ArgumentError, DeviceError, DriverError, DTypeError
 
+pytestmark = pytest.mark.usefixtures("on_cuda")
+
+
 cupy = pytest.importorskip("cupy", reason="CuPy is not installed")
 
 AXPY = """
@@ -26,12 +29,6 @@ __global__ void fill(int* out) {
     out[threadIdx.x] = scratch[blockDim.x - 1 - threadIdx.x];
 }
 """
-
-
-@pytest.fixture(autouse=True)
-def _device():
-    if not cuassay.cuda.is_available():
-        pytest.skip("no CUDA device")
 
 
 def run(code):

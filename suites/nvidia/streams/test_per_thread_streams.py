@@ -6,8 +6,7 @@ import os
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,24 +22,13 @@ from cuassay.core.generator import GeneratorState
 from cuassay.cuda import memory
 from cuassay.devices.cuda.memory import hook, perthread
 
+pytestmark = pytest.mark.usefixtures("on_cuda")
+
+
 MIB = 2**20
 SPIN = 20_000_000  # cycles: some 10 ms
 
 Elsewhere = Callable[[Callable[[], Any]], Any]
-
-
-@pytest.fixture(autouse=True)
-def on_a_device() -> None:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Elsewhere]:
-    """Runs a call in a thread that lives as long as the test."""
-    with ThreadPoolExecutor(1) as thread:
-        yield lambda call: thread.submit(call).result()
 
 
 @pytest.mark.parametrize("stream", [2, cupy.cuda.Stream.ptds], ids=["address", "CuPy's"])

@@ -54,10 +54,7 @@ FORMS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.fixture
-def theirs() -> Any:
-    reason = BACKEND.why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
+def theirs(on_cuda: None) -> Any:
     return cupy.cuda.Stream(non_blocking=True)
 
 

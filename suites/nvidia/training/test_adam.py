@@ -21,14 +21,11 @@ from cuassay.devices.cuda.ops.tables import KEEPER, Keeper, Tables
 from cuassay.optim import Adam, AdamW
 from cuassay.testing.compare import assert_same_bits
 
+pytestmark = pytest.mark.usefixtures("on_cuda")
+
+
 DEVICE = "cuda:0"
 MARGIN, POISON = 8, -77.0
-
-
-@pytest.fixture(autouse=True)
-def on_cuda() -> None:
-    if not cuda.is_available():
-        pytest.skip("no CUDA device")
 
 
 def draw(seed: int, dtype: str = "float32", sizes: tuple[int, ...] = (5, 4097, 64)) -> list[Any]:

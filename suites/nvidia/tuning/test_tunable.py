@@ -15,7 +15,8 @@ import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
-from gpu_products import host, problem_of, random, rows
+from gpu_products import host, problem_of, random
+from json_rows import rows_of
 
 from cuassay import cuda, ops
 from cuassay.core import determinism, precision
@@ -50,7 +51,7 @@ def test_a_choice_survives_its_file() -> None:
 def test_a_file_of_another_machine_is_refused_and_left_as_it_is(field: str) -> None:
     tuning.tuner().tune(problem_of(), 0)
     path = Path(tunable.get_filename())
-    header, *others = rows(str(path))
+    header, *others = rows_of(str(path))
     header["validators"][field] = "another"
     text = "".join(f"{json.dumps(row)}\n" for row in (header, *others))
     path.write_text(text)
@@ -76,7 +77,7 @@ def test_untuned_products_are_recorded_then_tuned(tmp_path: Path) -> None:
         ops.mm(b.T, a.T)
         controls.renew()
     path = tunable.get_untuned_filename()
-    assert len(rows(path)) == 3
+    assert len(rows_of(path)) == 3
     with pytest.raises(StateError, match="tuning is not enabled"):
         tunable.tune_gemm_in_file(path)
 
@@ -225,7 +226,7 @@ def test_results_that_are_not_written_as_found_are_written_when_asked() -> None:
 
     tunable.write_file()
 
-    assert len(rows(str(path))) == 2
+    assert len(rows_of(str(path))) == 2
     assert tunable.read_file(str(path))
 
 
@@ -244,7 +245,7 @@ def test_what_is_in_no_file_belongs_to_the_next_one_that_is_named(tmp_path: Path
     assert tunable.get_results() == (left,)
     assert second.exists() == is_writing
     tunable.write_file()
-    assert len(rows(str(second))) == 2
+    assert len(rows_of(str(second))) == 2
     tunable.set_filename(str(first))
     assert tunable.get_results() == (written,)
 
@@ -259,7 +260,7 @@ def test_what_a_file_refused_goes_to_the_next_one(tmp_path: Path) -> None:
     tunable.set_filename(str(own))
 
     assert tunable.get_results() == (found,)
-    assert len(rows(str(own))) == 2
+    assert len(rows_of(str(own))) == 2
     assert foreign.read_text() == "not of here\n"
 
 

@@ -11,7 +11,6 @@ import pytest
 
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
-from cuassay import devices
 from cuassay.cli import main
 from cuassay.devices.cuda.blas import offline, tuning
 from cuassay.tune.results import append_untuned
@@ -23,10 +22,7 @@ SHAPES = {"square": [64, 96, 128], "llama3_8b": {"nk": [[64, 32]], "m": [1, 2]}}
 
 
 @pytest.fixture(autouse=True)
-def quick(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    reason = devices.backend("cuda").why_absent()
-    if reason is not None:
-        pytest.skip(f"no CUDA device: {reason}")
+def quick(on_cuda: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("CUASSAY_TUNABLEOP_MAX_TUNING_DURATION_MS", "30")
     tuning.tuner.cache_clear()
     yield

@@ -14,7 +14,8 @@ import pytest
 pytest.importorskip("cupy", reason="CuPy is not installed")
 
 import cupy
-from gpu_products import host, problem_of, random, rows
+from gpu_products import host, problem_of, random
+from json_rows import rows_of
 
 from cuassay import cuda, ops
 from cuassay.arrays.dtypes import as_dtype
@@ -208,7 +209,7 @@ def test_a_product_is_tuned_once() -> None:
         ops.mm(a, b)
         controls.renew()
 
-    assert len(rows(tunable.get_filename())) == 2  # the header and it
+    assert len(rows_of(tunable.get_filename())) == 2  # the header and it
 
 
 def test_factors_that_differ_in_value_share_a_result() -> None:
@@ -375,7 +376,7 @@ def test_two_threads_tune_one_problem_once() -> None:
         thread.join()
 
     assert wrong == []
-    assert len(rows(tunable.get_filename())) == 2
+    assert len(rows_of(tunable.get_filename())) == 2
     assert tuning.tuner().statistics().searches == 1
 
 
@@ -432,7 +433,7 @@ def test_an_fp8_product_is_tuned_and_computes_what_it_did(scaling: str, biased: 
     assert (found.problem["scaling"], found.problem["a"]["dtype"]) == (scaling, E4M3)
     assert found.problem["epilogue"] == ("bias" if biased else "none")
     assert tuning.tuner().statistics().searches == 1
-    assert len(rows(tunable.get_filename())) == 2
+    assert len(rows_of(tunable.get_filename())) == 2
 
 
 @pytest.mark.parametrize("scaling", ["tensor", "outer"])

@@ -22,11 +22,6 @@ SCALARS = (
 ).split()
 
 
-@pytest.fixture
-def allocator() -> CachingAllocator:
-    return CachingAllocator(IntegerSource(granularity=0))
-
-
 def figure(allocator: CachingAllocator, key: str) -> int:
     return allocator.statistics().flat()[key]
 

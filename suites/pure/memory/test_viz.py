@@ -75,11 +75,6 @@ class Page(html.parser.HTMLParser):
         return next(row for row in self.rows if row and row[0].endswith(f" {function}"))
 
 
-@pytest.fixture
-def allocator() -> CachingAllocator:
-    return CachingAllocator(IntegerSource(granularity=0), config="")
-
-
 def weights(allocator: CachingAllocator) -> Any:
     return allocator.malloc(30 * MIB)
 

@@ -7,76 +7,15 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from failing_source import MIB, PATIENCE, TOTAL, made, stopped
 
 from cuassay.errors import OutOfMemoryError
 from cuassay.memory import Block, CachingAllocator, IntegerSource, page_space
 from cuassay.memory.page_store import PageStore
 from cuassay.memory.trace import ShadowModel
-
-MIB = 2**20
-TOTAL = 64 * MIB
-PATIENCE = 10
-
-
-class Gated(IntegerSource):
-    """Stops in the next call of one method until it is told to go on."""
-
-    def __init__(self, granularity: int) -> None:
-        super().__init__(TOTAL, granularity=granularity)
-        self.stops_in = ""
-        self.entered, self.goes_on = threading.Event(), threading.Event()
-
-    def _gate(self, name: str) -> None:
-        if self.stops_in == name:
-            self.stops_in = ""
-            self.entered.set()
-            assert self.goes_on.wait(PATIENCE)
-
-    def __getattribute__(self, name: str) -> Any:
-        found = super().__getattribute__(name)
-        if name not in CALLS:
-            return found
-
-        def gated(*arguments: Any) -> Any:
-            self._gate(name)
-            return found(*arguments)
-
-        return gated
-
-
-CALLS = ("reserve", "release", "span", "map", "unmap", "alias", "synchronize")
-
-
-@contextmanager
-def stopped(source: Gated, call: str, work: Callable[[], object]) -> Iterator[list[Any]]:
-    """`work` runs in a thread and stops in `call` of the source; behind the block it goes on to its end."""
-    outcome: list[Any] = []
-
-    def run() -> None:
-        try:
-            outcome.append(work())
-        except Exception as error:  # noqa: BLE001  # what came of it is the test's to judge
-            outcome.append(error)
-
-    source.stops_in = call
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert source.entered.wait(PATIENCE), f"{call} was not called"
-        yield outcome
-    finally:
-        source.goes_on.set()
-        thread.join(PATIENCE)
-    assert not thread.is_alive()
-
-
-def made(granularity: int) -> tuple[Gated, CachingAllocator]:
-    source = Gated(granularity)
-    return source, CachingAllocator(source, total=TOTAL, config="")
 
 
 def scattered(allocator: CachingAllocator) -> list[Block]:

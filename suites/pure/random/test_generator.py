@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cuassay import random
-from cuassay.core import generators
 from cuassay.core.device import Device
 from cuassay.core.generator import DEFAULT_SEED, GeneratorState
 from cuassay.core.generators import (
@@ -24,14 +23,10 @@ from cuassay.core.generators import (
 from cuassay.core.recordings import Recordings
 from cuassay.errors import ArgumentError, CaptureError
 
+pytestmark = pytest.mark.usefixtures("own_generators")
+
+
 DEVICE = Device("sim")
-
-
-@pytest.fixture(autouse=True)
-def no_defaults(monkeypatch):
-    """Default generators of this test alone."""
-    monkeypatch.setattr(generators, "_DEFAULTS", {})
-    monkeypatch.setattr(generators, "_SEEDS", {})
 
 
 class GeneratorAgainstModel(RuleBasedStateMachine):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 from typing import Any
 
@@ -79,13 +78,6 @@ def taken(nbytes: int = MIB, index: int = 0) -> Block:
     """As CuPy's hook takes a block while each thread's default stream is current."""
     serve = allocators.malloc_by_stream.get(PER_THREAD) or allocators.find_malloc(index, PER_THREAD)
     return serve(nbytes)
-
-
-@pytest.fixture
-def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Any]]:
-    """Runs a call in a thread that lives as long as the test."""
-    with ThreadPoolExecutor(1, "elsewhere") as thread:
-        yield lambda call: thread.submit(call).result()
 
 
 def in_a_thread_that_ends(call: Callable[[], Any]) -> Any:

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from json_rows import rows_of
 
 from cuassay.errors import ArgumentError, TuningError
 from cuassay.tune.results import Result, Results, append_untuned, read_untuned
@@ -48,10 +49,6 @@ def written(path: Path) -> Path:
     return path
 
 
-def rows(path: Path) -> list[dict[str, Any]]:
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 # ------------------------------------------------------------------------------------------------ there and back
 
 
@@ -73,7 +70,7 @@ def test_a_file_gives_back_what_was_put_in(written: Path) -> None:
 
 
 def test_a_file_begins_with_one_header(written: Path) -> None:
-    header, *others = rows(written)
+    header, *others = rows_of(written)
 
     assert header == {"format": "cuassay tuning results", "version": 1, "validators": HERE}
     assert [row["problem"]["m"] for row in others] == [1, 2]
@@ -115,7 +112,7 @@ def test_only_what_a_file_lacks_is_written(written: Path) -> None:
 
     assert results.write(written) == 2
     assert results.write(written) == 0
-    assert len(rows(written)) == 5
+    assert len(rows_of(written)) == 5
 
 
 @pytest.mark.parametrize(
