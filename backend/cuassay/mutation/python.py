@@ -129,11 +129,26 @@ def _is_for_readers(node: ast.Assign | ast.AugAssign) -> bool:
     """``__all__``, and a type with a name of its own, such as ``Shape = tuple[int, ...]``."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
     names = [target.id for target in targets if isinstance(target, ast.Name)]
-    is_type = isinstance(node.value, ast.Subscript) and any(_TYPE_NAME.fullmatch(name) for name in names)
-    return is_type or "__all__" in names
+    is_type = isinstance(node.value, ast.Subscript) or _is_union(node.value)
+    return (is_type and any(_TYPE_NAME.fullmatch(name) for name in names)) or "__all__" in names
+
+
+def _is_union(node: ast.expr) -> bool:
+    """Types with ``|`` between them: names that are written as a type's, types of arguments, and None."""
+    if not isinstance(node, ast.BinOp) or not isinstance(node.op, ast.BitOr):
+        return False
+    return all(map(_is_type_or_union, (node.left, node.right)))
+
+
+def _is_type_or_union(node: ast.expr) -> bool:
+    if isinstance(node, ast.Name):
+        return node.id in _BUILTIN_TYPES or bool(_TYPE_NAME.fullmatch(node.id))
+    is_none = isinstance(node, ast.Constant) and node.value is None
+    return is_none or isinstance(node, ast.Subscript) or _is_union(node)
 
 
 _TYPE_NAME = re.compile(r"_?[A-Z]\w*[a-z]\w*")
+_BUILTIN_TYPES = frozenset({"bool", "bytes", "complex", "dict", "float", "int", "list", "set", "str", "tuple"})
 
 
 def _line_offsets(text: str) -> list[int]:

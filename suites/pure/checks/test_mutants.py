@@ -143,6 +143,7 @@ def test_docstrings_annotations_imports_and_names_to_export_are_left_alone() -> 
     "text",
     [
         "Shape = tuple[int, ...]\n",
+        "_Node = _Launch | _Record | list[int] | None\n",
         "__all__ += more.__all__\n",
         "@dataclass(frozen=True, slots=True)\nclass Size: ...\n",
         "for a, b in zip(left, right, strict=True): ...\n",
@@ -151,6 +152,11 @@ def test_docstrings_annotations_imports_and_names_to_export_are_left_alone() -> 
 )
 def test_what_only_readers_and_guards_see_is_left_alone(text: str) -> None:
     assert python_mutants("a.py", text) == []
+
+
+@pytest.mark.parametrize("text", ["PLAIN = NUMBERS | {1}\n", "Wanted = Kinds.A | Kinds.B\n", "Most = Left & Right\n"])
+def test_an_expression_that_is_not_a_union_of_types_is_changed(text: str) -> None:
+    assert python_mutants("a.py", text) != []
 
 
 def test_a_name_in_capitals_is_no_type() -> None:
