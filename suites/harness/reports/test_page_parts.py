@@ -49,6 +49,7 @@ def folder(write_rows: Make, device_row: Make, test_row: Make, time_row: Make) -
 def page(folder: Path) -> str:
     (folder / "cut.jsonl").write_text('{"record":"run"')
     (folder / "wrong.jsonl").write_text("nonsense\n" * 23)
+    (folder / "wrong_lines.jsonl").write_text('{"record": "later"}\n' + "nonsense\n" * 23)
     return render_html(build(load(folder)))
 
 
@@ -178,9 +179,10 @@ def test_the_end_names_runs_files_and_what_could_not_be_read(page: str) -> None:
     origin = part(page, "origin")
 
     assert rows(origin)[1][:3] == ["2026-01-02 12:00 UTC", "unknown revision", "cuassay run here"]
-    assert "23 lines or files left out" in origin
-    assert origin.count("this line is not JSON") == 20
-    assert "and 3 more</li>" in origin
+    assert "not a result file: none of its 23 lines is a JSON object" in origin
+    assert "25 lines or files left out" in origin
+    assert origin.count("this line is not JSON") == 18  # and one that is, of a record that is not known
+    assert "and 5 more</li>" in origin
     assert "1 unfinished last line ignored" in page
 
 
