@@ -12,7 +12,16 @@ from typing import NamedTuple
 
 from cuassay.mutation.mutant import Edit, Mutant, mutants_of
 
-__all__ = ["CUDA_OPERATORS", "Token", "cuda_edits", "cuda_mutants", "kernels_in", "looks_like_cuda", "tokens_of"]
+__all__ = [
+    "CUDA_OPERATORS",
+    "Token",
+    "cuda_edits",
+    "cuda_mutants",
+    "kernels_in",
+    "looks_like_cuda",
+    "struct_at",
+    "tokens_of",
+]
 
 
 class Token(NamedTuple):
@@ -35,6 +44,11 @@ _TOKEN = re.compile(
 )
 
 _KERNEL = re.compile(r"\b__(?:global|device)__\b")
+
+#: The words of a struct's head, joined by spaces, up to the brace that opens its body.
+_STRUCT = re.compile(
+    r"\b(?:struct|class) (?:alignas \( [^()]* \) )?(?P<name>[A-Za-z_]\w*)(?: final)?(?: <[^(]*>)?(?: : [^(]*)?$"
+)
 
 _NUMBER = re.compile(r"(?:\d|\.\d)")
 
@@ -90,6 +104,25 @@ def kernels_in(text: str) -> list[str]:
     tokens = tokens_of(text)
     by_start = {token.start: index for index, token in enumerate(tokens)}
     return [name for name, start, _ in _bodies(tokens) if "__global__" in _head(tokens, by_start[start])]
+
+
+def struct_at(text: str, position: int) -> str:
+    """The innermost struct or class whose body holds `position`; empty where none does."""
+    tokens = tokens_of(text)
+    found = ""
+    for brace, token in enumerate(tokens):
+        if token.text == "{" and token.start <= position < tokens[_closing(tokens, brace)].end:
+            found = _struct_before(tokens, brace) or found
+    return found
+
+
+def _struct_before(tokens: Sequence[Token], brace: int) -> str:
+    """The struct whose body opens at `brace`; empty where another body does."""
+    begin = brace
+    while begin > 0 and tokens[begin - 1].text not in {";", "{", "}"}:
+        begin -= 1
+    match = _STRUCT.search(" ".join(token.text for token in tokens[begin:brace]))
+    return match["name"] if match else ""
 
 
 def _head(tokens: Sequence[Token], brace: int) -> set[str]:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from cuassay.errors import MutationError, SettingError
 from cuassay.mutation.baseline import Baseline
-from cuassay.mutation.cuda import cuda_mutants, kernels_in
+from cuassay.mutation.cuda import cuda_mutants, kernels_in, struct_at
 from cuassay.mutation.mutant import Mutant
 from cuassay.mutation.python import python_mutants
 
@@ -24,6 +24,8 @@ CUDA_SUFFIXES = frozenset({".cu", ".cuh"})
 _PASSED_OVER = frozenset({"__pycache__", "node_modules", "build", "dist", "venv"})
 
 _INCLUDE = re.compile(r'#include\s+"([^"]+)"')
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def project_root(folder: Path) -> Path:
@@ -123,10 +125,11 @@ def covering(mutant: Mutant, root: Path, files: Sequence[str], baseline: Baselin
     Of Python these are the tests that run the changed lines; where that is the head of a function, those that run the
     function; at module level, those that run any line of the file. The fastest case of each test function comes first.
     Of CUDA C++ these are the tests that launch the changed kernel, or any kernel whose file includes the changed one:
-    for each instantiation a fast one first.
+    for each instantiation a fast one first, and where a struct is changed, those of kernels whose name has it first.
     """
     if Path(mutant.path).suffix in CUDA_SUFFIXES:
-        return _launching(_kernels_of(mutant, root, tuple(files)), baseline)
+        struct = struct_at((root / mutant.path).read_text(encoding="utf-8"), mutant.edit.start)
+        return _launching(_kernels_of(mutant, root, tuple(files)), struct, baseline)
     found = baseline.covering(mutant.path, mutant.line, mutant.last_line)
     found = found or baseline.covering(mutant.path, *mutant.edit.scope)
     if mutant.edit.scope == (0, 0):
@@ -143,11 +146,18 @@ def _passing(tests: Iterable[str], baseline: Baseline) -> list[str]:
     return sorted(good, key=lambda test: baseline.durations[test])
 
 
-def _launching(kernels: Collection[str], baseline: Baseline) -> list[str]:
-    """Tests that launch one of `kernels`: the fastest of each instantiation, then the second of each, and so on."""
-    return _in_turns(
-        _passing(tests, baseline) for name, tests in baseline.launches.items() if name.partition("<")[0] in kernels
-    )
+def _launching(kernels: Collection[str], struct: str, baseline: Baseline) -> list[str]:
+    """Tests that launch one of `kernels`, first with `struct` among its template arguments.
+
+    The fastest of each instantiation, then the second of each, and so on.
+    """
+    naming: list[list[str]] = []
+    others: list[list[str]] = []
+    for launched, tests in baseline.launches.items():
+        name, _, arguments = launched.partition("<")
+        if name in kernels:
+            (naming if struct in _WORD.findall(arguments) else others).append(_passing(tests, baseline))
+    return list(dict.fromkeys([*_in_turns(naming), *_in_turns(others)]))
 
 
 def _in_turns(columns: Iterable[Sequence[str]]) -> list[str]:

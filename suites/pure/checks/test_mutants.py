@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, kernels_in, looks_like_cuda, tokens_of
+from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, kernels_in, looks_like_cuda, struct_at, tokens_of
 from cuassay.mutation.mutant import Edit, mutants_of
 from cuassay.mutation.operators import OPERATORS, next_digit
 from cuassay.mutation.python import python_mutants
@@ -243,6 +243,44 @@ def test_kernels_are_judged_by_the_tests_that_launch_them(tmp_path: Path) -> Non
     assert judges("b.cu::k") == ["fast", "of_b", "slow"]
     assert judges("a.cuh") == ["fast", "of_b", "slow"]
     assert judges("c.cu") == ["of_c"]
+
+
+def test_a_struct_is_judged_first_by_the_kernels_that_name_it(tmp_path: Path) -> None:
+    pytest.importorskip("coverage", reason="coverage.py is not installed")
+    from cuassay.mutation.baseline import Baseline
+    from cuassay.mutation.project import covering, find_mutants
+
+    (tmp_path / "a.cu").write_text(
+        "struct Gelu { __device__ float of(float a) { return a + a; } };\n"
+        "template <class F> __global__ void k(float *a) { a[0] = F::of(a[0]); }\n"
+    )
+    launches = {"k<Relu>": ["relu"], "k<GeluTanh>": ["tanh"], "k<Gelu, float, 4>": ["gelu"], "other<Gelu>": ["foreign"]}
+    durations = {"relu": 0.1, "tanh": 0.2, "gelu": 3.0, "foreign": 0.1}
+    baseline = Baseline(durations=durations, launches=launches)
+
+    def judges(function: str) -> list[str]:
+        return covering(find_mutants(tmp_path, [f"a.cu::{function}"], baseline)[0], tmp_path, ["a.cu"], baseline)
+
+    assert judges("of") == ["gelu", "relu", "tanh"]
+    assert judges("k") == ["relu", "tanh", "gelu"]
+
+
+@pytest.mark.parametrize(
+    ("head", "name"),
+    [
+        ("struct Gelu", "Gelu"),
+        ("template <class T, int N> struct alignas(8) Pack", "Pack"),
+        ("template <int N> struct Rounding<false, N>", "Rounding"),
+        ("struct Wide final : Narrow<float>", "Wide"),
+        ("struct Outer { struct Inner", "Inner"),
+        ("namespace ours", ""),
+        ("template <class F> __global__ void k(F f)", ""),
+        ("struct Given f(struct Got a)", ""),
+    ],
+)
+def test_the_struct_of_a_place_is_found(head: str, name: str) -> None:
+    text = f"struct Before {{ int a; }}; {head} {{ int f() {{ HERE; }} }};"
+    assert struct_at(text, text.index("HERE")) == name
 
 
 def test_the_fastest_case_of_each_test_function_comes_first(tmp_path: Path) -> None:
