@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +12,7 @@ import pytest
 
 from cuassay import ops
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops.decompositions import library, preferred_linalg_library
 
 ONES = np.ones((2, 3), np.float32)
 ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
@@ -70,3 +73,21 @@ def test_both_orders_of_a_norm_are_computed(order: float) -> None:
     expected = np.linalg.norm(ONES.ravel(), order)
 
     assert np.allclose(ops.foreach_norm([ONES], ord=order), [expected])
+
+
+def test_the_preferred_library_serves_arrays_of_the_host() -> None:
+    pytest.importorskip("scipy", reason="SciPy is not installed")
+    former = preferred_linalg_library()
+    try:
+        preferred_linalg_library("numpy")
+        assert library() == "numpy"
+        preferred_linalg_library("scipy")
+        assert library() == "scipy"
+    finally:
+        preferred_linalg_library(former)
+
+
+def test_ops_alone_load_the_kind_of_a_first_array() -> None:
+    code = "import numpy as np; from cuassay import ops; print(ops.add(np.ones(2, np.float32), np.ones(2, np.float32)))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "[2. 2.]\n"), done.stderr
