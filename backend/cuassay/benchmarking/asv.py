@@ -135,7 +135,7 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
     Raises
     ------
     ResultError
-        If a file holds anything but rows of the schema, or no run in them names a commit.
+        If a file holds anything but rows of the schema, no run in them names a commit, or none has a timing for asv.
     """
     rows = read(paths)
     runs = {row["run"]: row for row in rows if row["record"] == "run" and row.get("commit")}
@@ -146,6 +146,11 @@ def write(paths: Iterable[str | Path], results: str | Path) -> int:
         )
     devices = {(row["run"], row["device"]): row for row in rows if row["record"] == "device" and row["present"]}
     timed = _by_place(rows)
+    if not timed:
+        raise ResultError(
+            "no timing in these files fits asv's series, which hold times of our own implementation in seconds, by a "
+            "device's clock with a cold cache; virtual times of sim and the host's clock are left out; measure on a GPU"
+        )
     places = [place for place in timed if place[0] in runs and place in devices]
     places.sort(key=lambda place: runs[place[0]]["started"])
     methods = _methods(timed, {place: devices[place] for place in places})

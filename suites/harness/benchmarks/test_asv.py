@@ -304,6 +304,17 @@ def test_a_series_of_two_runs_has_the_date_of_the_newer(tmp_path: Path) -> None:
     assert datetime.fromtimestamp(date / 1000, UTC) == datetime(2026, 1, 2, tzinfo=UTC)
 
 
+def test_virtual_times_alone_are_refused_with_the_reason(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    two_runs(tmp_path)
+    for file in tmp_path.rglob("*.jsonl"):
+        file.write_text(file.read_text().replace('"clock":"device"', '"clock":"device","unit":"virtual s"'))
+
+    assert main([str(tmp_path), "--out", str(tmp_path / "results")]) == 2
+
+    assert "virtual times of sim and the host's clock are left out" in capsys.readouterr().err
+    assert not (tmp_path / "results").exists()
+
+
 def test_a_commit_that_asv_cannot_find_is_named(
     repository: Repository, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
