@@ -103,3 +103,21 @@ def test_a_condition_on_what_the_test_does_not_take_is_its_error(pytester: pytes
     result.assert_outcomes(errors=1)
     told = "requires(...): when= takes 'dtype', which is not a parameter of this test; its parameters: device; *"
     result.stdout.fnmatch_lines([f"*::test_it?cpu:0?: {told}"])
+
+
+def test_a_condition_reads_the_case_of_a_class_in_the_style_of_torch(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import unittest
+        from cuassay.testing import requires
+        from cuassay.testing.torchlike import dtypes, instantiate_device_type_tests
+        class TestIt(unittest.TestCase):
+            @requires("graphs", when=("cpu", "float16"))
+            @dtypes("float16", "float32")
+            def test_it(self, device, dtype): pass
+        instantiate_device_type_tests(TestIt, globals())
+    """)
+
+    result = pytester.runpytest("-v", "-rs", "--device", "cpu,sim")
+
+    result.assert_outcomes(passed=3, skipped=1)
+    result.stdout.fnmatch_lines(["*::test_it_cpu_float16 SKIPPED*", "SKIPPED * cpu:0: no graphs: *"])
