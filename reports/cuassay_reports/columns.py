@@ -94,6 +94,7 @@ _TEST = (
     Column("op", "str", "name of the op under test"),
     Column("dtype", "str", "dtype under test"),
     Column("check", "str", "which property was tested, such as values, out, zero_size"),
+    Column("template", "str", "the class and test it was made of, where a class is instantiated for each device kind"),
     Column("checks", "str", "the checks a folded row stands for, by spaces; each takes the place of * in nodeid"),
     Column("reason", "str", "why it was skipped or is expected to fail; a failure's first line"),
     Column("message", "str", "the failure's whole text"),

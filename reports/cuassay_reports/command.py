@@ -11,7 +11,7 @@ from pathlib import Path
 from cuassay_reports import analysis, units
 from cuassay_reports.acknowledged import acknowledgements
 from cuassay_reports.load import Results, load, records
-from cuassay_reports.outcomes import FINDINGS, as_json, as_junit, as_suspects, findings, parse_fail_on
+from cuassay_reports.outcomes import DEFAULT, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
 from cuassay_reports.rows import Rejected
@@ -60,9 +60,9 @@ def run(
     html, md : path, optional
         Where to write the page, and the short form; folders are created.
     json, junit : path, optional
-        Where to write the verdicts as JSON, and what `fail_on` names (left out: all of it) as JUnit's XML.
+        Where to write the verdicts as JSON, and what `fail_on` names (left out: failed, slower and vanished) as JUnit's XML.
     fail_on : str
-        Findings that make it end with 1, by commas: ``failed``, ``slower``, ``vanished``.
+        Findings that make it end with 1, by commas: the words of `cuassay_reports.outcomes.FINDINGS`.
     threshold : float, optional
         Percent below which a timing has not changed; left out, 2, and 5 on another machine.
     baseline : str
@@ -90,7 +90,7 @@ def run(
         if suspects:
             sys.stdout.write(as_suspects(page))
             return 0
-        _write_verdicts(page, json, junit, words or FINDINGS)
+        _write_verdicts(page, json, junit, words or DEFAULT)
         if is_text or html is not None or md is not None:
             _write(page, html, md)
     except (OSError, ValueError, LookupError) as error:
@@ -184,7 +184,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
     parser.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
-    parser.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished")
+    parser.add_argument(
+        "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
+    )
     parser.add_argument("--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
     parser.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")

@@ -10,10 +10,14 @@ from xml.etree import ElementTree as ET
 
 from cuassay_reports.page import Page
 
-__all__ = ["FINDINGS", "as_json", "as_junit", "as_suspects", "findings", "parse_fail_on"]
+__all__ = ["DEFAULT", "FINDINGS", "as_json", "as_junit", "as_suspects", "findings", "parse_fail_on"]
 
-FINDINGS = ("failed", "slower", "vanished")
-"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks."""
+DEFAULT = ("failed", "slower", "vanished")
+"""What JUnit's XML holds if nothing is named."""
+
+FINDINGS = (*DEFAULT, "skipped", "nowhere")
+"""Words that ``--fail-on`` takes: failed tests, slow-downs that stand unacknowledged or are new, missing benchmarks,
+tests that the run before did not skip, and tests that no run of the newest commits ran on any device."""
 
 
 def parse_fail_on(text: str) -> tuple[str, ...]:
@@ -47,6 +51,8 @@ def findings(page: Page) -> dict[str, list[dict[str, str]]]:
         "failed": [{"name": failure.nodeid, "reason": failure.reason} for failure in page.failures],
         "slower": [_named(*one) for one in [*standing, *(one for one in newly if one[0] not in names)]],
         "vanished": [_named(name, "the newest run lacks it") for name in noted.vanished],
+        "skipped": [_named(*one) for one in page.new_skips],
+        "nowhere": [_named(*one) for one in page.nowhere],
     }
 
 
@@ -85,7 +91,7 @@ def as_suspects(page: Page) -> str:
     return json.dumps({"base": base, "head": head, "device": device, "benchmarks": names}, indent=2) + "\n"
 
 
-def as_junit(page: Page, words: Sequence[str] = FINDINGS) -> str:
+def as_junit(page: Page, words: Sequence[str] = DEFAULT) -> str:
     """Return JUnit's XML with a test case for each finding named in `words`; one that passes where there is none."""
     found = [(word, one) for word, ones in findings(page).items() if word in words for one in ones]
     suite = ET.Element("testsuite", name="cuassay report", tests=str(len(found) or 1), failures=str(len(found)))

@@ -183,7 +183,7 @@ def build(
         changed=_changed(timed),
         new_skips=_new_skips(new),
         skips=_skips(latest.tests),
-        nowhere=[(row["test"], ", ".join(row["reasons"])) for row in records(skips.nowhere(latest.tests))],
+        nowhere=[(row["test"], ", ".join(row["reasons"])) for row in records(skips.nowhere(results))],
         runs=runs[::-1],
         files=[file.name for file in results.files],
         torn=results.torn,

@@ -5,11 +5,16 @@ A green page says nothing when half of it was skipped, so this is shown with the
 
 from __future__ import annotations
 
+import re
+
 from cuassay_reports.frames import pd
 from cuassay_reports.load import Results
 from cuassay_reports.moved import with_current_ids
 
 __all__ = ["by_reason", "new_since", "nowhere", "without_device"]
+
+#: In the id of a test none of whose devices was chosen.
+_NOWHERE = re.compile(r"[\[-]nowhere[-\]]")
 
 
 def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
@@ -34,22 +39,47 @@ def by_reason(tests: pd.DataFrame) -> pd.DataFrame:
     return found.sort_values("count", ascending=False, kind="stable", ignore_index=True)
 
 
-def nowhere(tests: pd.DataFrame) -> pd.DataFrame:
-    """Return the tests that were skipped on every device they were collected for.
+def nowhere(results: Results) -> pd.DataFrame:
+    """Return the tests that were skipped wherever they were collected: on every device, in each of several jobs.
+
+    The newest run of every subject counts, and every other run of their commits: the jobs of one commit may share a
+    device, or divide the tests. A run with uncommitted changes counts only where it is the newest. A test that a job
+    collected for none of its devices is taken as run if one of its cases ran in another job.
 
     Returns
     -------
     pandas.DataFrame
         `test` (the id without its device), `subjects` and `reasons` (tuples).
     """
-    marked = tests.assign(test=[without_device(n, d) for n, d in zip(tests["nodeid"], tests["device"], strict=True)])
+    tests = _of_newest_commits(results)
+    columns = (tests[name] for name in ("nodeid", "device", "dtype", "template"))
+    is_nowhere = (tests["device"] == "") & (tests["nodeid"].str.contains(_NOWHERE) | (tests["template"] != ""))
+    marked = tests.assign(test=[_name(*row) for row in zip(*columns, strict=True)], is_nowhere=is_nowhere)
+    known = {name.partition("[")[0] for name in marked.loc[~marked["is_nowhere"], "test"]}
     ran = set(marked.loc[marked["outcome"] != "skipped", "test"])
-    idle = marked[~marked["test"].isin(ran)]
+    idle = marked[~marked["test"].isin(ran) & ~(marked["is_nowhere"] & marked["test"].isin(known))]
     rows = [
         {"test": test, "subjects": _names(group["subject"]), "reasons": _names(group["reason"])}
         for test, group in idle.groupby("test", sort=False)
     ]
     return pd.DataFrame(rows, columns=["test", "subjects", "reasons"])
+
+
+def _of_newest_commits(results: Results) -> pd.DataFrame:
+    newest = results.latest().tests
+    runs = results.runs
+    commits = set(runs.loc[runs["run"].isin(newest["run"]), "commit"]) - {""}
+    clean = runs.loc[runs["commit"].isin(commits) & ~runs["dirty"].eq(True).fillna(False), "run"]  # noqa: FBT003
+    found: pd.DataFrame = pd.concat([newest, results.tests[results.tests["run"].isin(clean)]], ignore_index=True)
+    return found
+
+
+def _name(nodeid: str, device: str, dtype: str, template: str) -> str:
+    """What a test is called on every device: its id without the device, or the test of its template."""
+    if template:
+        name = f"{nodeid.partition('::')[0]}::{template}"
+        return f"{name}[{dtype}]" if dtype else name
+    return without_device(nodeid, device) if device or not _NOWHERE.search(nodeid) else nodeid.partition("[")[0]
 
 
 def without_device(nodeid: str, device: str) -> str:

@@ -41,7 +41,7 @@ _SERIES = ("benchmark", "case", "dtype", "device", "implementation", "clock", "c
 _NAMED = 3
 
 #: What a report carries that is a column of its row.
-_CARRIED = ("device", "dtype", "op", "check", "headroom", "error_map")
+_CARRIED = ("device", "dtype", "op", "check", "template", "headroom", "error_map")
 
 
 @cache

@@ -12,13 +12,12 @@ __all__ = ["told_of"]
 
 
 def told_of(item: pytest.Item) -> dict[str, Any]:
-    """What reports of `item` say of its case, in plain types; asks no device; empty for a test without a device."""
-    case = skips.case_of(item)
+    """What reports of `item` say of its case, in plain types; asks no device; without a device at most its template."""
+    case, template = skips.case_of(item), skips.template_of(item)
+    told: dict[str, Any] = {} if template is None else {"template": template}
     if not case:
-        return {}
-    told: dict[str, Any] = {"device": str(case["device"]), "target": rerun.target_of(item)}
-    if (test := skips.template_of(item)) is not None:
-        told["template"] = test
+        return told
+    told |= {"device": str(case["device"]), "target": rerun.target_of(item)}
     if "dtype" in case:
         told["dtype"] = case["dtype"].name
     if "op" in case:

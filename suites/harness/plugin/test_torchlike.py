@@ -242,7 +242,7 @@ def test_a_template_without_a_device_is_reported(pytester: pytest.Pytester, argu
     result = pytester.runpytest("--device", "cpu", "-rs")
 
     result.assert_outcomes(skipped=1)
-    result.stdout.fnmatch_lines(["ran nowhere (1):", "*::test_x_nowhere: needs a device *choose more with --device"])
+    result.stdout.fnmatch_lines(["ran nowhere (1):", "*TestFoo::test_x: needs a device *choose more with --device"])
 
 
 def test_set_up_and_helpers_of_the_template_work(pytester: pytest.Pytester) -> None:

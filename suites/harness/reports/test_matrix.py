@@ -9,7 +9,7 @@ import pytest
 
 from cuassay_reports.load import load
 from cuassay_reports.matrix import STATES, dtypes_in_order, support
-from cuassay_reports.skips import by_reason, new_since, nowhere, without_device
+from cuassay_reports.skips import by_reason, new_since, without_device
 
 Make = Callable[..., Any]
 
@@ -100,20 +100,6 @@ def test_skips_are_grouped_by_reason_most_frequent_first(write_rows: Make, test_
 )
 def test_a_device_is_taken_out_of_an_id(nodeid: str, device: str, left: str) -> None:
     assert without_device(nodeid, device) == left
-
-
-def test_a_test_that_every_device_skipped_ran_nowhere(write_rows: Make, test_row: Make) -> None:
-    rows = [
-        test_row("skipped", device="cpu:0", check="graph", reason="cpu has no graphs"),
-        test_row("skipped", device="sim:0", check="graph", reason="off"),
-        test_row("skipped", device="cpu:0", check="values", reason="x"),
-        test_row("failed", device="sim:0", check="values"),
-    ]
-
-    found = nowhere(load(write_rows("r1", *rows)).tests)
-
-    assert found["test"].tolist() == ["test_graph[float32-softmax]"]
-    assert found["reasons"].item() == ("cpu has no graphs", "off")
 
 
 @pytest.mark.parametrize(
