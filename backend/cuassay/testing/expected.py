@@ -1,7 +1,8 @@
-"""What was expected to run and was skipped: a failure where the user asks for it.
+"""What was expected of the tests and did not happen: a failure where the user asks for it.
 
-Three questions, each with an option of its own: did a test run on no device at all, was one skipped that ran in an
-earlier record, and were more skipped than allowed. A plugin of the process that prints.
+Four questions, each with an option of its own: did a test run on no device at all, was one skipped that ran in an
+earlier record, were more skipped than allowed, and did one pass without checking anything. A plugin of the process that
+prints.
 """
 
 from __future__ import annotations
@@ -76,6 +77,8 @@ class Expected:
         Node ids that ran before.
     fails_nowhere : bool
         Whether a test that ran on no device fails the session.
+
+    Tests that checked nothing fail it wherever their reports say so, as `cuassay.testing.unchecked` makes them.
     """
 
     def __init__(self, budgets: Mapping[str, int], baseline: frozenset[str], *, fails_nowhere: bool) -> None:
@@ -85,6 +88,7 @@ class Expected:
         self._outcomes = Outcomes()
         self._skips: Counter[str] = Counter()
         self._newly: dict[str, str] = {}
+        self._unchecked: list[str] = []
         self._verdicts: list[str] = []
 
     def __repr__(self) -> str:
@@ -92,6 +96,8 @@ class Expected:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Count one report."""
+        if getattr(report, "cuassay_unchecked", False) and report.passed:
+            self._unchecked.append(report.nodeid)
         outcome = counted(report)
         if outcome is None:
             return
@@ -106,7 +112,7 @@ class Expected:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fail the session where something was skipped that should not have been."""
+        """Fail the session where something was skipped that should not have been, or checked nothing."""
         if session.config.option.collectonly:
             return
         self._verdicts = list(self._judged())
@@ -121,16 +127,30 @@ class Expected:
         if self._newly:
             yield f"{_skipped(len(self._newly))} that ran in the baseline:"
             yield from (f"  {nodeid}: {why}" for nodeid, why in list(self._newly.items())[:_SHOWN])
+            yield from _more(len(self._newly))
         if self._fails_nowhere:
             yield from self._outcomes.nowhere()
+        if self._unchecked:
+            yield f"{_tests(len(self._unchecked))} passed and checked nothing:"
+            yield from (f"  {nodeid}" for nodeid in self._unchecked[:_SHOWN])
+            yield from _more(len(self._unchecked))
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Print the verdicts."""
         if self._verdicts:
-            terminalreporter.section("cuassay: expected, and skipped")
+            terminalreporter.section("cuassay: what was expected and did not happen")
         for verdict in self._verdicts:
             terminalreporter.write_line(f"ERROR {verdict}" if not verdict.startswith(" ") else verdict, red=True)
 
 
+def _tests(number: int) -> str:
+    return f"{number:,} test{'' if number == 1 else 's'}"
+
+
 def _skipped(number: int) -> str:
-    return f"{number:,} test{' was' if number == 1 else 's were'} skipped"
+    return f"{_tests(number)} {'was' if number == 1 else 'were'} skipped"
+
+
+def _more(number: int) -> Iterator[str]:
+    if number > _SHOWN:
+        yield f"  and {number - _SHOWN:,} more"

@@ -38,6 +38,7 @@ _SHARD_HELP = (
 )
 _BUDGET_HELP = "fail if more than N tests are skipped, of all or of device or kind D; may be repeated"
 _BASELINE_HELP = "fail if a test is skipped that ran in the record FILE, which --cuassay-record wrote"
+_UNCHECKED_HELP = "fail if a test passes without an assertion or a checking function having run; it traces the tests"
 _ISOLATE_HELP = (
     "run the tests in a worker process: one that crashes, hangs longer than CUASSAY_HANG_SECONDS or loses its device "
     "costs the test it ran, and the rest goes on in a fresh process; workers of xdist are replaced without it"
@@ -60,6 +61,7 @@ def add_options(parser: pytest.Parser) -> None:
         help="id of the run these rows belong to, whose run row somebody else has written",
     )
     group.addoption("--cuassay-fail-nowhere", action="store_true", help="fail if a test ran on no device")
+    group.addoption("--cuassay-fail-unchecked", action="store_true", help=_UNCHECKED_HELP)
     group.addoption("--cuassay-skip-budget", action="append", default=[], metavar="[D=]N", help=_BUDGET_HELP)
     group.addoption("--cuassay-skip-baseline", metavar="FILE", help=_BASELINE_HELP)
     group.addoption("--cuassay-isolate", action="store_true", help=_ISOLATE_HELP)

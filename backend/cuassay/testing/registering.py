@@ -31,6 +31,11 @@ def register(config: pytest.Config, presence: Presence) -> None:
         from cuassay.testing import skips_plugin
 
         skips_plugin.register(config, presence)
+    if config.getoption("cuassay_fail_unchecked"):
+        from cuassay.testing.unchecked import Unchecked, refuse_tracer
+
+        refuse_tracer()
+        config.pluginmanager.register(Unchecked(), "cuassay_unchecked")
     if hasattr(config, "workerinput"):
         _register_in_worker(config)
     else:
@@ -85,10 +90,10 @@ def _record(config: pytest.Config, presence: Presence) -> None:
 
 
 def _expect(config: pytest.Config) -> None:
-    """Fail by what was skipped, if an option asks for it."""
+    """Fail by what was skipped or checked nothing, if an option asks for it."""
     budgets, baseline = config.getoption("cuassay_skip_budget"), config.getoption("cuassay_skip_baseline")
     fails_nowhere = config.getoption("cuassay_fail_nowhere")
-    if not (budgets or baseline or fails_nowhere):
+    if not (budgets or baseline or fails_nowhere or config.getoption("cuassay_fail_unchecked")):
         return
     from cuassay.testing.expected import Expected, parse_budgets, ran_in
 
