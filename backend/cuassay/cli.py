@@ -115,7 +115,9 @@ def parser() -> argparse.ArgumentParser:
     report.add_argument("--md", metavar="FILE", help="write a short form in Markdown; - is standard output")
     report.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")
     report.add_argument("--junit", metavar="FILE", help="write the findings as JUnit's XML; - is standard output")
-    report.add_argument("--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere")
+    report.add_argument(
+        "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
+    )
     report.add_argument(
         "--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none (default: 2)"
     )

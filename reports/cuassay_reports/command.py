@@ -60,7 +60,8 @@ def run(
     html, md : path, optional
         Where to write the page, and the short form; folders are created.
     json, junit : path, optional
-        Where to write the verdicts as JSON, and what `fail_on` names (left out: failed, slower and vanished) as JUnit's XML.
+        Where to write the verdicts as JSON, and what `fail_on` names (left out: failed, slower and vanished) as JUnit's
+        XML.
     fail_on : str
         Findings that make it end with 1, by commas: the words of `cuassay_reports.outcomes.FINDINGS`.
     threshold : float, optional

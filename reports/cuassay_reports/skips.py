@@ -69,7 +69,7 @@ def _of_newest_commits(results: Results) -> pd.DataFrame:
     newest = results.latest().tests
     runs = results.runs
     commits = set(runs.loc[runs["run"].isin(newest["run"]), "commit"]) - {""}
-    clean = runs.loc[runs["commit"].isin(commits) & ~runs["dirty"].eq(True).fillna(False), "run"]  # noqa: FBT003
+    clean = runs.loc[runs["commit"].isin(commits) & ~runs["dirty"].eq(True).fillna(False), "run"]
     found: pd.DataFrame = pd.concat([newest, results.tests[results.tests["run"].isin(clean)]], ignore_index=True)
     return found
 
