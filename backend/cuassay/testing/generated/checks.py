@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import math
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from itertools import cycle, islice
 from typing import Any
 
@@ -40,7 +40,7 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.selection import bad_inputs, few, one, promotions, samples_of
+from cuassay.testing.generated.selection import bad_inputs, few, of_most_elements, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Sample, each
 
@@ -193,14 +193,27 @@ def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> 
 
 @check(lambda spec: is_op(spec) and spec.declared.schema.elementwise)
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """The in-place form writes its first argument and returns it."""
-    for sample in few(spec, device, dtype):
+    """The in-place form writes its first argument, whatever its layout, and returns it."""
+    for sample in (*few(spec, device, dtype), *_with_gaps(spec, device, dtype)):
         if sample.args[0].dtype == result_dtype(spec, sample):
             with on_sample(sample), np.errstate(all="ignore"):
                 args, kwargs = sample.on(device)
                 if spec.declared.inplace(*args, **kwargs) is not args[0]:
                     raise AssertionError("the in-place form gave back another array than its first argument")
                 compare(spec, device, dtype, sample, args[0])
+
+
+def _with_gaps(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The largest sample, and one beside a number, without contiguous arrays.
+
+    A thread beyond the last element may reach the first one, by the remainders that an index is made of. That shows
+    only where the result replaces the input: the first element is then computed twice.
+    """
+    if devices.capabilities(device).answer("views"):
+        yield one(spec, device, dtype).laid_out("strided")
+        if has("python")(spec):
+            beside = [s for s in samples_of(spec, device, dtype, "python") if isinstance(s.args[0], HostArray)]
+            yield from (beside[place].laid_out("strided") for place in of_most_elements(beside)[:1])
 
 
 @check(is_op)
