@@ -36,8 +36,8 @@ _GRAIN = 2.0
 
 _LISTS = "samples"
 
-#: Rows that pyarrow reads at a time. It holds several times the bytes of a group: 300,000 at once took 100 MiB more.
-_GROUP = 32_768
+#: Rows that pyarrow writes and reads at a time. It holds several times the bytes of a group.
+_GROUP = 16_384
 
 
 @dataclass(frozen=True)
@@ -111,10 +111,10 @@ class Cache:
     def _read(self, name: str, key: str) -> pd.DataFrame:
         import pyarrow.parquet
 
-        table = pyarrow.parquet.read_table(self.folder / FOLDER / f"{name}.parquet", pre_buffer=False)
-        if table.schema.metadata.get(b"key") != key.encode():
-            raise ValueError(f"{name}.parquet belongs to another copy")
-        return _decoded(table)
+        with pyarrow.parquet.ParquetFile(self.folder / FOLDER / f"{name}.parquet") as file:
+            if file.schema_arrow.metadata.get(b"key") != key.encode():
+                raise ValueError(f"{name}.parquet belongs to another copy")
+            return _decoded(file)
 
 
 def _is_same(file: Path, known: Sequence[Any], started: float) -> bool:
@@ -149,20 +149,28 @@ def _pyarrow() -> Any:
 
 
 def _save(path: Path, found: pd.DataFrame, key: str) -> None:
-    """Write a frame as Parquet: objects as JSON, arrays of numbers as lists."""
-    import pyarrow
+    """Write a frame as Parquet, group by group: objects as JSON, arrays of numbers as lists."""
     import pyarrow.parquet
 
     kinds = {name: _kind(name, found[name]) for name in map(str, found) if found[name].dtype == object}
+    own = {b"key": key, b"kinds": json.dumps(kinds), b"names": json.dumps([*found])}
+    schema = _table(found[:0], kinds).schema
+    schema = schema.with_metadata({**(schema.metadata or {}), **own})
+    with pyarrow.parquet.ParquetWriter(_part(path), schema, compression="zstd") as writer:
+        for start in range(0, len(found), _GROUP):
+            writer.write_table(_table(found[start : start + _GROUP], kinds).cast(schema))
+    _part(path).replace(path)
+
+
+def _table(found: pd.DataFrame, kinds: Mapping[str, str]) -> Any:
+    import pyarrow
+
     told = {name: _as_json(found[name]) for name, kind in kinds.items() if kind == "json"}
     plain = found.assign(**told).drop(columns=[name for name, kind in kinds.items() if kind != "json"])
     table = pyarrow.Table.from_pandas(plain, preserve_index=False)
     if kinds.get(_LISTS) == "list":
         table = table.append_column(_LISTS, pyarrow.array(found[_LISTS], pyarrow.list_(pyarrow.float64())))
-    own = {b"key": key, b"kinds": json.dumps(kinds), b"names": json.dumps([*found])}
-    table = table.replace_schema_metadata({**(table.schema.metadata or {}), **own})
-    pyarrow.parquet.write_table(table, _part(path), compression="zstd", row_group_size=_GROUP)
-    _part(path).replace(path)
+    return table
 
 
 def _kind(name: str, column: pd.Series[Any]) -> str:
@@ -175,21 +183,21 @@ def _as_json(column: pd.Series[Any]) -> pd.Series[str]:
     return pd.Series(["" if value is None else json.dumps(value) for value in column], index=column.index, dtype="str")
 
 
-def _decoded(table: Any) -> pd.DataFrame:
-    told = table.schema.metadata
-    kinds = json.loads(told[b"kinds"])
-    found = table.drop_columns([name for name, kind in kinds.items() if kind != "none"]).to_pandas()
-    columns = {name: _objects(table, name, kind) for name, kind in kinds.items()}
-    whole: pd.DataFrame = found.assign(**columns)[json.loads(told[b"names"])]
-    return whole
+def _decoded(file: Any) -> pd.DataFrame:
+    told = file.schema_arrow.metadata
+    kinds, names = json.loads(told[b"kinds"]), json.loads(told[b"names"])
+    plain = file.read(columns=[name for name in names if name not in kinds]).to_pandas()
+    columns = {name: _objects(file, name, kinds[name]) if name in kinds else plain[name] for name in names}
+    return pd.DataFrame(columns, copy=False)
 
 
-def _objects(table: Any, name: str, kind: str) -> npt.NDArray[np.object_]:
+def _objects(file: Any, name: str, kind: str) -> npt.NDArray[np.object_]:
     if kind == "none":
-        return np.full(len(table), None, dtype=object)
-    if kind == "list":
-        return _as_lists(table.column(name).combine_chunks())
-    return objects([json.loads(text) if text else None for text in table.column(name).to_pylist()])
+        return np.full(file.metadata.num_rows, None, dtype=object)
+    groups = (file.read_row_group(number, columns=[name]).column(name) for number in range(file.num_row_groups))
+    if kind == "list":  # group by group, as pyarrow takes several times the memory of what it reads at once
+        return np.concatenate([_as_lists(group.combine_chunks()) for group in groups])
+    return objects([json.loads(text) if text else None for group in groups for text in group.to_pylist()])
 
 
 def _as_lists(column: Any) -> npt.NDArray[np.object_]:

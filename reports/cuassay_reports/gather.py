@@ -58,13 +58,13 @@ class Texts:
     def __init__(self, column: Column) -> None:
         self._missing = column.default or ""
         self.index = _Index()
-        self.codes = array("q")
+        self.codes = array("i")
 
     def add(self, found: Iterable[str]) -> None:
         self.codes.extend(map(self.index.__getitem__, found))
 
     def skip(self, count: int) -> None:
-        self.codes += array("q", [self.index[self._missing]]) * count
+        self.codes += array("i", [self.index[self._missing]]) * count
 
     def join(self, other: Self) -> None:
         places = [self.index[text] for text in other.index]
@@ -312,9 +312,8 @@ def serve() -> None:
 
 def _finish(process: subprocess.Popen[bytes]) -> Gathered | None:
     """What the process gathered; None where it failed."""
-    with process:
-        told = b"" if process.stdout is None else process.stdout.read()
-    if process.returncode:
-        return None
-    found: Gathered = pickle.loads(told)  # noqa: S301  our own child's
-    return found
+    found: Gathered | None = None
+    with process, contextlib.suppress(EOFError, pickle.UnpicklingError):  # it has failed: its status says so
+        if process.stdout is not None:
+            found = pickle.load(process.stdout)  # noqa: S301  our own child's
+    return None if process.returncode else found

@@ -19,10 +19,11 @@ import numpy.typing as npt
 from cuassay_reports.acknowledged import Acknowledgement, reason_for
 from cuassay_reports.columns import SERIES
 from cuassay_reports.frames import pd
+from cuassay_reports.intervals import DEFAULTS, NAMES, aligned
 from cuassay_reports.intervals import LONGEST as LONGEST_SAMPLE
-from cuassay_reports.intervals import offsets
-from cuassay_reports.load import Results, grouped_by, records
+from cuassay_reports.load import Results, records
 from cuassay_reports.steps import LONGEST, Segment, segments_of
+from cuassay_reports.tables import Codes, numbered
 
 __all__ = [
     "KEY",
@@ -119,22 +120,20 @@ def _empty(points: pd.DataFrame, number: pd.Series[int]) -> _Floats:
     """Seconds of the empty interval that a run did not take off its cold samples, as its peers' rows tell."""
     seconds = np.zeros(number.max() + 1 if len(number) else 0)
     is_cold = (points["clock"] == "device") & points["cache"].isin(["", "cold"]) & (points["unit"] == "s")
-    peers = points.loc[is_cold & ~points["ours"] & (points["median"] < LONGEST_SAMPLE), _ASKED].assign(number=number)
+    is_peer = is_cold & ~points["ours"] & ~points["implementation"].str.startswith("cuassay")
+    peers = points[is_peer & (points["median"] < LONGEST_SAMPLE)].assign(number=number)
+    peers = peers.assign(name=numbered([_codes(peers[name], DEFAULTS.get(name, "")) for name in NAMES]))
     for _, rows in peers.groupby(["subject", "digest"], sort=False):
-        runs = grouped_by(_peer_rows(rows), ["number"])
-        seconds[[place for (place,) in runs]] = offsets(list(runs.values()))
+        runs = {place: dict(zip(run["name"], run["median"], strict=True)) for place, run in rows.groupby("number")}
+        measured = (rows["raw"] != rows["median"]).groupby(rows["number"]).any()
+        seconds[np.array([*runs])] = aligned(list(runs.values()), measured.tolist())
     found = seconds[number]
     return np.where(is_cold & (points["median"] >= 2 * found), found, 0.0)
 
 
-_ASKED = ["subject", "digest", *SERIES, "groups", "ours", "median", "raw"]
-
-
-def _peer_rows(rows: pd.DataFrame) -> list[dict[str, Any]]:
-    """As `offsets` takes them: `raw` is there where the run took its empty interval off."""
-    return [
-        {name: value for name, value in row.items() if name != "raw" or value != row["median"]} for row in records(rows)
-    ]
+def _codes(texts: pd.Series[str], default: str) -> Codes:
+    """A number for each text, equal where the text is; `default` is what an empty one means."""
+    return np.asarray(pd.factorize(texts.where(texts != "", default))[0], dtype=np.int64)
 
 
 _FEWEST_SERIES = 8

@@ -13,7 +13,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-__all__ = ["FEWEST_PEERS", "FIGURES", "LONGEST", "UNKNOWN", "Shift", "is_cold_sample", "net", "offsets", "shift"]
+__all__ = [
+    "DEFAULTS",
+    "FEWEST_PEERS",
+    "FIGURES",
+    "LONGEST",
+    "NAMES",
+    "UNKNOWN",
+    "Shift",
+    "aligned",
+    "is_cold_sample",
+    "net",
+    "offsets",
+    "shift",
+]
 
 Row = Mapping[str, Any]
 
@@ -29,9 +42,11 @@ UNKNOWN = 3e-6
 FIGURES = ("median", "minimum", "q25", "q75")
 """Columns of a row that hold an empty interval."""
 
-_NAMES = ("benchmark", "dtype", "case", "cache", "mode", "implementation")
+NAMES = ("benchmark", "dtype", "case", "cache", "mode", "implementation")
+"""Columns that say which rows of two runs measured the same."""
 
-_DEFAULTS = {"mode": "stream", "cache": "cold"}
+DEFAULTS = {"mode": "stream", "cache": "cold"}
+"""What those of them mean that are empty."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +102,11 @@ def shift(old: Iterable[Row], new: Iterable[Row]) -> Shift | None:
     old, new : iterable of mapping
         ``time`` rows of one device in two runs, after `net`.
     """
-    before = _short_peers(old)
-    steps = [median - before[name] for name, median in _short_peers(new).items() if name in before]
+    return _shift(_short_peers(old), _short_peers(new))
+
+
+def _shift(before: Mapping[Any, float], after: Mapping[Any, float]) -> Shift | None:
+    steps = [median - before[name] for name, median in after.items() if name in before]
     if len(steps) < FEWEST_PEERS:
         return None
     middle = statistics.median(steps)
@@ -107,17 +125,27 @@ def offsets(runs: Sequence[Sequence[Row]]) -> list[float]:
     runs : sequence of sequence of mapping
         The ``time`` rows of one kind of machine, after `net`, by run, oldest first.
     """
-    if not runs:
-        return []
-    measured = [number for number, rows in enumerate(runs) if any("raw" in row for row in rows)]
-    footing = runs[measured[-1] if measured else -1]
-    found = [None if rows is footing else shift(footing, rows) for rows in runs]
+    return aligned([_short_peers(rows) for rows in runs], [any("raw" in row for row in rows) for rows in runs])
+
+
+def aligned(runs: Sequence[Mapping[Any, float]], measured: Sequence[bool]) -> list[float]:
+    """Do what `offsets` does for the short cold samples of peers alone.
+
+    Parameters
+    ----------
+    runs : sequence of mapping
+        Of each run what was measured, as one value of any type, to its seconds.
+    measured : sequence of bool
+        Whether each run measured its empty interval.
+    """
+    newest = max((number for number, is_measured in enumerate(measured) if is_measured), default=len(runs) - 1)
+    found = [None if number == newest else _shift(runs[newest], run) for number, run in enumerate(runs)]
     return [0.0 if one is None else one.seconds for one in found]
 
 
 def _short_peers(rows: Iterable[Row]) -> dict[tuple[Any, ...], float]:
     return {
-        tuple(row.get(name) or _DEFAULTS.get(name, "") for name in _NAMES): row["median"]
+        tuple(row.get(name) or DEFAULTS.get(name, "") for name in NAMES): row["median"]
         for row in rows
         if _is_peer(row) and is_cold_sample(row) and row["median"] < LONGEST
     }

@@ -12,6 +12,7 @@ from array import array
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,10 @@ class Results:
 
         So a run of tests alone does not hide the timings of the run before it, nor one of grouped timings the others.
         """
+        return self._latest
+
+    @cached_property
+    def _latest(self) -> Results:
         grouped = self.times["groups"] != ""
         return replace(
             self,

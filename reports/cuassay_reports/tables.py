@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -27,7 +28,7 @@ def codes(table: Table, name: str) -> Codes:
     column = table.columns[name]
     if not isinstance(column, Texts):
         raise TypeError(f"column {name!r} holds no texts; numbers stand for texts only")
-    return np.array(column.codes, dtype=np.int64)[order(table)]
+    return _viewed(column.codes).astype(np.int64)[order(table)]
 
 
 def distinct(table: Table, name: str) -> list[str]:
@@ -38,22 +39,27 @@ def distinct(table: Table, name: str) -> list[str]:
 
 def order(table: Table) -> Codes:
     """Return the places of the gathered rows in the order of the files."""
-    return np.argsort(np.array(table.places, dtype=np.int64), kind="stable")
+    return np.argsort(_viewed(table.places), kind="stable")
 
 
 def _values(column: Any) -> Any:
     if isinstance(column, Texts):
-        return texts(list(column.index), np.array(column.codes, dtype=np.int64))
+        return texts(list(column.index), _viewed(column.codes))
     if isinstance(column, Floats):
-        return np.array(column.values, dtype=np.float64)
+        return _viewed(column.values)
     if isinstance(column, Integers):
         missing = np.array(column.missing, dtype=np.bool_)
         if isinstance(column, Booleans):
-            return pd.arrays.BooleanArray(np.array(column.values, dtype=np.bool_), missing)
-        return pd.arrays.IntegerArray(np.array(column.values, dtype=np.int64), missing)
+            return pd.arrays.BooleanArray(_viewed(column.values).astype(np.bool_), missing)
+        return pd.arrays.IntegerArray(_viewed(column.values), missing)
     if isinstance(column, Lists):
-        return lists(np.array(column.flat, dtype=np.float64), np.array(column.lengths, dtype=np.int64))
+        return lists(_viewed(column.flat), _viewed(column.lengths))
     return objects(column.values)
+
+
+def _viewed(values: array[Any]) -> npt.NDArray[Any]:
+    """The same memory as a NumPy array: the lists of hundreds of thousands of rows would otherwise be held twice."""
+    return np.frombuffer(values, dtype=values.typecode)
 
 
 def numbered(keys: Iterable[Codes]) -> Codes:
@@ -65,7 +71,7 @@ def numbered(keys: Iterable[Codes]) -> Codes:
     return np.zeros(0, dtype=np.int64) if found is None else found
 
 
-def texts(distinct: Sequence[str], numbers: Codes) -> Any:
+def texts(distinct: Sequence[str], numbers: npt.NDArray[Any]) -> Any:
     """Return a column of texts: of each row the one that its number stands for."""
     return pd.Series(list(distinct) or [""], dtype="str").array.take(numbers)
 
