@@ -105,6 +105,15 @@ def test_a_missing_barrier_changes_results(text: str):
     assert not all(np.array_equal(one, right) for one in found)
 
 
+def test_a_warp_that_writes_after_the_one_that_should_changes_results():
+    """Every warp writes its own sum, the first one that of the block, which takes it longer."""
+    alone = "if (threadIdx.x == 0) *out = part[0] + part[1];"
+    shared = "if (threadIdx.x < 32) sum = part[0] + __shfl_sync(0xffffffffu, part[1], 0); *out = sum;"
+    assert alone in TOTAL
+
+    assert set(totals(TOTAL.replace(alone, shared))) > {4950.0}
+
+
 def test_shared_memory_without_a_value_is_nan():
     assert np.isnan(totals(TOTAL.replace("part[threadIdx.x / 32] = sum", "part[0] = sum"))).all()
 
@@ -132,7 +141,8 @@ def test_a_read_past_an_array_gives_nan():
             "float sum = 0.0f;", "float sum = 0.0f; if (threadIdx.x == 40) return;",
             "a shuffle names a lane that has ended", id="lane-has-ended",
         ),
-        pytest.param("part[threadIdx.x / 32] =", "part[threadIdx.x / 16] =", "past a variable in shared", id="shared"),
+        pytest.param("part[threadIdx.x / 32]", "part[threadIdx.x / 16]", r"index [23] .* 'float \[2\]'", id="index"),
+        pytest.param("part[threadIdx.x / 32]", "(&*part)[threadIdx.x / 16]", "past a variable in shared", id="shared"),
         pytest.param("*out =", "out[1] =", "has written outside of its arrays", id="global-behind"),
         pytest.param("*out =", "out[-1] =", "has written outside of its arrays", id="global-before"),
     ],
@@ -164,9 +174,7 @@ def test_a_missing_barrier_of_a_cluster_changes_results():
 
 
 def test_a_block_that_ends_while_another_reads_it_is_named():
-    without_end = CLUSTERED.replace("cluster_wait();\n}", "}").replace(
-        "float sum = 0;", "float sum = 0; if (!cluster_rank()) return;"
-    )
+    without_end = CLUSTERED.replace("cluster_wait();\n}", "}")
 
     with pytest.raises(emulated.KernelFaultError, match="of a block that has ended"):
         clustered(without_end)

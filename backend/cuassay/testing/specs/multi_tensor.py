@@ -198,6 +198,9 @@ def _global_norms(make: Samples) -> Iterator[Sample]:
     yield Sample((list_of(make), *cells(3.0, 1.0)), {"accumulate": True}, "on top of an infinity")
     large = [make.full(40_003, 6e4 if make.dtype == "float16" else 1e30)]  # its square is beyond float32
     yield Sample((large, *cells()), label="squares that overflow float32")
+    yield Sample((list_of(make, [(3,)] * 300), *cells()), label="more arrays than a block has threads")
+    if make.dtype != "float16":
+        yield Sample(([make.full(9, 3e38)], *cells()), label="a norm that overflows float32 until it is unscaled")
     grads = list_of(make, LONG)
     grads[0].values[39_999] = math.inf
     yield Sample((grads, *cells(0.0, 0.0)), label="infinity at the end")

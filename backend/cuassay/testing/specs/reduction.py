@@ -112,8 +112,9 @@ def _normal_rows(make: Samples) -> Iterator[Sample]:
     yield Sample((make((3, 768), low=999, high=1001), make(768), make(768)), label="a mean far from zero")
     long = make((2, 2500), low=9, high=11), make(2500), make(2500)
     yield Sample(long, label="a long row, its mean far from zero")
-    wide = make((2, 120_001)), make(120_001), make(120_001)
-    yield Sample(wide, label="rows longer than the shared memory of a block")
+    for extent in (120_001, 120_008):  # of which vectors divide none, and each
+        wide = make((2, extent)), make(extent), make(extent)
+        yield Sample(wide, label=f"rows of {extent:,}, more than the shared memory of a block")
     yield from (Sample((make(shape), make(shape[-1]), make(shape[-1])), kind="empty") for shape in ((0, 5), (3, 0)))
     yield Sample((make(7), make(7), make(7)), label="a single row", kind="scalar")
     row = make((3, 33)).values.copy()

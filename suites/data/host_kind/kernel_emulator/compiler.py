@@ -23,7 +23,10 @@ __all__ = ["library", "translated", "why_absent"]
 
 _HERE = Path(__file__).parent
 _HEADER, _RUNTIME = _HERE / "cuda.h", _HERE / "runtime.cpp"
-_OPTIONS = ("-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique", "-ffp-contract=off")
+_OPTIONS = (
+    "-std=c++17", "-O1", "-w", "-fPIC", "-fno-strict-aliasing", "-fno-gnu-unique", "-ffp-contract=off",
+    "-fsanitize=bounds-strict", "-nodefaultlibs",  # what it calls is in runtime.cpp, not in a library
+)  # fmt: skip
 
 #: An instruction of PTX to the function of `cuda.h` that does the same.
 _PTX = {
@@ -78,7 +81,7 @@ def library(text: str, name: str) -> ctypes.CDLL:
         source = path.with_suffix(f".{os.getpid()}.cpp")
         source.write_text(whole, encoding="utf-8")
         try:
-            _compile("-shared", f"-I{folder}", str(source), out=path)
+            _compile("-shared", f"-I{folder}", str(source), "-lgcc", out=path)
         finally:
             source.unlink()
     return ctypes.CDLL(str(path))
@@ -154,7 +157,7 @@ def _runtime() -> Path:
         folder.mkdir(exist_ok=True)
         shutil.copy(_HEADER, folder / "cuda.h")
         _compile("-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
-        _compile("-shared", f"-I{folder}", str(_RUNTIME), out=runtime)
+        _compile("-shared", f"-I{folder}", str(_RUNTIME), "-lstdc++", "-lm", "-lc", "-lgcc", out=runtime)
     ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
     return folder
 

@@ -2,7 +2,8 @@
 //
 // The threads of a block are fibers of one thread of the operating system. One runs until it comes to a barrier or a
 // shuffle, then another one does, in an order that is drawn anew for each block: a result that depends on the order
-// differs from launch to launch. The blocks of a cluster run together in the same way. Shared memory holds no former
+// differs from launch to launch. In half of the blocks a warp runs as far as it can before the next one begins. The blocks
+// of a cluster run together in the same way. Shared memory holds no former
 // values, ends in a guard, and is another one in each block. What would hang or be undefined on a GPU ends the launch
 // with a message: threads at different barriers, a shuffle among lanes that do not take part, a write past shared
 // memory, a vector whose address is not aligned, a read of the memory of a block that has ended.

@@ -143,20 +143,16 @@ bool is_complete(const Fiber& one, const Fiber* warp, size_t lanes) {
     return all;
 }
 
-bool release_shuffles(Fiber* block) {
+bool release_shuffles(Fiber* warp, size_t lanes) {
     bool any = false;
-    for (size_t first = 0; first < threads; first += 32) {
-        Fiber* warp = block + first;
-        const size_t lanes = std::min<size_t>(threads - first, 32);
-        for (size_t lane = 0; lane < lanes && trouble.empty(); ++lane) {
-            if (warp[lane].state != State::at_shuffle) continue;
-            const unsigned mask = warp[lane].mask;
-            if (!(mask >> lane & 1)) trouble = "a lane takes part in a shuffle whose mask does not name it";
-            else if (is_complete(warp[lane], warp, lanes)) {
-                for (size_t other = 0; other < lanes; ++other)
-                    if (mask >> other & 1) warp[other].state = State::ready;
-                any = true;
-            }
+    for (size_t lane = 0; lane < lanes && trouble.empty(); ++lane) {
+        if (warp[lane].state != State::at_shuffle) continue;
+        const unsigned mask = warp[lane].mask;
+        if (!(mask >> lane & 1)) trouble = "a lane takes part in a shuffle whose mask does not name it";
+        else if (is_complete(warp[lane], warp, lanes)) {
+            for (size_t other = 0; other < lanes; ++other)
+                if (mask >> other & 1) warp[other].state = State::ready;
+            any = true;
         }
     }
     return any;
@@ -195,7 +191,9 @@ bool release_cluster() {
 
 bool release() {
     bool any = false;
-    for (size_t rank = 0; rank < together; ++rank) any = release_shuffles(&fibers[rank * threads]) || any;
+    for (size_t rank = 0; rank < together; ++rank)
+        for (size_t warp = 0; warp < threads; warp += 32)
+            any = release_shuffles(&fibers[rank * threads + warp], std::min<size_t>(threads - warp, 32)) || any;
     for (size_t rank = 0; rank < together && trouble.empty(); ++rank)
         any = release_barrier(&fibers[rank * threads]) || any;
     return release_cluster() || any;
@@ -206,26 +204,50 @@ Index block_at(size_t number) {
             unsigned(number / (size_t(gridDim.x) * gridDim.y))};
 }
 
-// Runs the blocks of one cluster, of which `first` is the number of the first one.
+// The numbers below `count` upwards, downwards, or in an order that is drawn.
+std::vector<size_t> ordered(size_t count, unsigned way) {
+    std::vector<size_t> turns(count);
+    for (size_t i = 0; i < count; ++i) turns[i] = way == 1 ? count - 1 - i : i;
+    if (way > 1) std::shuffle(turns.begin(), turns.end(), order);
+    return turns;
+}
+
+void run(size_t fiber, size_t first) {
+    current = &fibers[fiber];
+    if (current->state != State::ready) return;
+    threadIdx = current->index, blockIdx = block_at(first + current->rank);
+    change(scheduler, current->context);
+}
+
+// Runs a block without the others of its cluster: each warp as far as it comes, before the next one begins.
+void run_alone(size_t rank, unsigned way, size_t first) {
+    Fiber* block = &fibers[rank * threads];
+    const std::vector<size_t> warps = ordered((threads + 31) / 32, way), lanes = ordered(32, way);
+    do {
+        for (size_t warp : warps) {
+            const size_t begin = warp * 32, count = std::min<size_t>(threads - begin, 32);
+            do {
+                for (size_t lane : lanes)
+                    if (lane < count) run(rank * threads + begin + lane, first);
+            } while (trouble.empty() && release_shuffles(block + begin, count));
+        }
+    } while (trouble.empty() && release_barrier(block));
+}
+
+// Runs the blocks of one cluster, of which `first` is the number of the first one: threads either take turns at each
+// barrier and shuffle, or warps and blocks run one after another as far as they can.
 void run_cluster(size_t first, size_t dynamic) {
     const size_t count = threads * together;
     memory.begin(together, dynamic);
     if (fibers.size() < count) fibers.resize(count);
-    std::vector<size_t> turns(count);
-    for (size_t i = 0; i < count; ++i) turns[i] = i, start(i);
-    const unsigned way = order() % 4;  // upwards, downwards, or drawn
-    if (way == 1) std::reverse(turns.begin(), turns.end());
-    if (way > 1) std::shuffle(turns.begin(), turns.end(), order);
-    for (size_t done = 0;;) {
-        done = 0;
-        for (size_t i : turns) {
-            if (fibers[i].state == State::ready) {
-                current = &fibers[i];
-                threadIdx = current->index, blockIdx = block_at(first + current->rank);
-                change(scheduler, current->context);
-            }
-            done += fibers[i].state == State::done;
-        }
+    for (size_t i = 0; i < count; ++i) start(i);
+    const unsigned way = order() % 4;
+    const bool by_turns = order() % 2;
+    const std::vector<size_t> turns = ordered(by_turns ? count : together, way);
+    for (;;) {
+        for (size_t turn : turns) by_turns ? run(turn, first) : run_alone(turn, way, first);
+        size_t done = 0;
+        for (size_t i = 0; i < count; ++i) done += fibers[i].state == State::done;
         if (done == count || !trouble.empty()) break;
         if (!release() && trouble.empty())
             trouble = "threads wait for each other: a barrier or a shuffle that others do not come to";
@@ -234,9 +256,19 @@ void run_cluster(size_t first, size_t dynamic) {
     if (trouble.empty() && !memory.is_whole()) trouble = "a write past a variable in shared memory";
 }
 
+// What the compiler says of an array.
+struct Described { std::uint16_t kind, info; char name[1]; };
+struct Indexed { const char* file; std::uint32_t line, column; const Described* array; };
+
 }  // namespace
 
 // ------------------------------------------------------------------------------------------------ what kernels call
+
+// Comes in place of an access outside of an array whose length the compiler knows: of a thread's own, or a shared one.
+extern "C" void __ubsan_handle_out_of_bounds(const Indexed* at, std::uintptr_t index) {
+    trouble = "index " + std::to_string(std::intptr_t(index)) + " is outside of an array of type " + at->array->name;
+    pause(State::done);
+}
 
 void wait_at(int barrier) {
     current->barrier = barrier;
