@@ -292,6 +292,29 @@ def test_another_card_decides_no_small_change_and_nothing_of_the_hosts(
     assert row["verdict"] == "ambiguous"
 
 
+@pytest.mark.parametrize(
+    ("medians", "verdict"),
+    [
+        ((2.8, 3.7, 3.0, 2.8, 3.6), "ambiguous"),
+        ((2.8, 3.7, 3.0, 2.8, 3.8), "slower"),
+        ((3.7, 2.8, 2.8, 3.6), "slower"),
+        ((3.7, *[2.8] * 8, 3.6), "slower"),
+    ],
+    ids=["between levels seen", "beyond them", "too few runs", "seen long ago"],
+)
+def test_a_level_that_the_series_has_had_is_no_verdict_on_another_card(
+    write_rows: Make, device_row: Make, time_row: Make, medians: tuple[float, ...], verdict: str
+) -> None:
+    for number, median in enumerate(medians, 1):
+        rows = device_row(uuid=f"GPU-{number}"), time_row(median)
+        folder = write_rows(f"r{number}", *rows, started=f"2026-01-{number:02}T12:00:00Z")
+
+    row = changes(load(folder)).iloc[0]
+
+    assert row["verdict"] == verdict
+    assert ("but its last 4 runs took between 2.80 s and 3.70 s" in row["why"]) == (verdict == "ambiguous")
+
+
 def test_a_common_shift_of_short_samples_is_taken_off(write_rows: Make, device_row: Make, time_row: Make) -> None:
     def rows(extra: float) -> list[Any]:
         peers = [time_row(10e-6 + extra, case=str(case), implementation="torch") for case in range(10)]
