@@ -122,6 +122,14 @@ def test_a_read_past_an_array_gives_nan():
     assert np.isnan(totals(TOTAL.replace("i < n", "i <= n"))).all()
 
 
+def test_a_load_that_goes_beyond_its_array_is_named():
+    text = TOTAL.replace("a[i]", "__ldg(a + i)")
+    assert set(totals(text)) == {4950.0}
+
+    with pytest.raises(emulated.KernelFaultError, match="a load goes beyond its array"):
+        totals(text.replace("i < n", "i <= n"))
+
+
 @pytest.mark.parametrize(
     ("right", "wrong", "message"),
     [

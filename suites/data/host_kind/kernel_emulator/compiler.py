@@ -19,7 +19,7 @@ from pathlib import Path
 from cuassay.devices.cuda.launch.source import header_directory, kernel_source
 from cuassay.errors import CompileError, LibraryNotFoundError
 
-__all__ = ["library", "translated", "why_absent"]
+__all__ = ["library", "runtime", "translated", "why_absent"]
 
 _HERE = Path(__file__).parent
 _HEADER, _RUNTIME = _HERE / "cuda.h", _HERE / "runtime.cpp"
@@ -75,7 +75,8 @@ def library(text: str, name: str) -> ctypes.CDLL:
         If g++ refuses the text.
     """
     whole = f'#include "cuda.h"\n{translated(_with_headers(text))}\nHOST_KERNEL({_cluster(text, name)}, {name})\n'
-    folder = _runtime()
+    runtime()
+    folder = _compiled()
     path = folder / (hashlib.sha256(whole.encode()).hexdigest()[:24] + ".so")
     if not path.exists():
         source = path.with_suffix(f".{os.getpid()}.cpp")
@@ -148,17 +149,22 @@ def _folder() -> Path:
 
 
 @cache
-def _runtime() -> Path:
-    """The folder of `cuda.h`, compiled once; the runtime is loaded, where libraries of kernels find it."""
+def runtime() -> ctypes.CDLL:
+    """What runs the threads, loaded where libraries of kernels find it."""
+    return ctypes.CDLL(str(_compiled() / "runtime.so"), mode=ctypes.RTLD_GLOBAL)
+
+
+@cache
+def _compiled() -> Path:
+    """The folder of `cuda.h` and of the runtime, compiled once."""
     texts = _HEADER.read_bytes() + _RUNTIME.read_bytes()
     folder = _folder() / hashlib.sha256(texts + " ".join([*_OPTIONS, *_include()]).encode()).hexdigest()[:16]
-    runtime = folder / "runtime.so"
-    if not runtime.exists():
+    made = folder / "runtime.so"
+    if not made.exists():
         folder.mkdir(exist_ok=True)
         shutil.copy(_HEADER, folder / "cuda.h")
         _compile("-x", "c++-header", str(folder / "cuda.h"), out=folder / "cuda.h.gch")
-        _compile("-shared", f"-I{folder}", str(_RUNTIME), "-lstdc++", "-lm", "-lc", "-lgcc", out=runtime)
-    ctypes.CDLL(str(runtime), mode=ctypes.RTLD_GLOBAL)
+        _compile("-shared", f"-I{folder}", str(_RUNTIME), "-lstdc++", "-lm", "-lc", "-lgcc", out=made)
     return folder
 
 

@@ -6,7 +6,8 @@
 // of a cluster run together in the same way. Shared memory holds no former
 // values, ends in a guard, and is another one in each block. What would hang or be undefined on a GPU ends the launch
 // with a message: threads at different barriers, a shuffle among lanes that do not take part, a write past shared
-// memory, a vector whose address is not aligned, a read of the memory of a block that has ended.
+// memory, an index outside of an array of a thread, a vector whose address is not aligned or that goes beyond its array,
+// a read of the memory of a block that has ended.
 //
 // compiler.py translates `__shared__` and PTX to what is declared here; runtime.cpp runs the threads.
 
@@ -40,6 +41,7 @@ unsigned rank();                                                     // of the b
 void arrive();                                                       // at the barrier of the cluster
 void wait_for_cluster();
 const void* in_rank(unsigned rank, const void* local);               // the same variable of another block
+void check_load(const void* from, std::size_t nbytes);               // of an array, and of nothing beside it
 void fault(const char* message);
 const char* launch(const Config* config, void** arguments, void (*body)(void**), std::size_t cluster);
 
@@ -120,6 +122,7 @@ inline unsigned atomicInc(unsigned* at, unsigned last) { const unsigned old = *a
 
 template <typename T> T host_load(const T* from) {
     if (reinterpret_cast<std::uintptr_t>(from) % sizeof(T)) host::fault("a load whose address is not a multiple of its size");
+    host::check_load(from, sizeof(T));
     T value;
     std::memcpy(&value, from, sizeof(T));
     return value;
@@ -188,7 +191,9 @@ inline void ptx_exp2_ftz(float& out, float x) { out = ptx_ftz(std::exp2(ptx_ftz(
 inline void ptx_rcp_ftz(float& out, float x) { out = ptx_ftz(1.0f / ptx_ftz(x)); }
 template <typename Out, typename Address> void ptx_load_if(Out& out, Address from, int asked) {
     out = 0;
-    if (asked) std::memcpy(&out, reinterpret_cast<const void*>(from), sizeof out);
+    if (!asked) return;
+    host::check_load(reinterpret_cast<const void*>(from), sizeof out);
+    std::memcpy(&out, reinterpret_cast<const void*>(from), sizeof out);
 }
 inline void ptx_mul_wide(unsigned& low, unsigned& high, unsigned a, unsigned b) {
     const unsigned long long whole = static_cast<unsigned long long>(a) * b;

@@ -8,8 +8,8 @@ from typing import Any
 
 from cuassay.devices.cuda.launch import block, launch, userkernel
 from cuassay.errors import CuassayError
-from kernel_emulator.compiler import library
-from kernel_emulator.memory import written_beside
+from kernel_emulator.compiler import library, runtime
+from kernel_emulator.memory import GUARD, places, written_beside
 
 __all__ = ["KernelFaultError", "install"]
 
@@ -59,6 +59,7 @@ def _launch(config: Any, handle: Any, arguments: Any, extra: None) -> int:
         If the kernel did what is undefined on a GPU.
     """
     name, run = _kernels[ctypes.addressof(handle._obj)]
+    runtime().host_arrays(*places(), ctypes.c_size_t(GUARD))
     fault = run(config, arguments)
     if fault:
         raise KernelFaultError(f"{name}: {fault.decode()}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import weakref
 from itertools import count
 from math import prod
@@ -10,12 +11,12 @@ from typing import Any
 import cupy
 import numpy as np
 
-__all__ = ["allocate", "as_cupy", "as_numpy", "guarded", "written_beside"]
+__all__ = ["GUARD", "allocate", "as_cupy", "as_numpy", "guarded", "places", "written_beside"]
 
 Array = Any
 
 #: Bytes of a guard: as far as the threads of one block too many write.
-_GUARD = 16_384
+GUARD = 16_384
 
 #: The least 16-bit word that guards and new arrays are filled with, and how many there are: each makes every float NaN.
 #: An allocation has one of its own, so that a kernel which copies from beside one array to beside another is found.
@@ -35,8 +36,8 @@ class _Allocation:
 
     def __init__(self, nbytes: int) -> None:
         self._poison = np.uint16(_LEAST_POISON + next(_serials) % _POISONS)
-        self._words = np.full(-(-nbytes // 2) + _GUARD + _ALIGNMENT // 2, self._poison, np.uint16)
-        self.address = -(-(self._words.ctypes.data + _GUARD) // _ALIGNMENT) * _ALIGNMENT
+        self._words = np.full(-(-nbytes // 2) + GUARD + _ALIGNMENT // 2, self._poison, np.uint16)
+        self.address = -(-(self._words.ctypes.data + GUARD) // _ALIGNMENT) * _ALIGNMENT
         self.nbytes = nbytes
         self.__array_interface__ = {
             "shape": (nbytes,), "typestr": "|u1", "data": (self.address, False), "version": 3,
@@ -58,6 +59,13 @@ class _Allocation:
 def written_beside() -> bool:
     """Whether a guard was overwritten."""
     return not all(allocation.is_whole for allocation in list(_in_use.values()))
+
+
+def places() -> tuple[Any, Any]:
+    """Address and length of each allocation that is in use, and how many there are, as C takes them."""
+    held = list(_in_use.values())
+    pairs = [number for one in held for number in (one.address, one.nbytes)]
+    return (ctypes.c_uint64 * len(pairs))(*pairs), ctypes.c_size_t(len(held))
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], strides: tuple[int, ...] | None = None) -> Array:

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstdlib>
+#include <iterator>
 #include <map>
 #include <random>
 #include <string>
@@ -105,6 +106,11 @@ std::mt19937_64 order(2026);
 void (*body)(void**);
 void** arguments;
 size_t threads, together;  // in a block; blocks in a cluster
+
+// The arrays of the host, in order, and how many bytes around each are its guards.
+struct Extent { std::uintptr_t begin, length; };
+std::vector<Extent> arrays;
+size_t around;
 
 void pause(State state) {
     current->state = state;
@@ -309,9 +315,28 @@ const void* in_rank(unsigned rank, const void* local) {
     return memory.blocks[rank % together].data() + (static_cast<const char*>(local) - memory.blocks[current->rank].data());
 }
 
+void check_load(const void* from, size_t nbytes) {
+    const auto at = reinterpret_cast<std::uintptr_t>(from);
+    auto next = std::upper_bound(arrays.begin(), arrays.end(), at, [](auto a, const Extent& b) { return a < b.begin; });
+    bool beside = next != arrays.end() && at + nbytes > next->begin - around;
+    if (next != arrays.begin()) {
+        const Extent& array = *std::prev(next);
+        const auto place = at - array.begin;
+        if (place + nbytes <= array.length) return;
+        beside = beside || place < array.length + around;
+    }
+    if (beside) fault("a load goes beyond its array");
+}
+
 void fault(const char* message) { trouble = message; }
 
 // ------------------------------------------------------------------------------------------------ a launch
+
+extern "C" void host_arrays(const Extent* given, size_t count, size_t guard) {
+    arrays.assign(given, given + count);
+    std::sort(arrays.begin(), arrays.end(), [](const Extent& a, const Extent& b) { return a.begin < b.begin; });
+    around = guard;
+}
 
 const char* launch(const Config* config, void** given, void (*kernel)(void**), size_t cluster) {
     gridDim = {config->grid[0], config->grid[1], config->grid[2]};
