@@ -11,6 +11,7 @@ import signal
 import subprocess
 import sys
 import time
+import uuid
 from collections import deque
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -23,12 +24,13 @@ import pytest
 from cuassay.core import settings
 from cuassay.results.lifeline import Lifeline
 from cuassay.testing.isolated import Key
+from cuassay.testing.node import Node
 from cuassay.testing.trail import Trail
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
 
-__all__ = ["Child"]
+__all__ = ["Child", "Children"]
 
 _WORKER = "cuassay.testing.isolated"
 
@@ -49,6 +51,9 @@ _OTHERS = re.compile(
     r'^  File ".*/(_pytest|pluggy|cuassay/testing|cuassay/results)/|^  File "<frozen runpy>"|^Extension modules'
 )
 
+#: What pytest-timeout writes, on a line of its own, before it ends the process.
+_TIMED = re.compile(r"^\++ Timeout \++$", re.MULTILINE)
+
 #: A name, as of the controller's methods ``_on_...``, and what they take.
 Message = tuple[Any, ...]
 
@@ -56,7 +61,8 @@ Message = tuple[Any, ...]
 class Child:
     """One worker process, the pipes to it, and the file in which it leaves the stacks of a crash."""
 
-    def __init__(self, config: pytest.Config, presence: Presence) -> None:
+    def __init__(self, config: pytest.Config, presence: Presence, node: Node) -> None:
+        told = node.configure()
         theirs, self._orders = Pipe(duplex=False)
         self._reports, sent = Pipe(duplex=False)
         with suppress(OSError, AttributeError):  # the user's share of the memory for pipes is used up; another system
@@ -77,17 +83,15 @@ class Child:
             cwd=config.invocation_params.dir,
             pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in (theirs, sent, self._faults, shared))],
         )
-        told: dict[str, object] = {
-            "cuassay_replaced_by": "us",
-            "cuassay_faults": self._faults.fileno(),
-            "cuassay_trail": shared.fileno(),
-        }
+        told["cuassay_replaced_by"] = "us"
+        told["cuassay_faults"] = self._faults.fileno()
+        told["cuassay_trail"] = shared.fileno()
         for one in (theirs, sent, shared):
             one.close()
         if presence.is_explicit or presence.is_decided:
             told["cuassay"] = presence.to_worker()
-        words = [os.fspath(word) for word in config.invocation_params.args]
-        self._order({"workerinput": told, "args": words, "path": sys.path})
+        self.node = node
+        self._order({"workerinput": told, "args": node.words(), "path": sys.path})
 
     def __repr__(self) -> str:
         return f"Child({self.process.pid})"
@@ -119,6 +123,10 @@ class Child:
             if self._is_overdue():
                 self.process.kill()
 
+    def is_ready(self) -> bool:
+        """Whether a worker that has no tests yet has collected."""
+        return bool(self._ready.poll(0))
+
     def _is_overdue(self) -> bool:
         """Whether not even the worker's own guard has ended a test."""
         return bool(self.limit and self.since) and time.monotonic() - (self.since or 0) > self.limit + _PATIENCE_SECONDS
@@ -128,6 +136,8 @@ class Child:
         status, overdue = self._wait(), self._is_overdue()
         if overdue or self.stacks().startswith("Timeout"):
             return "timed out", f"it ran longer than the {self.limit:g} s of CUASSAY_HANG_SECONDS"
+        if _TIMED.search(self.stacks()):
+            return "timed out", "pytest-timeout ended its process"
         if status is None:
             return "crashed", "its process does not end, even when killed"
         if status < 0:
@@ -168,9 +178,60 @@ class Child:
             held.close()
 
 
+class Children:
+    """Makes the workers of a session; once one was lost, the next is ready before it is needed.
+
+    Where one test takes its process down, others often do too; where none does, a second worker would only cost time.
+
+    Attributes
+    ----------
+    count : int
+        Workers that were given tests.
+    """
+
+    def __init__(self, config: pytest.Config, presence: Presence) -> None:
+        self._config, self._presence, self._run = config, presence, uuid.uuid4().hex
+        self._spare: Child | None = None
+        self.count = 0
+
+    def __repr__(self) -> str:
+        return f"Children({self.count} taken{'' if self._spare is None else ', one spare'})"
+
+    def _new(self) -> Child:
+        return Child(self._config, self._presence, Node(self._config, self._run))
+
+    def take(self) -> Child:
+        """The next worker."""
+        self.count += 1
+        child, self._spare = self._spare or self._new(), None
+        return child
+
+    def prepare(self) -> None:
+        """Start the next worker if this session has lost one; it collects, and waits."""
+        if self.count > 1 and self._spare is None:
+            self._spare = self._new()
+
+    def dismiss(self) -> None:
+        """End the worker that was not needed: as after its last test, or at once if it still collects."""
+        child, self._spare = self._spare, None
+        if child is None:
+            return
+        if child.is_ready():
+            child.run((), 0)
+        else:
+            child.process.kill()
+        child.close()
+        child.node.went_down(None)
+
+
 def _own_frames(text: str) -> Iterator[str]:
-    """The lines of a stack without what pytest and the worker have on it."""
-    return (line for line in text.splitlines(keepends=True) if not _OTHERS.search(line))
+    """The lines of a stack without the frames of pytest and the worker, nor the source lines that follow them."""
+    is_kept = True
+    for line in text.splitlines(keepends=True):
+        is_source = line.startswith("    ")
+        is_kept = is_kept if is_source else not _OTHERS.search(line)
+        if is_kept:
+            yield line
 
 
 def _signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cuassay.testing.child import Child
+from cuassay.testing.child import Child, Children
 from cuassay.testing.isolated import Key, keyed, restored
 from cuassay.testing.told import told_of
 
@@ -42,19 +42,18 @@ class Controller:
 
     def __init__(self, config: pytest.Config, presence: Presence) -> None:
         self._config = config
-        self._presence = presence
+        self._children = Children(config, presence)
         self._child: Child | None = None
         self._items: dict[Key, pytest.Item] = {}
         self._waiting: dict[Key, None] = {}
         self._running: Key | None = None
         self._reports: list[pytest.TestReport] = []
         self._again: dict[Key, str] = {}
-        self._processes = 0
         self._verdicts: list[str] = []
         self._stop: tuple[str, str] = ("", "")
 
     def __repr__(self) -> str:
-        return f"Controller({len(self._waiting)} tests to run, {self._processes} processes)"
+        return f"Controller({len(self._waiting)} tests to run, {self._children.count} processes)"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
@@ -63,8 +62,7 @@ class Controller:
             self._start()
 
     def _start(self) -> Child:
-        self._processes += 1
-        self._child = Child(self._config, self._presence)
+        self._child = self._children.take()
         return self._child
 
     @pytest.hookimpl(tryfirst=True)
@@ -86,6 +84,7 @@ class Controller:
             if self._child is not None:
                 self._child.interrupt()
             raise
+        self._children.dismiss()
         if self._waiting:
             self._fail(session, self._stop[0] or self._stop[1])
         return True
@@ -132,13 +131,19 @@ class Controller:
 
     def _close(self) -> None:
         if self._child is not None:
-            self._child.close()
-            self._child = None
+            child, self._child = self._child, None
+            child.close()
+            child.node.went_down(None if hasattr(child.node, "workeroutput") else "it came to no end")
+
+    def _on_ready(self) -> None:
+        """The worker has collected."""
 
     def _on_start(self, key: Key) -> None:
         self._running, self._reports = key, []
         if self._child is not None:
             self._child.since = time.monotonic()
+        if len(self._waiting) > 1:
+            self._children.prepare()
         item = self._items[key]
         self._config.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
@@ -180,8 +185,10 @@ class Controller:
             self._child.interrupt()
         pytest.exit(reason, returncode=status)
 
-    def _on_end(self, shouldfail: str, shouldstop: str) -> None:
+    def _on_end(self, shouldfail: str, shouldstop: str, output: dict[str, Any]) -> None:
         self._stop = (shouldfail, shouldstop)
+        if self._child is not None:
+            self._child.node.workeroutput = output
 
     def _mourn(self, child: Child) -> None:
         """Report the test that took the worker with it."""
@@ -202,8 +209,8 @@ class Controller:
     def pytest_report_teststatus(
         self, report: pytest.TestReport
     ) -> tuple[str, str, tuple[str, dict[str, bool]]] | None:
-        """Say with -v what became of a test that was lost."""
-        outcome = getattr(report, "cuassay_lost", None)
+        """Say what became of a test that was lost, or that the machine failed twice."""
+        outcome = "failed by the machine" if _is_infrastructure(report) else getattr(report, "cuassay_lost", None)
         return ("failed", "L", (outcome.upper(), {"red": True})) if outcome and report.failed else None
 
     @pytest.hookimpl(tryfirst=True)
@@ -216,9 +223,9 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Say what ran again, and how many processes it took."""
         again = [f"  {nodeid}: {why}" for (nodeid, _), why in self._again.items()]
-        if again or self._verdicts or self._processes > 1:
+        if again or self._verdicts or self._children.count > 1:
             terminalreporter.section("cuassay isolation")
-            terminalreporter.write_line(f"{self._processes} worker processes ran the tests")
+            terminalreporter.write_line(f"{self._children.count} worker processes ran the tests")
         if again:
             terminalreporter.write_line(f"failed by the machine, and run again in a fresh process ({len(again)}):")
         for line in again:
@@ -231,6 +238,7 @@ class Controller:
         if self._child is not None:
             self._child.process.kill()
         self._close()
+        self._children.dismiss()
 
 
 def _is_infrastructure(report: pytest.TestReport) -> bool:

@@ -20,6 +20,7 @@ import pluggy
 import pytest
 
 from cuassay.testing.isolation import LOST
+from cuassay.testing.node import Told
 from cuassay.testing.skips import case_of
 
 __all__ = ["Worker", "keyed", "main", "restored"]
@@ -39,6 +40,20 @@ def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
         seen[nodeid] += 1
 
 
+class _Terminal:
+    """Stands in for pytest's terminal reporter, without its hooks, so that it prints nothing by itself.
+
+    What other plugins print goes to the file for stacks: pytest-timeout writes all threads' before it ends the process.
+    """
+
+    def __init__(self, config: pytest.Config, faults: int) -> None:
+        file = open(faults, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115  open to the end
+        self._reporter = pytest.TerminalReporter(config, file)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reporter, name)
+
+
 class Worker:
     """A pytest plugin: runs what the controller asks for, and sends it what happens.
 
@@ -52,6 +67,7 @@ class Worker:
 
     def __init__(self, told: dict[str, Any], orders: Connection, reports: Connection) -> None:
         self._told = told
+        self._output: dict[str, Any] = {}
         self._config: pytest.Config
         self._orders = orders
         self._reports = reports
@@ -82,8 +98,11 @@ class Worker:
     def pytest_cmdline_parse(self) -> Generator[None, pytest.Config, pytest.Config]:
         """Be a worker before the first plugin is configured."""
         config = self._config = yield
-        config.workerinput = self._told["workerinput"]  # type: ignore[attr-defined]
+        config.workerinput = Told(self._told["workerinput"])  # type: ignore[attr-defined]
+        config.workeroutput = self._output  # type: ignore[attr-defined]
         config.pluginmanager.consider_pluginarg("no:terminal")
+        terminal = _Terminal(config, config.workerinput["cuassay_faults"])  # type: ignore[attr-defined]
+        config.pluginmanager.register(terminal, "terminalreporter")
         if hasattr(config.option, "benchmark_disable"):
             config.option.benchmark_disable = True
         return config
@@ -96,6 +115,8 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         """Run the tests of the order, until one loses its device or the session must stop."""
+        _load_devices(session.items)  # while the controller collects, or another worker runs tests
+        self._send("ready")
         order: tuple[Sequence[Key], int] = self._orders.recv()
         wanted, session.testsfailed = order
         found = dict(zip(keyed(item.nodeid for item in session.items), session.items, strict=True))
@@ -103,9 +124,9 @@ class Worker:
         if missing:
             self._send("missing", missing)
         items = [(key, found[key]) for key in wanted if key in found]
-        _load_devices(item for _, item in items)
         for place, (key, item) in enumerate(items):
             following = items[place + 1][1] if place + 1 < len(items) else None
+            _save_coverage()
             self._send("start", key)
             self._test = []
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -138,8 +159,8 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Say that this worker came to its end, and why it stopped early."""
-        self._send("end", str(session.shouldfail or ""), str(session.shouldstop or ""))
+        """Say that this worker came to its end, why it stopped early, and what its plugins have left."""
+        self._send("end", str(session.shouldfail or ""), str(session.shouldstop or ""), self._output)
 
 
 def _is_pytests(hook: pluggy.HookCaller) -> bool:
@@ -151,7 +172,9 @@ def restored(config: pytest.Config, sent: dict[str, Any]) -> Any:
     """The report that a worker sent: of pytest-xdist's form, or plain."""
     if "$report_type" in sent:
         return config.hook.pytest_report_from_serializable(config=config, data=sent)
-    return pytest.TestReport(**sent)
+    report = pytest.TestReport.__new__(pytest.TestReport)  # its constructor differs between versions of pytest
+    report.__dict__.update(sent)
+    return report
 
 
 def _load_devices(items: Iterable[pytest.Item]) -> None:
@@ -162,6 +185,14 @@ def _load_devices(items: Iterable[pytest.Item]) -> None:
 
         for kind in kinds:
             backend(kind)
+
+
+def _save_coverage() -> None:
+    """Write what coverage.py has measured, if it measures this process: a kill in the next test would erase it."""
+    coverage = sys.modules.get("coverage")
+    measured = coverage.Coverage.current() if coverage is not None else None
+    if measured is not None:
+        measured.save()
 
 
 def main(argv: Sequence[str]) -> None:

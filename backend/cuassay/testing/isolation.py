@@ -38,7 +38,7 @@ class LostDevices:
 
     def __init__(self, then: str = "its remaining tests are skipped; start a new process") -> None:
         self._then = then
-        self._blame: dict[Device, str] = {}
+        self._blame: dict[Device, str] = {}  # by device, the test that lost it
         self._news: dict[str, str] = {}
 
     def __repr__(self) -> str:
@@ -49,7 +49,12 @@ class LostDevices:
 
     def why(self, device: Device) -> str | None:
         """Why no test can run on `device` any more, or None."""
-        return self._blame.get(device)
+        nodeid = self._blame.get(device)
+        return None if nodeid is None else f"{device}: device lost after {nodeid}"
+
+    def is_by(self, nodeid: str, device: Device) -> bool:
+        """Whether the test `nodeid` lost `device`."""
+        return self._blame.get(device) == nodeid
 
     def check(self, device: Device, nodeid: str) -> None:
         """Ask `device` whether it is well, after the test `nodeid` failed on it."""
@@ -59,7 +64,7 @@ class LostDevices:
             return
         reason = backend(device.kind).health(device.index)
         if reason is not None:
-            self._blame[device] = f"{device}: device lost after {nodeid}"
+            self._blame[device] = nodeid
             self._news[nodeid] = f"device lost: {device}: {reason}; {self._then}"
 
     def take_news(self, nodeid: str) -> str | None:

@@ -218,8 +218,10 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))
-    reason = item.config.stash[_HARNESS].lost.why(case["device"]) if case else None
-    reason = reason or skips.why_skipped(item, case)
+    lost = item.config.stash[_HARNESS].lost
+    reason = (lost.why(case["device"]) if case else None) or skips.why_skipped(item, case)
+    if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
+        pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
     if reason is not None:
         raise pytest.skip.Exception(reason, _use_item_location=True)
     skips.expect_known_failure(item, case)
