@@ -17,7 +17,7 @@ pytest.importorskip("cuassay_host", reason="the kind `host` is on the path in `c
 emulated = pytest.importorskip("kernel_emulator.memory", reason="CuPy is not installed")
 
 from cuassay.devices.cuda.launch.launch import kernel  # noqa: E402
-from cuassay.devices.cuda.ops import reduction  # noqa: E402
+from cuassay.devices.cuda.ops import elementwise, reduction  # noqa: E402
 from cuassay.devices.cuda.ops.random import Drawn, _Cell  # noqa: E402
 
 HOST = Device("host", 0)
@@ -92,3 +92,18 @@ def test_a_block_that_walks_over_rows_reduces_each(shape: tuple[int, ...]):
 
         np.testing.assert_array_equal(devices.to_host(total), host.sum(axis=1))
         np.testing.assert_array_equal(devices.to_host(largest), host.max(axis=1))
+
+
+def test_an_axis_of_more_than_32_bits_is_divided_by_in_64():
+    """The layout has more elements along its axis than the arrays, of which the kernel sees the first ones."""
+    host = np.random.default_rng(2026).standard_normal(1_031).astype(np.float32)
+    a, out = (emulated.as_cupy(emulated.guarded(host.shape, host.dtype)) for _ in range(2))
+    a.set(host)
+    layout = elementwise._Layout(n=host.size, axes=2)
+    layout.extent[0], layout.extent[1] = 2**33 + 1, 3
+    for place in range(2):
+        layout.stride[place][0], layout.stride[place][1] = 1, 2**20
+
+    kernel("elementwise.cu", "strided_unary<Relu, float32>")(5, 256, (a, out, layout))
+
+    np.testing.assert_array_equal(emulated.as_numpy(out), np.maximum(host, 0))

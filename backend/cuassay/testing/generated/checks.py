@@ -42,7 +42,7 @@ from cuassay.testing.generated.execution import (
 )
 from cuassay.testing.generated.selection import bad_inputs, few, of_most_elements, one, promotions, samples_of
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Sample, each
+from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample, each
 
 __all__ = ["CHECKS", "Check"]
 
@@ -194,7 +194,7 @@ def _raises(call: Callable[[], Any], error: type[BaseException], match: str) -> 
 @check(lambda spec: is_op(spec) and spec.declared.schema.elementwise)
 def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The in-place form writes its first argument, whatever its layout, and returns it."""
-    for sample in (*few(spec, device, dtype), *_with_gaps(spec, device, dtype)):
+    for sample in (*few(spec, device, dtype), *_not_dense(spec, device, dtype)):
         if sample.args[0].dtype == result_dtype(spec, sample):
             with on_sample(sample), np.errstate(all="ignore"):
                 args, kwargs = sample.on(device)
@@ -203,17 +203,24 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
                 compare(spec, device, dtype, sample, args[0])
 
 
-def _with_gaps(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The largest sample, and one beside a number, without contiguous arrays.
+def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The largest sample, and one beside a number, without contiguous arrays; and an array beside a smaller one.
 
     A thread beyond the last element may reach the first one, by the remainders that an index is made of. That shows
     only where the result replaces the input: the first element is then computed twice.
     """
     if devices.capabilities(device).answer("views"):
         yield one(spec, device, dtype).laid_out("strided")
-        if has("python")(spec):
-            beside = [s for s in samples_of(spec, device, dtype, "python") if isinstance(s.args[0], HostArray)]
-            yield from (beside[place].laid_out("strided") for place in of_most_elements(beside)[:1])
+        yield from (sample.laid_out("strided") for sample in _of_first_shape(spec, device, dtype, "python"))
+        yield from _of_first_shape(spec, device, dtype, "broadcast")
+
+
+def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Iterator[Sample]:
+    """The largest sample of this kind whose result has the shape of the first argument, if there is one."""
+    drawn = list(samples_of(spec, device, dtype, kind)) if has(kind)(spec) else []
+    ordered = (drawn[place] for place in of_most_elements(drawn))
+    fitting = (one for one in ordered if np.shape(one.host()[0][0]) == _empty_out(spec, one, "contiguous").shape)
+    yield from islice(fitting, 1)
 
 
 @check(is_op)
