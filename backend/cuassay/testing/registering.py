@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from cuassay.errors import DeviceError, ResultError
+from cuassay.testing.exits import guard_exits
 from cuassay.testing.isolation import worker_input
 from cuassay.testing.presence import Presence
 
@@ -56,6 +57,7 @@ def _register_in_controller(config: pytest.Config, presence: Presence) -> None:
     from cuassay.testing.figures import Figures, refuse_figures_of_workers
     from cuassay.testing.summary import Tally
 
+    guard_exits(config)
     refuse_figures_of_workers(config)
     if config.pluginmanager.hasplugin("benchmark"):
         config.pluginmanager.register(Figures(), "cuassay_figures")
