@@ -65,6 +65,15 @@ def test_pages_come_all_or_not_at_all(source):
     assert source.device.arena.free == 24 * PAGE
 
 
+def test_what_is_released_is_free_again(source):
+    before = source.device.arena.free
+
+    source.release(source.reserve(3 * PAGE, 0))
+
+    assert source.device.arena.free == before
+    source.release(source.reserve(TOTAL, 0))
+
+
 def test_a_second_release_is_refused(source):
     address = source.reserve(PAGE, 0)
     source.release(address)

@@ -67,18 +67,30 @@ class TestTextbookBug:
             read_on(second, array)
 
     def test_the_message_names_both_accesses_streams_sites_and_the_missing_wait(self) -> None:
-        array, (first, second) = ones(4), streams()
+        before, array, (first, second) = ones(4), ones(4), streams()
         write_on(first, array)
 
         with pytest.raises(RaceError) as caught:
             read_on(second, array)
 
         message = str(caught.value)
+        assert array.span.low > before.span.low
         one, two = first.queue.label, second.queue.label
         assert f"read by add of a float32 array of shape (4,) (16 B at offset {array.span.low}) on {two}" in message
         assert f"write by fill of a float32 array of shape (4,) (16 B at offset {array.span.low}) on {one}" in message
         assert message.count(__file__) == 2
         assert f"insert {two}.wait_stream({one}) before the read".replace("stream ", "stream") in message
+
+    @pytest.mark.parametrize("waits", [True, False], ids=["the host waits", "in order"])
+    def test_accesses_that_nothing_can_race_with_are_forgotten(self, waits: bool) -> None:
+        array, (stream,) = ones(4), streams(1)
+
+        for _ in range(4):
+            write_on(stream, array)
+            if waits:
+                stream.synchronize()
+
+        assert len(array.owner.log) == 1
 
     @pytest.mark.parametrize(
         "wait",
