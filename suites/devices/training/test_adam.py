@@ -181,6 +181,19 @@ def test_stochastic_rounding_takes_the_cpus_bits_for_every_state(
             np.testing.assert_allclose(param, right, rtol=1e-5, atol=1e-6)
 
 
+@dtypes("bfloat16")
+def test_a_nan_stays_one_where_it_is_rounded_by_chance(dtype: Any, device: Device) -> None:
+    """A GPU's own NaN has all bits set: random bits added to it would make it a zero."""
+    params = [from_host(np.ones(64, as_dtype(dtype)), device)]
+    optimizer = Adam(params, seed=7)
+
+    optimizer.step([from_host(np.full(64, 0x7FFFFFFF, np.uint32).view(np.float32), device)])
+
+    (state,) = optimizer.state_dict()["state"].values()
+    for array in (wide(params)[0], np.asarray(state["exp_avg"], np.float64)):
+        assert np.isnan(array).all()
+
+
 @CONFIGURED
 def test_two_runs_give_the_same_bits(draw: Draw, kind: type[Adam], options: dict[str, Any]) -> None:
     runs = []

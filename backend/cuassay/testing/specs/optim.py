@@ -58,10 +58,11 @@ def _adams(make: Samples) -> Iterator[Sample]:
     yield _adam_sample(make, "long", LONG, weight_decay=0.1)
     yield _adam_sample(make, "decoupled decay", weight_decay=0.1, decoupled=True)
     yield _adam_sample(make, "amsgrad, maximized", amsgrad=True, maximize=True, lr=rate)
+    yield _adam_sample(make, "a rate in double", lr=make.full((), 0.01, dtype="float64"))
     yield _adam_sample(make, "maximized, decay", maximize=True, weight_decay=0.5)
     yield _adam_sample(make, "scaled", cells=(8.0, 0.0, None), beta1=0.0)
     yield _adam_sample(make, "clipped", cells=(None, None, 40.0), max_norm=10.0)
-    yield _adam_sample(make, "not clipped", cells=(2.0, 0.0, 4.0), max_norm=10.0, zero_grads=True)
+    yield _adam_sample(make, "not clipped", cells=(2.0, 0.0, 7.0), max_norm=10.0, zero_grads=True)
     yield _adam_sample(make, "skipped", cells=(8.0, 1.0, None), weight_decay=0.1)
     yield _adam_sample(make, "skipped, zeroed", cells=(8.0, 1.0, None), zero_grads=True, amsgrad=True)
     if make.dtype in HALVES:
