@@ -76,7 +76,9 @@ class Attention:
 def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Attention:
     """Find what a reader should look at first."""
     points = series(results)
+    own = results.times.loc[results.times["ours"], "series"]
     steps = change_points(points)
+    steps = steps[steps["series"].isin(own)]  # a peer's slow-down is not ours
     found = records(standing(steps, list(accepted)))
     better = records(_lasting(steps[steps["word"] == "faster"]))
     numbers = {row["series"] for row in found}

@@ -183,16 +183,32 @@ def _each(points: pd.DataFrame) -> Iterator[pd.DataFrame]:
 
 def _steps(points: pd.DataFrame, found: Sequence[Segment], limits: Limits) -> Iterator[dict[str, Any]]:
     sign = 1 if points["better"].iloc[-1] == "less" else -1
-    parts = [part for part in found if len(part) >= limits.steady]
+    parts, values = [part for part in found if len(part) >= limits.steady], np.log(points["value"].to_numpy())
     is_open = _open(parts, limits)
     for place, (old, new) in enumerate(pairwise(parts)):
         change, error = math.expm1(new.level - old.level), max(old.error, new.error)
-        if abs(change) < max(limits.step, error):
+        if new.start < limits.fewest or abs(change) < max(limits.step, error):
+            continue
+        if _was_seen(values, old, new, others=parts[:place]):
             continue
         first, last = points.iloc[new.start], points.iloc[old.stop - 1]
         word = "slower" if sign * change > 0 else "faster"
-        values = (first["run"], first["commit"], last["commit"], change, error, len(new), word, is_open[place])
-        yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, values, strict=True))}
+        told = (first["run"], first["commit"], last["commit"], change, error, len(new), word, is_open[place])
+        yield {**{name: first[name] for name in [*KEY, "series"]}, **dict(zip(_STEP, told, strict=True))}
+
+
+def _was_seen(values: _Floats, old: Segment, new: Segment, others: Sequence[Segment]) -> bool:
+    """Whether two earlier points, and a tenth of them, are closer to the new level: not a step, but two states.
+
+    Of a series with a level for each kind of host, a few runs in turn on one kind look like a step. Points of another
+    steady level do not count: a series may come back to it.
+    """
+    is_counted = np.arange(len(values)) < new.start
+    for other in others:
+        is_counted[other.start : other.stop] = False
+    before = values[is_counted]
+    closer = int(np.sum(np.abs(before - new.level) < np.abs(before - old.level)))
+    return closer >= max(2.0, 0.1 * len(before))
 
 
 def _open(parts: Sequence[Segment], limits: Limits) -> list[bool]:

@@ -367,6 +367,7 @@ def test_a_graph_that_captured_nothing_is_refused(device: Device) -> None:
         measure(lambda: None, device, mode="graph", samples=3)
 
 
+@exclusive
 @requires("graphs")
 def test_a_graph_that_captured_a_part_is_refused(device: Device) -> None:
     few, many, turn = adding(device), adding(device, 3_000_000), count()

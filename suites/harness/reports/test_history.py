@@ -106,6 +106,40 @@ def test_two_last_points_are_a_step(made: Make) -> None:
     assert [(row.benchmark, row.commit) for row in found.itertuples()] == [("b3", commit(28))]
 
 
+def test_a_level_of_another_kind_of_host_is_no_step(made: Make) -> None:
+    slow = {3, 8, 14, 27, 28, 29}
+    results = made(30, names(20), lambda name, run: 1.7 if name == "b3" and run in slow else 1.0)
+
+    assert change_points(results).empty
+
+
+def test_a_series_may_come_back_to_a_level_that_it_had(made: Make) -> None:
+    results = made(30, names(20), lambda name, run: 1.0 if name == "b3" and 10 <= run < 20 else 1.1)
+
+    found = change_points(results)
+
+    assert [(row.commit, row.word) for row in found.itertuples()] == [(commit(10), "faster"), (commit(20), "slower")]
+
+
+@pytest.mark.parametrize(("first", "count"), [(4, 0), (5, 1)])
+def test_four_points_before_are_too_few_for_a_step(made: Make, first: int, count: int) -> None:
+    results = made(first + 3, names(20), lambda name, run: 1.7 if name == "b3" and run >= first else 1.0)
+
+    assert len(change_points(results)) == count
+
+
+def test_a_step_of_a_peer_is_not_reported_as_ours(write_rows: Make, device_row: Make, time_row: Make) -> None:
+    for run in range(20):
+        rows = [time_row(1.0, case=str(case)) for case in range(9)]
+        peer = time_row(1.5 if run >= 10 else 1.0, case="0", implementation="torch")
+        folder = write_rows(f"r{run}", device_row(), *rows, peer, started=f"2026-01-01T{run:02}:00:00Z")
+
+    results = load(folder)
+
+    assert change_points(results)["implementation"].tolist() == ["torch"]
+    assert not build(results).attention.standing
+
+
 def test_a_step_that_was_taken_back_is_in_the_history_and_not_open(made: Make) -> None:
     results = made(40, names(20), lambda name, run: 1.1 if name == "b3" and 10 <= run < 20 else 1.0)
 
