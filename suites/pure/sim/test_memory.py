@@ -208,6 +208,7 @@ class TestProfiles:
             ("mps", "float64", "Metal has no 64-bit"),
             ("mps", "complex128", "Metal has no 64-bit"),
             ("mps-macos13", "bfloat16", "this is macOS 13"),
+            ("mps-macos13", "float64", "Metal has no 64-bit"),
             ("minimal", "float16", "float32 and integers only"),
         ],
     )
