@@ -91,7 +91,7 @@ def test_copies_of_every_other_pinned_number_do_not_race(xp: Any):
 
 
 def test_a_product_takes_the_time_of_its_terms(xp: Any, machine: Any):
-    n, stream = 512, BACKEND.new_stream(0)
+    n, stream = 1024, BACKEND.new_stream(0)
     a = xp.ones((n, n), np.float32)
     BACKEND.synchronize(0)
     with BACKEND.use_stream(stream):
