@@ -72,7 +72,7 @@ def _options() -> argparse.Namespace:
 
 
 def parse_installed(text: str) -> Versions:
-    """Name to version from pip freeze, pip list or bare names; "" where no version stands.
+    """Name to version from pip freeze, pip list or bare names; "" where no version is given.
 
     Raises
     ------
@@ -134,7 +134,7 @@ def _report(options: argparse.Namespace) -> None:
 
 
 def install_line(folder: Path) -> str:
-    """The command that installs a bundle beside what the other side has, touching nothing of it."""
+    """The command that adds a bundle to what the other side has, touching nothing of it."""
     pip = "python3 -m pip install --no-index --no-deps --no-compile --upgrade"
     return f"{pip} --target site {folder.as_posix()}/*.whl && export PYTHONPATH=$PWD/site"
 

@@ -1,7 +1,7 @@
 """Declare an operation once: it is tested, measured and reported on every device present.
 
 Importing this touches no driver and no CUDA package; a kind of device loads at first use. So does NumPy: the pytest
-plugin is imported in every project it is installed beside, and most of them never ask it for a device.
+plugin is imported in every project of its environment, and most of them never ask it for a device.
 """
 
 from __future__ import annotations

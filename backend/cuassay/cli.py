@@ -129,15 +129,15 @@ def parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
     report.set_defaults(command=_report)
-    beside = commands.add_parser(
+    comparing = commands.add_parser(
         "compare",
         help="compare the recorded timings of two commits or runs",
         example="cuassay compare 4f2a91c 9e07b3d --results results",
     )
-    beside.add_argument("a", metavar="A", help="the old one: first digits of a commit, or the id of a run")
-    beside.add_argument("b", metavar="B", help="the new one")
-    beside.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
-    beside.set_defaults(command=_compare)
+    comparing.add_argument("a", metavar="A", help="the old one: first digits of a commit, or the id of a run")
+    comparing.add_argument("b", metavar="B", help="the new one")
+    comparing.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
+    comparing.set_defaults(command=_compare)
     add_ab_commands(commands)
     add_bisect_command(commands)
     add_memory_commands(commands)

@@ -147,7 +147,7 @@ def permutation(
 
 
 def bernoulli(p: Any, *, generator: Generator | None = None, out: Any = None) -> Any:
-    """1 with the probability that stands in the array `p`, else 0, in its dtype.
+    """1 with the probability given in the array `p`, else 0, in its dtype.
 
     Above 1 it is always 1, below 0 and for NaN never: nothing is read on the host, so nothing is refused.
     """

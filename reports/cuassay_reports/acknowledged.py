@@ -1,4 +1,4 @@
-"""Slow-downs that somebody has seen and accepted: a small file that is committed beside the results.
+"""Slow-downs that somebody has seen and accepted: a small file that is committed with the results.
 
 ``acknowledged.toml`` holds one table for each, and a reason::
 

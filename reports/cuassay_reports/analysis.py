@@ -1,7 +1,7 @@
 """Results in a notebook: the public functions over frames, in one place.
 
 `load` reads files. `series` gives the points of every benchmark, `change_points`, `slower_since`, `suspects` and
-`roster` what changed over the runs. `compare` sets two runs beside each other, and `export` writes what other tools
+`roster` what changed over the runs. `compare` compares two runs, and `export` writes what other tools
 read. Each says which columns its frame has.
 """
 

@@ -26,7 +26,7 @@ __all__ = ["Attention", "Standing", "Suspect", "attention"]
 
 @dataclass(frozen=True, kw_only=True)
 class Standing:
-    """A slow-down that stands, or a speed-up that lasts: since which commit, by how much, and its history as a plot."""
+    """A slow-down or a speed-up that lasts: since which commit, by how much, and its history as a plot."""
 
     benchmark: str
     what: str

@@ -1,6 +1,6 @@
 """A copy of what a folder of result files holds, as Parquet: read in a tenth of the time, and never the truth.
 
-It stands in the folder, in ``.cuassay-cache``, and may be deleted at any time. It is used only while every file has the
+It is in the folder, in ``.cuassay-cache``, and may be deleted at any time. It is used only while every file has the
 size and the time of change it had, or at least its digest; a copy that cannot be read is made again. Without pyarrow,
 or in a folder that cannot be written, there is none.
 """

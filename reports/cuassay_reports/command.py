@@ -120,7 +120,7 @@ def _thresholds(percent: float | None) -> Thresholds:
 
 
 def compare(a: str, b: str, path: str | Path) -> int:
-    """Print the timings of `b` beside those of `a`; gives 1 where one is slower, and 2 where they cannot be compared.
+    """Print the timings of `b` with those of `a`; gives 1 where one is slower, and 2 where they cannot be compared.
 
     Parameters
     ----------

@@ -63,10 +63,10 @@ def changes(results: Results, thresholds: Thresholds = THRESHOLDS) -> pd.DataFra
     pairs = Pairs(results, thresholds)
     rows = records(newest)
     found = list(_compared(results.times, newest, rows, pairs))
-    beside = grouped_by(({**row, **each} for row, each in zip(rows, found, strict=True)), ["subject", *CASE])
+    cases = grouped_by(({**row, **each} for row, each in zip(rows, found, strict=True)), ["subject", *CASE])
     for row, each in zip(rows, found, strict=True):
         if each["weak"] and each["verdict"] in ("faster", "slower"):
-            _ask_peers(row, each, beside[row["subject"], *(row[name] for name in CASE)])
+            _ask_peers(row, each, cases[row["subject"], *(row[name] for name in CASE)])
     return newest.assign(**{name: [each[name] for each in found] for name in _ADDED})
 
 
@@ -153,11 +153,11 @@ def _last_rows(rows: pd.DataFrame) -> dict[int, Row]:
     return {row["number"]: row for row in records(rows.drop_duplicates("number", keep="last"))}
 
 
-def _ask_peers(row: Row, compared: dict[str, Any], beside: list[Row]) -> None:
+def _ask_peers(row: Row, compared: dict[str, Any], rows: list[Row]) -> None:
     """Make a verdict ambiguous if peers, whose code did not change, moved by half as much or more on this case."""
     others = [
         other["change"]
-        for other in beside
+        for other in rows
         if other["implementation"] != row["implementation"]
         and not other["implementation"].startswith(OURS)
         and other["previous_run"] == compared["previous_run"]

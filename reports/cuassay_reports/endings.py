@@ -80,7 +80,7 @@ def _part(row: Row) -> tuple[str, int]:
 
 def _count(run: _Run, row: Row) -> None:
     if row["record"] == "test":
-        run.tests += row.get("checks", "").count(" ") + 1  # a folded row stands for several
+        run.tests += row.get("checks", "").count(" ") + 1  # a folded row represents several
         run.finished.add(row["nodeid"])
     elif row["record"] == "time":
         run.times += 1

@@ -127,7 +127,7 @@ class Objects:
 
 
 class Lists:
-    """Lists of numbers, one after another; the length -1 stands for None."""
+    """Lists of numbers, one after another; the length -1 means None."""
 
     def __init__(self, column: Column) -> None:
         self.flat, self.lengths = array("d"), array("q")
@@ -156,7 +156,7 @@ class Table:
     Attributes
     ----------
     places : array
-        Where each gathered row stands in the order of the files: rows of the same columns are gathered together.
+        The place of each gathered row in the order of the files: rows of the same columns are gathered together.
     """
 
     def __init__(self, columns: Iterable[Column]) -> None:
@@ -268,7 +268,7 @@ def _rows(file: Path, *, strict: bool) -> Rows:
 
 
 def _unfolded(row: Row) -> list[Row]:
-    """The tests that a folded row stands for, one row each; any other row as it is."""
+    """The tests that a folded row represents, one row each; any other row as it is."""
     if "checks" not in row:
         return [row]
     common = {name: value for name, value in row.items() if name != "checks"}

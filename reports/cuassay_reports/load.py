@@ -99,7 +99,7 @@ OURS = "cuassay"
 
 
 def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = True) -> Results:
-    """Read result files; a folder stands for every ``*.jsonl`` in it and below.
+    """Read result files; a folder means every ``*.jsonl`` in it and below.
 
     A line that is not a row of the schema, and a file that cannot be read, are left out and named in `rejected`. The
     last line of a file may be unfinished.
@@ -278,7 +278,7 @@ def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
 
 
 def _with_subject(found: pd.DataFrame, table: Table, known: Mapping[tuple[str, str], tuple[str, str]]) -> pd.DataFrame:
-    """Join the device's subject and digest; a device without a row of its own stands for itself."""
+    """Join the device's subject and digest; a device without a row of its own is its own subject."""
     pairs = numbered([codes(table, "run"), codes(table, "device")])
     _, firsts = np.unique(pairs, return_index=True)
     names = [(row["run"], row["device"]) for row in records(found[["run", "device"]].iloc[firsts])]

@@ -47,7 +47,7 @@ def support(tests: pd.DataFrame) -> pd.DataFrame:
     pandas.DataFrame
         `subject`, `device`, `op`, `dtype`, `state`, the counts `passed`, `failed`, `xfailed` and
         `skipped`, `reasons` (distinct texts of what did not pass) and `headroom` (the worst, NaN
-        where none). Every pair of an op and a dtype that stands anywhere has a row for every subject.
+        where none). Every pair of an op and a dtype that appears anywhere has a row for every subject.
     """
     ours = tests[(tests["op"] != "") & (tests["dtype"] != "") & (tests["device"] != "")]
     cells = {key: _cell(rows) for key, rows in grouped_by(records(ours), _KEY).items()}

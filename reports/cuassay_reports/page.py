@@ -216,7 +216,7 @@ def _slower(timed: Sequence[TimingSection], noted: Attention) -> list[str]:
     newly, standing = sum(section.slower for section in timed), len(noted.standing)
     told = [f"{units.count(newly, 'timing')} got slower"] if newly else []
     if standing:
-        told.append(f"{units.count(standing, 'slow-down')} {'stands' if standing == 1 else 'stand'} unacknowledged")
+        told.append(f"{units.count(standing, 'slow-down')} {'is' if standing == 1 else 'are'} not acknowledged")
     return told
 
 
@@ -282,7 +282,7 @@ def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
     )
 
 
-# Name in the fingerprint to its label on the card, in order; the rest stands in the file.
+# Name in the fingerprint to its label on the card, in order; the rest is in the file.
 _SHOWN = {
     "capability": "compute capability",
     "driver": "driver",

@@ -1,4 +1,4 @@
-"""Ours beside the best of the peers, over groups of cases: means, how many fall behind, the worst and why.
+"""Ours compared with the best of the peers, over groups of cases: means, how many fall behind, the worst and why.
 
 For timings that name `groups`: hundreds of cases of one benchmark, such as the public shapes of matrix products, of
 which nobody reads each. They have this section instead of rows among the others.
@@ -29,7 +29,7 @@ WORST = 10
 FULL = 0.9
 """Fraction of a measured limit from which little is left to gain."""
 
-# A peer that cannot be captured is measured live, beside graphs of the others: the mode is not part of the case.
+# A peer that cannot be captured is measured live, and the others as graphs: the mode is not part of the case.
 _CASE = ["run", "subject", *(name for name in CASE if name not in ("clock", "cache", "mode", "unit"))]
 
 

@@ -1,6 +1,6 @@
 """The report as one HTML page and as short Markdown.
 
-The page stands alone: style, charts and one small script are inside it, and it asks for nothing. The script filters and
+Style, charts and one small script are inside the page, and it asks for nothing. The script filters and
 sorts the timings and zooms a history; without it everything is there to read. The page's policy admits this script by
 its digest and no other. Everything that came from a file is escaped by the template engine.
 """
@@ -39,7 +39,7 @@ def render_text(page: Page) -> str:
     return _environment(escape=False).get_template("summary.txt.j2").render(page=page)
 
 
-# Colour never stands alone: each state has a sign of its own.
+# Colour is never the only sign: each state has a sign of its own.
 _STATE_SIGNS = {"passed": "✓", "failed": "✕", "xfailed": "!", "skipped": "–", "not run": "·"}
 _TONE_SIGNS = {"good": "✓", "bad": "✕", "warn": "▴", "plain": ""}
 _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?", "": ""}

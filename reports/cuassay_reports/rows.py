@@ -72,5 +72,5 @@ def _refused(rows: list[Row]) -> dict[int, str]:
     for place, row in enumerate(rows):
         if "checks" in row and place not in found and (count := row["checks"].count(" ") + 1) > _MOST_CHECKS:
             name = reprlib.repr(row["nodeid"])
-            found[place] = f"{name} stands for {count:,} checks; {_MOST_CHECKS:,} at most"
+            found[place] = f"{name} represents {count:,} checks; {_MOST_CHECKS:,} at most"
     return found

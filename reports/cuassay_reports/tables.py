@@ -72,7 +72,7 @@ def numbered(keys: Iterable[Codes]) -> Codes:
 
 
 def texts(distinct: Sequence[str], numbers: npt.NDArray[Any]) -> Any:
-    """Return a column of texts: of each row the one that its number stands for."""
+    """Return a column of texts: of each row the one that its number means."""
     return pd.Series(list(distinct) or [""], dtype="str").array.take(numbers)
 
 

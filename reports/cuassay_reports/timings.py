@@ -85,7 +85,7 @@ class TimingSection:
 
     @property
     def has_host(self) -> bool:
-        """The host's time was measured beside the device's for at least one row."""
+        """The host's time was measured with the device's for at least one row."""
         return any(row.host for row in self.rows)
 
     @property
@@ -194,7 +194,7 @@ def _roofline(rows: pd.DataFrame, limits: pd.DataFrame, subject: str) -> Markup:
 
 
 def _cases(rows: pd.DataFrame) -> Iterable[list[dict[str, Any]]]:
-    """Return the rows of each case, the device's clock first; peers beside ours have no row of their own."""
+    """Return the rows of each case, the device's clock first; peers have no row of their own."""
     measured = {tuple(row[name] for name in _CASE if name != "implementation") for row in records(rows[rows["ours"]])}
     for case in grouped_by(records(rows.sort_values("clock", kind="stable")), _CASE).values():
         key = tuple(case[0][name] for name in _CASE if name != "implementation")

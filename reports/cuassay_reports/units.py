@@ -8,7 +8,7 @@ from collections.abc import Sequence
 __all__ = ["UNKNOWN", "VIRTUAL", "count", "nbytes", "noun", "percent", "quantity", "ratio", "signed_percent"]
 
 UNKNOWN = "–"
-"""What stands where a number is not known."""
+"""What is shown where a number is not known."""
 
 VIRTUAL = "virtual s"
 """The unit of modelled times, as a simulated device has them."""

@@ -1,6 +1,6 @@
 """What a value of each type of JSON must be, so that a file, a frame and a page can hold it.
 
-Decides about single values; which column has which type stands in `columns`. Needs the standard library alone.
+Decides about single values; which column has which type is decided in `columns`. Needs the standard library alone.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""One asv series an op, from its OpSpec; what is measured and how stands in `cuassay.benchmarking.asv`."""
+"""One asv series an op, from its OpSpec; what is measured and how is decided in `cuassay.benchmarking.asv`."""
 
 from __future__ import annotations
 

@@ -161,7 +161,7 @@ def _dialogue(text: str) -> Iterator[tuple[str, str]]:
 
 
 def _matches(expected: str, said: str) -> bool:
-    """Whether `said` has what is `expected`: what machines measure may differ, and ``...`` stands for anything."""
+    """Whether `said` has what is `expected`: what machines measure may differ, and ``...`` matches anything."""
     parts = [" ".join(part.split()) for part in _plain(expected).split("...")]
     return re.search(".*?".join(map(re.escape, parts)), " ".join(_plain(said).split()), re.DOTALL) is not None
 

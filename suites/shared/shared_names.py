@@ -1,7 +1,7 @@
 """The names that NumPy and CuPy share: the list, and tables of facts, refusals and draws; calls are in `shared_calls`.
 
 The names are those of CuPy 14.2.0 (`cupy`, `cupy.linalg`, `cupy.fft`, `cupy.random`) that NumPy 2.4 has, too. Each
-stands in one table; a row gets a namespace and operands made in it (see `shared_calls.operands`).
+is in one table; a row gets a namespace and operands made in it (see `shared_calls.operands`).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ REFUSED: dict[str, str] = {
 #: Namespaces and the class of arrays: looked at as such.
 OURS = frozenset("fft linalg ndarray random".split())
 
-#: Arguments of the functions that draw numbers; `size=3` beside them. Those without a row take none.
+#: Arguments of the functions that draw numbers; `size=3` is added. Those without a row take none.
 _DRAWN: dict[str, tuple[Any, ...]] = {
     "beta": (2.0, 3.0),
     "binomial": (5, 0.5),

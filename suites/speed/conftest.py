@@ -51,7 +51,7 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
 
 @pytest.fixture
 def device_benchmark(device_benchmark: DeviceBenchmark) -> DeviceBenchmark:
-    """The harness's. The files here write their rows themselves: by names of their own, host times beside."""
+    """The harness's. The files here write their rows themselves: by names of their own, host times too."""
     device_benchmark.write = None
     return device_benchmark
 

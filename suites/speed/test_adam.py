@@ -1,4 +1,4 @@
-"""Adam steps on lists as models have them, beside torch's fused ones and a kernel of the same accesses that only adds.
+"""Adam steps on lists as models have them, torch's fused ones and a kernel of the same accesses that only adds.
 
 Times are of the device's clock but for those of many small tensors, where the host is what counts. The ceiling reads
 four arrays and writes three, one float4 a thread on a full grid: 4.2 TB/s on an H200.

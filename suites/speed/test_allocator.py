@@ -1,7 +1,7 @@
 """Host time of the caching allocator over integers: a hit, a miss, mixed sizes, whole traces.
 
-No device takes part, so these are the policy's own cost; `test_replay` notes reserved over live memory too. Beside its
-peers, on a device, it is in `test_memory_device`.
+No device takes part, so these are the policy's own cost; `test_replay` notes reserved over live memory too.
+`test_memory_device` measures it and its peers on a device.
 """
 
 from __future__ import annotations

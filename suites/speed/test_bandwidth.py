@@ -1,4 +1,4 @@
-"""Row-wise operations on arrays far larger than any cache, beside torch and beside a copy of as many bytes."""
+"""Row-wise operations on arrays far larger than any cache, compared with torch and with a copy of as many bytes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products beside torch and beside the library's bare call: what they cost the host, and what a pass less saves.
+"""Matrix products, torch's and the library's bare call: what they cost the host, and what a pass less saves.
 
 Host times are of small matrices, until the call returns; device times are of a GPT-2 layer and its heads.
 """
@@ -37,7 +37,7 @@ SMALL = 128
 #: Calls a sample: few enough that the queue does not fill.
 CALLS = 100
 
-#: So many that none of them is remembered from its last turn.
+#: Enough that none of them is remembered from its last turn.
 OUTPUTS = 5000
 
 #: The floor: the library's call in a loop of C, its arguments as they come.

@@ -1,4 +1,4 @@
-"""What collecting 50,000 cases costs with the plugin, beside bare pytest collecting as many plain ones.
+"""What collecting 50,000 cases costs with the plugin, compared with bare pytest collecting as many plain ones.
 
 Also what the plugin costs a project that does not use it: collecting 5,000 tests without and with it, pytest-benchmark
 in both.

@@ -1,4 +1,4 @@
-"""Float32 products of the split modes beside native ones, ours and torch's: flop/s, error, share of bfloat16's limit.
+"""Float32 products of the split modes and of native ones, ours and torch's: flop/s, error, share of bfloat16's limit.
 
 The error is ||out - exact|| / ||exact|| with the product of the same numbers in float64.
 """

@@ -1,4 +1,4 @@
-"""What graphs cost the host, beside C, CuPy and torch: replaying, capturing, re-pointing an input.
+"""What graphs cost the host, compared with C, CuPy and torch: replaying, capturing, re-pointing an input.
 
 Rows have the host's clock. A replay is one of a batch, on a stream of its own; C calls the driver in a compiled loop.
 """
@@ -47,7 +47,7 @@ int launch_many(int (*launch)(void *, void *), void *graph, void *stream, int co
 def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
     """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call.
 
-    What a call has measured of itself, a part of it, stands in `parts` by name, and is kept instead.
+    What a call has measured of itself, a part of it, is in `parts` by name, and is kept instead.
     """
 
     def measure(
@@ -233,7 +233,7 @@ def torch_captured(torch: Any, seconds: list[float]) -> Call:
 def test_another_input(
     device: Device, readers: int, operands: tuple[Any, Any, Any], torch: Any, measured: Callable[..., None]
 ) -> None:
-    """A call whose one input moves each time; beside it the replay alone, and the copy that re-pointing saves."""
+    """A call whose one input moves each time; with it the replay alone, and the copy that re-pointing saves."""
     count = 50
     a, b, out = operands
 

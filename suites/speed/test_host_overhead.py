@@ -1,4 +1,4 @@
-"""What a call costs the host: on few elements, beside the same call of the device's own library and of torch.
+"""What a call costs the host: on few elements, compared with the same call of the device's own library and of torch.
 
 Rows have the host's clock: the time until the call returns, in warm batches short enough that no queue fills.
 """

@@ -1,4 +1,4 @@
-"""Host time of device memory beside CuPy's pool, torch's allocator and the driver's own pool.
+"""Host time of device memory compared with CuPy's pool, torch's allocator and the driver's own pool.
 
 Nothing runs on the device here: rows have the host's clock, and peers take turns in one process.
 `suites/speed/test_allocator.py` has the policy alone, without a device.
@@ -56,7 +56,7 @@ def torch() -> Any:
 
 @pytest.fixture
 def pairs(device: Device, torch: Any) -> dict[str, Pair]:
-    """How each takes and gives back memory, by name, with what `take` is given beside the size."""
+    """How each takes and gives back memory, by name, with what `take` is given in addition to the size."""
     import cupy
     from cuda.bindings import runtime
 

@@ -1,4 +1,4 @@
-"""Every op at GPT-2 small's shapes, beside its peers, in one process; bytes/s, flop/s and share of the roofline."""
+"""Every op at GPT-2 small's shapes, with its peers, in one process; bytes/s, flop/s and share of the roofline."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def measured(
     ceilings: Ceilings,
     recorder: Recorder | None,
 ) -> Callable[[Case], None]:
-    """Measures a case beside its peers, and keeps the figures where they are kept."""
+    """Measures a case with its peers, and keeps the figures where they are kept."""
 
     def measure(case: Case) -> None:
         told = {"op": case.spec.name, "dtype": case.dtype, "case": case.label}

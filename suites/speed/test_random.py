@@ -1,4 +1,4 @@
-"""Random numbers of 1 GiB beside a fill of as many bytes, torch and CuPy; and what a call costs the host."""
+"""Random numbers of 1 GiB compared with a fill of as many bytes, torch and CuPy; and what a call costs the host."""
 
 from __future__ import annotations
 

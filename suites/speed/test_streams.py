@@ -1,4 +1,4 @@
-"""What streams and events cost the host, beside C, CuPy and torch: rows of the host's clock, a batch of calls each.
+"""What streams and events cost the host, also in C, CuPy and torch: rows of the host's clock, a batch of calls each.
 
 Every call is made on handles that exist, as a program does in its loop. C calls the driver in a compiled loop.
 """

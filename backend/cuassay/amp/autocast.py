@@ -48,7 +48,7 @@ class _Region:
 class _State(threading.local):
     """What is open in a thread, outermost first; the regions that hold, by kind; the weights cast so far.
 
-    Each weight stands with its own, kept alive.
+    Each weight is kept alive with its own.
     """
 
     opened: list[tuple[autocast, _Region]] = field(default_factory=list)

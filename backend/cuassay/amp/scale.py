@@ -47,7 +47,7 @@ class Factors:
 
 @dataclass(frozen=True, slots=True)
 class Numbers:
-    """The scale as it stands on one device: () arrays, float32 but for the tracker, int32, which stays at home."""
+    """The scale as it is on one device: () arrays, float32 but for the tracker, int32, which stays at home."""
 
     scale: Array
     inverse: Array

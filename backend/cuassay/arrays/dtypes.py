@@ -1,6 +1,6 @@
 """Dtypes by name, their sizes, and how they promote: one table, NumPy 2's rules and what NumPy leaves open.
 
-NumPy decides between its own dtypes. What it does not decide stands in `_CHOSEN`: bfloat16 promotes with integers as
+NumPy decides between its own dtypes. What it does not decide is in `_CHOSEN`: bfloat16 promotes with integers as
 float16 does, float16 with bfloat16 gives float32 (neither holds the other), and fp8 promotes with nothing but itself.
 """
 

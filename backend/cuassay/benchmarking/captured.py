@@ -20,7 +20,7 @@ LEAST_OF_LIVE = 0.4
 
 @contextmanager
 def captured(calls: Mapping[str, Call], backend: Backend, device: Device) -> Iterator[dict[str, Call]]:
-    """Capture each call as a graph; inside the block, its replay stands for the call.
+    """Capture each call as a graph; inside the block, its replay replaces the call.
 
     Raises
     ------

@@ -1,6 +1,6 @@
 """What is measured of an OpSpec: its benchmark samples made ready on a device, and the rows that record them.
 
-The command's ``run`` and ``suites/speed`` measure the same cases. How time is taken stands in `timing`.
+The command's ``run`` and ``suites/speed`` measure the same cases. How time is taken is decided in `timing`.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:
 def _case(spec: OpSpec, device: Device, dtype: str, sample: Sample, label: str) -> Case:
     args, kwargs = sample.on(device)
     work = spec.least_work(sample)
-    if spec.fn is not None:  # without `spec.run`: what that does beside would be in every sample
+    if spec.fn is not None:  # without `spec.run`: what that does in addition would be in every sample
         with devices.backend(device.kind).activate(device.index):  # as it is when measured: the library itself
             xp = devices.namespace(device)
         run = partial(spec.fn, xp, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""The public shapes of matrix products beside the libraries that others use: one run, a row a shape and implementation.
+"""The public shapes of matrix products compared with other libraries: one run, a row a shape and implementation.
 
 ::
 
@@ -262,10 +262,10 @@ def _line(shape: GemmShape, found: _Measured, seconds: float) -> str:
     ours = found.timings[OURS].median_s
     others = {name: one.median_s for name, one in found.timings.items() if not name.startswith(OURS)}
     best = min(others, key=others.__getitem__, default="")
-    beside = f", {others[best] / ours:.3f} x {best}" if best else ""
+    than = f", {others[best] / ours:.3f} x {best}" if best else ""
     rate = f"{shape.flops / ours / 1e12:.4g} TFLOP/s"
     return (
-        f"{shape} {shape.dtype}: {ours * 1e6:.2f} us, {rate}{beside}; {found.choice}; "
+        f"{shape} {shape.dtype}: {ours * 1e6:.2f} us, {rate}{than}; {found.choice}; "
         f"tuned in {found.tuning_s:.2f} s of {seconds:.2f}"
     )
 

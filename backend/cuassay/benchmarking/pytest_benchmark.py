@@ -235,5 +235,5 @@ def _names(test: pytest.Item) -> dict[str, str]:
 
 
 def _shown(value: object) -> str:
-    """As it stands in an id."""
+    """As it is written in an id."""
     return str(getattr(value, "name", value))

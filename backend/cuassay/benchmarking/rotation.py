@@ -98,7 +98,7 @@ def rotate(
         }
         repeats = max(one.repeats for one in series.values())
         for name, one in series.items():
-            one.repeats = repeats  # what a sample costs beside its calls is then shared by as many of each
+            one.repeats = repeats  # what a sample costs in addition to its calls is then shared by as many of each
             if name in graphs and repeats > 1:
                 one.capture_all(capture(passes[name], repeats))
         begun = time.perf_counter()

@@ -20,7 +20,7 @@ from cuassay.errors import MeasurementError
 
 __all__ = ["ANCHORS", "Stage"]
 
-#: Unchanged benchmarks that later pairs measure beside the open ones. Their median adds 5 % to the error of a pair.
+#: Unchanged benchmarks that later pairs measure with the open ones. Their median adds 5 % to the error of a pair.
 ANCHORS = 15
 
 

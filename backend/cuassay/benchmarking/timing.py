@@ -1,4 +1,4 @@
-"""All timing there is: device time by events, host time beside it, cold or warm cache, until it settles.
+"""All timing there is: device time by events, host time with it, cold or warm cache, until it settles.
 
 A sample is one call (warm: as many as fill `sampling.BATCH_SECONDS`) between two events of the device. On cpu the
 events read the host's clock, on sim virtual time; the interface is the same. How a sample is taken is decided in

@@ -30,7 +30,7 @@ _OFFSETS = 2**63
 
 @dataclass(frozen=True, slots=True)
 class GeneratorState:
-    """Where a generator stands.
+    """The position of a generator.
 
     Parameters
     ----------

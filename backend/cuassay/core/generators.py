@@ -72,7 +72,7 @@ class Generator(Handle):
         Parameters
         ----------
         seed : int
-            From -2**63 to 2**64 - 1; a negative one stands for itself plus 2**64.
+            From -2**63 to 2**64 - 1; a negative one means itself plus 2**64.
 
         Raises
         ------
@@ -118,7 +118,7 @@ class Generator(Handle):
         Raises
         ------
         CaptureError
-            If this thread captures on the device: where the generator stands is decided by each replay.
+            If this thread captures on the device: the generator's position is decided by each replay.
         """
         return self._get("its state").to_bytes()
 

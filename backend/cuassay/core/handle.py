@@ -1,4 +1,4 @@
-"""What stands for something that only this process has: a stream, a capture, a loaded kernel."""
+"""What represents something that only this process has: a stream, a capture, a loaded kernel."""
 
 from __future__ import annotations
 
@@ -26,6 +26,6 @@ class Handle:
 
     def _refuse(self) -> NoReturn:
         raise TypeError(
-            f"{self!r} stands for something of this process: it cannot be pickled or copied; share the object itself "
+            f"{self!r} belongs to this process: it cannot be pickled or copied; share the object itself "
             "within the process, make another one elsewhere"
         )

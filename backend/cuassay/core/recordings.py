@@ -17,7 +17,7 @@ __all__ = ["DrawState", "Place", "Position", "Recordings", "ReplayState", "captu
 
 
 class Position:
-    """Where a generator stands; shared by those that `Generator.graphsafe_set_state` made one."""
+    """The position of a generator; shared by those that `Generator.graphsafe_set_state` made one."""
 
     __slots__ = ("state",)
 

@@ -63,7 +63,7 @@ def _names(value: str) -> tuple[str, ...]:
 
 
 def _mode(value: str) -> str:
-    """A precision mode; torch's flag (1, 0) stands for tf32 and ieee. Which modes there are is `core.precision`'s."""
+    """A precision mode; torch's flag (1, 0) means tf32 and ieee. Which modes there are is `core.precision`'s."""
     try:
         return "tf32" if _flag(value) else "ieee"
     except ValueError:
@@ -143,7 +143,7 @@ _TYPE_NAMES: dict[Callable[[str], Any], str] = {
     _tolerances: "atol_rtol",
 }
 
-#: The table: every variable of ours. Beside the aliases here, we read others' variables only to find things: devices
+#: The table: every variable of ours. Apart from these aliases, we only read others' variables to find things: devices
 #: (`devices.cuda.driver.visible`), CUDA's headers (`devices.cuda.launch.source`) and the user's cache folder.
 SETTINGS: dict[str, Setting] = {
     setting.name: setting
@@ -191,7 +191,7 @@ SETTINGS: dict[str, Setting] = {
             "CUASSAY_FLOAT32_PRECISION",
             _mode,
             "ieee",
-            "precision mode of float32 products where none is set; 1 (torch's flag) stands for tf32",
+            "precision mode of float32 products where none is set; 1 (torch's flag) means tf32",
             aliases=("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE",),
         ),
         Setting(

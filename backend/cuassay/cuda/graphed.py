@@ -34,7 +34,7 @@ _signature: Callable[[Any], tuple[Any, Any, Any]] = attrgetter("shape", "dtype",
 
 
 class _Input:
-    """One static input: the array, how other arrays take its place, and which one stands there now."""
+    """One static input: the array, how other arrays take its place, and which one is there now."""
 
     def __init__(self, array: Any, name: str, find: Callable[[Any], Pointer | None]) -> None:
         self.array = array

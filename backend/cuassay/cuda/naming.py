@@ -1,4 +1,4 @@
-"""How a device is named in the face, and the index that a name stands for; importing this touches no driver."""
+"""How a device is named in the face, and the index that a name means; importing this touches no driver."""
 
 from __future__ import annotations
 

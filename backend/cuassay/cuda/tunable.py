@@ -153,7 +153,7 @@ def get_cublaslt_requested_algo_count() -> int:
 def set_rotating_buffer_size(buffer_size: int) -> None:
     """Set how many MiB the operands that a search rotates must exceed.
 
-    0 uses the same operands each time; a negative number stands for three level-2 caches.
+    0 uses the same operands each time; a negative number means three level-2 caches.
     """
     _tuner().configure(rotating_nbytes=None if buffer_size < 0 else buffer_size * 2**20)
 
@@ -183,7 +183,7 @@ def set_numerical_check_tolerances(enable: bool, atol: float | None = None, rtol
 
 
 def set_filename(filename: str, insert_device_ordinal: bool = False) -> None:
-    """Keep results in this file, read when next asked for; ``%d`` in it stands for the device's index.
+    """Keep results in this file, read when next asked for; ``%d`` in it is replaced by the device's index.
 
     What was found here and is in no file yet belongs to this one from here, as all results do in torch. Two GPUs of one
     model may share a file. An empty name: one in the cache folder, by GPU and versions.
@@ -203,7 +203,7 @@ def get_filename() -> str:
 
 
 def set_untuned_filename(filename: str) -> None:
-    """Record untuned products in this file; ``%d`` in it stands for the device's index."""
+    """Record untuned products in this file; ``%d`` in it is replaced by the device's index."""
     _tuner().configure(untuned=filename)
 
 

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["IterationDetector"]
 
-#: So often the level may fall without reaching the low; then the lowest level since becomes the low. It doubles then.
+#: How often the level may fall without reaching the low. Then the lowest level since becomes the low, and it doubles.
 _PATIENCE = 2**4
 
 #: Requests after which the detector gives up, because it makes each of them slower.

@@ -253,7 +253,7 @@ def _modules_outside(root: Path) -> list[str]:
 
 
 def _is_of_project(file: Path, root: Path) -> bool:
-    """Whether it stands below `root`, and not in an environment that was made there."""
+    """Whether it is below `root`, and not in an environment that was made there."""
     return file.is_relative_to(root) and "site-packages" not in file.relative_to(root).parts
 
 

@@ -25,7 +25,7 @@ __all__ = [
 
 
 class Token(NamedTuple):
-    """One token and where it stands."""
+    """One token and where it is."""
 
     text: str
     start: int
@@ -87,7 +87,7 @@ def cuda_mutants(path: str, text: str) -> list[Mutant]:
 
 
 def cuda_edits(text: str) -> list[Edit]:
-    """Each change of a function's body; what stands outside of functions, such as tables and macros, is left alone."""
+    """Each change of a function's body; what is outside of functions, such as tables and macros, is left alone."""
     tokens = tokens_of(text)
     bodies = list(_bodies(tokens))
     found = (
@@ -270,7 +270,7 @@ def _name(tokens: Sequence[Token], index: int) -> Iterator[Change]:
 
 @operator("neighbour")
 def _neighbour(tokens: Sequence[Token], index: int) -> Iterator[Change]:
-    """The element beside the right one."""
+    """The element next to the right one."""
     if (
         tokens[index].text != "["
         or index == 0
@@ -306,7 +306,7 @@ def _closing(tokens: Sequence[Token], opened: int) -> int:
 
 
 def _comma(tokens: Sequence[Token], begin: int, end: int) -> int | None:
-    """Index of the first comma that stands in no further brackets."""
+    """Index of the first comma that is in no further brackets."""
     index = begin
     while index < end:
         if tokens[index].text == ",":
@@ -316,7 +316,7 @@ def _comma(tokens: Sequence[Token], begin: int, end: int) -> int | None:
 
 
 def _is_binary(tokens: Sequence[Token], index: int) -> bool:
-    """Whether an operator stands between two operands and not in a template's brackets or before a sign's number."""
+    """Whether an operator is between two operands and not in a template's brackets or before a sign's number."""
     if index == 0 or index + 1 >= len(tokens):
         return False
     before, token, after = tokens[index - 1], tokens[index], tokens[index + 1]

@@ -208,7 +208,7 @@ def _order(node: ast.AST) -> Replacements:
 
 @operator("neighbour")
 def _neighbour(node: ast.AST) -> Replacements:
-    """The element beside the right one; a slice that begins or ends one off."""
+    """The element next to the right one; a slice that begins or ends one off."""
     if isinstance(node, ast.Slice):
         for bound in (node.lower, node.upper):
             if bound is not None and not isinstance(bound, ast.Constant):

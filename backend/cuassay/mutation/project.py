@@ -29,7 +29,7 @@ _WORD = re.compile(r"[A-Za-z_]\w*")
 
 
 def project_root(folder: Path) -> Path:
-    """The top of the git checkout that `folder` stands in, or the folder itself."""
+    """The top of the git checkout that `folder` is in, or the folder itself."""
     asked = subprocess.run(
         ["git", "rev-parse", "--show-toplevel"], cwd=folder, capture_output=True, text=True, check=False
     )
@@ -90,9 +90,7 @@ def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline) -> list
     for declared in baseline.declared:
         by_path.setdefault(declared.path, []).append((declared.first, declared.last))
     if not by_path:
-        raise MutationError(
-            "the tests declare no function that stands in this project; name what to change with --source FILE"
-        )
+        raise MutationError("the tests declare no function of this project; name what to change with --source FILE")
     return [
         mutant
         for path, lines in by_path.items()

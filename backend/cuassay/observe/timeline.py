@@ -1,6 +1,6 @@
 """A snapshot as one page: live bytes over time by call site, and the map of blocks, with stacks.
 
-The page stands alone: no other file, no network. Pictures are drawn here, as SVG; the page's own script only shows the
+The page needs no other file and no network. Pictures are drawn here, as SVG; the page's own script only shows the
 stack of what is clicked, so that figures and pictures are there without it.
 """
 
@@ -19,7 +19,7 @@ __all__ = ["render"]
 #: Width and height of the timeline, and of one segment's row in the map, in the pictures' own units.
 _WIDTH, _HEIGHT, _ROW = 1000, 300, 18
 
-#: What of a segment's row is too narrow to be a block of its own, units; blocks beside each other are one there.
+#: What of a segment's row is too narrow to be a block of its own, units; neighbouring blocks are one there.
 _NARROW = 1.2
 
 #: Segments drawn: the largest.
@@ -222,7 +222,7 @@ def _rects(segment: Mapping[str, Any], blocks: _Blocks, colours: Mapping[str, st
 
 
 def _runs(blocks: Iterable[Mapping[str, Any]], narrow: float) -> Iterator[list[Mapping[str, Any]]]:
-    """Each block alone, but narrow ones of one state together with those beside them, up to that width."""
+    """Each block alone, but narrow ones of one state together with their neighbours, up to that width."""
     run: list[Mapping[str, Any]] = []
     for block in blocks:
         joins = run and run[-1]["state"] == block["state"] and block["size"] < narrow

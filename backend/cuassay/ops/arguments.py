@@ -22,7 +22,7 @@ __all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "shape_of"]
 
 
 def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
-    """Raise `ArgumentError` where one array stands for a list of arrays: kernels would walk its rows."""
+    """Raise `ArgumentError` where one array is given for a list of arrays: kernels would walk its rows."""
     for param in schema.lists:
         if not isinstance(bound[param.name], list | tuple):
             raise ArgumentError(

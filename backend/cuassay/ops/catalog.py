@@ -299,27 +299,27 @@ lstsq_ = declare(
 
 foreach_add_ = declare(
     "foreach_add_(a!: arrays, b?: arrays, *, alpha=1) ->",
-    shape=lists.beside("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
     doc="``a += alpha * b``, in place; b: a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_mul_ = declare(
     "foreach_mul_(a!: arrays, b?: arrays) ->",
-    shape=lists.beside("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
     doc="``a *= b``, in place; b: a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_lerp_ = declare(
     "foreach_lerp_(a!: arrays, b: arrays, weight?) ->",
-    shape=lists.beside("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
     doc="``a += weight * (b - a)``, in place; weight: a number, or an array of one element.",
 )  # fmt: skip
 foreach_copy_ = declare(
     "foreach_copy_(a!: arrays, b: arrays) ->",
-    shape=lists.beside("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", decides=("a",),
+    shape=lists.aligned("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", decides=("a",),
     doc="``a = b``, cast to the dtype of a, rounded to nearest.",
 )  # fmt: skip
 foreach_zero_ = declare(
     "foreach_zero_(a!: arrays) ->",
-    shape=lists.beside("a"), dtypes=FLOATS, op_class="storage", doc="``a = 0``.",
+    shape=lists.aligned("a"), dtypes=FLOATS, op_class="storage", doc="``a = 0``.",
 )  # fmt: skip
 foreach_norm = declare(
     "foreach_norm(a: arrays, *, ord=2) -> out",
@@ -375,7 +375,7 @@ permutation = declare(
 )  # fmt: skip
 bernoulli = declare(
     "bernoulli(p, *, state) -> out", shape=random_rules.probabilities, dtypes=FLOATS, op_class="random",
-    doc="1 with the probability that stands there, else 0: above 1 always, below 0 and for NaN never.",
+    doc="1 with the probability given there, else 0: above 1 always, below 0 and for NaN never.",
 )  # fmt: skip
 dropout_mask = declare(
     "dropout_mask(like, *, state, p=0.5) -> out", shape=random_rules.mask, dtypes=FLOATS, op_class="random",

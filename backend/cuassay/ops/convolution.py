@@ -74,8 +74,8 @@ class Geometry:
         """
         image, channel, row, column = strides
         down, right = self.stride
-        below, beside = self.dilation
-        kernel = (row * below, column * beside)
+        tall, wide = self.dilation
+        kernel = (row * tall, column * wide)
         output = (row * down, column * right)
         if channels_last:
             return (

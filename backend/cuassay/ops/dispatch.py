@@ -1,7 +1,7 @@
 """One call of an op, from arguments to kernel: bind, interpose, route, place, check the output, run.
 
 Interposers (autocast, tracing, profiling) see every call, outermost first, without being imported here; with
-none set, a call pays one comparison. What an operation is stands in `schema`, what serves it in `registry`.
+none set, a call pays one comparison. `schema` decides what an operation is, `registry` what serves it.
 What follows from the operands' types and dtypes alone is found once and kept: a `_Route`.
 """
 

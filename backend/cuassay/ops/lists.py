@@ -1,4 +1,4 @@
-"""What ops over lists of arrays ask of their arguments: one list beside another, one dtype a list, hyperparameters.
+"""What ops over lists of arrays ask of their arguments: lists of equal shapes, one dtype a list, hyperparameters.
 
 Rules as `cuassay.ops.shapes` has them; those of ops that make no array only check. They run when a call is made
 or a plan prepared, not when a plan runs.
@@ -18,13 +18,13 @@ from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
-__all__ = ["adam", "beside", "global_norm", "loss_scale", "norms", "unscaled"]
+__all__ = ["adam", "aligned", "global_norm", "loss_scale", "norms", "unscaled"]
 
 Bound = Mapping[str, Any]
 Arrays = Sequence[Any]
 
 
-def beside(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
+def aligned(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
     """Lists of equal length whose arrays have equal shapes, place by place, and are contiguous.
 
     The first is written: none of its arrays may stand at another place as well. Views that overlap are not looked for.
@@ -105,7 +105,7 @@ def _check_written(lists: Mapping[str, Arrays]) -> None:
 
 
 def _check_apart(lists: Mapping[str, Arrays], *, shared: str = "") -> None:
-    """No array stands twice, in whatever lists; in the list `shared`, which is only read, one may."""
+    """No array appears twice, in whatever lists; in the list `shared`, which is only read, one may."""
     seen: dict[int, tuple[str, int]] = {}
     for name, arrays in lists.items():
         for place, array in enumerate(arrays):
@@ -252,7 +252,7 @@ def _check_adam_dtypes(dtypes: Mapping[str, str]) -> None:
     for name, dtype in dtypes.items():
         if name != "params" and dtype not in allowed[name]:
             raise DTypeError(
-                f"{name} beside {params} params must be {' or '.join(allowed[name]) or 'omitted'}; got {dtype}; "
+                f"{name} for {params} params must be {' or '.join(allowed[name]) or 'omitted'}; got {dtype}; "
                 "cast the list with foreach_copy_"
             )
 

@@ -1,6 +1,6 @@
 """A declared operation and one call of it, as callers, interposers and implementations hold them.
 
-How a call finds its kernel stands in `dispatch`, which is above: whoever declares an op gives it.
+How a call finds its kernel is decided in `dispatch`, which is above: whoever declares an op gives it.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ class Op:
     parts : sequence of str
         Names of the ops `composite` calls.
     dispatch, prepare : callable
-        Of `cuassay.ops.dispatch`, which stands above: from the op, a call's arguments, its ``out`` and its scalars to
+        Of `cuassay.ops.dispatch`, which is above: from the op, a call's arguments, its ``out`` and its scalars to
         the result, and to the plan.
 
     Attributes

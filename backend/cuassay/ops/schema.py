@@ -213,7 +213,7 @@ class Schema:
         Raises
         ------
         ArgumentError
-            If an array stands for a scalar: compared with a word, it is not one truth.
+            If an array is given for a scalar: compared with a word, it is not one truth.
         """
         return {name: self._plain_one(name, value) for name, value in scalars.items()}
 

@@ -1,6 +1,6 @@
 """Adam and AdamW: parameter groups, their states, and steps that are one call of `cuassay.ops.fused_adam_` a group.
 
-What a step does stands in the op; here is what outlives it: states, hyperparameters, and a plan a group, kept as
+What a step does is decided in the op; here is what outlives it: states, hyperparameters, and a plan a group, kept as
 long as the step is asked for the same arrays. Nothing here waits for the device, and a step can be captured.
 """
 
@@ -40,7 +40,7 @@ class Adam:
     master_weights : bool
         Of float16 or bfloat16 parameters a float32 copy is kept and stepped; the parameters are its rounding.
     state_dtype : dtype, optional
-        Of the moments; otherwise float32 beside master weights, else that of the parameters. float32 or bfloat16.
+        Of the moments; otherwise float32 with master weights, else that of the parameters. float32 or bfloat16.
     seed : int, optional
         Round bfloat16 parameters and states stochastically, by this seed; otherwise to nearest. Without master weights
         small updates would be lost to rounding.
@@ -61,7 +61,7 @@ class Adam:
     Notes
     -----
     Differences from torch: arrays carry no gradient, so `step` is given them; a gradient for every parameter; step
-    counts are one array a group; moments are float32 beside master weights.
+    counts are one array a group; moments are float32 with master weights.
     """
 
     #: A scaler may hand `step` its scale and flag: no wait for the device.
@@ -291,7 +291,7 @@ def _listed(name: str, arrays: Any) -> list[Any]:
 
 
 def _first_held(params: Sequence[Any], held: set[int]) -> int | None:
-    """The place of the first parameter whose id is `held` already, or stands before it; None where each is new."""
+    """The place of the first parameter whose id is `held` already, or comes before it; None where each is new."""
     for place, param in enumerate(params):
         if id(param) in held:
             return place

@@ -204,7 +204,7 @@ def _as(values: Any, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
 
 
 def hyperparameters(group: Mapping[str, Any], decoupled: bool) -> dict[str, Any]:
-    """What the op takes beside lists; NumPy's numbers, as schedules compute them, as Python's."""
+    """What the op takes in addition to lists; NumPy's numbers, as schedules compute them, as Python's."""
     betas = group["betas"]
     if not isinstance(betas, tuple | list) or len(betas) != 2:
         raise ArgumentError(f"betas must be two numbers from 0 to 1, 1 left out; got {betas!r}; 0.9, 0.999 are usual")

@@ -1,4 +1,4 @@
-"""What one process does of a run: its plan, the tests it begins, and its end, as rows beside its results.
+"""What one process does of a run: its plan, the tests it begins, and its end, as rows with its results.
 
 These rows let a report distinguish a run that died from a complete one; see `cuassay_reports.endings`. Rows that cannot
 be recorded are counted and reported at the end: a full disk stops no test.

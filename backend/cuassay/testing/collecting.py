@@ -12,7 +12,7 @@ __all__ = ["collect_generated"]
 
 
 def collect_generated(collector: pytest.Module | pytest.Class, name: str, obj: object) -> ConformanceClass | None:
-    """The class of tests that `obj` stands for, or None; raises for what only looks like one."""
+    """The class of tests that `obj` names, or None; raises for what only looks like one."""
     generated = getattr(obj, "__cuassay_test_class__", None)
     if not isinstance(generated, type):
         if name.startswith("test"):

@@ -2,7 +2,7 @@
 
 Values are compared as intervals: a result passes when it lies between the roundings, to its own dtype, of
 ``expected - tolerance`` and ``expected + tolerance``. Overflow to infinity, NaN and the sign of zero thus need no
-rules of their own. How wide the tolerance is stands in `tolerance`.
+rules of their own. `tolerance` decides how wide the tolerance is.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What an `OpSpec` declares beside functions: sizes to measure at, work, calls that must raise, known failures.
+"""What an `OpSpec` declares in addition to functions: sizes to measure at, work, calls that must raise, known failures.
 
 `cuassay.testing.opspec` hands all of it on.
 """
@@ -92,7 +92,7 @@ class ErrorInput(Declared):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class KnownFailure(Declared):
-    """A check that is expected to fail, and why. None stands for all.
+    """A check that is expected to fail, and why. None means all.
 
     Attributes
     ----------

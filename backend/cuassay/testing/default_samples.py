@@ -83,7 +83,7 @@ def binary(make: Samples, *, largest: bool = True) -> Iterator[Sample]:
     yield Sample((make(_BLOCKS), number), {}, f"{number} at the right of {joined(_BLOCKS)}", "python")
     yield Sample((number, make(_BLOCKS)), {}, f"{number} at the left of {joined(_BLOCKS)}", "python")
     transposed = make(_BLOCKS, layout="transposed")
-    yield Sample((transposed, number), {}, f"{number} beside a transposed array of {joined(_BLOCKS)}", "python")
+    yield Sample((transposed, number), {}, f"{number} with a transposed array of {joined(_BLOCKS)}", "python")
 
 
 def promoting(dtype: str, *others: str) -> Iterator[str]:
@@ -101,4 +101,4 @@ def _mixed(make: Samples) -> Iterator[Sample]:
         yield Sample((make((3, 33)), make((3, 33), dtype=other)), {}, f"with {other}", "promotion")
     yield Sample((make(33), number), {}, f"{number} at the right", "python")
     yield Sample((number, make((2, 33))), {}, f"{number} at the left", "python")
-    yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} beside a transposed array", "python")
+    yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} with a transposed array", "python")

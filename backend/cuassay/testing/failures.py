@@ -1,4 +1,4 @@
-"""What a failed comparison prints beside its numbers: the inputs at the worst index, and where the errors are."""
+"""What a failed comparison prints after its numbers: the inputs at the worst index, and where the errors are."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 __all__ = ["ErrorMap", "error_map", "inputs_there", "number"]
 
-#: Cells of a map at most: what fits in a terminal beside pytest's margin.
+#: Cells of a map at most: what fits in a terminal with pytest's margin.
 _ROWS, _COLUMNS = 12, 48
 
 #: The text has no map where a larger share of the result is wrong.

@@ -41,7 +41,7 @@ def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
 
 
 class _Terminal:
-    """Stands in for pytest's terminal reporter, without its hooks, so that it prints nothing by itself.
+    """Replaces pytest's terminal reporter, without its hooks, so that it prints nothing by itself.
 
     What other plugins print goes to the file for stacks: pytest-timeout writes all threads' before it ends the process.
     """

@@ -120,7 +120,7 @@ def ops(*specs: SpecLike | str) -> pytest.MarkDecorator:
     """
     __tracebackhide__ = True
     if len(specs) == 1 and inspect.isroutine(specs[0]):
-        raise pytest.UsageError(f"{_caller()}: @ops stands without its parentheses; write @ops()")
+        raise pytest.UsageError(f"{_caller()}: @ops is written without parentheses; write @ops()")
     listed = next((spec for spec in specs if isinstance(spec, (list, tuple, set))), None)
     if listed is not None:
         raise pytest.UsageError(

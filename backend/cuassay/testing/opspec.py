@@ -1,6 +1,6 @@
 """`OpSpec`: one declaration of an operation, from which its tests and benchmarks are generated.
 
-A user writes at most a function; everything else has a default. What is then checked stands in
+A user writes at most a function; everything else has a default. What is then checked is decided in
 `cuassay.testing.generated`, how numbers are drawn in `samples`, how they are compared in `compare`.
 """
 

@@ -17,7 +17,7 @@ import pytest
 
 __all__ = ["SHORT_FLAGS", "SHORT_NAMES", "add_options", "hide_values", "split_list", "translate_short_names"]
 
-#: Short name to the option it stands for.
+#: Short name to the option it means.
 SHORT_NAMES = {"--device": "--cuassay-device", "--require-device": "--cuassay-require-device"}
 
 #: The same for options without a value.

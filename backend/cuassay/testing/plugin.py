@@ -1,4 +1,4 @@
-"""The pytest plugin: what happens at which moment. What is decided there stands in the modules it calls.
+"""The pytest plugin: what happens at which moment. What is decided there is in the modules it calls.
 
 Start: options. Collection: cases, from names alone. Before each test: whether its device can; then it is made the
 current one. After a failed one: whether its device is well. End: the table. NumPy and the devices load when the first

@@ -112,7 +112,7 @@ def _required(presence: Presence) -> tuple[Any, ...]:
 
 
 class _WithoutBenchmark:
-    """Stands in for pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
+    """Replaces pytest-benchmark where it is not installed, or turned off by ``-p no:benchmark``."""
 
     @pytest.fixture
     def benchmark(self) -> None:

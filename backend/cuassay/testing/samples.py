@@ -1,6 +1,6 @@
 """Seeded inputs: arrays by shape, layout and range, made on the host, the same numbers on every machine.
 
-Decides how numbers are drawn and laid out; which shapes an operation is fed stands in its OpSpec. One generator
+Decides how numbers are drawn and laid out; which shapes an operation is given is decided in its OpSpec. One generator
 feeds tests and benchmarks. Only the raw stream of NumPy's Philox is used, which NumPy keeps stable between
 versions (NEP 19); its distributions it may change.
 """

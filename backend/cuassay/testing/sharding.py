@@ -1,6 +1,6 @@
 """Which part of the collected cases this process runs: one of N, or what shares a device with nobody.
 
-N processes that are given ``1/N`` to ``N/N`` run every case once, at the same time and on the same device. Beside them
+N processes that are given ``1/N`` to ``N/N`` run every case once, at the same time and on the same device. In addition
 nobody may read the device's free memory, or hold it to a time: such tests are marked by `cuassay.testing.exclusive`,
 are in no part, and run by ``alone`` afterwards.
 """

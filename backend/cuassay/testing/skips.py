@@ -39,7 +39,7 @@ def template_of(item: pytest.Item) -> str | None:
     return None if made is None else made.kwargs["test"]
 
 
-#: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own beside our `device`.
+#: Parameter to whether a value of it is ours: a test may have a `dtype` or an `op` of its own, and our `device`.
 _OURS: dict[str, Callable[[Any], bool]] = {
     "device": lambda value: isinstance(value, Device),
     "dtype": lambda value: hasattr(value, "itemsize") and hasattr(value, "name"),

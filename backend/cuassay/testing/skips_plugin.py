@@ -194,7 +194,7 @@ def _was_collected(test: str, config: pytest.Config) -> bool:
 
 
 def _fixed_part(test: str) -> str:
-    """The file of a test, or the folder above its first character that stands for others."""
+    """The file of a test, or the folder above its first wildcard."""
     file = test.partition("::")[0].partition("[")[0]
     fixed = re.split(r"[*?]", file, maxsplit=1)[0]
     return fixed if fixed == file else fixed.rpartition("/")[0]

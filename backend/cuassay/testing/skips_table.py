@@ -1,6 +1,6 @@
-"""Tables of known skips and expected failures: TOML files that a project keeps beside its tests.
+"""Tables of known skips and expected failures: TOML files that a project keeps with its tests.
 
-This file reads and checks them, and finds the entry of a case. What a session does with it stands in
+This file reads and checks them, and finds the entry of a case. What a session does with it is decided in
 `cuassay.testing.skips_plugin`.
 """
 
@@ -133,7 +133,7 @@ def _glob(text: str) -> re.Pattern[str]:
 
 
 def read_tables(paths: Sequence[Path], *, root: Path, kinds: Sequence[str], today: date) -> SkipTable:
-    """Read the files of `paths`; a folder stands for every ``*.toml`` in it.
+    """Read the files of `paths`; a folder means every ``*.toml`` in it.
 
     Parameters
     ----------
@@ -249,5 +249,5 @@ def _duplicates(entries: Sequence[Entry]) -> Iterator[str]:
     for entry in entries:
         former = next((other for other in by_test.get(entry.test, ()) if entry.overlaps(other)), None)
         if former is not None:
-            yield f"{entry.where}: {entry.test} stands at {former.where} already; remove one of the two"
+            yield f"{entry.where}: {entry.test} is at {former.where} already; remove one of the two"
         by_test.setdefault(entry.test, []).append(entry)

@@ -1,6 +1,6 @@
 """What is refused when an `OpSpec` is declared: what says nothing testable, or contradicts itself.
 
-Everything here is known without a device. What the fields mean stands in `opspec`.
+Everything here is known without a device. What the fields mean is described in `opspec`.
 """
 
 from __future__ import annotations

@@ -20,8 +20,8 @@ __all__ = ["arrays_of", "count_terms", "is_elementwise"]
 #: Where in each array a number is changed, as parts of its size.
 _PLACES = (0.0, 0.4, 1.0)
 
-#: By how much: of the number, and beside it. Small, so that what a function is defined for stays so.
-_OF_IT, _BESIDE = 2.0**-10, 2.0**-20
+#: By how much: a part of the number, and an amount. Small, so that what a function is defined for stays so.
+_OF_IT, _ADDED = 2.0**-10, 2.0**-20
 
 Call = Callable[[Sequence[Any], Mapping[str, Any]], NDArray[Any]]
 
@@ -54,7 +54,7 @@ def _changed(
     """Elements of the answer that another number at `place` of `array` changes; None where there is no answer."""
     other = array.copy()
     flat = other.reshape(-1)
-    flat[place] += flat[place] * _OF_IT + _BESIDE
+    flat[place] += flat[place] * _OF_IT + _ADDED
 
     def put(value: Any) -> Any:
         return other if value is array else value.copy() if isinstance(value, np.ndarray) else value

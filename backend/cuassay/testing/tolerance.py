@@ -2,7 +2,7 @@
 
 A result is right when it is the rounding, to its dtype, of *some* number within the tolerance of the reference.
 So a bfloat16 result computed in float32 gets float32's tolerance and no more; the rounding to bfloat16 costs
-nothing on top. How two arrays are compared by it stands in `compare`.
+nothing on top. How two arrays are compared by it is decided in `compare`.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ _OWN_ERRORS = 3.0
 #: not pass on their sums so (a sum of 1,023 numbers was 1.3 times the rounding of its inputs off).
 _UNITS_OF_INPUTS = 2.0
 
-#: Roundings of the largest number on the way, beside those of sums.
+#: Roundings of the largest number on the way, apart from those of sums.
 _STEPS = 4
 
 #: What float32 products round their operands to, as epsilon; it does not grow, since the rounding errors are of

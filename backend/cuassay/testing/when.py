@@ -95,7 +95,7 @@ def _of_words(words: Sequence[str]) -> When:
 
 
 def _selector(word: str) -> Any:
-    """A device by its selector; a kind alone stands for all its devices."""
+    """A device by its selector; a kind alone means all its devices."""
     from cuassay.devices import kinds
     from cuassay.testing.presence import parse_selector
 

@@ -6,7 +6,7 @@ Whoever has several ways to compute something names them, times one sample of on
     outcome = search(fused, [apart], timer, check=agrees)       # timer(candidate): seconds; agrees(candidate): why not
     outcome.choice, outcome.gain, outcome.reason                # `fused`, unless leaving it is worth it beyond noise
 
-    results = Results({"gpu": "NVIDIA H200", "library": "13.1"})    # what the choice depends on beside the problem
+    results = Results({"gpu": "NVIDIA H200", "library": "13.1"})    # what the choice depends on, too
     result = Result.of("softmax", {"rows": 1024, "dtype": "bfloat16"}, outcome)
     results.add(result)
     results.append(result, "results.jsonl")                     # refused where the file is another machine's

@@ -1,6 +1,6 @@
 """What was found by tuning: by op and problem, in memory and in a file bound to the machine it was found on.
 
-A problem is plain data in which everything stands that a choice depends on; the header holds everything else: the GPU,
+A problem is plain data that has everything a choice depends on; the header holds everything else: the GPU,
 the driver, the libraries. Of two rows for one problem the later holds.
 """
 
@@ -109,7 +109,7 @@ class Results:
     Parameters
     ----------
     validators : mapping
-        What results depend on beside the problem: the GPU, the driver, each library's version.
+        What results depend on in addition to the problem: the GPU, the driver, each library's version.
     """
 
     def __init__(self, validators: Mapping[str, str]) -> None:

@@ -63,7 +63,7 @@ STAGES = (
 CONFIRMATION = 20
 _LEAST_ROUNDS = 5
 
-#: In it beside the default and the best rival: what is within a few per cent of the best so far may be the best; and so
+#: In it with the default and the best rival: what is within a few per cent of the best so far may be the best; and so
 #: far behind the default it may be before it, as their samples were taken at other times.
 _FINALISTS, _NEARLY = 3, 1.03
 

@@ -28,7 +28,7 @@ def expected(dtype: str = "float32") -> Any:
 
 
 def channels_last(array: Any, device: Device) -> Any:
-    """The same numbers in the same shape, the channels beside one another in memory."""
+    """The same numbers in the same shape, the channels next to one another in memory."""
     return from_host(np.ascontiguousarray(array.transpose(0, 2, 3, 1)), device).transpose(0, 3, 1, 2)
 
 

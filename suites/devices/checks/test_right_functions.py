@@ -1,6 +1,6 @@
 """Functions of a user's that are right: the generated tests let them pass, in 16 bits too, on every device.
 
-What of wrong ones is found stands in suites/harness/checks/test_wrong_functions.py. Each rounds in a way of its own:
+What of wrong ones is found is shown in suites/harness/checks/test_wrong_functions.py. Each rounds in a way of its own:
 sums that cancel, chains of steps each rounded to the dtype, a small number added to a large one, what NumPy adds one by
 one.
 """

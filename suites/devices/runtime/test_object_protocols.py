@@ -63,7 +63,7 @@ def test_a_handle_equals_itself_and_hashes(device: Device, make: Callable[[Devic
 def test_a_handle_is_neither_pickled_nor_copied(
     device: Device, make: Callable[[Device], Any], through: Callable[[Any], Any]
 ) -> None:
-    with pytest.raises(TypeError, match=r"stands for something of this process"):
+    with pytest.raises(TypeError, match=r"belongs to this process"):
         through(make(device))
 
 
@@ -108,13 +108,13 @@ def recorder(tmp_path: Path) -> Any:
 
 @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_an_open_recorder_is_neither_pickled_nor_copied(recorder: Recorder, through: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError, match=r"Recorder\(.*open\) stands for something of this process"):
+    with pytest.raises(TypeError, match=r"Recorder\(.*open\) belongs to this process"):
         through(recorder)
 
 
 @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
 def test_the_namespace_of_sim_is_neither_pickled_nor_copied(through: Callable[[Any], Any]) -> None:
-    with pytest.raises(TypeError, match=r"Namespace\(numpy on sim:0\) stands for something of this process"):
+    with pytest.raises(TypeError, match=r"Namespace\(numpy on sim:0\) belongs to this process"):
         through(namespace("sim"))
 
 
@@ -123,7 +123,7 @@ def test_a_kernel_is_neither_pickled_nor_copied(through: Callable[[Any], Any]) -
     pytest.importorskip("cupy", reason="CuPy is not installed")
     kernel = cuda.compile_kernel("__global__ void f(float* a) {}", "f")
 
-    with pytest.raises(TypeError, match=r"UserKernel\(f, not loaded\) stands for something of this process"):
+    with pytest.raises(TypeError, match=r"UserKernel\(f, not loaded\) belongs to this process"):
         through(kernel)
 
 

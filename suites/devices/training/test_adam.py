@@ -581,7 +581,7 @@ def test_every_hyperparameter_holds_from_the_next_step_on(draw: Draw) -> None:
             ShapeError,
             r"grads\[1\] must have the shape",
         ),
-        (lambda draw: draw(1, "float64"), DTypeError, "grads beside float32 params must be float32"),
+        (lambda draw: draw(1, "float64"), DTypeError, "grads for float32 params must be float32"),
         (lambda draw: [draw(1)[0].astype(np.float64), *draw(1)[1:]], DTypeError, "grads must have one dtype"),
         (lambda draw: [*draw(1)[:3], None], ArgumentError, r"grads\[3\] is not an array"),
     ],
@@ -639,7 +639,7 @@ def test_parameters_of_two_dtypes_in_a_group_are_refused(draw: Draw) -> None:
         ({"weight_decay": float("inf")}, "weight_decay must be"),
         ({"seed": 0}, "stochastic rounding"),
         ({"master_weights": True}, "master_weights are for bfloat16 and float16 parameters; got float32"),
-        ({"state_dtype": "float16"}, "exp_avgs beside float32 params must be float32 or bfloat16; got float16"),
+        ({"state_dtype": "float16"}, "exp_avgs for float32 params must be float32 or bfloat16; got float16"),
     ],
     ids=lambda value: "" if isinstance(value, str) else "-".join(map(str, value)),
 )

@@ -82,7 +82,7 @@ def out_strides_ignored(kernel: Kernel) -> Kernel:
     return run
 
 
-def beside_out_written(kernel: Kernel) -> Kernel:
+def outside_out_written(kernel: Kernel) -> Kernel:
     def run(*arrays: Any, out: Any, **scalars: Any) -> None:
         if out.ndim == 1 and out.strides[0] == 2 * out.itemsize:
             np.lib.stride_tricks.as_strided(out, (2 * out.size - 1,), (out.itemsize,))[...] = 0
@@ -454,7 +454,7 @@ FAULTS = (
     Fault("add", "strides", "layouts", "bfloat16", strides_ignored),
     Fault("add", "strides of out", "out", "float32", out_strides_ignored),
     Fault("add", "out not written", "out", "float32", out_not_written),
-    Fault("add", "beside out written", "out", "float32", beside_out_written),
+    Fault("add", "outside of out written", "out", "float32", outside_out_written),
     Fault("add", "input overwritten", "inputs_unchanged", "float64", input_overwritten),
     Fault("add", "not deterministic", "deterministic", "float32", unlike_each_time),
     Fault("add", "second operand cast", "promotion", "int32", second_cast_to_first),

@@ -165,7 +165,7 @@ PAIRS = {
             "samples": lambda make: [([make(20), make((3, 5))], [make(20), make((3, 5))])],
         },
     ),
-    "a loss of logits beside labels of a range of their own": Pair(
+    "a loss of logits with labels of a range of their own": Pair(
         logistic_loss_of_a_rounded_sigmoid,
         logistic_loss,
         "units",

@@ -25,7 +25,7 @@ MACHINES = tomllib.loads((CI / "matrix.toml").read_text())["machine"]
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 PINS = [line for line in (CI / "constraints.txt").read_text().splitlines() if line and not line.startswith("#")]
 
-# Stands in for uv: makes the environment without pip, and writes down each installation.
+# Replaces uv: makes the environment without pip, and writes down each installation.
 FAKE_UV = f"""#!/usr/bin/env bash
 if [ "$1" = venv ]; then
     exec {sys.executable} -m venv --without-pip "${{@: -1}}"

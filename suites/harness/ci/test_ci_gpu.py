@@ -16,7 +16,7 @@ ROOT = Path(__file__).parents[3]
 SOURCES = f"{ROOT / 'backend'}{os.pathsep}{ROOT / 'reports'}"
 COMMIT = "9f3c2100aa" * 4
 
-# Stands in for the runner's Python: writes each pytest session down with one row of results, and ends it as told; the
+# Replaces the runner's Python: writes each pytest session down with one row of results, and ends it as told; the
 # rest is as it is. SLEEP is what a session of speed takes; or it kills the job.
 FAKE_PYTHON = f"""#!/usr/bin/env bash
 if [ "$1 $2" = "-m pytest" ]; then

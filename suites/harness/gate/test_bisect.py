@@ -105,7 +105,7 @@ Commit = Callable[[str], str]
 
 @pytest.fixture
 def commit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Commit:
-    """Commits a new ``toy.py`` to a repository that the test stands in; gives the commit."""
+    """Commits a new ``toy.py`` to a repository that the test runs in; gives the commit."""
     where = tmp_path / "repository"
     where.mkdir()
     monkeypatch.chdir(where)

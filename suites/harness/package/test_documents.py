@@ -17,7 +17,7 @@ DOCS = ROOT / "reports" / "docs"
 PAGES = [page for page in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted(DOCS.rglob("*.md"))) if page.is_file()]
 RUN = [page for page in PAGES if any(block.is_run for block in documents.blocks(page))]
 
-pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no reports/docs beside the suites")
+pytestmark = pytest.mark.skipif(not DOCS.is_dir(), reason="no reports/docs next to the suites")
 
 
 def title(page: Path) -> str:

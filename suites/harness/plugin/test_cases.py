@@ -129,7 +129,7 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
         ('devices("cudda")', "*test_wrong.py:2: there is no device kind 'cudda' (did you mean 'cuda'?); known: *"),
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is not one of our ops; ops: *softmax*"),
         ("requires()", "*test_wrong.py:2: got (); give at least one name of a requirement*"),
-        ("ops", "*test_wrong.py:2: @ops stands without its parentheses; write @ops()*"),
+        ("ops", "*test_wrong.py:2: @ops is written without parentheses; write @ops()*"),
         ("ops(['add'])", "*test_wrong.py:2: @ops got a list; give the specs one by one, such as @ops(*specs)*"),
     ],
     ids=["requires", "dtypes", "devices", "misspelt-device", "ops", "nothing", "bare", "list"],

@@ -209,7 +209,7 @@ MARKED = """
 """
 
 
-@pytest.mark.parametrize("generated", ["    import pytest", f"{GENERATED}\n    import pytest"], ids=["alone", "beside"])
+@pytest.mark.parametrize("generated", ["    import pytest", f"{GENERATED}\n    import pytest"], ids=["alone", "both"])
 def test_marked_parameters_named_like_ours_are_the_projects(pytester: pytest.Pytester, generated: str) -> None:
     pytester.makepyfile(test_it=generated + MARKED)
 

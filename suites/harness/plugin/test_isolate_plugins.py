@@ -1,4 +1,4 @@
-"""Isolated tests beside other plugins: those that follow workers of xdist, that measure, repeat and end tests."""
+"""Isolated tests with other plugins: those that follow workers of xdist, that measure, repeat and end tests."""
 
 from __future__ import annotations
 
@@ -49,12 +49,12 @@ def alone(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def only(monkeypatch: pytest.MonkeyPatch, *plugins: str) -> None:
-    """Load these plugins beside ours: each that is not needed takes time."""
+    """Load these plugins with ours: each that is not needed takes time."""
     monkeypatch.setenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", "1")
     monkeypatch.setenv("PYTEST_PLUGINS", ",".join(["cuassay.testing.plugin", *plugins]))
 
 
-@pytest.mark.parametrize("plugins", [(), ("xdist.plugin",)], ids=["alone", "beside xdist"])
+@pytest.mark.parametrize("plugins", [(), ("xdist.plugin",)], ids=["alone", "with xdist"])
 def test_hooks_for_workers_of_xdist_are_called(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, plugins: tuple[str, ...]
 ) -> None:

@@ -1,4 +1,4 @@
-"""The command line of the plugin, and what it leaves to the projects it is installed beside."""
+"""The command line of the plugin, and what it leaves to the projects of its environment."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ DYING = """
     def test_fatal(): {death}
     def test_after(): pass
 """
-#: A limit of 2 KiB stands for a full disk: the run's row alone takes most of it.
+#: A limit of 2 KiB imitates a full disk: the run's row alone takes most of it.
 SMALL_DISK = """
     import resource, signal
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)

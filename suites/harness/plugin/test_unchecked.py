@@ -55,7 +55,7 @@ def test_it(device):
 
 
 def write(pytester: pytest.Pytester, body: str) -> None:
-    """A test, a helper below its folder, and a library beside it."""
+    """A test, a helper below its folder, and a library next to it."""
     for name in ("tests/below/helpers.py", "library.py"):
         path = pytester.path / name
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -67,7 +67,7 @@ def places(data: Any) -> Iterator[tuple[Any, Any]]:
 
 
 class Raw(str):
-    """JSON text that stands for itself."""
+    """JSON text that represents itself."""
 
     __slots__ = ()
 

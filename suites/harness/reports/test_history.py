@@ -247,7 +247,7 @@ def test_the_top_of_the_page_says_what_got_slower_by_how_much_and_since_when(mad
     shown = build(results)
     page = render_html(shown)
 
-    assert shown.headline.endswith("1 slow-down stands unacknowledged")
+    assert shown.headline.endswith("1 slow-down is not acknowledged")
     assert page.index('id="attention"') < page.index('id="devices"')
     assert f"since <code>{commit(20)[:10]}</code>" in page
     assert f"last good <code>{commit(19)[:10]}</code>" in page

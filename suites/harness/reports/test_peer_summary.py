@@ -1,4 +1,4 @@
-"""Ours beside the best peer, summed up by group: which rows count, what the means are, what is said of the worst."""
+"""Ours compared with the best peer by group: which rows count, what the means are, what is said of the worst."""
 
 from __future__ import annotations
 

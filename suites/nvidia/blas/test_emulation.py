@@ -1,4 +1,4 @@
-"""Float32 products of the split modes on tensor cores: errors beside native ones, layouts, infinities, planted faults.
+"""Float32 products of the split modes on tensor cores: errors, also native ones', layouts, infinities, planted faults.
 
 Small products are computed natively; here all are computed by parts, so that every tail is reached.
 """

@@ -43,13 +43,13 @@ def test_what_is_no_problem_is_told_by_field(change: dict[str, Any], told: str) 
 
 
 @pytest.mark.parametrize(
-    ("alpha", "beta", "stands"),
+    ("alpha", "beta", "kept"),
     [(1.0, 0.0, (1.0, 0.0)), (0.5, 0, (2.0, 0.0)), (-3, 1, (2.0, 1.0)), (1 + 0j, 0.5j, (1.0, 2.0)), (1, 7, (1.0, 2.0))],
 )
-def test_factors_of_other_values_share_a_choice(alpha: complex, beta: complex, stands: tuple[float, float]) -> None:
+def test_factors_of_other_values_share_a_choice(alpha: complex, beta: complex, kept: tuple[float, float]) -> None:
     found = representative(replace(PROBLEM, alpha=alpha, beta=beta))
 
-    assert (found.alpha, found.beta) == stands
+    assert (found.alpha, found.beta) == kept
     assert all(type(factor) is float for factor in (found.alpha, found.beta))
 
 

@@ -134,7 +134,7 @@ FAULTS = (
     Fault("add", "scalar rounded to 16 bits", "python_scalars", "bfloat16", "elementwise.cu",
           "dense_scalar<Add, bfloat16, 1>",
           "widen<W>(left.at[i]), b)", "widen<W>(left.at[i]), widen<W>(narrow<T>(b)))"),
-    Fault("mul", "scalar ignored beside strides", "python_scalars", "float32", "elementwise.cu",
+    Fault("mul", "scalar ignored with strides", "python_scalars", "float32", "elementwise.cu",
           "strided_scalar<Mul, float32>", "Wide<T>::type>(a[at.a]), b)", "Wide<T>::type>(a[at.a]), decltype(b)(1))"),
     Fault("relu", "stride of the input ignored", "layouts", "float32", "elementwise.cu",
           "strided_unary<Relu, float32>", "at.a += position * layout.stride[1][axis];", "at.a += position;"),

@@ -196,7 +196,7 @@ class TestPools:
     @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
     @pytest.mark.parametrize("make", [memory.MemPool, lambda: allocators.allocator(0)], ids=["pool", "allocator"])
     def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(self, make, through):
-        with pytest.raises(TypeError, match=r"\w+\(.*cuda:0.*\) stands for something of this process"):
+        with pytest.raises(TypeError, match=r"\w+\(.*cuda:0.*\) belongs to this process"):
             through(make())
 
     def test_an_unknown_id_is_refused(self):

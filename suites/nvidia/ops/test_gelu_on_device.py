@@ -1,4 +1,4 @@
-"""gelu by the kernels' own formulas, beside float64: right where the textbook's 1 + erf and 1 + tanh have cancelled."""
+"""gelu by the kernels' own formulas against float64: right where the textbook's 1 + erf and 1 + tanh have cancelled."""
 
 from __future__ import annotations
 

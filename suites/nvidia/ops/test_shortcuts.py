@@ -55,7 +55,7 @@ def draw(dtype: str, *shape: int) -> Any:
 
 
 def warm(a: Any, b: Any) -> None:
-    """Add so often that calls like it are repeated."""
+    """Add until calls like it are repeated."""
     for _ in range(3):
         ops.add(a, b)
 

@@ -1,4 +1,4 @@
-"""Streams and events of a CUDA device beside those of others, in graphs, in other processes and after a fork."""
+"""Streams and events of a CUDA device together with those of others, in graphs, in other processes and after a fork."""
 
 from __future__ import annotations
 
@@ -431,7 +431,7 @@ def in_process(code: str, **variables: str) -> str:
 def test_a_forked_child_is_refused_by_every_call(theirs: Any) -> None:
     out = in_process("""
 import os, warnings
-warnings.simplefilter("ignore")  # of the fork beside the driver's threads
+warnings.simplefilter("ignore")  # of the fork while the driver's threads run
 from cuassay import cuda
 from cuassay.errors import ForkError
 stream, event = cuda.Stream(), cuda.Event()

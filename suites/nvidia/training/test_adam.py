@@ -1,4 +1,4 @@
-"""Adam on CUDA: one launch, beside torch's, tensors that begin anywhere, what a captured step keeps."""
+"""Adam on CUDA: one launch, compared with torch's, tensors that begin anywhere, what a captured step keeps."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def test_other_gradients_and_rates_cost_no_other_tables(monkeypatch: pytest.Monk
     assert made == []
 
 
-# ------------------------------------------------------------------------------------------------ beside torch
+# ------------------------------------------------------------------------------------------------ compared with torch
 
 TORCH: dict[str, dict[str, Any]] = {
     "plain": {},

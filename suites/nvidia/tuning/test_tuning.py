@@ -95,7 +95,7 @@ def test_what_is_no_algorithm_is_told(change: dict[str, Any]) -> None:
 
 
 def nine_times_as_fast(bench: Bench, candidate: Candidate) -> float:
-    """Stands for `Bench.sample`, so that the choice depends on no measured time."""
+    """Replaces `Bench.sample`, so that the choice depends on no measured time."""
     return 1.0 if candidate == Candidate.of("fixed") else 9.0
 
 

@@ -23,7 +23,7 @@ def cut(*sizes: int) -> list[Block]:
     return found
 
 
-@pytest.mark.parametrize("others", [[], [1], [1, 2]], ids=["alone", "beside a small one", "beside small ones"])
+@pytest.mark.parametrize("others", [[], [1], [1, 2]], ids=["alone", "with a small one", "with small ones"])
 @pytest.mark.parametrize("wanted", [4, 12], ids=["shorter", "longer"])
 def test_a_block_is_refitted_where_the_rest_is_the_best_fit(others: list[int], wanted: int) -> None:
     block, rest, *_ = cut(8 * KIB, 16 * KIB)

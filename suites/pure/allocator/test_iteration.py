@@ -188,7 +188,7 @@ class TestIterations:
         for block in live:
             allocator.free(block)
 
-    @pytest.mark.parametrize("kept", [0, 20], ids=["alone", "beside what stays"])
+    @pytest.mark.parametrize("kept", [0, 20], ids=["alone", "with what stays"])
     def test_later_ones_call_no_driver(self, kept: int) -> None:
         source = IntegerSource()
         allocator = CachingAllocator(source, config="")

@@ -31,7 +31,7 @@ def allocator(source: IntegerSource) -> CachingAllocator:
 
 
 def scatter(allocator: CachingAllocator, nbytes: int, count: int, stream: int = 0) -> tuple[list[Block], list[Block]]:
-    """So many blocks side by side, every second one free: those that stay, and those that were freed."""
+    """This many blocks in a row, every second one free: those that stay, and those that were freed."""
     blocks = [allocator.malloc(nbytes, stream) for _ in range(2 * count)]
     for block in blocks[1::2]:
         allocator.free(block)
@@ -203,7 +203,7 @@ class TestStitching:
         shadow.took(again := allocator.malloc(nbytes * MIB), nbytes * MIB, 0)
 
         assert (again.nbytes, reserved(allocator), source.aliased) == (nbytes * MIB, 32 * MIB, 3)
-        shadow.took(allocator.malloc(4 * MIB), 4 * MIB, 0)  # not of what is shown beside it
+        shadow.took(allocator.malloc(4 * MIB), 4 * MIB, 0)  # not of what is shown next to it
         assert all(block.nbytes for segment in allocator.segments() for block in segment)
 
     def test_free_parts_of_a_view_serve_others(self, allocator: CachingAllocator) -> None:
@@ -362,7 +362,7 @@ class TestViewsThatAreTooMany:
 
     @staticmethod
     def make(allocator: CachingAllocator, count: int) -> list[int]:
-        """So many views, each of pages of its own, none in use; their addresses."""
+        """This many views, each of pages of its own, none in use; their addresses."""
         scatter(allocator, 4 * MIB, 3 * count)
         blocks = [allocator.malloc(12 * MIB) for _ in range(count)]
         for block in blocks:

@@ -1,4 +1,4 @@
-"""What a failed comparison prints beside its numbers."""
+"""What a failed comparison prints after its numbers."""
 
 from __future__ import annotations
 

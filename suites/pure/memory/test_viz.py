@@ -1,4 +1,4 @@
-"""The page of a snapshot: its figures, its pictures, that it stands alone; and the command that writes it."""
+"""The page of a snapshot: its figures, its pictures, that it needs no other file; and the command that writes it."""
 
 from __future__ import annotations
 

@@ -338,7 +338,7 @@ class Program:
         self.sizes = [self.chance.choice((2000, MIB, 30 * MIB)) * k // 16 for k in range(1, 25)]
 
     def run(self, operations: int, meet: Callable[[], object], every: int) -> None:
-        """So many operations; every so often all threads meet."""
+        """This many operations; now and then all threads meet."""
         steps = (self.take, self.give, self.lend, self.reach, self.empty, self.swap_pool, self.capture, self.maintain)
         chosen = self.chance.choices(steps, (500, 480, 30, 30, 1, 1, 1, 2), k=operations)
         for number, step in enumerate(chosen, start=1):
@@ -554,7 +554,7 @@ def test_the_same_seed_is_the_same_program() -> None:
 
 
 def main(operations: int, seed: int) -> None:
-    """So many operations alone and by four threads each, and a tenth of them with faults, in every configuration."""
+    """This many operations alone and by four threads each, and a tenth of them with faults, in every configuration."""
     gc.freeze()
     kinds = [*product(CONFIGS, (0, PAGE)), (PINNED, 0)]
     injected: Counter[str] = Counter()

@@ -38,7 +38,7 @@ def test_a_lerp_is_exact_at_both_ends(weight: float, place: int) -> None:
 
 
 def near_ties() -> tuple[Any, Any]:
-    """float64 numbers beside the middle of two bfloat16 ones, and the nearer of the two."""
+    """float64 numbers next to the middle of two bfloat16 ones, and the nearer of the two."""
     odd = 1 + 2.0**-7 * np.arange(1, 128, 2)
     return odd + 2.0**-8 + 2.0**-30, odd + 2.0**-7
 
@@ -327,7 +327,7 @@ def test_memory_is_taken_in_the_order_of_the_stream_that_is_named() -> None:
 
 def test_counts_and_gradients_of_adam_have_their_dtypes() -> None:
     wide = [np.ones(2)]
-    with pytest.raises(DTypeError, match="grads beside float64"):
+    with pytest.raises(DTypeError, match="grads for float64"):
         Adam(wide).step([np.ones(2, np.float32)])
     with pytest.raises(ArgumentError, match="float32, one number a parameter"):
         ops.fused_adam_(*([np.ones(2)] for _ in range(4)), [], [], np.zeros(1), 0.1, None, None, None)

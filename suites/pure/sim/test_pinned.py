@@ -271,7 +271,7 @@ def test_a_copy_takes_the_links_time_and_runs_beside_other_streams(stream: SimSt
 def test_an_array_of_the_arena_and_a_pinned_one_are_not_mixed() -> None:
     there, host = on_device(), pinned()
 
-    with pytest.raises(TypeError, match="beside an array on a simulated device"):
+    with pytest.raises(TypeError, match="and an array on a simulated device"):
         there + host
     with pytest.raises(TypeError, match=r"move one with devices\.copy"):
         host + there

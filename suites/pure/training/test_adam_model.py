@@ -1,4 +1,4 @@
-"""Adam beside a shadow model: any order of steps, skips, changes, saves and loads, on lists that change or stay."""
+"""Adam against a shadow model: any order of steps, skips, changes, saves and loads, on lists that change or stay."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def _wide(array: Array) -> Array:
 
 
 def _each(a: Arrays, b: Any) -> list[tuple[Array, Any]]:
-    """Every array of `a` beside its partner: an array of the list `b`, or the one number, in the computing dtype."""
+    """Every array of `a` with its partner: an array of the list `b`, or the one number, in the computing dtype."""
     if isinstance(b, list | tuple):
         return [(left, _wide(right)) for left, right in zip(a, b, strict=True)]
     return [(left, compute_dtype(left.dtype).type(np.asarray(b).reshape(()))) for left in a]

@@ -47,7 +47,7 @@ def _words(state: DrawState, out: Array) -> NDArray[np.uint32]:
 
 
 def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
-    """1 with the probability that stands there, else 0."""
+    """1 with the probability given there, else 0."""
     out[...] = (_words(state, out) < p.astype(np.float64) * 2.0**32).astype(out.dtype)
 
 

@@ -127,10 +127,10 @@ class _Work:
                 f"{self.name} is illegal while {self.queue.label} is being captured: the host would wait for its "
                 f"shape or value, and nothing has run yet; call it outside, or use a form of fixed shape such as where"
             )
-        stands = {id(array): _stand_in(array.raw) for array in self.found}
-        result = self.function(*self._swapped(self.args, stands), **self._swapped(self.kwargs, stands))
+        replaced = {id(array): _stand_in(array.raw) for array in self.found}
+        result = self.function(*self._swapped(self.args, replaced), **self._swapped(self.kwargs, replaced))
         outputs: list[DeviceArray | None] = []
-        placed = self.place(result, outputs, {id(stands[id(array)]): array for array in self.writes})
+        placed = self.place(result, outputs, {id(replaced[id(array)]): array for array in self.writes})
         if self.plain:
             return self.record(capture, waits=True)
         args, kwargs = self._given(self.args), self._given(self.kwargs)
@@ -139,8 +139,8 @@ class _Work:
         capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
         return placed
 
-    def _swapped(self, value: Any, stands: Mapping[int, Any]) -> Any:
-        return unwrapped(value, DeviceArray, lambda array: stands[id(array)])
+    def _swapped(self, value: Any, replaced: Mapping[int, Any]) -> Any:
+        return unwrapped(value, DeviceArray, lambda array: replaced[id(array)])
 
     def _accesses(self) -> list[tuple[DeviceArray, bool]]:
         written = {id(array) for array in self.writes}
@@ -303,7 +303,7 @@ def _read_only(raw: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 
 def _mixed(name: str, value: Any) -> TypeError:
     return TypeError(
-        f"{name} got a {type(value).__module__}.{type(value).__qualname__} beside an array on a simulated device; "
+        f"{name} got a {type(value).__module__}.{type(value).__qualname__} and an array on a simulated device; "
         f"move it there with xp.asarray(array), or the other to the host with .get()"
     )
 

@@ -165,7 +165,7 @@ class AccessLog:
     """The accesses of one device's memory that a later launch could still race with.
 
     Kept by power of two of their length, each list sorted by start, so that a look-up bisects once a length.
-    An access that the host has seen finished, or that a later one stands for, is dropped when it is met.
+    An access that the host has seen finished, or that a later one covers, is dropped when it is met.
     """
 
     def __init__(self, device: str, host: Host) -> None:
@@ -183,7 +183,7 @@ class AccessLog:
         insort(self._classes.setdefault(length, []), (new.span.low, next(_serial), new))
 
     def check(self, new: Access) -> None:
-        """Raise `RaceError` when `new` is not ordered after what it conflicts with; drop what it stands for."""
+        """Raise `RaceError` when `new` is not ordered after what it conflicts with; drop what it covers."""
         for entries, position in self._meeting(new.span):
             old = entries[position][2]
             if self._host.clock.get(old.queue.number, 0) >= old.epoch:

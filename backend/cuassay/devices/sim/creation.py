@@ -22,7 +22,7 @@ from cuassay.errors import ArgumentError, DeviceError
 
 __all__ = ["Creation", "default_dtype", "from_host", "home_of"]
 
-#: The dtype that stands in for NumPy's default where a device lacks it, as in torch on Metal.
+#: The dtype that replaces NumPy's default where a device lacks it, as in torch on Metal.
 _NARROWER = {"float64": "float32", "complex128": "complex64"}
 
 #: What `require` may be asked for, by NumPy's words; None is what every array here has.

@@ -44,7 +44,7 @@ LAUNCH = 3e-6
 #: Called before each launch in this process, with what is launched and from where.
 NOTES: list[Callable[[str], None]] = []
 
-#: What is passed over beside this package: NumPy, and finalizers.
+#: What is passed over in addition to this package: NumPy, and finalizers.
 _LIBRARIES = (f"{Path(np.__file__).parent}{os.sep}", weakref.__file__, "<__array_function__")
 _is_library: dict[CodeType, bool] = {}
 

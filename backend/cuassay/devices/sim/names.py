@@ -69,7 +69,7 @@ TAKES_DEVICE = frozenset(
     "kaiser linspace logspace ones ones_like require rfftfreq tri vander zeros zeros_like".split()
 )
 
-#: Objects that make arrays of what stands in brackets after them.
+#: Objects that make arrays of what is in brackets after them.
 BUILDERS = frozenset(("c_", "mgrid", "ogrid", "r_"))
 
 

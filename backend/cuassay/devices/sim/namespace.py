@@ -154,7 +154,7 @@ class _Forward:
 
 
 class _Builder:
-    """``xp.r_``, ``xp.mgrid`` and their like: arrays of what stands in the brackets."""
+    """``xp.r_``, ``xp.mgrid`` and their like: arrays of what is in the brackets."""
 
     __slots__ = ("_builder", "_name", "_sim_device")
 

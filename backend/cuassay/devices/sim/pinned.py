@@ -96,7 +96,7 @@ class _Source(HostSource):
         return self._arrays[block.segment.address][start : start + block.nbytes]
 
     def know(self, queue: Queue) -> int:
-        """The number that stands for `queue` in `record`."""
+        """The number that represents `queue` in `record`."""
         self._queues[queue.number] = queue
         return queue.number
 
@@ -146,7 +146,7 @@ class SimPinned(NDArrayOperatorsMixin):
 
     __hash__ = None  # type: ignore[assignment]
 
-    #: Refused beside arrays of a device.
+    #: Refused together with arrays of a device.
     is_host_memory = True
 
     def __init__(self, raw: np.ndarray[Any, Any], owner: HostMemory, memory: _Memory) -> None:
@@ -205,7 +205,7 @@ class SimPinned(NDArrayOperatorsMixin):
     def _run(self, name: str, function: Any, args: Sequence[Any], kwargs: Mapping[str, Any], writes: list[Any]) -> Any:
         if calls.has_arrays((tuple(args), dict(kwargs))):
             raise TypeError(
-                f"{name} got an array of a simulated device beside one in host memory; move one with devices.copy"
+                f"{name} got an array of a simulated device and one in host memory; move one with devices.copy"
             )
         marked = [one for one in writes if isinstance(one, SimPinned)]
         for array in marked:

@@ -2,8 +2,8 @@
 
 More of them are in `numbers`, `sizes`, `precision`, `side_effects`, `streams` and `relations`.
 
-A check takes an OpSpec, a device and mostly a dtype, and raises `AssertionError`. Which specs it is for stands
-beside it. Failures name op, device, dtype, sample, seed, and the line that runs them again.
+A check takes an OpSpec, a device and mostly a dtype, and raises `AssertionError`. Which specs it is for is written
+next to it. Failures name op, device, dtype, sample, seed, and the line that runs them again.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ def check_promotion(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 @check(has("python"))
 def check_python_scalars(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Python numbers beside arrays do not widen them."""
+    """Python numbers together with arrays do not widen them."""
     verify(spec, device, dtype, samples_of(spec, device, dtype, "python"))
 
 
@@ -204,7 +204,7 @@ def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 
 def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The largest sample, and one beside a number, without contiguous arrays; and an array beside a smaller one.
+    """The largest sample, and one with a number, without contiguous arrays; and an array next to a smaller one.
 
     A thread beyond the last element may reach the first one, by the remainders that an index is made of. That shows
     only where the result replaces the input: the first element is then computed twice.

@@ -1,6 +1,6 @@
 """How a check runs: registered, inside the guards, each failure naming its case.
 
-What is checked stands in `checks`.
+What is checked is decided in `checks`.
 """
 
 from __future__ import annotations

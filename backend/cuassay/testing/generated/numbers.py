@@ -229,7 +229,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
         raise AssertionError("\n  ".join(lines))
     right = np.where(np.isnan(expected) | np.isnan(got), got, expected)
     limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
-    with on_sample(sample), explained("beside a NaN, which the reference leaves out or tells of"):
+    with on_sample(sample), explained("next to a NaN, which the reference leaves out or tells of"):
         compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
 
 
@@ -336,7 +336,7 @@ _WIDE = 2**61
 
 
 def _edges() -> NDArray[np.int64]:
-    """Numbers at which roots and logarithms step, and those beside them: float64 rounds these to the wrong side."""
+    """Numbers at which roots and logarithms step, and their neighbours: float64 rounds these to the wrong side."""
     roots = generator().integers(2**26, 2**30, 64, dtype=np.int64)
     steps = np.concatenate([roots * roots, 2 ** np.arange(1, 61, dtype=np.int64)])
     return np.concatenate([steps - 1, steps, steps + 1])

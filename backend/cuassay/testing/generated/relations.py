@@ -1,6 +1,6 @@
 """Metamorphic relations: what must hold between two results of one function, whatever its reference says.
 
-Each word of `OpSpec.relations` is one of `RELATIONS`; its sentence stands in the docstring of its function.
+Each word of `OpSpec.relations` is one of `RELATIONS`; its sentence is the docstring of its function.
 """
 
 from __future__ import annotations

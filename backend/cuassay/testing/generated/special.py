@@ -194,7 +194,7 @@ def _is_linear(spec: OpSpec, sample: Sample) -> bool:
 
 
 def _check_spike(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
-    """One number beside which the others are lost must not spoil results that it has no part in."""
+    """One number so large that the others are lost in it must not spoil results that it has no part in."""
     if spec.is_its_own_reference:
         return
     spiked = refilled(sample, _spiked, f"one number is {_spike(dtype):.3g}")

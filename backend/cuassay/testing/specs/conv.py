@@ -64,8 +64,8 @@ def _conv2d(a: Array, weight: Array, bias: Array | None, **window: Any) -> Array
     groups, filters = window.get("groups", 1), len(weight)
     padded = np.pad(a, ((0, 0), (0, 0), *((pad, pad) for pad in pair["padding"])))
     reach = [spread * (n - 1) + 1 for n, spread in zip(weight.shape[2:], pair["dilation"], strict=True)]
-    (down, right), (below, beside) = pair["stride"], pair["dilation"]
-    seen = sliding_window_view(padded, reach, axis=(2, 3))[:, :, ::down, ::right, ::below, ::beside]
+    (down, right), (tall, wide) = pair["stride"], pair["dilation"]
+    seen = sliding_window_view(padded, reach, axis=(2, 3))[:, :, ::down, ::right, ::tall, ::wide]
     seen = seen.reshape(len(a), groups, a.shape[1] // groups, *seen.shape[2:])
     split = weight.reshape(groups, filters // groups, *weight.shape[1:])
     result = np.einsum("ngchwij,gocij->ngohw", seen, split).reshape(len(a), filters, *seen.shape[3:5])

@@ -130,7 +130,7 @@ def _bmm_errors(make: Samples) -> Iterator[ErrorInput]:
 # ------------------------------------------------------------------------------------------------ with a third operand
 
 
-#: What `c` may be beside (M, N): a row, a column, one number.
+#: What `c` may be apart from (M, N): a row, a column, one number.
 _THIRDS = (lambda m, n: (m, n), lambda m, n: (n,), lambda m, n: (1, n), lambda m, n: (m, 1), lambda m, n: ())
 
 

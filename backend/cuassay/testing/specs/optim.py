@@ -92,7 +92,7 @@ def _adam(
     zero_grads: bool = False,
     size: bool = False,
 ) -> Array:
-    """Algorithm 1 of arXiv 1412.6980 as it stands there; with `size`, what the terms are as large as together."""
+    """Algorithm 1 of arXiv 1412.6980 as it is written there; with `size`, what the terms are as large as together."""
     a = np.abs if size else np.asarray
     if found_inf is not None and found_inf != 0:
         left = [np.zeros_like(grad) for grad in grads] if zero_grads else list(grads)
@@ -141,7 +141,7 @@ def _adam_errors(make: Samples) -> Iterator[ErrorInput]:
     for label, place, arrays, error, match in (
         ("a gradient missing", 1, [make(3)], ArgumentError, "params has 2 arrays and grads 1"),
         ("a gradient of another shape", 1, [make(3), make(5)], ShapeError, r"grads\[1\] must have the shape of"),
-        ("an integer gradient", 1, [make(n, dtype="int32") for n in (3, 4)], DTypeError, "grads beside"),
+        ("an integer gradient", 1, [make(n, dtype="int32") for n in (3, 4)], DTypeError, "grads for"),
         ("mixed parameters", 0, [make(3), make(4, dtype="float64")], DTypeError, "must have one dtype"),
         ("a count missing", 6, make.full((1,), 0, dtype="float32"), ArgumentError, r"steps must be \(2,\) float32"),
         ("counts that are whole", 6, make.full((2,), 0, dtype="int32"), ArgumentError, r"steps must be \(2,\) float32"),

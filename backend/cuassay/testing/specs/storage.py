@@ -27,7 +27,7 @@ def _copies(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
 
 
 def _cast_samples(make: Samples) -> Iterator[Sample]:
-    """Ties and what lies beside them too: a number rounded twice is found there."""
+    """Ties and their neighbours too: a number rounded twice is found there."""
     near_ties = [
         1 + sign * (2.0**-at + side * 2.0**-52) for at in (8, 9, 11, 12, 24) for sign in (1, -1) for side in (-1, 0, 1)
     ]

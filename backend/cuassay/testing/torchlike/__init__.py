@@ -1,6 +1,6 @@
 """The decorators of torch's device-type tests, by the same names: a suite moves over by a change of its imports.
 
-``from cuassay.testing.torchlike import TestCase, dtypes, instantiate_device_type_tests, onlyCUDA`` stands for imports
+``from cuassay.testing.torchlike import TestCase, dtypes, instantiate_device_type_tests, onlyCUDA`` represents imports
 from ``torch.testing._internal``. Classes are made for the devices that ``--device`` selects, so ``TestFoo`` becomes
 ``TestFooCPU``, ``TestFooSIM`` and ``TestFooCUDA``, and ``test_x`` becomes ``test_x_cpu_float32``. A device that lacks a
 dtype skips the test with the reason. torch's own `TestCase`, `parametrize` and `ops` work with these classes, too.

@@ -198,7 +198,7 @@ def _set_test(made: Any, name: str, test: Any) -> None:
 
 
 def product(first: Variants, second: Variants) -> Variants:
-    """Each variant of `second` of each variant of `first`; the part of the name of `second` stands in front."""
+    """Each variant of `second` of each variant of `first`; the part of the name of `second` comes first."""
 
     def variants(test: Test, template: type, device_class: Any) -> Iterator[Variant]:
         for inner, ending, kwargs, old in first(test, template, device_class):
