@@ -12,6 +12,7 @@ import pytest
 
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
+from cuassay.errors import ArgumentError
 
 
 @pytest.fixture(autouse=True)
@@ -90,15 +91,37 @@ def test_copies_of_every_other_pinned_number_do_not_race(xp: Any):
     assert pinned.touch("a look").tolist() == [0, 1] * 4
 
 
-def test_a_product_takes_the_time_of_its_terms(xp: Any, machine: Any):
+@pytest.mark.parametrize("product", [ops.mm, np.matmul], ids=["op", "function"])
+def test_a_product_takes_the_time_of_its_terms(xp: Any, machine: Any, product: Any):
     n, stream = 1024, BACKEND.new_stream(0)
     a = xp.ones((n, n), np.float32)
     BACKEND.synchronize(0)
     with BACKEND.use_stream(stream):
         before = max(stream.queue.finished, machine.host.now)
-        ops.mm(a, a)
+        product(a, a)
 
     assert stream.queue.finished - before >= 2 * n**3 / machine.profile.throughput
+
+
+def test_a_spin_of_two_billion_cycles_takes_a_second(machine: Any):
+    stream = BACKEND.new_stream(0)
+    with BACKEND.use_stream(stream):
+        before = max(stream.queue.finished, machine.host.now)
+        BACKEND.spin(0, 2 * 10**9)
+
+    assert stream.queue.finished - before == pytest.approx(1, rel=0.01)
+
+
+def test_an_empty_array_has_one_of_two_orders(xp: Any):
+    with pytest.raises(ArgumentError, match="orders 'C' and 'F'"):
+        xp.empty(3, order="K")
+
+
+def test_piecewise_refuses_another_number_of_functions(xp: Any):
+    x = xp.ones(3)
+
+    with pytest.raises(ValueError, match="as many functions as conditions"):
+        xp.piecewise(x, [x > 0], [1.0, 2.0, 3.0])
 
 
 def test_a_capability_without_a_size_has_none():
