@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from cuassay.testing.child import Child, Children
-from cuassay.testing.isolated import Key, keyed, restored
+from cuassay.testing.isolated import Key, Sent, keyed, restored
 from cuassay.testing.told import told_of
 
 if TYPE_CHECKING:
@@ -147,7 +147,7 @@ class Controller:
         item = self._items[key]
         self._config.hook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
 
-    def _on_finish(self, key: Key, reports: Sequence[dict[str, Any]]) -> None:
+    def _on_finish(self, key: Key, reports: Sequence[Sent]) -> None:
         self._reports = [restored(self._config, sent) for sent in reports]
         causes = [report.cuassay_infrastructure for report in self._reports if _is_infrastructure(report)]
         if causes and key not in self._again:

@@ -14,6 +14,7 @@ import warnings
 from collections import Counter
 from collections.abc import Generator, Iterable, Iterator, Sequence
 from multiprocessing.connection import Connection
+from pathlib import Path
 from typing import Any
 
 import pluggy
@@ -23,13 +24,16 @@ from cuassay.testing.isolation import LOST
 from cuassay.testing.node import Told
 from cuassay.testing.skips import case_of
 
-__all__ = ["Worker", "keyed", "main", "restored"]
+__all__ = ["Sent", "Worker", "keyed", "main", "restored"]
 
 #: Plugins of pytest itself that send reports.
 _PYTESTS = ("reports", "subtests")
 
 #: A test's name and how many tests of the same name are before it: pytest allows two of one name.
 Key = tuple[str, int]
+
+#: A report: whether it is sent plain, and its attributes, or what pytest-xdist would send.
+Sent = tuple[bool, dict[str, Any]]
 
 
 def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
@@ -38,20 +42,6 @@ def keyed(nodeids: Iterable[str]) -> Iterator[Key]:
     for nodeid in nodeids:
         yield nodeid, seen[nodeid]
         seen[nodeid] += 1
-
-
-class _Terminal:
-    """Replaces pytest's terminal reporter, without its hooks, so that it prints nothing by itself.
-
-    What other plugins print goes to the file for stacks: pytest-timeout writes all threads' before it ends the process.
-    """
-
-    def __init__(self, config: pytest.Config, faults: int) -> None:
-        file = open(faults, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115  open to the end
-        self._reporter = pytest.TerminalReporter(config, file)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reporter, name)
 
 
 class Worker:
@@ -74,7 +64,7 @@ class Worker:
         self._process = os.getpid()
         self._is_unwell = False
         self._unsent: list[tuple[object, ...]] = []
-        self._test: list[dict[str, Any] | None] = []
+        self._test: list[Sent] = []
 
     def __repr__(self) -> str:
         return f"Worker({self._process})"
@@ -100,17 +90,36 @@ class Worker:
         config = self._config = yield
         config.workerinput = Told(self._told["workerinput"])  # type: ignore[attr-defined]
         config.workeroutput = self._output  # type: ignore[attr-defined]
-        config.pluginmanager.consider_pluginarg("no:terminal")
-        terminal = _Terminal(config, config.workerinput["cuassay_faults"])  # type: ignore[attr-defined]
-        config.pluginmanager.register(terminal, "terminalreporter")
+        self._faults = config.workerinput["cuassay_faults"]  # type: ignore[attr-defined]
+        self._silence(config)
         if hasattr(config.option, "benchmark_disable"):
             config.option.benchmark_disable = True
         return config
 
+    def _silence(self, config: pytest.Config) -> None:
+        """Let reporters print nothing, and what pytest-timeout writes before it ends the process go beside the stacks.
+
+        Plugins replace pytest's reporter by their own, which takes the standard output that it finds; so there is one.
+        """
+        faults = open(self._faults, "w", encoding="utf-8", errors="replace", closefd=False)  # noqa: SIM115  to the end
+        writer = pytest.TerminalReporter(config, faults)._tw  # noqa: SLF001  pytest has no public one
+        config.get_terminal_writer = lambda: writer  # type: ignore[method-assign]
+        self._nowhere = Path(os.devnull).open("w")  # noqa: SIM115  to the end
+        self._stdout, sys.stdout = sys.stdout, self._nowhere
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionstart(self) -> None:
+        """Let tests print, now that the reporters are made."""
+        sys.stdout = self._stdout
+
+    def pytest_internalerror(self, excrepr: object) -> None:
+        """Print an error of pytest or of a plugin where it can be seen."""
+        sys.stderr.write(f"{excrepr}\n")
+
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self) -> None:
         """Write the stack of a crash where the controller finds it, instead of on the terminal."""
-        faulthandler.enable(self._told["workerinput"]["cuassay_faults"])
+        faulthandler.enable(self._faults)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
@@ -127,6 +136,8 @@ class Worker:
         for place, (key, item) in enumerate(items):
             following = items[place + 1][1] if place + 1 < len(items) else None
             _save_coverage()
+            os.ftruncate(self._faults, 0)  # of the test before
+            os.lseek(self._faults, 0, os.SEEK_SET)
             self._send("start", key)
             self._test = []
             session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
@@ -141,7 +152,8 @@ class Worker:
         self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
         hook = self._config.hook.pytest_report_to_serializable
         is_plain = type(report) is pytest.TestReport and report.longrepr is None and _is_pytests(hook)
-        self._test.append(vars(report).copy() if is_plain else hook(config=self._config, report=report))
+        sent = vars(report).copy() if is_plain else hook(config=self._config, report=report)
+        self._test.append((is_plain, sent))
 
     def pytest_warning_recorded(
         self, warning_message: warnings.WarningMessage, when: str, nodeid: str, location: Any
@@ -159,7 +171,8 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Say that this worker came to its end, why it stopped early, and what its plugins have left."""
+        """Say that this worker came to its end, why it stopped early, what its plugins left; print no summary."""
+        sys.stdout = self._nowhere
         self._send("end", str(session.shouldfail or ""), str(session.shouldstop or ""), self._output)
 
 
@@ -168,12 +181,13 @@ def _is_pytests(hook: pluggy.HookCaller) -> bool:
     return all(one.plugin_name in _PYTESTS for one in hook.get_hookimpls())
 
 
-def restored(config: pytest.Config, sent: dict[str, Any]) -> Any:
-    """The report that a worker sent: of pytest-xdist's form, or plain."""
-    if "$report_type" in sent:
-        return config.hook.pytest_report_from_serializable(config=config, data=sent)
+def restored(config: pytest.Config, sent: Sent) -> Any:
+    """The report that a worker sent."""
+    is_plain, data = sent
+    if not is_plain:
+        return config.hook.pytest_report_from_serializable(config=config, data=data)
     report = pytest.TestReport.__new__(pytest.TestReport)  # its constructor differs between versions of pytest
-    report.__dict__.update(sent)
+    report.__dict__.update(data)
     return report
 
 

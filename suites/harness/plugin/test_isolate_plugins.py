@@ -162,6 +162,50 @@ def test_a_limit_of_pytest_timeout_names_the_test(
     result.stdout.no_fnmatch_line("*hookexec*")
 
 
+def test_a_failed_part_of_a_test_is_shown_as_without_isolation(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    only(monkeypatch)
+    pytester.makepyfile("""
+        import unittest
+        class TestParts(unittest.TestCase):
+            def test_it(self):
+                for k in range(3):
+                    with self.subTest(k=k):
+                        self.assertLess(k, 2)
+    """)
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["E*AssertionError: 2 not less than 2"])
+    result.stdout.no_fnmatch_line("*reprcrash*")
+
+
+def test_a_plugin_may_replace_the_reporter(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
+    only(monkeypatch)
+    pytester.makeconftest("""
+        import pytest
+
+        class Reporter(pytest.TerminalReporter):
+            def pytest_runtest_logreport(self, report):
+                super().pytest_runtest_logreport(report)
+                self.write_line(f"{report.when} of {report.nodeid}")
+
+        @pytest.hookimpl(trylast=True)
+        def pytest_configure(config):  # as pytest-pretty does
+            config.pluginmanager.unregister(config.pluginmanager.get_plugin("terminalreporter"))
+            config.pluginmanager.register(Reporter(config), "terminalreporter")
+    """)
+    pytester.makepyfile(test_it="def test_one(): print('of the test')")
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate", "-s")
+
+    result.assert_outcomes(passed=1)
+    assert result.stdout.str().count("call of test_it.py::test_one") == 1
+    assert "of the test" in result.stdout.str()
+
+
 #: Each process that collects leaves a file of its own.
 COUNTED = """
     import os, pathlib
