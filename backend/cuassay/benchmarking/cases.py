@@ -21,11 +21,11 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import SpecError
 from cuassay.ops import Plan
-from cuassay.testing.opspec import GPT2, REDUCED, ModelSizes, OpSpec, Work
-from cuassay.testing.presence import HOST_KINDS
+from cuassay.testing.opspec import OpSpec, Work
+from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import HostArray, Sample, Samples, Shape, each, normalized
 
-__all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "sizes_for", "timing_row"]
+__all__ = ["DTYPES", "Case", "case_label", "case_labels", "cases", "row", "timing_row"]
 
 #: The dtypes that are measured by default: those that models are trained in.
 DTYPES: tuple[str, ...] = ("float32", "bfloat16")
@@ -57,11 +57,6 @@ class Case:
     keywords: Mapping[str, Any]
     run: Callable[[], Any]
     work: Work
-
-
-def sizes_for(device: str | Device) -> ModelSizes:
-    """GPT-2 small on accelerators; smaller on cpu and sim, where the host computes."""
-    return REDUCED if Device(device).kind in HOST_KINDS else GPT2
 
 
 def cases(spec: OpSpec, device: str | Device, dtype: Any) -> Iterator[Case]:

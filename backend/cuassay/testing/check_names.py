@@ -22,6 +22,7 @@ CHECK_NAMES = (
     "accumulation",
     "relations",
     "sizes",
+    "bench",
     "broadcast_views",
     "zeros",
     "units",

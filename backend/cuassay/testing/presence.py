@@ -14,8 +14,9 @@ from typing import Any
 from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, DeviceError
+from cuassay.testing.declared import GPT2, REDUCED, ModelSizes
 
-__all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector"]
+__all__ = ["HOST_KINDS", "SESSIONS", "Presence", "Selector", "current_presence", "parse_selector", "sizes_for"]
 
 #: Kinds that are not accelerators: never chosen instead of the cpu by default, free to run in several workers at once.
 HOST_KINDS = ("cpu", "sim")
@@ -209,3 +210,8 @@ def _ask(kind: str) -> tuple[int, str]:
         return 0, f"its module cannot be loaded: {error}"
     except CuassayError as error:
         return 0, f"it cannot be asked: {error}"
+
+
+def sizes_for(device: str | Device) -> ModelSizes:
+    """GPT-2 small on accelerators; smaller on cpu and sim, where the host computes."""
+    return REDUCED if Device(device).kind in HOST_KINDS else GPT2

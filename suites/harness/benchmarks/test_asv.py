@@ -17,11 +17,12 @@ from typing import Any
 import pytest
 
 from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name, write
-from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases, sizes_for
+from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases
 from cuassay.errors import SpecError
 from cuassay.results.record import Recorder
 from cuassay.testing.opspec import REDUCED, OpSpec
 from cuassay.testing.own_specs import own_specs
+from cuassay.testing.presence import sizes_for
 
 ROOT = Path(__file__).parents[3]
 MEASURED = [spec for spec in own_specs() if spec.bench is not None]

@@ -23,7 +23,17 @@ from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
 from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
-from cuassay.testing.generated import numbers, precision, relations, side_effects, sizes, special, streams, threads  # noqa: F401  they register theirs
+from cuassay.testing.generated import (  # noqa: F401  they register theirs
+    measured,
+    numbers,
+    precision,
+    relations,
+    side_effects,
+    sizes,
+    special,
+    streams,
+    threads,
+)
 from cuassay.testing.generated.comparison import compare, result_dtype
 from cuassay.testing.generated.execution import (
     REGISTERED,

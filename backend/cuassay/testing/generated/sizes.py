@@ -55,14 +55,14 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
     dtype = plainest(spec, device)
     base = one(spec, device, dtype)
     for sample in _larger(spec, device, dtype):
-        _check_larger(spec, device, dtype, sample, base)
+        check_larger(spec, device, dtype, sample, base)
     if spec.op is None and not spec.has_default_samples:
         for options in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
             for sample in _around_powers(spec, options):
                 if _has_expected_shape(spec, sample):
-                    _check_larger(spec, device, dtype, sample, options)
+                    check_larger(spec, device, dtype, sample, options)
             for sample in _apart(spec, options):
-                _check_larger(spec, device, dtype, sample, options)
+                check_larger(spec, device, dtype, sample, options)
             _check_empty_axes(spec, device, dtype, options)
         _check_places(spec, device)
 
@@ -128,9 +128,10 @@ def _size_on_host(spec: OpSpec, sample: Sample) -> int:
         return 2**62
 
 
-def _check_larger(
+def check_larger(
     spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample, *, is_precise: bool = False
 ) -> None:
+    """Compare with the reference, within the tolerance of `base` for as many more terms as the sample has elements."""
     if is_safely_taken(spec, sample):
         expected = spec.expected(sample)
         _, terms = spec.scale(base, spec.expected(base))
@@ -309,7 +310,7 @@ def _check_places(spec: OpSpec, device: Device) -> None:
     for base in by_options(spec, device, dtype, most=_MOST_OF_SMALL):
         for extent in sorted({extent for array in arrays_of(*base.host()) for extent in array.shape if extent > 1}):
             for sample in _affordable(spec, device, [resized(base, {extent: _PLACES})]):
-                _check_larger(spec, device, dtype, sample, base, is_precise=True)
+                check_larger(spec, device, dtype, sample, base, is_precise=True)
 
 
 #: More places than float16 counts.

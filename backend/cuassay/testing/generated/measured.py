@@ -1,0 +1,78 @@
+"""The check of what is measured: a function that is wrong at the sizes of its benchmark is fast for nothing."""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.device import Device
+from cuassay.testing.generated.execution import check
+from cuassay.testing.generated.selection import one, plainest, seed
+from cuassay.testing.generated.sizes import check_larger, resized
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.presence import sizes_for
+from cuassay.testing.samples import BenchSamples, Sample, each, normalized
+from cuassay.testing.terms import arrays_of
+
+#: Elements of the inputs, and seconds of the reference on the host, up to which a benchmark's sample is compared.
+_MOST_ELEMENTS = 2**24
+_PATIENCE_S = 2.0
+#: Elements of the smaller call by which the time is judged: enough that a loop over them shows.
+_FEW_ELEMENTS = 2**14
+
+
+@check(lambda spec: spec.bench is not None and spec.op is None)
+def check_bench(spec: OpSpec, device: Device) -> None:
+    """The samples of `bench` agree with the reference, unless it needs more than about two seconds for one."""
+    dtype = plainest(spec, device)
+    base = one(spec, device, dtype)
+    make = _Samples(seed(), dtype_name(dtype), spec.name)
+    for sample in normalized(spec.bench(make, sizes_for(device)) if spec.bench is not None else ()):
+        if _is_affordable(spec, base, sample):
+            check_larger(spec, device, dtype, sample, base)
+
+
+class _Samples(BenchSamples):
+    """Makes arrays that are too large to be compared take no memory."""
+
+    def _values(self, shape: tuple[int, ...], dtype: np.dtype[Any], low: float, high: float) -> NDArray[Any]:
+        if math.prod(shape) > _MOST_ELEMENTS:
+            return np.broadcast_to(np.zeros((), dtype), shape)
+        return super()._values(shape, dtype, low, high)
+
+
+def _is_affordable(spec: OpSpec, base: Sample, sample: Sample) -> bool:
+    """Whether the reference takes the time and memory that there is for it, by what it takes for less."""
+    if _elements(sample) > _MOST_ELEMENTS:
+        return False
+    less = _shrunk(sample)
+    less = base if spec.refusal(less) is not None else less
+    began = time.thread_time()
+    spec.expected(less)
+    return (time.thread_time() - began) * _times(spec, less, sample) <= _PATIENCE_S
+
+
+def _shrunk(sample: Sample) -> Sample:
+    """The sample with its longest extents halved until it has few elements."""
+    extents = {extent: extent for array in arrays_of(*sample.host()) for extent in array.shape}
+    shapes = [array.shape for array in arrays_of(*sample.host())]
+    while sum(math.prod(extents[extent] for extent in shape) for shape in shapes) > _FEW_ELEMENTS:
+        longest = max(extents, key=lambda extent: extents[extent])
+        extents[longest] = -(-extents[longest] // 2)
+    return resized(sample, extents)
+
+
+def _elements(sample: Sample) -> int:
+    return sum(math.prod(value.shape) for value in each(sample.args, sample.kwargs) if hasattr(value, "shape"))
+
+
+def _times(spec: OpSpec, less: Sample, sample: Sample) -> float:
+    """By how much more work `sample` is than `less`."""
+    before, after = spec.least_work(less), spec.least_work(sample)
+    pairs = [(before.bytes, after.bytes), (before.flops, after.flops)]
+    return max(now / max(1, then) for then, now in pairs)
