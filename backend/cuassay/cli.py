@@ -119,7 +119,7 @@ def parser() -> argparse.ArgumentParser:
         "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
     )
     report.add_argument(
-        "--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none (default: 2)"
+        "--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing (default: 2)"
     )
     report.add_argument(
         "--baseline", default="", metavar="RUN", help="the run or commit to compare with; default: the run before"

@@ -172,8 +172,11 @@ def _save(path: Path, text: str) -> None:
         return
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder; name a file in it")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(text, encoding="utf-8")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise OSError(f"{path} cannot be written: {error.strerror}; name a file that you may write to") from error
     sys.stdout.write(f"wrote {path}\n")
 
 
@@ -188,7 +191,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument(
         "--fail-on", default="", metavar="WORDS", help="end with 1 on: failed,slower,vanished,skipped,nowhere"
     )
-    parser.add_argument("--threshold", type=float, metavar="PERCENT", help="smaller changes of a timing are none")
+    parser.add_argument("--threshold", type=float, metavar="PERCENT", help="ignore smaller changes of a timing")
     parser.add_argument("--baseline", default="", metavar="RUN", help="compare with this run or commit")
     parser.add_argument("--suspects", action="store_true", help="print what cuassay ab - reads, and nothing else")
     parser.add_argument("--strict", action="store_true", help="refuse lines and files that hold no result")

@@ -22,7 +22,7 @@ def fill_in(options: argparse.Namespace) -> bool:
     if options.base != "-":
         if options.head is None:
             raise ArgumentError(
-                f"BASE {options.base!r} has no HEAD to compare with; give both, or - for suspects of a report"
+                f"HEAD is missing; got BASE {options.base!r} alone; give both, or - for suspects of a report"
             )
         return True
     text = sys.stdin.read()

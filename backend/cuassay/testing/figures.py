@@ -5,7 +5,7 @@ A pytest plugin of its own, registered where pytest-benchmark is.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
@@ -52,7 +52,7 @@ class Figures:
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_benchmark_update_json(self, output_json: dict[str, Any]) -> None:
-        """Write parameters that are objects, such as a device, as they stand in a test's id."""
+        """Write parameters that are objects, such as a device, as they are written in a test's id."""
         for benchmark in output_json.get("benchmarks", ()):
             if benchmark.get("params"):
                 benchmark["params"] = {name: _plain(value) for name, value in benchmark["params"].items()}
@@ -72,12 +72,8 @@ class Figures:
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> Generator[None, None, None]:
         """Before pytest-benchmark makes its tables, take back a comparison with times of another kind of machine."""
-        from cuassay.results.fingerprint import difference
-
-        for device in _measured(session.config) if self._saved else ():
-            for saved in self._saved:
-                changed = difference(saved.get(str(device), {}), _fingerprint(device))
-                self._refused += [f"{device}: {'; '.join(changed)}"] if changed else []
+        if self._saved:
+            self._refused += _differences(self._saved, session.config)
         if self._refused:
             session.config._benchmarksession.compared_mapping.clear()  # type: ignore[attr-defined]  # noqa: SLF001
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
@@ -91,6 +87,16 @@ class Figures:
                 "same kind of machine",
                 red=True,
             )
+
+
+def _differences(saved: Sequence[Mapping[str, Any]], config: pytest.Config) -> Iterator[str]:
+    """Each measured device that differs from one of the `saved` fingerprints, and how."""
+    from cuassay.results.fingerprint import difference  # imports NumPy, which a project may not use
+
+    for device in _measured(config):
+        for known in saved:
+            if changed := difference(known.get(str(device), {}), _fingerprint(device)):
+                yield f"{device}: {'; '.join(changed)}"
 
 
 def _plain(value: object) -> object:

@@ -258,6 +258,18 @@ def test_what_is_required_of_a_projects_own_device_is_told(pytester: pytest.Pyte
     result.stdout.fnmatch_lines([f"*::test_one: requires(...) {told}*"])
 
 
+def test_a_session_without_our_tests_imports_no_numpy(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("def test_it(): pass")
+    pytester.makeconftest(
+        """
+        import sys
+        def pytest_unconfigure(): print("heavy:", sorted({"numpy", "pandas", "cupy"} & set(sys.modules)))
+        """
+    )
+
+    pytester.runpytest_subprocess("-p", "no:hypothesispytest").stdout.fnmatch_lines(["heavy: []"])
+
+
 def test_the_plugin_loads_without_numpy_pandas_or_a_driver() -> None:
     heavy = "{'numpy', 'pandas', 'cupy', 'cuda', 'ml_dtypes', 'xdist', 'jinja2'}"
     code = f"import sys, cuassay.testing.plugin; print(sorted({heavy} & set(sys.modules)))"

@@ -142,12 +142,13 @@ def test_message_names_its_command(capsys: pytest.CaptureFixture[str]) -> None:
             "--out {file}/results cannot be written: Not a directory",
         ),
         (["report", "{results}", "--html", "{folder}"], "{folder} is a folder; name a file in it"),
+        (["report", "{results}", "--html", "{results}/file/x.html"], "cannot be written"),
         (["tune", "--shapes", "nope"], "--shapes has no list 'nope'; choose one of"),
         (["tune"], "tune needs either a file or --shapes NAME; got neither"),
         (["tune", "x", "--shapes", "llama3_8b"], "tune needs either a file or --shapes NAME; got both"),
         (["memory", "viz", "{file}", "-o", "page.html"], "holds no snapshot"),
     ],
-    ids=["device", "out", "html", "shapes", "neither", "both", "snapshot"],
+    ids=["device", "out", "html", "parent", "shapes", "neither", "both", "snapshot"],
 )
 def test_mistake_is_one_line_and_starts_nothing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: list[str], message: str
