@@ -16,8 +16,8 @@ from cuassay.results.fingerprint import usable_cores
 
 if TYPE_CHECKING:
     from cuassay.mutation.baseline import Baseline
-    from cuassay.mutation.campaign import Outcome, Score, Verdict
     from cuassay.mutation.mutant import Mutant
+    from cuassay.mutation.outcome import Outcome, Score, Verdict
 
 __all__ = ["add_mutate_command"]
 
@@ -134,7 +134,7 @@ def _titled(mutant: Mutant, root: Path) -> str:
 
 
 def _close(options: argparse.Namespace, outcomes: Sequence[Outcome], planned: int, root: Path) -> int:
-    from cuassay.mutation.campaign import scores
+    from cuassay.mutation.outcome import scores
 
     found = scores(outcomes)
     print()

@@ -17,28 +17,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Literal, Self
+from typing import Any, Self
 
 from cuassay.core import settings
 from cuassay.errors import MutationError
 from cuassay.mutation import baseline as first_run
 from cuassay.mutation.baseline import Baseline
 from cuassay.mutation.mutant import Mutant
+from cuassay.mutation.outcome import Outcome, Verdict
 from cuassay.mutation.project import copy_project, covering, project_files
 
 __all__ = [
-    "Outcome",
     "Plan",
-    "Score",
-    "Verdict",
     "measure_baseline",
     "require_coverage",
     "run_mutants",
     "sampled",
-    "scores",
 ]
-
-Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
 
 #: Least seconds for a mutant's tests, and how much longer than without a mutant they may take.
 _LEAST_SECONDS, _SLOWER = 20.0, 5.0
@@ -86,46 +81,6 @@ class Plan:
     parts: int = 1
     budget: float = float("inf")
     begun: float = field(default_factory=time.monotonic)
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """What became of one mutant: the verdict, how many tests ran, for how long, and the end of what they printed."""
-
-    mutant: Mutant
-    verdict: Verdict
-    tests: int = 0
-    seconds: float = 0.0
-    note: str = ""
-
-
-@dataclass(slots=True)
-class Score:
-    """The mutants of one function: how many there are of each verdict."""
-
-    path: str
-    function: str
-    counts: dict[Verdict, int] = field(default_factory=dict)
-
-    @property
-    def judged(self) -> int:
-        """Mutants that count: all but equivalent ones and those that do not compile."""
-        return sum(self.counts.get(verdict, 0) for verdict in ("killed", "survived", "uncovered"))
-
-    @property
-    def share(self) -> float | None:
-        """Killed mutants over those that count; None where none does."""
-        return self.counts.get("killed", 0) / self.judged if self.judged else None
-
-
-def scores(outcomes: Sequence[Outcome]) -> list[Score]:
-    """A score for each function, in the order of the outcomes."""
-    found: dict[tuple[str, str], Score] = {}
-    for outcome in outcomes:
-        key = outcome.mutant.path, outcome.mutant.function
-        score = found.setdefault(key, Score(*key))
-        score.counts[outcome.verdict] = score.counts.get(outcome.verdict, 0) + 1
-    return list(found.values())
 
 
 def sampled(mutants: Sequence[Mutant], limit: int | None, seed: int) -> list[Mutant]:

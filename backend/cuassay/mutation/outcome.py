@@ -1,0 +1,53 @@
+"""What became of mutants: the outcome of each, and the score of each function."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from cuassay.mutation.mutant import Mutant
+
+__all__ = ["Outcome", "Score", "Verdict", "scores"]
+
+Verdict = Literal["killed", "survived", "uncovered", "invalid", "equivalent"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What became of one mutant: the verdict, how many tests ran, for how long, and the end of what they printed."""
+
+    mutant: Mutant
+    verdict: Verdict
+    tests: int = 0
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(slots=True)
+class Score:
+    """The mutants of one function: how many there are of each verdict."""
+
+    path: str
+    function: str
+    counts: dict[Verdict, int] = field(default_factory=dict)
+
+    @property
+    def judged(self) -> int:
+        """Mutants that count: all but equivalent ones and those that do not compile."""
+        return sum(self.counts.get(verdict, 0) for verdict in ("killed", "survived", "uncovered"))
+
+    @property
+    def share(self) -> float | None:
+        """Killed mutants over those that count; None where none does."""
+        return self.counts.get("killed", 0) / self.judged if self.judged else None
+
+
+def scores(outcomes: Sequence[Outcome]) -> list[Score]:
+    """A score for each function, in the order of the outcomes."""
+    found: dict[tuple[str, str], Score] = {}
+    for outcome in outcomes:
+        key = outcome.mutant.path, outcome.mutant.function
+        score = found.setdefault(key, Score(*key))
+        score.counts[outcome.verdict] = score.counts.get(outcome.verdict, 0) + 1
+    return list(found.values())
