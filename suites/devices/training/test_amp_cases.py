@@ -41,7 +41,7 @@ CASTS = [
 
 
 @pytest.mark.parametrize(("given", "region", "op", "wanted"), CASTS)
-def test_autocast_computes_in_the_dtype_that_torch_computes_in(device, given, region, op, wanted):
+def test_autocast_computes_in_the_dtype_that_torch_computes_in(device, given, region, op, wanted) -> None:
     operand = devices.from_host(np.ones((4, 4), as_dtype(given)), device)
 
     with autocast(str(device).partition(":")[0], region or "float16", enabled=region is not None):
@@ -59,7 +59,7 @@ class Descent:
 
 
 @pytest.mark.parametrize("case", CASES["scalers"].values(), ids=CASES["scalers"])
-def test_a_scaler_moves_as_torchs_does(device, case):
+def test_a_scaler_moves_as_torchs_does(device, case) -> None:
     params = [on(device, 0.0) for _ in range(2)]
 
     for seen in followed(device, case, [Descent(param) for param in params]):
@@ -68,7 +68,7 @@ def test_a_scaler_moves_as_torchs_does(device, case):
 
 
 @pytest.mark.parametrize("case", CASES["scalers"].values(), ids=CASES["scalers"])
-def test_with_our_optimizer_the_scale_moves_the_same_way(device, case):
+def test_with_our_optimizer_the_scale_moves_the_same_way(device, case) -> None:
     """Scale and flag stay on the device then: another way through, to the same numbers."""
     steps = list(followed(device, case, [Adam([on(device, 0.0)]) for _ in range(2)]))
 

@@ -37,7 +37,7 @@ def on_the_host(example, data):
     return example.Trainer("cpu").train(data, EPOCHS)
 
 
-def test_it_learns_as_the_host_does(device, example, data, on_the_host):
+def test_it_learns_as_the_host_does(device, example, data, on_the_host) -> None:
     trainer = example.Trainer(str(device))
 
     losses = trainer.train(data, EPOCHS)
@@ -48,7 +48,7 @@ def test_it_learns_as_the_host_does(device, example, data, on_the_host):
 
 
 @requires("graphs")
-def test_replayed_it_learns_the_same(device, example, data):
+def test_replayed_it_learns_the_same(device, example, data) -> None:
     eager, captured = (example.Trainer(str(device), captured=captured) for captured in (False, True))
 
     losses = eager.train(data, 3)
@@ -58,7 +58,7 @@ def test_replayed_it_learns_the_same(device, example, data):
 
 
 @pytest.mark.parametrize("captured", [False, pytest.param(True, marks=requires("graphs"))], ids=["eager", "captured"])
-def test_a_step_that_overflows_is_skipped_and_recovered_from(device, example, data, captured):
+def test_a_step_that_overflows_is_skipped_and_recovered_from(device, example, data, captured) -> None:
     trainer = example.Trainer(str(device), captured=captured)
     trainer.train(data, 1)
     params = [to_host(param) for param in trainer.params]

@@ -123,7 +123,9 @@ def test_a_score_below_the_limit_fails(project: Path) -> None:
     assert found.returncode == 1
 
 
-def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(project: Path, monkeypatch) -> None:
+def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(
+    project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     from cuassay.mutation import campaign
     from cuassay.mutation.project import find_mutants
 

@@ -180,7 +180,7 @@ def test_measuring_where_a_device_is_absent_says_so_in_one_line(
     assert capsys.readouterr().err.startswith("sim:99 does not exist")
 
 
-def test_a_reader_that_goes_away_is_no_error():
+def test_a_reader_that_goes_away_is_no_error() -> None:
     command = [sys.executable, "-m", "cuassay", "settings"]
 
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:

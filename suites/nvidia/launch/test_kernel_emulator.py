@@ -84,18 +84,18 @@ def without(text: str, *parts: str) -> str:
     return text
 
 
-def test_a_right_kernel_gives_its_result_in_every_order_of_threads():
+def test_a_right_kernel_gives_its_result_in_every_order_of_threads() -> None:
     assert set(totals(TOTAL)) == {4950.0}
 
 
-def test_a_right_kernel_through_shared_memory():
+def test_a_right_kernel_through_shared_memory() -> None:
     a = np.arange(64, dtype=np.float32)
 
     np.testing.assert_array_equal(launched(REVERSED, "reversed", a, 64), a[::-1])
 
 
 @pytest.mark.parametrize("text", [TOTAL, REVERSED])
-def test_a_missing_barrier_changes_results(text: str):
+def test_a_missing_barrier_changes_results(text: str) -> None:
     name = "total" if text is TOTAL else "reversed"
     a = np.arange(64, dtype=np.float32)
     right = launched(text, name, a, 64)[: 1 if text is TOTAL else 64]
@@ -105,7 +105,7 @@ def test_a_missing_barrier_changes_results(text: str):
     assert not all(np.array_equal(one, right) for one in found)
 
 
-def test_a_warp_that_writes_after_the_one_that_should_changes_results():
+def test_a_warp_that_writes_after_the_one_that_should_changes_results() -> None:
     """Every warp writes its own sum, the first one that of the block, which takes it longer."""
     alone = "if (threadIdx.x == 0) *out = part[0] + part[1];"
     shared = "if (threadIdx.x < 32) sum = part[0] + __shfl_sync(0xffffffffu, part[1], 0); *out = sum;"
@@ -114,15 +114,15 @@ def test_a_warp_that_writes_after_the_one_that_should_changes_results():
     assert set(totals(TOTAL.replace(alone, shared))) > {4950.0}
 
 
-def test_shared_memory_without_a_value_is_nan():
+def test_shared_memory_without_a_value_is_nan() -> None:
     assert np.isnan(totals(TOTAL.replace("part[threadIdx.x / 32] = sum", "part[0] = sum"))).all()
 
 
-def test_a_read_past_an_array_gives_nan():
+def test_a_read_past_an_array_gives_nan() -> None:
     assert np.isnan(totals(TOTAL.replace("i < n", "i <= n"))).all()
 
 
-def test_a_load_that_goes_beyond_its_array_is_named():
+def test_a_load_that_goes_beyond_its_array_is_named() -> None:
     text = TOTAL.replace("a[i]", "__ldg(a + i)")
     assert set(totals(text)) == {4950.0}
 
@@ -155,7 +155,7 @@ def test_a_load_that_goes_beyond_its_array_is_named():
         pytest.param("*out =", "out[-1] =", "has written outside of its arrays", id="global-before"),
     ],
 )  # fmt: skip
-def test_a_fault_is_named(right: str, wrong: str, message: str):
+def test_a_fault_is_named(right: str, wrong: str, message: str) -> None:
     assert right in TOTAL
 
     with pytest.raises(emulated.KernelFaultError, match=message):
@@ -173,22 +173,22 @@ def clustered(text: str) -> list[float]:
     return found
 
 
-def test_the_blocks_of_a_cluster_read_one_anothers_shared_memory():
+def test_the_blocks_of_a_cluster_read_one_anothers_shared_memory() -> None:
     assert set(clustered(CLUSTERED)) == {32640.0}
 
 
-def test_a_missing_barrier_of_a_cluster_changes_results():
+def test_a_missing_barrier_of_a_cluster_changes_results() -> None:
     assert set(clustered(CLUSTERED.replace("cluster_arrive();\n    cluster_wait();", ""))) != {32640.0}
 
 
-def test_a_block_that_ends_while_another_reads_it_is_named():
+def test_a_block_that_ends_while_another_reads_it_is_named() -> None:
     without_end = CLUSTERED.replace("cluster_wait();\n}", "}")
 
     with pytest.raises(emulated.KernelFaultError, match="of a block that has ended"):
         clustered(without_end)
 
 
-def test_launches_are_noted_also_after_they_were_watched():
+def test_launches_are_noted_also_after_they_were_watched() -> None:
     noted: list[str] = []
     launch.note_launches(noted.append)
     try:
@@ -204,7 +204,7 @@ def test_launches_are_noted_also_after_they_were_watched():
     assert [line.partition(", at")[0] for line in noted] == ["kernel reversed, grid 1, block 64"]
 
 
-def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says():
+def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says() -> None:
     with pytest.raises(CompileError, match="threadIdy"):
         totals(TOTAL.replace("threadIdx", "threadIdy"))
 
@@ -212,5 +212,5 @@ def test_a_kernel_that_does_not_compile_shows_what_the_compiler_says():
 @pytest.mark.parametrize(
     "op", ["add", "gelu", "softmax", "layer_norm", "sum", "amax", "fused_adam_", "uniform", "dropout", "permutation"]
 )
-def test_an_operation_with_a_kernel_of_ours_launches_it(op: str):
+def test_an_operation_with_a_kernel_of_ours_launches_it(op: str) -> None:
     assert registry.find(registry.op(op), "host", as_dtype("int64" if op == "permutation" else "float32")) is not None

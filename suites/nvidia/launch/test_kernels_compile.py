@@ -126,7 +126,7 @@ def compiled(file: str, arch: str) -> source.Compiled:
 @pytest.mark.parametrize(
     ("file", "arch"), [(file, arch) for file in FILES for arch in SPECIFIC.get(file, source.ARCHITECTURES)]
 )
-def test_no_kernel_spills_or_exceeds_its_budget(file, arch, record_property):
+def test_no_kernel_spills_or_exceeds_its_budget(file, arch, record_property) -> None:
     found = compiled(file, arch)
 
     over = []
@@ -142,17 +142,17 @@ def test_no_kernel_spills_or_exceeds_its_budget(file, arch, record_property):
     assert over == []
 
 
-def test_every_kernel_file_is_in_the_table():
+def test_every_kernel_file_is_in_the_table() -> None:
     assert sorted(path.name for path in source.kernels_directory().glob("*.cu")) == FILES
 
 
 @pytest.mark.parametrize("file", SPECIFIC)
-def test_products_of_a_tile_run_side_by_side(file):
+def test_products_of_a_tile_run_side_by_side(file) -> None:
     assert "wgmma.mma_async instructions are serialized" not in compiled(file, *SPECIFIC[file]).log
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_kernel_file_begins_with_its_formula_and_names_its_caller(file):
+def test_a_kernel_file_begins_with_its_formula_and_names_its_caller(file) -> None:
     head = source.kernel_source(file).partition("#include")[0]
 
     assert head.startswith("// out")

@@ -44,7 +44,7 @@ def _cell() -> tuple[_Cell, Any]:
 
 
 @pytest.mark.parametrize(("op", "options"), DRAWS, ids=[op.name for op, _ in DRAWS])
-def test_a_captured_call_draws_from_where_its_replay_begins(op: Any, options: dict[str, Any]):
+def test_a_captured_call_draws_from_where_its_replay_begins(op: Any, options: dict[str, Any]) -> None:
     """The place moves on after the capture; the cell holds where the replay begins."""
     dtype = np.int32 if op in (ops.integers, ops.permutation) else np.float32
     like = devices.from_host(np.ones(1031, dtype), HOST)
@@ -56,7 +56,7 @@ def test_a_captured_call_draws_from_where_its_replay_begins(op: Any, options: di
     np.testing.assert_array_equal(devices.to_host(captured), devices.to_host(given))
 
 
-def test_a_cell_is_renewed_before_a_replay():
+def test_a_cell_is_renewed_before_a_replay() -> None:
     cell, words = _cell()
 
     kernel("random.cu", "random_renew")(1, 1, (Drawn(5, 2**40, cell.address),))
@@ -82,7 +82,7 @@ def narrow_grid(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     [(7, 4_099, 1), (7, 20_000, 1), (7, 100, 33), (7, 515, 33)],
     ids=["rows", "parts", "columns", "clusters"],
 )
-def test_a_block_that_walks_over_rows_reduces_each(shape: tuple[int, ...]):
+def test_a_block_that_walks_over_rows_reduces_each(shape: tuple[int, ...]) -> None:
     """A row's last read of shared memory comes before the next row's first write: in several orders of threads."""
     host = np.random.default_rng(2026).integers(-8, 8, shape).astype(np.float32)
     a = devices.from_host(host, HOST)
@@ -94,7 +94,7 @@ def test_a_block_that_walks_over_rows_reduces_each(shape: tuple[int, ...]):
         np.testing.assert_array_equal(devices.to_host(largest), host.max(axis=1))
 
 
-def test_an_axis_of_more_than_32_bits_is_divided_by_in_64():
+def test_an_axis_of_more_than_32_bits_is_divided_by_in_64() -> None:
     """The layout has more elements along its axis than the arrays, of which the kernel sees the first ones."""
     host = np.random.default_rng(2026).standard_normal(1_031).astype(np.float32)
     a, out = (emulated.as_cupy(emulated.guarded(host.shape, host.dtype)) for _ in range(2))

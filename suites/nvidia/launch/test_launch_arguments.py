@@ -66,15 +66,15 @@ def words(*arguments):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_is_stored_with_the_bits_of_its_type(argument, bits):
+def test_a_value_is_stored_with_the_bits_of_its_type(argument, bits) -> None:
     assert words(argument) == [bits]
 
 
-def test_structures_lie_between_their_neighbours():
+def test_structures_lie_between_their_neighbours() -> None:
     assert words(7, Pair(3, 4), np.int32(5)) == [7, 3, 4, 5]
 
 
-def test_a_block_is_written_again_in_place():
+def test_a_block_is_written_again_in_place() -> None:
     launch = Launch(None, [int, int])
     launch.write((1, 2))
     launch.slots[0] = 9
@@ -83,7 +83,7 @@ def test_a_block_is_written_again_in_place():
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1])
-def test_an_int_beyond_64_bits_is_refused(value):
+def test_an_int_beyond_64_bits_is_refused(value) -> None:
     with pytest.raises(ArgumentError, match="does not fit the 64 bits"):
         words(value)
 
@@ -91,7 +91,7 @@ def test_an_int_beyond_64_bits_is_refused(value):
 @pytest.mark.parametrize(
     ("value", "hint"), [(np.zeros(2), "cupy.asarray"), ([1, 2], "pass its parts"), (None, "NoneType")], ids=repr
 )
-def test_what_no_kernel_can_take_is_refused(value, hint):
+def test_what_no_kernel_can_take_is_refused(value, hint) -> None:
     with pytest.raises(DTypeError, match=hint):
         words(value)
 
@@ -143,7 +143,7 @@ def launched(monkeypatch):
     return seen
 
 
-def test_the_driver_is_given_configuration_handle_and_arguments(launched):
+def test_the_driver_is_given_configuration_handle_and_arguments(launched) -> None:
     launch = Launch(0x1234, [int, Device])
     launch.write((3, Device()))
 
@@ -163,7 +163,7 @@ def test_the_driver_is_given_configuration_handle_and_arguments(launched):
 
 
 @pytest.mark.parametrize("grid", [8, np.int64(8), (8,), [8, 1]], ids=repr)
-def test_extents_left_out_are_one(launched, grid):
+def test_extents_left_out_are_one(launched, grid) -> None:
     launch = Launch(1, [int, int])
 
     launch.launch(grid, 32, 0, 5)
@@ -171,7 +171,7 @@ def test_extents_left_out_are_one(launched, grid):
     assert launched[0]["shape"] == ((8, 1, 1), (32, 1, 1), 0)
 
 
-def test_a_second_launch_may_differ_in_all(launched):
+def test_a_second_launch_may_differ_in_all(launched) -> None:
     launch, grid = Launch(1, [int, int]), [1, 1]
     launch.write((1, 2))
     launch.launch(grid, 32, 0, 5)
@@ -199,7 +199,7 @@ def test_a_second_launch_may_differ_in_all(launched):
     ],
     ids=str,
 )
-def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, asked, attributes):
+def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, asked, attributes) -> None:
     launch = Launch(0x1234, [int, int])
     launch.arrange(cluster=8, early=True)
     launch.arrange(**asked)
@@ -212,7 +212,7 @@ def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, aske
     assert all(not any(one.value[3:]) for one in found)
 
 
-def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched):
+def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched) -> None:
     launch = Launch(1, [int, int])
     launch.write((1, 2))
     fire, slots = launch.bind(8, 32, stream=5), launch.slots
@@ -227,7 +227,7 @@ def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched)
     assert {each["stream"] for each in launched} == {5}
 
 
-def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched):
+def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched) -> None:
     launch = Launch(1, [int, int])
     launch.arrange(cluster=2, early=True)
     fire, words = launch.bind(8, 32, stream=5), launch.words
@@ -243,7 +243,7 @@ def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched):
 
 
 @pytest.mark.parametrize("grid", [(-1, 1, 1), (2**32, 1, 1), 2**32], ids=repr)
-def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
+def test_an_extent_that_would_wrap_around_is_refused(launched, grid) -> None:
     launch = Launch(1, [int, int])
 
     with pytest.raises(ArgumentError, match="is not a launch shape"):
@@ -258,11 +258,11 @@ def test_an_extent_that_would_wrap_around_is_refused(launched, grid):
 @pytest.mark.parametrize(
     ("stream", "address"), [(0x7F00_0040, 0x7F00_0040), (Foreign(), 0x7F00_0050)], ids=["address", "protocol"]
 )
-def test_streams_of_every_form_have_an_address(stream, address):
+def test_streams_of_every_form_have_an_address(stream, address) -> None:
     assert stream_address(stream) == address
 
 
-def test_what_is_no_stream_is_refused():
+def test_what_is_no_stream_is_refused() -> None:
     with pytest.raises(ArgumentError, match="is not a CUDA stream"):
         stream_address("main")
 
@@ -281,7 +281,7 @@ def test_what_is_no_stream_is_refused():
         ("__global__ void g(int a) {}", None),
     ],
 )
-def test_a_signature_is_read_from_the_source(source, expected):
+def test_a_signature_is_read_from_the_source(source, expected) -> None:
     assert parse_signature(source, "f") == expected
 
 
@@ -290,7 +290,7 @@ def test_a_signature_is_read_from_the_source(source, expected):
     [("int64", 3), ("uint64", 3), ("float64", 3.0), ("bool", True), ("float32", np.float32(3)), ("float32*", Device())],
     ids=str,
 )
-def test_arguments_that_fit_pass(parameter, argument):
+def test_arguments_that_fit_pass(parameter, argument) -> None:
     check_arguments("f", [parameter], [argument])
     check_arguments("f", ["?"], [argument])
 
@@ -307,18 +307,18 @@ def test_arguments_that_fit_pass(parameter, argument):
         ("int64", np.zeros(1), "cannot read host memory"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(parameter, argument, message):
+def test_arguments_that_do_not_fit_are_named(parameter, argument, message) -> None:
     with pytest.raises(DTypeError, match=message):
         check_arguments("f", [parameter], [argument])
 
 
-def test_a_wrong_number_of_arguments_is_named():
+def test_a_wrong_number_of_arguments_is_named() -> None:
     with pytest.raises(ArgumentError, match=r"f\(int64, int64\) has 2 parameters; got 1 arguments"):
         check_arguments("f", ["int64", "int64"], [1])
 
 
 @pytest.mark.parametrize("dims", [0, (), (1, 2, 3, 4), (1, 0), (1.5,)])
-def test_a_launch_shape_of_nothing_is_refused(dims):
+def test_a_launch_shape_of_nothing_is_refused(dims) -> None:
     with pytest.raises(ArgumentError, match="grid must be one to three whole numbers"):
         check_shape("grid", dims)
 
@@ -343,7 +343,7 @@ def foreign(dtype: str) -> Device:
 
 
 @pytest.mark.parametrize("make", [CupysArray, foreign], ids=["CuPy's", "another's"])
-def test_dtypes_are_looked_at_in_every_launch(make):
+def test_dtypes_are_looked_at_in_every_launch(make) -> None:
     launch = CheckedLaunch(1, [int, type(make("float32"))], "f", ("int64", "float32*"))
     launch.write((5, make("float32")))
 
@@ -354,7 +354,7 @@ def test_dtypes_are_looked_at_in_every_launch(make):
     assert launch.slots[0] == 6
 
 
-def test_a_pointer_to_what_is_not_known_takes_every_dtype():
+def test_a_pointer_to_what_is_not_known_takes_every_dtype() -> None:
     launch = CheckedLaunch(1, [CupysArray, CupysArray], "f", ("?*", "?"))
 
     for dtype in ("float32", "int8"):
@@ -363,7 +363,7 @@ def test_a_pointer_to_what_is_not_known_takes_every_dtype():
     assert list(launch.slots) == [0x1000, 0x1000]
 
 
-def test_the_shape_of_every_launch_is_looked_at(launched):
+def test_the_shape_of_every_launch_is_looked_at(launched) -> None:
     launch = CheckedLaunch(0x1234, [int, int], "f", ("int64", "int64"))
     launch.launch(1, 32, 0, 0)
 
@@ -371,13 +371,13 @@ def test_the_shape_of_every_launch_is_looked_at(launched):
         launch.launch(1, 0, 0, 0)
 
 
-def test_a_user_kernel_knows_its_signature_before_any_device_is_touched():
+def test_a_user_kernel_knows_its_signature_before_any_device_is_touched() -> None:
     kernel = cuda.compile_kernel("__global__ void f(float* a, long long n) {}", "f")
 
     assert kernel.signature == ("float32*", "int64")
     assert repr(kernel) == "UserKernel(f, not loaded)"
 
 
-def test_a_user_kernel_with_an_arch_is_compiled_at_once():
+def test_a_user_kernel_with_an_arch_is_compiled_at_once() -> None:
     with pytest.raises(CompileError, match="identifier"):
         cuda.compile_kernel("__global__ void f(float* a) { b; }", "f", arch="sm_90")

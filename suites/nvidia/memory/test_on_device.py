@@ -38,7 +38,7 @@ def filled(nbytes: int, value: int = 7) -> Any:
 
 
 class TestArrays:
-    def test_an_array_and_its_views_hold_one_block(self):
+    def test_an_array_and_its_views_hold_one_block(self) -> None:
         array = filled(4096)
         block = hook.block_of(array)
         view = array[100:200].reshape(10, 10)
@@ -50,13 +50,13 @@ class TestArrays:
         del view
         assert not block.is_live
 
-    def test_a_dropped_array_is_the_next_ones_memory(self):
+    def test_a_dropped_array_is_the_next_ones_memory(self) -> None:
         address = filled(12345).data.ptr
 
         assert filled(12345).data.ptr == address
 
     @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 1, 3), (2, 0)], ids=str)
-    def test_it_is_as_cupys_own_constructor_makes_it(self, shape):
+    def test_it_is_as_cupys_own_constructor_makes_it(self, shape) -> None:
         ours = cuassay.empty(shape, "float16", "cuda:0")
         theirs = cupy.ndarray(shape, "float16", ours.data)
 
@@ -67,7 +67,7 @@ class TestArrays:
             theirs.flags.f_contiguous,
         )
 
-    def test_an_array_without_elements_takes_nothing(self):
+    def test_an_array_without_elements_takes_nothing(self) -> None:
         before = memory.memory_allocated()
 
         array = cuassay.empty((0, 3), "float32", "cuda:0")
@@ -76,7 +76,7 @@ class TestArrays:
         assert memory.memory_allocated() == before
 
     @pytest.mark.parametrize("kind", ["ours", "cupy", "address", "torch", "cuda.core"])
-    def test_the_stream_may_be_of_many_kinds(self, kind):
+    def test_the_stream_may_be_of_many_kinds(self, kind) -> None:
         stream, address = made_stream(kind)
 
         array = cuassay.empty(1000, "float32", "cuda:0", stream=stream)
@@ -84,11 +84,11 @@ class TestArrays:
         assert hook.block_of(array).stream == address
 
     @pytest.mark.parametrize("stream", ["left", -1, 1.5, 1_000_000, 2**70], ids=repr)
-    def test_what_is_no_stream_is_refused(self, stream):
+    def test_what_is_no_stream_is_refused(self, stream) -> None:
         with pytest.raises(ArgumentError, match="is not a CUDA stream"):
             cuassay.empty(10, "float32", "cuda:0", stream=stream)
 
-    def test_a_block_other_streams_use_waits_for_them(self):
+    def test_a_block_other_streams_use_waits_for_them(self) -> None:
         own, other = cuassay.cuda.Stream(), cuassay.cuda.Stream()
         array = cuassay.empty(3 * MIB, "uint8", "cuda:0", stream=own)
         block = hook.block_of(array)
@@ -102,7 +102,7 @@ class TestArrays:
         memory.empty_cache()
         assert not block.is_pending
 
-    def test_memory_of_others_cannot_be_recorded(self):
+    def test_memory_of_others_cannot_be_recorded(self) -> None:
         with pytest.raises(ArgumentError, match="this one's is another's"):
             memory.record_stream(cupy.zeros(3), cuassay.cuda.Stream())
 
@@ -130,7 +130,7 @@ class TestWithCupy:
         memory.use_with_cupy(False)
 
     @pytest.mark.usefixtures("_hooked")
-    def test_every_array_is_ours_in_every_thread(self):
+    def test_every_array_is_ours_in_every_thread(self) -> None:
         found = []
         thread = threading.Thread(target=lambda: found.append(hook.block_of(cupy.arange(10.0) + 1)))
         thread.start()
@@ -140,17 +140,17 @@ class TestWithCupy:
         assert found[0] is not None
 
     @pytest.mark.usefixtures("_hooked")
-    def test_the_current_stream_is_the_blocks(self):
+    def test_the_current_stream_is_the_blocks(self) -> None:
         stream = cuassay.cuda.Stream()
         with cuassay.cuda.stream(stream):
             array = cupy.zeros(1000)
 
         assert hook.block_of(array).stream == stream.ptr
 
-    def test_without_it_cupy_keeps_its_own_pool(self):
+    def test_without_it_cupy_keeps_its_own_pool(self) -> None:
         assert hook.block_of(cupy.zeros(1000)) is None
 
-    def test_dead_cycles_give_their_memory_back(self):
+    def test_dead_cycles_give_their_memory_back(self) -> None:
         gc.collect()  # of the cycles that other tests left
         before = memory.memory_allocated()
         cycle: list[Any] = [filled(MIB)]
@@ -163,7 +163,7 @@ class TestWithCupy:
 
 
 class TestPools:
-    def test_cupys_arrays_of_this_thread_come_from_it(self):
+    def test_cupys_arrays_of_this_thread_come_from_it(self) -> None:
         pool, elsewhere = memory.MemPool(), []
         thread = threading.Thread(target=lambda: elsewhere.append(hook.block_of(filled(10)).stream_pool.pool.id))
 
@@ -178,7 +178,7 @@ class TestPools:
         assert (owners, pool.use_count()) == (2, 1)
         assert pool.snapshot()
 
-    def test_arrays_outlive_it_and_its_memory_goes_back_with_the_last(self):
+    def test_arrays_outlive_it_and_its_memory_goes_back_with_the_last(self) -> None:
         pool = memory.MemPool()
         with memory.use_mem_pool(pool):
             array = filled(3 * MIB)
@@ -195,15 +195,15 @@ class TestPools:
 
     @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
     @pytest.mark.parametrize("make", [memory.MemPool, lambda: allocators.allocator(0)], ids=["pool", "allocator"])
-    def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(self, make, through):
+    def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(self, make, through) -> None:
         with pytest.raises(TypeError, match=r"\w+\(.*cuda:0.*\) belongs to this process"):
             through(make())
 
-    def test_an_unknown_id_is_refused(self):
+    def test_an_unknown_id_is_refused(self) -> None:
         with pytest.raises(ArgumentError, match="has no pool"), memory.use_mem_pool((0, 99999)):
             pass
 
-    def test_a_captures_memory_is_the_pools_and_the_replay_is_right(self):
+    def test_a_captures_memory_is_the_pools_and_the_replay_is_right(self) -> None:
         pool, stream = memory.MemPool(), cuassay.cuda.Stream()
         ones = cuassay.full(1000, 1.0, "float32", "cuda:0")
         cupy.cuda.Device().synchronize()
@@ -223,7 +223,7 @@ class TestPools:
 
 
 class TestWithoutCaching:
-    def test_each_array_is_an_allocation_of_its_own(self):
+    def test_each_array_is_an_allocation_of_its_own(self) -> None:
         with memory.caching_allocator_disabled():
             array = cuassay.full(1000, 2, "uint8", "cuda:0")
             block = hook.block_of(array)
@@ -234,7 +234,7 @@ class TestWithoutCaching:
         cached = filled(1000)
         assert hook.block_of(cached).nbytes >= 1024
 
-    def test_a_capture_uses_its_own_pool_and_gives_nothing_back(self):
+    def test_a_capture_uses_its_own_pool_and_gives_nothing_back(self) -> None:
         with memory.caching_allocator_disabled():
             x = cuassay.full(1000, 2, "float32", "cuda:0")
             freed = cuassay.full(1000, 1, "float32", "cuda:0")
@@ -290,7 +290,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestPluggable:
     @pytest.mark.parametrize("way", ["names", "addresses"])
-    def test_a_library_serves_a_pool(self, library, way):
+    def test_a_library_serves_a_pool(self, library, way) -> None:
         loaded = ctypes.CDLL(str(library))
         functions: Any = (str(library), "take", "give")
         if way == "addresses":
@@ -306,13 +306,13 @@ class TestPluggable:
         memory.empty_cache()
         assert loaded.count() == 0
 
-    def test_null_is_out_of_memory(self, library):
+    def test_null_is_out_of_memory(self, library) -> None:
         pool = memory.MemPool(memory.CUDAPluggableAllocator(str(library), "none", "give"))
 
         with memory.use_mem_pool(pool), pytest.raises(OutOfMemoryError):
             filled(3 * MIB)
 
-    def test_a_change_keeps_figures_and_each_block_goes_where_it_came_from(self):
+    def test_a_change_keeps_figures_and_each_block_goes_where_it_came_from(self) -> None:
         calls: list[tuple[str, int]] = []
         former = filled(5 * MIB)
 
@@ -341,7 +341,7 @@ class TestPluggable:
         memory.empty_cache()
         assert sum(nbytes if call == "take" else -nbytes for call, nbytes in calls) == 0
 
-    def test_the_wait_before_a_segment_goes_back_is_not_one_of_the_callers(self):
+    def test_the_wait_before_a_segment_goes_back_is_not_one_of_the_callers(self) -> None:
         """Stopped by the sync debug mode, it would leave the segment neither here nor there."""
         given: list[int] = []
 
@@ -375,11 +375,11 @@ class TestPluggable:
         ],
         ids=["path", "number", "none"],
     )
-    def test_what_is_no_allocator_is_refused(self, arguments, error, message):
+    def test_what_is_no_allocator_is_refused(self, arguments, error, message) -> None:
         with pytest.raises(error, match=message):
             memory.CUDAPluggableAllocator(*arguments)
 
-    def test_a_missing_name_is_told(self, library):
+    def test_a_missing_name_is_told(self, library) -> None:
         with pytest.raises(LibraryNotFoundError, match="has no function 'nothing'"):
             memory.CUDAPluggableAllocator(str(library), "take", "nothing")
 
@@ -406,7 +406,7 @@ class TestOtherProcesses:
             filled(1000)
             return cuassay.full((100, 10), 3, "int32", "cuda:0")[10:20]
 
-    def test_an_array_is_read_and_written_elsewhere_and_kept_meanwhile(self):
+    def test_an_array_is_read_and_written_elsewhere_and_kept_meanwhile(self) -> None:
         array = self.exported()
         block, handle = hook.block_of(array), memory.ipc_handle(array)
         host = array.base
@@ -423,7 +423,7 @@ class TestOtherProcesses:
         memory.ipc_collect()
         assert not block.is_live
 
-    def test_an_importer_that_dies_holds_nothing(self):
+    def test_an_importer_that_dies_holds_nothing(self) -> None:
         array = self.exported()
         block, handle = hook.block_of(array), memory.ipc_handle(array)
         del array
@@ -435,7 +435,7 @@ class TestOtherProcesses:
 
         assert not block.is_live
 
-    def test_the_exporter_itself_cannot_open_it(self):
+    def test_the_exporter_itself_cannot_open_it(self) -> None:
         array = self.exported()
 
         with pytest.raises(DeviceError, match="for another process"):
@@ -443,7 +443,7 @@ class TestOtherProcesses:
 
         memory.ipc_collect()
 
-    def test_memory_in_pages_is_refused(self):
+    def test_memory_in_pages_is_refused(self) -> None:
         array = filled(64 * MIB)
         if not allocators.allocator(0).config.expandable_segments:
             pytest.skip("expandable_segments is off")
@@ -451,11 +451,11 @@ class TestOtherProcesses:
         with pytest.raises(ArgumentError, match="lies in pages"):
             memory.ipc_handle(array)
 
-    def test_memory_of_others_is_refused(self):
+    def test_memory_of_others_is_refused(self) -> None:
         with pytest.raises(ArgumentError, match="on our memory"):
             memory.ipc_handle(cupy.zeros(3))
 
-    def test_a_forked_child_is_refused_and_its_frees_do_no_harm(self):
+    def test_a_forked_child_is_refused_and_its_frees_do_no_harm(self) -> None:
         array = filled(1000)
         read, write = os.pipe()
         child = os.fork()
@@ -490,7 +490,7 @@ print(memory.memory_allocated() - before)
 
 
 class TestOtherLibraries:
-    def test_cuda_core_takes_its_buffers_from_us(self):
+    def test_cuda_core_takes_its_buffers_from_us(self) -> None:
         core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
         device = core.Device(0)
         device.set_current()
@@ -505,7 +505,7 @@ class TestOtherLibraries:
         stream.sync()
         assert memory.memory_allocated() == before
 
-    def test_cuda_cores_device_may_have_it_as_its_own(self):
+    def test_cuda_cores_device_may_have_it_as_its_own(self) -> None:
         core = pytest.importorskip("cuda.core", reason="cuda.core is not installed")
         device = core.Device(0)
         device.set_current()
@@ -519,7 +519,7 @@ class TestOtherLibraries:
         finally:
             device.memory_resource = former
 
-    def test_numba_takes_its_arrays_from_us(self):
+    def test_numba_takes_its_arrays_from_us(self) -> None:
         pytest.importorskip("numba.cuda", reason="Numba is not installed")
 
         run = subprocess.run([sys.executable, "-c", NUMBA], capture_output=True, text=True, check=False)

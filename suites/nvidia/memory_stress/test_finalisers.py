@@ -42,7 +42,7 @@ class Graph:
         self.allocator.empty_cache(self.pool)
 
 
-def test_it_prints_what_it_holds(allocator):
+def test_it_prints_what_it_holds(allocator) -> None:
     block = allocator.malloc(3 * MIB)
 
     assert repr(allocator) == "DeviceAllocator(cuda:0, 3 MiB live of 4 MiB reserved)"
@@ -61,7 +61,7 @@ def churn(allocator: Any) -> None:
         gc.set_threshold(*before)
 
 
-def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator):
+def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator) -> None:
     thread = threading.Thread(target=churn, args=(allocator,), daemon=True)
     thread.start()
     thread.join(20)
@@ -73,7 +73,7 @@ def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator):
     assert not allocator.statistics().reserved_bytes_by_private_pools
 
 
-def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator):
+def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator) -> None:
     pool = allocator.create_pool()
     with allocator.heap.lock:
         allocator.release_pool(pool)
@@ -85,7 +85,7 @@ def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator):
     assert pool.use_count == 0
 
 
-def test_a_block_whose_event_cannot_be_asked_for_is_not_lost(monkeypatch):
+def test_a_block_whose_event_cannot_be_asked_for_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
     source = IntegerSource(is_lazy=True, granularity=0)
     allocator = CachingAllocator(source)
     block = allocator.malloc(20 * MIB)
@@ -106,7 +106,7 @@ def refused(event: int) -> bool:
     raise DriverError("the query is refused; this is a test")
 
 
-def test_the_thread_that_pins_ahead_survives_a_refusal():
+def test_the_thread_that_pins_ahead_survives_a_refusal() -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed")
     from cuassay.devices.cuda.memory import pinned
 
@@ -125,7 +125,9 @@ def test_the_thread_that_pins_ahead_survives_a_refusal():
     ("status", "is_open"),
     [("cudaSuccess", False), ("cudaErrorLaunchFailure", False), ("cudaErrorStreamCaptureUnsupported", True)],
 )
-def test_the_lock_of_another_processes_memory_is_kept_only_while_it_may_be_used(status, is_open, monkeypatch):
+def test_the_lock_of_another_processes_memory_is_kept_only_while_it_may_be_used(
+    status, is_open, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed")
     import cuda.bindings
 

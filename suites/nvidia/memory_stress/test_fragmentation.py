@@ -63,12 +63,12 @@ def ours() -> Iterator[None]:
         memory.empty_cache()
 
 
-def test_cupys_own_pool_fails_although_there_is_room():
+def test_cupys_own_pool_fails_although_there_is_room() -> None:
     with cupys_own_pool(), pytest.raises(cupy.cuda.memory.OutOfMemoryError):
         adaptive_refinement()
 
 
-def test_ours_makes_one_range_of_the_pieces():
+def test_ours_makes_one_range_of_the_pieces() -> None:
     with ours():
         total = adaptive_refinement()
 

@@ -151,7 +151,7 @@ def soak(seconds: float) -> Soak:
     return shared
 
 
-def test_no_corruption_and_no_deadlock():
+def test_no_corruption_and_no_deadlock() -> None:
     shared = soak(SECONDS)
 
     assert shared.counts["blocks"] + shared.counts["refused"] >= THREADS * BLOCKS

@@ -30,7 +30,7 @@ DRIVER, RUNTIME = driver.CUresult, runtime.cudaError_t
 @pytest.mark.parametrize(
     ("values", "expected"), [((), None), ((7,), 7), ((7, 8), (7, 8))], ids=["none", "one", "several"]
 )
-def test_success_gives_the_values(values, expected):
+def test_success_gives_the_values(values, expected) -> None:
     assert check((DRIVER.CUDA_SUCCESS, *values)) == expected
 
 
@@ -53,7 +53,7 @@ def test_success_gives_the_values(values, expected):
     ],
     ids=lambda value: getattr(value, "name", getattr(value, "__name__", value)),
 )
-def test_a_failure_raises_its_class_with_status_and_code(status, kind):
+def test_a_failure_raises_its_class_with_status_and_code(status, kind) -> None:
     with pytest.raises(kind, match=rf"mixing paint failed: {status.name} \({int(status)}\).*; ") as caught:
         check((status,), "mixing paint")
 
@@ -61,23 +61,23 @@ def test_a_failure_raises_its_class_with_status_and_code(status, kind):
     assert (caught.value.status, caught.value.code) == (status.name, int(status))
 
 
-def test_every_status_in_the_table_is_one_of_cudas():
+def test_every_status_in_the_table_is_one_of_cudas() -> None:
     driver_names = {status.name.removeprefix("CUDA_ERROR_") for status in DRIVER}
 
     assert set(ADVICE) - driver_names == {"INSUFFICIENT_DRIVER"}  # the runtime's alone
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress", "CUDA_ERROR_ASSERT"])
-def test_statuses_that_kill_the_context_are_sticky(name):
+def test_statuses_that_kill_the_context_are_sticky(name) -> None:
     assert is_sticky(name)
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY", "NVRTC_ERROR_COMPILATION"])
-def test_statuses_that_leave_the_context_alive_are_not(name):
+def test_statuses_that_leave_the_context_alive_are_not(name) -> None:
     assert not is_sticky(name)
 
 
-def test_an_absent_library_is_an_exception_of_ours():
+def test_an_absent_library_is_an_exception_of_ours() -> None:
     from cuda.pathfinder import DynamicLibNotFoundError
 
     expected = "libcuda could not be loaded: nowhere; install NVIDIA's driver"
@@ -85,12 +85,12 @@ def test_an_absent_library_is_an_exception_of_ours():
         raise DynamicLibNotFoundError("nowhere.")
 
 
-def test_other_runtime_errors_pass_through():
+def test_other_runtime_errors_pass_through() -> None:
     with pytest.raises(RuntimeError, match=r"^mine$"), guarded("libcuda"):
         raise RuntimeError("mine")
 
 
-def test_every_property_asks_for_an_attribute_the_driver_has():
+def test_every_property_asks_for_an_attribute_the_driver_has() -> None:
     known = {attribute.name for attribute in driver.CUdevice_attribute}
 
     assert {f"CU_DEVICE_ATTRIBUTE_{name}" for name in _ATTRIBUTES.values()} <= known

@@ -35,19 +35,19 @@ def run(code):
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
-def test_the_probe_and_the_driver_agree():
+def test_the_probe_and_the_driver_agree() -> None:
     assert cuassay.cuda.device_count() == cupy.cuda.runtime.getDeviceCount()
     assert cuassay.cuda.get_device_name(0) == cupy.cuda.runtime.getDeviceProperties(0)["name"].decode()
 
 
-def test_an_index_beyond_the_last_is_refused():
+def test_an_index_beyond_the_last_is_refused() -> None:
     count = cuassay.cuda.device_count()
 
     with pytest.raises(DeviceError, match=rf"cuda:{count} does not exist"):
         cuassay.cuda.set_device(count)
 
 
-def test_asking_for_properties_makes_no_context():
+def test_asking_for_properties_makes_no_context() -> None:
     code = (
         "import cuassay.cuda as c; from cuda.bindings import driver as d; c.get_device_properties(0);"
         "c.current_device(); print(d.cuDevicePrimaryCtxGetState(d.cuDeviceGet(0)[1])[2])"
@@ -56,7 +56,7 @@ def test_asking_for_properties_makes_no_context():
     assert run(code) == "0"
 
 
-def test_once_the_driver_is_initialised_its_count_is_the_one():
+def test_once_the_driver_is_initialised_its_count_is_the_one() -> None:
     code = (
         "import os, cuassay.cuda as c; c.init(); before = c.device_count(); os.environ['CUDA_VISIBLE_DEVICES'] = ''\n"
         "print(before == c.device_count() > 0)"
@@ -65,7 +65,7 @@ def test_once_the_driver_is_initialised_its_count_is_the_one():
     assert run(code) == "True"
 
 
-def test_a_forked_child_is_told_what_to_do():
+def test_a_forked_child_is_told_what_to_do() -> None:
     code = (
         "import os, cuassay.cuda as c; c.init(); pid = os.fork()\n"
         "if pid == 0:\n"
@@ -78,7 +78,7 @@ def test_a_forked_child_is_told_what_to_do():
     assert run(code) == "ForkError True"
 
 
-def test_a_fork_before_first_use_works():
+def test_a_fork_before_first_use_works() -> None:
     code = (
         "import os, cuassay.cuda as c; c.is_available(); c.device_count(); pid = os.fork()\n"
         "if pid == 0:\n"
@@ -89,7 +89,7 @@ def test_a_fork_before_first_use_works():
     assert run(code) == "True"
 
 
-def test_a_dead_context_is_found():
+def test_a_dead_context_is_found() -> None:
     code = (
         "import cupy, cuassay.cuda as c; from cuassay.devices.cuda.driver import runtime; c.set_device(0); c.init()\n"
         "print(runtime.poisoned(0))\n"
@@ -103,7 +103,7 @@ def test_a_dead_context_is_found():
 
 
 @pytest.mark.parametrize("stream", ["current", "cupy", "address"])
-def test_a_user_kernel_runs_on_the_stream_it_is_given(stream):
+def test_a_user_kernel_runs_on_the_stream_it_is_given(stream) -> None:
     x, y = cupy.arange(1000, dtype=np.float32), cupy.ones(1000, np.float32)
     side = cupy.cuda.Stream()
     given = {"current": None, "cupy": side, "address": side.ptr}[stream]
@@ -115,7 +115,7 @@ def test_a_user_kernel_runs_on_the_stream_it_is_given(stream):
     np.testing.assert_array_equal(y.get(), 1 + 2 * np.arange(1000, dtype=np.float32))
 
 
-def test_dynamic_shared_memory_beyond_48_kib_is_asked_for():
+def test_dynamic_shared_memory_beyond_48_kib_is_asked_for() -> None:
     kernel = cuassay.cuda.compile_kernel(AXPY, "fill", shared_memory=60 * 1024)
     out = cupy.zeros(64, np.int32)
 
@@ -124,7 +124,7 @@ def test_dynamic_shared_memory_beyond_48_kib_is_asked_for():
     np.testing.assert_array_equal(out.get(), np.arange(63, -1, -1))
 
 
-def test_a_template_kernel_is_checked_by_the_sizes_of_its_parameters():
+def test_a_template_kernel_is_checked_by_the_sizes_of_its_parameters() -> None:
     source = "template <typename T> __global__ void put(T* a, T value) { a[0] = value; }"
     kernel, out = cuassay.cuda.compile_kernel(source, "put<float>"), cupy.zeros(1, np.float32)
 
@@ -137,7 +137,7 @@ def test_a_template_kernel_is_checked_by_the_sizes_of_its_parameters():
     assert out.get()[0] == 3
 
 
-def test_a_prepared_launch_is_rewritten_in_place():
+def test_a_prepared_launch_is_rewritten_in_place() -> None:
     kernel = cuassay.cuda.compile_kernel(AXPY, "axpy")
     x, first, second = (cupy.ones(32, np.float32) for _ in range(3))
     launch = kernel.prepare([cupy.ndarray, cupy.ndarray, np.float32, int])
@@ -153,7 +153,7 @@ def test_a_prepared_launch_is_rewritten_in_place():
     assert (second.get() == 2).all()
 
 
-def test_the_current_device_is_restored():
+def test_the_current_device_is_restored() -> None:
     before = cuassay.cuda.current_device()
 
     with cuassay.cuda.device(cuassay.cuda.device_count() - 1):
@@ -171,7 +171,7 @@ def captured(call):
         return side.end_capture()
 
 
-def test_a_bound_kernel_follows_the_stream_that_is_current_when_it_runs():
+def test_a_bound_kernel_follows_the_stream_that_is_current_when_it_runs() -> None:
     kernel = cuassay.cuda.compile_kernel(AXPY, "axpy")
     x, y = cupy.ones(32, np.float32), cupy.zeros(32, np.float32)
     bound = kernel.bind(1, 32, (y, x, np.float32(2), 32))
@@ -186,7 +186,7 @@ def test_a_bound_kernel_follows_the_stream_that_is_current_when_it_runs():
 
 
 @pytest.mark.parametrize("call", ["dense", "strided", "number", "empty"])
-def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(call):
+def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(call) -> None:
     a = cupy.arange(64, dtype=np.float32).reshape(8, 8)
     operands = {"dense": (a, a), "strided": (a.T, a), "number": (a, 2.5), "empty": (a[:0], a[:0])}[call]
     plan = ops.add.prepare(*operands)
@@ -202,7 +202,7 @@ def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(c
     np.testing.assert_array_equal(wanted, ops.add(*operands).get())
 
 
-def test_a_bound_kernel_keeps_its_arrays():
+def test_a_bound_kernel_keeps_its_arrays() -> None:
     kernel, out = cuassay.cuda.compile_kernel(AXPY, "axpy"), cupy.zeros(32, np.float32)
     bound = kernel.bind(1, 32, (out, cupy.ones(32, np.float32), np.float32(2), 32))
 
@@ -213,7 +213,7 @@ def test_a_bound_kernel_keeps_its_arrays():
     assert len(reused) == 8
 
 
-def test_a_launch_that_the_driver_refuses_is_named_and_the_next_one_works():
+def test_a_launch_that_the_driver_refuses_is_named_and_the_next_one_works() -> None:
     kernel = cuassay.cuda.compile_kernel(AXPY, "axpy")
     out = cupy.zeros(32, np.float32)
     arguments = (out, cupy.ones(32, np.float32), np.float32(2), 32)

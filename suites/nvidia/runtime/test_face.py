@@ -49,7 +49,7 @@ NAMES = {
 }
 
 
-def test_the_public_names_are_fixed():
+def test_the_public_names_are_fixed() -> None:
     assert cuassay.cuda.__all__ == sorted(name for names in NAMES.values() for name in names.split())
 
 
@@ -58,7 +58,7 @@ STREAM_FUNCTIONS = [name for name in NAMES["streams"].split() if name.islower()]
 
 
 @pytest.mark.parametrize("name", [*NAMES[""].split(), *NAMES["random"].split(), *STREAM_FUNCTIONS])
-def test_every_public_function_is_annotated_and_documented(name):
+def test_every_public_function_is_annotated_and_documented(name) -> None:
     function = getattr(cuassay.cuda, name)
 
     assert inspect.getdoc(function)
@@ -66,7 +66,7 @@ def test_every_public_function_is_annotated_and_documented(name):
 
 
 @pytest.mark.parametrize("module", [name for name in NAMES if name])
-def test_a_module_of_the_face_is_there_without_importing_it(module):
+def test_a_module_of_the_face_is_there_without_importing_it(module) -> None:
     code = f"import cuassay; print(cuassay.cuda.{module}.__name__)"
 
     said = subprocess.check_output([sys.executable, "-c", f"import cuassay.cuda; {code}"], text=True)
@@ -74,20 +74,20 @@ def test_a_module_of_the_face_is_there_without_importing_it(module):
     assert said.strip() == f"cuassay.cuda.{module}"
 
 
-def test_importing_the_face_imports_no_cuda_library():
+def test_importing_the_face_imports_no_cuda_library() -> None:
     modules = ", ".join(f"cuassay.cuda.{name}" for name in NAMES if name)
     code = f"import sys, {modules}; print([m for m in sys.modules if m.split('.')[0] in ('cupy', 'cuda', 'nvmath')])"
 
     assert subprocess.check_output([sys.executable, "-c", code], text=True).strip() == "[]"
 
 
-def test_a_device_of_another_kind_is_refused():
+def test_a_device_of_another_kind_is_refused() -> None:
     with pytest.raises(DeviceError, match="sim:0 is not a CUDA device"):
         cuassay.cuda.set_device("sim:0")
 
 
 @pytest.mark.parametrize("call", ["init", "current_device", "synchronize", "get_device_name", "mem_get_info"])
-def test_without_a_device_the_error_says_what_is_missing(call):
+def test_without_a_device_the_error_says_what_is_missing(call) -> None:
     if cuassay.cuda.is_available():
         pytest.skip("a CUDA device is here")
 
@@ -96,7 +96,7 @@ def test_without_a_device_the_error_says_what_is_missing(call):
 
 
 @pytest.mark.parametrize("call", ["use_with_cupy", "record_memory_history", "MemPool", "Stream", "CUDAGraph"])
-def test_without_cupy_the_error_says_what_is_missing(call):
+def test_without_cupy_the_error_says_what_is_missing(call) -> None:
     if find_spec("cupy") is not None:
         pytest.skip("CuPy is here")
 
@@ -105,19 +105,19 @@ def test_without_cupy_the_error_says_what_is_missing(call):
 
 
 @pytest.mark.parametrize("row", ["libcuda", "cudart", "nvrtc", "cublas", "cublasLt", "nvml", "nccl", "cufile"])
-def test_each_library_is_found_or_its_absence_explained(row):
+def test_each_library_is_found_or_its_absence_explained(row) -> None:
     (found,) = (entry for entry in cuassay.cuda.libraries() if entry[0] == row)
 
     _, path, _, reason = found
     assert bool(path) != bool(reason)
 
 
-def test_an_unknown_cudart_name_lists_the_known_ones():
+def test_an_unknown_cudart_name_lists_the_known_ones() -> None:
     with pytest.raises(AttributeError, match=r"no 'cudaMalloc'; it has cudaError, cudaGetErrorString"):
         _ = cuassay.cuda.cudart().cudaMalloc
 
 
-def test_the_face_has_streams_that_work_goes_to():
+def test_the_face_has_streams_that_work_goes_to() -> None:
     if not cuassay.cuda.is_available():
         pytest.skip("no CUDA device")
     from cuassay.cuda.streams import Event, Stream
@@ -132,7 +132,7 @@ def test_the_face_has_streams_that_work_goes_to():
     assert event.query()
 
 
-def test_an_unknown_name_of_streams_lists_those_there_are():
+def test_an_unknown_name_of_streams_lists_those_there_are() -> None:
     import cuassay.cuda.streams
 
     with pytest.raises(AttributeError, match="has no attribute 'Queue'; its classes: Event, ExternalStream, Stream"):

@@ -185,7 +185,7 @@ def test_only_whole_parts_of_two_formats(dtype: str, parts: int) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float8_e4m3fn", "float8_e5m2", "float16"])
-def test_a_float64_is_narrowed_by_one_rounding(dtype):
+def test_a_float64_is_narrowed_by_one_rounding(dtype) -> None:
     exact = np.arange(256, dtype=np.uint8) if dtype.startswith("float8") else np.arange(2**16, dtype=np.uint16)
     with np.errstate(invalid="ignore"):  # signalling NaN
         held = finite(exact.view(as_dtype(dtype)).astype(np.float64))

@@ -108,7 +108,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_state_is_neither_read_nor_changed_while_capturing(name, capturing):
+def test_a_state_is_neither_read_nor_changed_while_capturing(name, capturing) -> None:
     generator = Generator(DEVICE, seed=1)
 
     with pytest.raises(CaptureError, match=r"is illegal while sim:0 is being captured.*before the capture"):
@@ -118,7 +118,7 @@ def test_a_state_is_neither_read_nor_changed_while_capturing(name, capturing):
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_other_devices_and_threads_are_free_while_one_captures(name, capturing):
+def test_other_devices_and_threads_are_free_while_one_captures(name, capturing) -> None:
     CHANGES[name](Generator("sim:1"))
     thread = threading.Thread(target=CHANGES[name], args=(generator := Generator(DEVICE, seed=1),))
     thread.start()
@@ -127,7 +127,7 @@ def test_other_devices_and_threads_are_free_while_one_captures(name, capturing):
     assert (generator.initial_seed() == 1) == (name in ("set_offset", "get_state", "get_offset", "clone_state"))
 
 
-def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_capturing(capturing):
+def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_capturing(capturing) -> None:
     with pytest.raises(CaptureError, match="seeding it with 999 is illegal"):
         seed_default_generators("sim", 999)
 
@@ -135,7 +135,7 @@ def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_captu
     assert default_generator("sim:1").initial_seed() == DEFAULT_SEED
 
 
-def test_where_one_kind_cannot_be_seeded_none_is(capturing):
+def test_where_one_kind_cannot_be_seeded_none_is(capturing) -> None:
     before = default_generator("cpu").initial_seed()
 
     with pytest.raises(CaptureError):
@@ -144,33 +144,33 @@ def test_where_one_kind_cannot_be_seeded_none_is(capturing):
     assert default_generator("cpu").initial_seed() == before
 
 
-def test_a_seed_may_be_any_integer():
+def test_a_seed_may_be_any_integer() -> None:
     assert Generator(DEVICE, seed=np.int64(5)).initial_seed() == 5
     with pytest.raises(ArgumentError, match="give an integer"):
         Generator(DEVICE, seed=5.0)
 
 
 @pytest.mark.parametrize("state", [5, None, "sixteen letters."], ids=str)
-def test_a_state_that_is_no_bytes_is_refused(state):
+def test_a_state_that_is_no_bytes_is_refused(state) -> None:
     with pytest.raises(ArgumentError, match="a generator's state is bytes; got"):
         Generator(DEVICE).set_state(state)
 
 
-def test_the_present_seed_may_be_given_while_capturing(capturing):
+def test_the_present_seed_may_be_given_while_capturing(capturing) -> None:
     generator = Generator(DEVICE, seed=5)
     generator.take(4)
 
     assert generator.manual_seed(5).take(4).start == 4
 
 
-def test_a_capture_that_draws_nothing_costs_its_replays_nothing():
+def test_a_capture_that_draws_nothing_costs_its_replays_nothing() -> None:
     recordings = Recordings()
     recordings.capture_begin(recordings, DEVICE)
 
     assert recordings.capture_end(recordings, DEVICE) is None
 
 
-def test_of_two_captures_of_a_thread_the_later_one_records():
+def test_of_two_captures_of_a_thread_the_later_one_records() -> None:
     recordings, generator, captures = Recordings(), Generator(DEVICE), ("outer", "inner")
     for capture in captures:
         recordings.capture_begin(capture, DEVICE)
@@ -181,7 +181,7 @@ def test_of_two_captures_of_a_thread_the_later_one_records():
     assert [renew is None for renew in renewals] == [False, True]
 
 
-def test_each_capture_and_generator_has_a_cell_of_its_own_until_it_is_forgotten():
+def test_each_capture_and_generator_has_a_cell_of_its_own_until_it_is_forgotten() -> None:
     numbers, published, dropped = count(), [], []
     recordings = Recordings(lambda device: next(numbers), lambda place: published.append(place.cell), dropped.append)
     generators = [Generator(DEVICE), Generator(DEVICE)]
@@ -203,7 +203,7 @@ def test_each_capture_and_generator_has_a_cell_of_its_own_until_it_is_forgotten(
     assert [generator.get_offset() for generator in generators] == [16, 16]
 
 
-def test_a_capture_forgotten_while_it_runs_is_over(capturing):
+def test_a_capture_forgotten_while_it_runs_is_over(capturing) -> None:
     inner = object()
     capturing.capture_begin(inner, DEVICE)
     capturing.capture_forget(inner, DEVICE)
@@ -211,7 +211,7 @@ def test_a_capture_forgotten_while_it_runs_is_over(capturing):
     assert Generator(DEVICE).take(4).start == 0
 
 
-def test_a_shared_position_is_one():
+def test_a_shared_position_is_one() -> None:
     generator, other = Generator(DEVICE, seed=1), Generator(DEVICE, seed=2)
 
     shared = generator.graphsafe_get_state()
@@ -222,7 +222,7 @@ def test_a_shared_position_is_one():
     assert generator.initial_seed() == shared.initial_seed() == 9
 
 
-def test_positions_may_be_shared_while_capturing(capturing):
+def test_positions_may_be_shared_while_capturing(capturing) -> None:
     generator, other = Generator(DEVICE, seed=1), Generator(DEVICE, seed=2)
 
     generator.graphsafe_set_state(other.graphsafe_get_state())
@@ -230,12 +230,12 @@ def test_positions_may_be_shared_while_capturing(capturing):
     assert generator.take(4).seed == 2
 
 
-def test_a_position_of_another_device_is_not_shared():
+def test_a_position_of_another_device_is_not_shared() -> None:
     with pytest.raises(ArgumentError, match="is not a generator of sim:0"):
         Generator(DEVICE).graphsafe_set_state(Generator("cpu"))
 
 
-def test_a_clone_goes_its_own_way():
+def test_a_clone_goes_its_own_way() -> None:
     generator = Generator(DEVICE, seed=3)
     generator.take(4)
 
@@ -245,7 +245,7 @@ def test_a_clone_goes_its_own_way():
     assert (clone.initial_seed(), clone.get_offset()) == (3, 4)
 
 
-def test_a_state_may_be_an_array_of_bytes():
+def test_a_state_may_be_an_array_of_bytes() -> None:
     generator = Generator(DEVICE)
 
     generator.set_state(np.frombuffer(GeneratorState(7, 8).to_bytes(), np.uint8))
@@ -254,17 +254,17 @@ def test_a_state_may_be_an_array_of_bytes():
 
 
 @pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 1.0, True, "1"])
-def test_a_seed_that_does_not_fit_is_refused(seed):
+def test_a_seed_that_does_not_fit_is_refused(seed) -> None:
     with pytest.raises(ArgumentError, match=r"does not fit; give an integer from -2\*\*63"):
         Generator(DEVICE).manual_seed(seed)
 
 
-def test_default_generators_are_one_a_device_and_start_from_torchs_seed():
+def test_default_generators_are_one_a_device_and_start_from_torchs_seed() -> None:
     assert default_generator("sim:1") is default_generator(Device("sim", 1))
     assert default_generator("sim:1").initial_seed() == DEFAULT_SEED
 
 
-def test_seeding_a_kind_reaches_devices_not_asked_for_yet():
+def test_seeding_a_kind_reaches_devices_not_asked_for_yet() -> None:
     early = default_generator("sim:1")
     early.take(4)
 
@@ -276,7 +276,7 @@ def test_seeding_a_kind_reaches_devices_not_asked_for_yet():
     assert default_generator("cpu").initial_seed() == DEFAULT_SEED
 
 
-def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(capturing):
+def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(capturing) -> None:
     generators = default_generator("sim:0"), default_generator("sim:1")
 
     with pytest.raises(CaptureError):
@@ -286,7 +286,7 @@ def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(captur
 
 
 @given(threads=st.integers(2, 4))
-def test_threads_are_never_given_the_same_state(threads):
+def test_threads_are_never_given_the_same_state(threads) -> None:
     generator, taken = Generator(DEVICE), []
 
     def work() -> None:

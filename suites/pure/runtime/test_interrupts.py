@@ -44,18 +44,18 @@ def attempted(call: Callable[..., Any], *arguments: Any, succeeded: Callable[[An
         return attempt()
 
 
-def test_the_answer_of_a_call_is_given():
+def test_the_answer_of_a_call_is_given() -> None:
     assert finish(divmod, 7, 2, succeeded=bool, undo=print) == attempted(divmod, 7, 2) == (3, 1)
 
 
-def test_an_interrupt_during_a_call_that_is_done_is_late():
+def test_an_interrupt_during_a_call_that_is_done_is_late() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         attempted(_raise, signal.SIGINT)
 
     assert is_late(caught.value)
 
 
-def test_an_interrupt_that_loses_the_answer_is_late():
+def test_an_interrupt_that_loses_the_answer_is_late() -> None:
     lossy = Lossy()
 
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -64,7 +64,7 @@ def test_an_interrupt_that_loses_the_answer_is_late():
     assert (lossy.calls, is_late(caught.value)) == (1, True)
 
 
-def test_an_interrupt_before_the_call_is_early():
+def test_an_interrupt_before_the_call_is_early() -> None:
     with pytest.raises(KeyboardInterrupt) as caught, Attempt(print, succeeded=bool):
         raise KeyboardInterrupt
 
@@ -84,7 +84,7 @@ def test_what_is_raised_after_the_call_is_late(error: BaseException) -> None:
     assert is_late(caught.value)
 
 
-def test_an_interrupt_during_a_call_that_can_be_undone_undoes_it():
+def test_an_interrupt_during_a_call_that_can_be_undone_undoes_it() -> None:
     undone: list[int | None] = []
 
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -94,7 +94,7 @@ def test_an_interrupt_during_a_call_that_can_be_undone_undoes_it():
     assert not is_late(caught.value)
 
 
-def test_an_interrupt_that_loses_the_answer_undoes_without_it_and_says_so():
+def test_an_interrupt_that_loses_the_answer_undoes_without_it_and_says_so() -> None:
     undone: list[int | None] = []
 
     with pytest.raises(KeyboardInterrupt) as caught:
@@ -104,28 +104,28 @@ def test_an_interrupt_that_loses_the_answer_undoes_without_it_and_says_so():
     assert "is lost" in caught.value.__notes__[0]
 
 
-def test_an_interrupt_during_a_call_that_failed_is_not_late():
+def test_an_interrupt_during_a_call_that_failed_is_not_late() -> None:
     with pytest.raises(KeyboardInterrupt) as caught:
         attempted(_raise, signal.SIGINT, succeeded=bool)
 
     assert not is_late(caught.value)
 
 
-def test_an_error_of_the_call_itself_is_not_late():
+def test_an_error_of_the_call_itself_is_not_late() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         attempted(divmod, 1, 0)
 
     assert not is_late(caught.value)
 
 
-def test_the_mark_is_taken_off_once():
+def test_the_mark_is_taken_off_once() -> None:
     error = RuntimeError()
     mark_late(error)
 
     assert [took_effect(error), took_effect(error), is_late(error)] == [True, False, False]
 
 
-def test_an_interrupt_without_a_mark_is_taken_for_late():
+def test_an_interrupt_without_a_mark_is_taken_for_late() -> None:
     error = KeyboardInterrupt()
 
     assert is_late(error)
@@ -133,7 +133,7 @@ def test_an_interrupt_without_a_mark_is_taken_for_late():
     assert not is_late(error)
 
 
-def test_what_comes_before_anything_is_done_is_early():
+def test_what_comes_before_anything_is_done_is_early() -> None:
     with pytest.raises(KeyboardInterrupt) as caught, nothing_done():
         raise KeyboardInterrupt
 

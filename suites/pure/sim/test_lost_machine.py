@@ -86,7 +86,7 @@ CALLS: dict[str, Callable[[Any], Any]] = {
 
 
 @pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
-def test_a_lost_machine_refuses(ready: SimpleNamespace, call: Callable[[Any], Any]):
+def test_a_lost_machine_refuses(ready: SimpleNamespace, call: Callable[[Any], Any]) -> None:
     ready.sim.inject_fault("an assert failed")
 
     with pytest.raises(DeviceLostError, match="an assert failed"):

@@ -52,46 +52,46 @@ LEFT_ALONE = ("add", "relu")
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", LOWER)
-def test_products_compute_in_the_lower_dtype(op, given):
+def test_products_compute_in_the_lower_dtype(op, given) -> None:
     with autocast("cpu", "float16"):
         assert name_of(CALLS[op](given)) == "float16"
 
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", FLOAT32)
-def test_what_overflows_or_adds_up_computes_in_float32(op, given):
+def test_what_overflows_or_adds_up_computes_in_float32(op, given) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op](given)) == "float32"
 
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", LEFT_ALONE)
-def test_other_ops_run_in_the_dtype_they_get(op, given):
+def test_other_ops_run_in_the_dtype_they_get(op, given) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op](given)) == given
 
 
 @pytest.mark.parametrize("op", [*LOWER, *FLOAT32])
-def test_float64_is_never_touched(op):
+def test_float64_is_never_touched(op) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op]("float64")) == "float64"
 
 
-def test_a_bias_of_another_float_is_cast_too():
+def test_a_bias_of_another_float_is_cast_too() -> None:
     with autocast("cpu", "bfloat16"):
         out = ops.linear(ones(2, 3, dtype="bfloat16"), ones(4, 3), ones(4, dtype="float16"))
 
     assert name_of(out) == "bfloat16"
 
 
-def test_the_value_is_that_of_the_cast_operands():
+def test_the_value_is_that_of_the_cast_operands() -> None:
     a = np.array([[1 + 2**-9]], np.float32)
 
     with autocast("cpu", "bfloat16"):
         assert float(ops.mm(a, a)[0, 0]) == 1.0
 
 
-def test_a_call_with_out_is_left_alone():
+def test_a_call_with_out_is_left_alone() -> None:
     out = np.empty((2, 4), np.float32)
 
     with autocast("cpu"):
@@ -100,7 +100,7 @@ def test_a_call_with_out_is_left_alone():
     assert out.tolist() == [[3.0] * 4] * 2
 
 
-def test_the_inner_region_holds_and_the_outer_one_comes_back():
+def test_the_inner_region_holds_and_the_outer_one_comes_back() -> None:
     with autocast("cpu", "bfloat16"):
         with autocast("cpu", enabled=False):
             assert name_of(CALLS["mm"]("float32")) == "float32"
@@ -111,27 +111,27 @@ def test_the_inner_region_holds_and_the_outer_one_comes_back():
     assert name_of(CALLS["mm"]("float32")) == "float32"
 
 
-def test_a_region_speaks_of_one_kind():
+def test_a_region_speaks_of_one_kind() -> None:
     with autocast("sim"):
         assert name_of(CALLS["mm"]("float32")) == "float32"
         moved = devices.from_host(ones(2, 2), "sim")
         assert name_of(ops.mm(moved, moved)) == "float16"
 
 
-def test_regions_of_two_kinds_hold_at_once():
+def test_regions_of_two_kinds_hold_at_once() -> None:
     with autocast("sim"), autocast("cpu"):
         assert is_autocast_enabled("sim")
         assert is_autocast_enabled("cpu")
 
 
-def test_behind_the_last_region_calls_pass_through_nothing():
+def test_behind_the_last_region_calls_pass_through_nothing() -> None:
     with autocast("cpu"), autocast("sim"):
         pass
 
     assert not interposers.stack
 
 
-def test_it_is_a_decorator_too():
+def test_it_is_a_decorator_too() -> None:
     @autocast("cpu")
     def step():
         return CALLS["mm"]("float32")
@@ -139,7 +139,7 @@ def test_it_is_a_decorator_too():
     assert [name_of(step()), name_of(step())] == ["bfloat16"] * 2
 
 
-def test_one_object_nests_in_itself():
+def test_one_object_nests_in_itself() -> None:
     region = autocast("cpu")
 
     with region, region:
@@ -147,14 +147,14 @@ def test_one_object_nests_in_itself():
     assert not is_autocast_enabled("cpu")
 
 
-def test_an_exception_leaves_the_region():
+def test_an_exception_leaves_the_region() -> None:
     with pytest.raises(ZeroDivisionError), autocast("cpu"):
         raise ZeroDivisionError
 
     assert name_of(CALLS["mm"]("float32")) == "float32"
 
 
-def test_one_object_in_two_threads_leaves_each_as_it_was():
+def test_one_object_in_two_threads_leaves_each_as_it_was() -> None:
     region = autocast("cpu", "float16")
     inside, leave = threading.Event(), threading.Event()
     found = []
@@ -178,7 +178,7 @@ def test_one_object_in_two_threads_leaves_each_as_it_was():
     assert found == [(False, ())]
 
 
-def test_regions_left_out_of_order_leave_nothing_behind():
+def test_regions_left_out_of_order_leave_nothing_behind() -> None:
     first, second = autocast("cpu", "float16"), autocast("cpu", "bfloat16")
     first.__enter__()
     second.__enter__()
@@ -192,12 +192,12 @@ def test_regions_left_out_of_order_leave_nothing_behind():
     assert interposers.stack == ()
 
 
-def test_leaving_what_was_not_entered_is_refused():
+def test_leaving_what_was_not_entered_is_refused() -> None:
     with pytest.raises(StateError, match="is not open in this thread"):
         autocast("cpu").__exit__(None, None, None)
 
 
-def test_a_device_stands_for_its_kind():
+def test_a_device_stands_for_its_kind() -> None:
     with autocast("cpu:0", "float16"):
         assert is_autocast_enabled("cpu:0")
         assert get_autocast_dtype("cpu:0") == "float16"
@@ -211,12 +211,12 @@ def test_a_device_stands_for_its_kind():
     [is_autocast_enabled, get_autocast_dtype, lambda kind: custom_fwd(device_type=kind)],
     ids=["on", "dtype", "fwd"],
 )
-def test_a_kind_nobody_knows_is_refused(ask):
+def test_a_kind_nobody_knows_is_refused(ask) -> None:
     with pytest.raises(DeviceError, match="knows no kind of device 'nosuch'"):
         ask("nosuch")
 
 
-def test_another_thread_is_not_in_the_region():
+def test_another_thread_is_not_in_the_region() -> None:
     found = []
 
     def look() -> None:
@@ -231,12 +231,12 @@ def test_another_thread_is_not_in_the_region():
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("cpu", "bfloat16"), ("sim", "float16"), ("cuda", "float16")])
-def test_each_kind_has_its_default(kind, dtype):
+def test_each_kind_has_its_default(kind, dtype) -> None:
     assert get_autocast_dtype(kind) == dtype
     assert autocast(kind).dtype == dtype
 
 
-def test_a_weight_is_cast_once_a_region(monkeypatch):
+def test_a_weight_is_cast_once_a_region(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
 
     with autocast("cpu", weights=[weight]):
@@ -249,7 +249,7 @@ def test_a_weight_is_cast_once_a_region(monkeypatch):
     assert casts.count(id(weight)) == 2
 
 
-def test_a_weight_of_the_outer_region_is_kept_in_the_inner_one(monkeypatch):
+def test_a_weight_of_the_outer_region_is_kept_in_the_inner_one(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
 
     with autocast("cpu", weights=[weight]), autocast("cpu"):
@@ -259,7 +259,7 @@ def test_a_weight_of_the_outer_region_is_kept_in_the_inner_one(monkeypatch):
     assert casts.count(id(weight)) == 1
 
 
-def test_the_end_of_an_inner_region_forgets_no_weight(monkeypatch):
+def test_the_end_of_an_inner_region_forgets_no_weight(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
 
     with autocast("cpu", weights=[weight]):
@@ -271,7 +271,7 @@ def test_the_end_of_an_inner_region_forgets_no_weight(monkeypatch):
     assert casts.count(id(weight)) == 1
 
 
-def test_a_weight_is_cast_for_each_rule():
+def test_a_weight_is_cast_for_each_rule() -> None:
     weight = ones(3, 3).astype("float16")
 
     with autocast("cpu", "bfloat16", weights=[weight]):
@@ -281,7 +281,7 @@ def test_a_weight_is_cast_for_each_rule():
     assert [name_of(lowered), name_of(raised)] == ["bfloat16", "float32"]
 
 
-def test_a_weight_is_cast_for_each_dtype(monkeypatch):
+def test_a_weight_is_cast_for_each_dtype(monkeypatch: pytest.MonkeyPatch) -> None:
     weight = ones(3, 4)
 
     with autocast("cpu", "bfloat16", weights=[weight]):
@@ -292,7 +292,7 @@ def test_a_weight_is_cast_for_each_dtype(monkeypatch):
     assert [name_of(first), name_of(second)] == ["bfloat16", "float16"]
 
 
-def test_a_cache_that_is_off_is_off_in_inner_regions(monkeypatch):
+def test_a_cache_that_is_off_is_off_in_inner_regions(monkeypatch: pytest.MonkeyPatch) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
 
     with autocast("cpu", cache_enabled=False), autocast("cpu", weights=[weight]):
@@ -303,7 +303,7 @@ def test_a_cache_that_is_off_is_off_in_inner_regions(monkeypatch):
 
 
 @pytest.mark.parametrize("options", [{}, {"weights": True, "cache_enabled": False}], ids=["unnamed", "cache off"])
-def test_nothing_else_is_kept(monkeypatch, options):
+def test_nothing_else_is_kept(monkeypatch: pytest.MonkeyPatch, options) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
     if "weights" in options:
         options = {**options, "weights": [weight]}
@@ -315,7 +315,7 @@ def test_nothing_else_is_kept(monkeypatch, options):
     assert casts.count(id(weight)) == 2
 
 
-def test_a_written_weight_is_seen_after_the_cache_is_cleared():
+def test_a_written_weight_is_seen_after_the_cache_is_cleared() -> None:
     weight = ones(1, 1)
 
     with autocast("cpu", weights=[weight]):
@@ -325,7 +325,7 @@ def test_a_written_weight_is_seen_after_the_cache_is_cleared():
         assert float(ops.mm(ones(1, 1), weight)[0, 0]) == 2.0
 
 
-def test_a_replay_uses_the_weights_of_its_own_time(sim_backend):
+def test_a_replay_uses_the_weights_of_its_own_time(sim_backend) -> None:
     weight, x = devices.from_host(ones(1, 1), "sim"), devices.from_host(ones(1, 1), "sim")
 
     with autocast("sim", weights=[weight]):
@@ -343,7 +343,7 @@ def test_a_replay_uses_the_weights_of_its_own_time(sim_backend):
     assert devices.to_host(out).tolist() == [[3.0]]
 
 
-def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend):
+def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend) -> None:
     weight, x = devices.from_host(3 * ones(1, 1), "sim"), devices.from_host(ones(1, 1), "sim")
     stream, capture = sim_backend.new_stream(0), sim_backend.new_capture(0)
     sim_backend.synchronize(0)
@@ -376,7 +376,7 @@ def count_casts(monkeypatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("op", "rule", "dtype"), [("relu", "float32", "float32"), ("exp", None, "float16")])
-def test_an_op_can_be_given_a_rule(op, rule, dtype):
+def test_an_op_can_be_given_a_rule(op, rule, dtype) -> None:
     former = rule_of(op)
     undo = custom_rule(op, rule)
     try:
@@ -387,7 +387,7 @@ def test_an_op_can_be_given_a_rule(op, rule, dtype):
     assert rule_of(op) is former
 
 
-def test_the_widest_of_two_halves_is_float32():
+def test_the_widest_of_two_halves_is_float32() -> None:
     undo = custom_rule("add", Rule.WIDEST)
     try:
         with autocast("cpu"):
@@ -397,7 +397,7 @@ def test_the_widest_of_two_halves_is_float32():
         undo()
 
 
-def test_a_refused_op_says_what_to_do():
+def test_a_refused_op_says_what_to_do() -> None:
     undo = custom_rule("exp", "refused")
     try:
         with autocast("cpu"), pytest.raises(CapabilityError, match=r"exp is not safe under autocast.*enabled=False"):
@@ -407,7 +407,7 @@ def test_a_refused_op_says_what_to_do():
         undo()
 
 
-def test_a_function_gets_its_inputs_cast_and_runs_without_autocast():
+def test_a_function_gets_its_inputs_cast_and_runs_without_autocast() -> None:
     @custom_fwd(device_type="cpu", cast_inputs="float32")
     def product(a, b):
         return ops.mm(a, b)
@@ -432,6 +432,6 @@ def test_a_function_gets_its_inputs_cast_and_runs_without_autocast():
     ],
     ids=["kind", "wide", "integer", "no dtype", "no op", "no rule"],
 )
-def test_bad_input_is_refused(make, error, says):
+def test_bad_input_is_refused(make, error, says) -> None:
     with pytest.raises(error, match=says):
         make()
