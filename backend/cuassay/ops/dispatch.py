@@ -167,7 +167,7 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
     dtype = op.schema.registry_dtype([one if is_number(one) else as_dtype(one.dtype) for one in operands])
     places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
-    serve = _server(op, backend.kind, dtype)
+    serve = _kernel_for(op, backend.kind, dtype)
     return _Route(backend, places, dtype, result, serve if op.schema.deterministic else _alerting(op, serve))
 
 
@@ -181,7 +181,7 @@ def _alerting(op: Op, serve: Callable[[dict[str, Any], Any], None]) -> Callable[
     return run
 
 
-def _server(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any], Any], None]:
+def _kernel_for(op: Op, kind: str, dtype: np.dtype[Any]) -> Callable[[dict[str, Any], Any], None]:
     """What computes on `kind`: its kernel, its boxed fallback, the composition, else the error that says so."""
     implementation, boxed, composite = registry.find(op, kind, dtype), registry.fallback(kind), op.composite
     if implementation is not None:

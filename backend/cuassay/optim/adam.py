@@ -313,7 +313,7 @@ def _restore(group: dict[str, Any], saved: Mapping[str, Any]) -> None:
     for name, value in _taken(group, saved).items():
         if name == "lr" and hasattr(group["lr"], "dtype") and not isinstance(group["lr"], np.generic):
             lr = group["lr"]
-            ops.copy(_on(np.full(lr.shape, value, lr.dtype), lr), out=lr)
+            ops.copy(_to_device_of(np.full(lr.shape, value, lr.dtype), lr), out=lr)
         else:
             group[name] = value
 
@@ -324,6 +324,6 @@ def _taken(group: Mapping[str, Any], saved: Mapping[str, Any]) -> dict[str, Any]
     return {name: tuple(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
-def _on(host: np.ndarray[Any, Any], like: Array) -> Array:
+def _to_device_of(host: np.ndarray[Any, Any], like: Array) -> Array:
     """A copy of `host` where `like` lives."""
     return devices.from_host(host, registry.device_of(like, "a parameter"))

@@ -122,7 +122,7 @@ class Creation:
         """
         home, wanted = home_of(device, self._sim_device), None if dtype is None else as_dtype(dtype)
         if isinstance(obj, DeviceArray):
-            here = _on(obj, home, is_asked=device is not None, copy=copy)
+            here = _to_device(obj, home, is_asked=device is not None, copy=copy)
             return _as_asked(here, wanted, order, copy=copy if here is obj else None)
         if copy is False:
             raise ValueError(f"host data is copied to reach {home.device}; got copy=False; omit it, or give copy=None")
@@ -198,7 +198,7 @@ def _with_axis(array: DeviceArray) -> DeviceArray:
     return array if array.ndim else array[None]
 
 
-def _on(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> DeviceArray:
+def _to_device(array: DeviceArray, home: SimDevice, *, is_asked: bool, copy: bool | None) -> DeviceArray:
     """`array` on `home`: another device's is copied only where the caller named the device."""
     if array.owner is home:
         return array

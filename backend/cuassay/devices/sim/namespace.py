@@ -128,10 +128,10 @@ class _Forward:
         if name in names.HOST:
             return self._function(*calls.unwrapped(args, SimArray), **calls.unwrapped(kwargs, SimArray))
         if name in names.TAKES_DEVICE and "device" in kwargs:
-            return self._on(kwargs.pop("device"), name, args, kwargs)
+            return self._call_on_device(kwargs.pop("device"), name, args, kwargs)
         return self._run(name, self._sim_device, args, kwargs)
 
-    def _on(self, device: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _call_on_device(self, device: Any, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """On the device that the call names; an array of another one is copied there, where it is read at all."""
         home = home_of(device, self._sim_device)
         first = args[0] if args else None
