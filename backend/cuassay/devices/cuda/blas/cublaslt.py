@@ -211,7 +211,7 @@ def _operation(problem: Problem) -> dict[str, int]:
     return found
 
 
-#: Stands for addresses that are known at the call only: the search asks whether there is one.
+#: Represents addresses that are known at the call only: the search asks whether there is one.
 _SOME_ADDRESS = 256
 
 

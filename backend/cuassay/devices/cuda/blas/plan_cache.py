@@ -51,7 +51,7 @@ class PlanCache(dict[Any, Any]):
         self._patience = _PATIENCE
 
     def count(self, key: Any, calls: int) -> bool:
-        """Enter that `key` was called so often; True where it is time for a graph."""
+        """Enter that `key` was called `calls` times; True where it is time for a graph."""
         if calls >= self._patience:
             return True
         if len(self.repeats) >= _MOST_COUNTED:

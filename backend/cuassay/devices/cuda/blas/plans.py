@@ -67,7 +67,7 @@ def _by_settings(problem: Problem, device: int) -> Choice | None:
 
 
 def offer(selector: Callable[[], Selector]) -> None:
-    """Ask `selector` for the selector that ``CUASSAY_TUNABLEOP_ENABLED`` turns on: the tuner's, which stands above."""
+    """Ask `selector` for the selector that ``CUASSAY_TUNABLEOP_ENABLED`` turns on: the tuner's, which is above."""
     global _offered  # noqa: PLW0603  one a process
     _offered = selector
 

@@ -200,7 +200,7 @@ _PLAIN: dict[str, tuple[type, ...]] = {"int": (int,), "bool": (bool,), "complex 
 
 
 def representative(problem: Problem) -> Problem:
-    """What stands for all problems that differ from `problem` in the value of a factor only.
+    """What represents all problems that differ from `problem` in the value of a factor only.
 
     The kernel depends on whether alpha is 1 and beta 0 or 1, so another factor is 2.
     """

@@ -111,7 +111,7 @@ class _ReadyProduct:
 
 
 class Products(Shortcut):
-    """Serves `op`, on matrices, as long as the registry has the implementation that it stands for.
+    """Serves `op`, on matrices, as long as the registry has the implementation that it represents.
 
     Parameters
     ----------

@@ -1,7 +1,7 @@
 """Who offers ways to compute a product, for a tuner to choose among: cuBLASLt, cuBLAS, kernels of our own.
 
 A provider is any object with the members of `Provider`. A module that has one calls ``register(MINE)`` when it is
-imported, and stands in `_MODULES`, so that it is imported when candidates are first asked for::
+imported, and is listed in `_MODULES`, so that it is imported when candidates are first asked for::
 
     class Skinny:
         name = "skinny"
@@ -51,7 +51,7 @@ class ProductPlan(Protocol):
     algorithm: Any
 
     problem: Problem
-    #: What a call needs beside the operands, bytes; from the allocator for each call, or given as `workspace`.
+    #: What a call needs in addition to the operands, bytes; from the allocator for each call, or given as `workspace`.
     workspace_nbytes: int
 
     def point(self, name: str, address: int) -> None:

@@ -25,7 +25,7 @@ _HALF_THE_SUMS = 128
 #: A cluster waits for its blocks at each tile: it is offered for so much less idle time.
 _WORTH_A_CLUSTER = 0.05
 
-#: Shared memory that a block takes beside its own: the system's, and where the wide kernel has its barriers.
+#: Shared memory that a block takes in addition to its own: the system's, and where the wide kernel has its barriers.
 _SYSTEM_NBYTES, _BARRIERS_NBYTES = 1024, 1024
 
 
@@ -123,7 +123,7 @@ _TILINGS: dict[int, tuple[Tiling, ...]] = {
     128: (_wide(1, 64, 7), _wide(1, 64, 3), _wide(2, 64, 4), _wide(3, 64, 3)),
 }
 
-#: As clusters; without the sums beside the stages.
+#: As clusters; without the sums that lie next to the stages.
 _CLUSTERED: dict[int, tuple[Tiling, ...]] = {
     8: (),
     16: (),

@@ -33,7 +33,7 @@ __all__ = ["DEFAULT", "OP", "Options", "Report", "Tuner", "TunerStatistics", "tu
 #: Of every result here.
 OP = "gemm"
 
-#: Stands in results for what is used without tuning, whatever that is.
+#: The name in results of what is used without tuning, whatever that is.
 DEFAULT = Candidate.of("default")
 
 

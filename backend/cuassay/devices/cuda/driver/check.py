@@ -1,7 +1,7 @@
 """From a driver's status to an exception: what was wrong, what the driver said, what to do.
 
 `check` reads the tuples that every call of cuda.bindings returns; `guarded` covers the other way those calls fail,
-an exception because the library itself is absent. The advice stands in one table, for the statuses people meet.
+an exception because the library itself is absent. The advice is in one table, for the statuses people meet.
 """
 
 from __future__ import annotations

@@ -212,7 +212,7 @@ class CUDAGraph(Graph):
     def replay(self) -> None:
         """Give the recorded work to the current stream.
 
-        Where that is all there is to do, CuPy's own method stands here instead, and raises CuPy's errors: a call in
+        Where that is all there is to do, CuPy's own method is used here instead, and raises CuPy's errors: a call in
         Python would cost as much again as it does beyond the driver's. Do not keep it beyond `reset`.
 
         Raises

@@ -1,4 +1,4 @@
-"""Where an input's address stands in an executable graph, and how to put another there.
+"""Where an input's address is in an executable graph, and how to put another there.
 
 A kernel of ours takes addresses as arguments of 8 bytes, which can be found by their value and replaced; unless it
 finds its arrays through a table in device memory, which still has the old address then. What a library's kernel was

@@ -36,7 +36,7 @@ __global__ void compare(const T* got, const T* expected, double* found, int64 co
         if (is_nan(is) && is_nan(right)) continue;
         const double away = is == right ? 0 : fabs(is - right) - relative * fabs(right);
         excess = fmax(excess, is_nan(away) ? __longlong_as_double(0x7ff0000000000000) : away);
-        if (!isfinite(right)) continue;  // else any difference would be small beside the sum
+        if (!isfinite(right)) continue;  // else any difference would be small compared with the sum
         squares += right * right;
         elements += 1;
     }

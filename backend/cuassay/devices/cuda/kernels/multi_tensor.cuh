@@ -38,7 +38,7 @@ template <int N> struct Place {
     __device__ bool has(int i) const { return i >= begin && i < end; }
 };
 
-// The `u`-th pack of this thread in a chunk of PACKS a thread: a block's accesses lie one beside another.
+// The `u`-th pack of this thread in a chunk of PACKS a thread: a block's accesses are neighbours.
 template <int N, int PACKS, int K>
 __device__ __forceinline__ Place<N> place(const Tensor<K>& tensor, const Chunk& chunk, int u) {
     const int64 first = tensor.origin + (int64(chunk.index) * PACKS + u) * (kThreads * N) + int(threadIdx.x) * N;

@@ -73,7 +73,7 @@ template <typename T> struct Integers {
     }
 };
 
-// The same for ranges above 2^32, of 128 bits; a range of 0 stands for 2^64.
+// The same for ranges above 2^32, of 128 bits; a range of 0 means 2^64.
 template <typename T> struct LongIntegers {
     static constexpr int kPerCall = 1;
     uint64 range, low;

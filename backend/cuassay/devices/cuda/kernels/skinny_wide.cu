@@ -247,7 +247,7 @@ skinny_wide(const __grid_constant__ TensorMap weights, const __grid_constant__ T
             asm volatile("bar.sync 1, %0;" ::"n"(kThreads) : "memory");
             for (int i = thread; i < others; i += kThreads) workspace[blockIdx.x - 1 - i] = 0;  // the next launch may get this memory
         }
-        // Through shared memory, so that what is done with a sum stands once, in a loop: unrolled over registers it made a launch
+        // Through shared memory, so that what is done with a sum is written once, in a loop: unrolled over registers it made a launch
         // up to 16 us longer, to fetch so much code, it seems.
         // A cluster has one tile, whose stages have all been read by then.
         float* lines = reinterpret_cast<float*>(memory + (ranks > 1 ? 0 : STAGES * kStageBytes));

@@ -42,7 +42,7 @@ _DOUBLE = struct.Struct("d")
 
 
 def first_argument_word(count: int) -> int:
-    """Where the first of `count` arguments stands in a block's words; those of 8 bytes follow word by word."""
+    """Where the first of `count` arguments is in a block's words; those of 8 bytes follow word by word."""
     return _CONFIG_WORDS + count
 
 
@@ -92,12 +92,12 @@ class Launch(Handle):
             store(words, start, arguments[place])
 
     def arrange(self, *, cluster: int = 1, early: bool = False) -> None:
-        """How it is launched from here, beside grid and block.
+        """How it is launched from here, apart from grid and block.
 
         Parameters
         ----------
         cluster : int
-            So many neighbouring blocks along x are a cluster; it divides the grid.
+            This many neighbouring blocks along x are a cluster; it divides the grid.
         early : bool
             Blocks may begin while the kernel before them in the stream ends. The kernel must wait
             (``griddepcontrol.wait``) before it reads or writes what that one does.
@@ -109,7 +109,7 @@ class Launch(Handle):
         self.words[_ATTRIBUTES_WORD + 1] = len(chosen)
 
     def launch(self, grid: Dims, block: Dims, shared: int, stream: int) -> int:
-        """Give the kernel to `stream` as the block stands; returns the driver's status, 0 where it took it."""
+        """Give the kernel to `stream` as the block is now; returns the driver's status, 0 where it took it."""
         if (grid, block, shared) != self._shape or self._fire is None:
             return self.bind(grid, block, shared, stream)()
         self.words[STREAM_WORD] = stream

@@ -80,7 +80,7 @@ def share(array: Any) -> IpcHandle:
         status, handle = cudart.cudaIpcGetMemHandle(base)
         if status:
             raise ArgumentError(
-                f"the array lies in pages ({status.name}), which no handle stands for; make it inside "
+                f"the array lies in pages ({status.name}), which no handle can name; make it inside "
                 "use_mem_pool(MemPool(one_handle=True))"
             )
         event = _record_event()
@@ -238,7 +238,7 @@ def _map_memory(handle: IpcHandle) -> int:
 
 
 def open_handle(handle: IpcHandle) -> Any:
-    """The array of another process that `handle` stands for; the current stream waits for what it was given there.
+    """The array of another process that `handle` names; the current stream waits for what it was given there.
 
     Raises
     ------

@@ -179,7 +179,7 @@ class Order:
 
 
 def number(index: int) -> int:
-    """What stands for this thread's default stream on device `index`."""
+    """What represents this thread's default stream on device `index`."""
     found = perthread.own.lease.numbers.get(index)
     return perthread.take(index, Order(index)) if found is None else found
 

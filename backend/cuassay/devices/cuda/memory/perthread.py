@@ -1,6 +1,6 @@
 """The default stream of each thread: its handle, 2, means another stream in each, so allocators know it by a number.
 
-A number is odd, which no stream's address is, and stands for the stream of one thread on one device. When the thread
+A number is odd, which no stream's address is, and represents the stream of one thread on one device. When the thread
 ends, the next thread that has none gets its number, with the memory kept for it, and first waits for what the former
 gave its stream. Only the thread itself can name its stream to the driver: see `handle` for what others say.
 """
@@ -59,7 +59,7 @@ own = Own()
 
 
 def is_number(stream: int) -> bool:
-    """Whether it stands for the default stream of some thread; an address does not."""
+    """Whether it represents the default stream of some thread; an address does not."""
     return bool(stream & 1) and stream != LEGACY
 
 

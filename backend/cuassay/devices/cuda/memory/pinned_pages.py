@@ -144,7 +144,7 @@ class PinnedSource(HostSource):
         return order.query(marker)
 
     def wait(self, stream: int, event: tuple[Order, Marker | None]) -> None:
-        """The host, which `stream` stands for, waits."""
+        """The host, which `stream` represents, waits."""
         from cuda.bindings import runtime
 
         _, marker = event

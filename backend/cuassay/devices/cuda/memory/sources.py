@@ -201,7 +201,7 @@ def _native(index: int) -> DeviceSource:
     return PageSource(index, page_nbytes) if page_nbytes else DeviceSource(index)
 
 
-#: The option ``backend``, and the source it stands for.
+#: The option ``backend``, and the source it represents.
 BACKENDS = {"native": _native, "cudaMallocAsync": AsyncSource}
 
 

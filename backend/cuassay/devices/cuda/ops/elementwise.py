@@ -36,7 +36,7 @@ _BLOCK = 256
 _PACK_NBYTES = 16
 _MAX_AXES = 8
 
-#: What the kernels do not compute, beside float8: complex ``exp`` is CuPy's.
+#: What the kernels do not compute, apart from float8: complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 

@@ -71,7 +71,7 @@ def _packed(a: Array, out: Array, *, is_refused: bool) -> Array:
 
 
 def _there(out: Array, packed: Array, *, is_refused: bool) -> Array:
-    """`out`, or contiguous memory beside it where its elements do not lie as those of `packed` do."""
+    """`out`, or contiguous memory of its own where its elements do not lie as those of `packed` do."""
     if (is_c_contiguous(out) and is_c_contiguous(packed)) or (is_f_contiguous(out) and is_f_contiguous(packed)):
         return out
     if is_refused:

@@ -50,7 +50,7 @@ class Drawn(ctypes.Structure):
 
 
 def drawn(state: DrawState) -> tuple[Drawn, bool]:
-    """The argument that stands for `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
+    """The argument that holds `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
 
     Raises
     ------
@@ -116,7 +116,7 @@ def dropout(a: Array, *, state: DrawState, p: float, out: Array) -> None:
 
 
 def bernoulli(p: Array, *, state: DrawState, out: Array) -> None:
-    """1 with the probability that stands there, else 0."""
+    """1 with the probability given there, else 0."""
     _map("Bernoulli", p, _structure(ctypes.c_uint64)(0), state, out)
 
 
@@ -175,7 +175,7 @@ def _grid(size: int, itemsize: int, per_call: int) -> tuple[int, int, int]:
 
 
 def _dense(out: Array) -> Array:
-    """`out`, or an array beside it in C order where its own is another: numbers follow the logical order."""
+    """`out`, or another array in C order where its own is another: numbers follow the logical order."""
     if is_c_contiguous(out) and is_aligned(out):
         return out
     return cupy.empty(out.shape, out.dtype)
@@ -270,7 +270,7 @@ def _allowed(device: Device) -> Iterator[None]:
     from cuda.bindings import driver
 
     relaxed = driver.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
-    former = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "allowing calls beside a capture")
+    former = check(driver.cuThreadExchangeStreamCaptureMode(relaxed), "allowing calls during a capture")
     try:
         with cupy.cuda.Device(device.index):
             yield

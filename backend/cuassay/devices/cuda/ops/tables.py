@@ -34,7 +34,7 @@ _current_stream = cupy.cuda.get_current_stream
 _record = cupy.cuda.runtime.eventRecord
 _wait = cupy.cuda.runtime.streamWaitEvent
 
-#: What `Tensor` of multi_tensor.cuh has beside the addresses: elements, origin, chunks, first chunk.
+#: What `Tensor` of multi_tensor.cuh has in addition to the addresses: elements, origin, chunks, first chunk.
 _COUNTS = 4
 
 

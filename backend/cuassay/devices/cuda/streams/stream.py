@@ -194,7 +194,7 @@ _entered = _Entered()
 class _Switching:
     """``with stream`` where there are several devices: the stream's becomes current, and both are restored.
 
-    CuPy's stack gives back the stream of the block around; what was set there stands in `_Entered.blocks`.
+    CuPy's stack gives back the stream of the block around; what was set there is in `_Entered.blocks`.
     """
 
     device_id: int
