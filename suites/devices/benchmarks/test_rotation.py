@@ -17,7 +17,7 @@ from cuassay.benchmarking.cases import timing_row
 from cuassay.benchmarking.rotation import CACHE_MULTIPLE, MIN_SAMPLES, rotate, sets_for
 from cuassay.errors import ArgumentError
 from cuassay.testing import devices as on
-from cuassay.testing import requires
+from cuassay.testing import exclusive, requires
 
 
 def adding_to_each(device: Device, sets: int) -> tuple[list[Any], Callable[[], None]]:
@@ -43,6 +43,7 @@ def test_every_set_is_met_alike(device: Device) -> None:
     assert counts.pop() >= 4
 
 
+@exclusive
 def test_the_time_is_that_of_one_call(device: Device) -> None:
     (_, one), (_, many) = adding_to_each(device, 1), adding_to_each(device, 64)
 

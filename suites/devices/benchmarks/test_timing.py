@@ -313,6 +313,7 @@ def test_nothing_is_refused_while_others_use_the_device(device: Device, monkeypa
     assert measure(adding(device), device, samples=3).samples_s
 
 
+@exclusive
 @on("sim:*", "cuda:*")
 @requires("timing")
 def test_the_empty_interval_is_shorter_than_any_call(device: Device) -> None:
