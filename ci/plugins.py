@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from xml.etree import ElementTree as ET
 
-#: Left out, as they do not load beside the others on pytest 9.1: pytest-assume, -cases, -flake8, -openfiles, -parallel,
+#: Left out, as they do not load with the others on pytest 9.1: pytest-assume, -cases, -flake8, -openfiles, -parallel,
 #: -snapshot (its option is syrupy's), -tldr, -tornado and -vcr; and pytest-django, which needs settings.
 PLUGINS = """
 allure-pytest anyio faker hypothesis nbval pyfakefs requests-mock syrupy pytest-aiohttp pytest-arraydiff
@@ -101,13 +101,13 @@ def _environment(folder: Path, version: str) -> Path:
     return python
 
 
-def _differing(how: str, without: dict[str, list[str]], beside: dict[str, list[str]]) -> int:
+def _differing(how: str, without: dict[str, list[str]], with_ours: dict[str, list[str]]) -> int:
     """Print the tests whose outcomes differ; give their number, and 1 if nothing ran."""
-    unlike = [name for name in sorted(without.keys() | beside.keys()) if without.get(name) != beside.get(name)]
-    print(f"{how}: {len(beside) - len(unlike)} of {len(beside)} tests alike", flush=True)
+    unlike = [name for name in sorted(without.keys() | with_ours.keys()) if without.get(name) != with_ours.get(name)]
+    print(f"{how}: {len(with_ours) - len(unlike)} of {len(with_ours)} tests alike", flush=True)
     for name in unlike[:20]:
-        print(f"  {name}: without cuassay {without.get(name)}, beside it {beside.get(name)}")
-    return len(unlike) if beside else 1
+        print(f"  {name}: without cuassay {without.get(name)}, with it {with_ours.get(name)}")
+    return len(unlike) if with_ours else 1
 
 
 def _outcomes(python: Path, suite: Path, *how: str) -> dict[str, list[str]]:
@@ -125,7 +125,7 @@ def _outcomes(python: Path, suite: Path, *how: str) -> dict[str, list[str]]:
 
 
 def _slowdown(python: Path, suite: Path) -> float:
-    """Median seconds of five collections beside cuassay, over those without; taken in turn."""
+    """Median seconds of five collections with cuassay, over those without; taken in turn."""
     seconds: dict[tuple[str, ...], list[float]] = {WITHOUT: [], (): []}
     for _ in range(5):
         for how, taken in seconds.items():
@@ -133,9 +133,9 @@ def _slowdown(python: Path, suite: Path) -> float:
             command = [str(python), "-m", "pytest", "--collect-only", *COMMON, *how]
             subprocess.run(command, cwd=suite, capture_output=True, check=True)
             taken.append(time.perf_counter() - begun)
-    without, beside = (statistics.median(taken) for taken in seconds.values())
-    print(f"collection: {without:.2f} s without cuassay, {beside:.2f} s beside it: {beside / without:.2f}")
-    return beside / without
+    without, with_ours = (statistics.median(taken) for taken in seconds.values())
+    print(f"collection: {without:.2f} s without cuassay, {with_ours:.2f} s with it: {with_ours / without:.2f}")
+    return with_ours / without
 
 
 if __name__ == "__main__":

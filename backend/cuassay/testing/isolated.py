@@ -97,7 +97,7 @@ class Worker:
         return config
 
     def _silence(self, config: pytest.Config) -> None:
-        """Let reporters print nothing, and what pytest-timeout writes before it ends the process go beside the stacks.
+        """Let reporters print nothing, and what pytest-timeout writes before it ends the process go next to the stacks.
 
         Plugins replace pytest's reporter by their own, which takes the standard output that it finds; so there is one.
         """
