@@ -218,6 +218,12 @@ SETTINGS: dict[str, Setting] = {
         Setting("CUASSAY_SIM_MEMORY", _nbytes, 2**30, "memory of each simulated device"),
         Setting("CUASSAY_SIM_PROFILE", _text, "h200", "capability set the simulated devices imitate"),
         Setting(
+            "CUASSAY_SIM_VISIBLE_DEVICES",
+            _names,
+            (),
+            "simulated devices that are here, such as SIM-1,SIM-0, as CUDA_VISIBLE_DEVICES does it; unset: all",
+        ),
+        Setting(
             "CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",
             _count,
             100,

@@ -102,3 +102,39 @@ def test_asking_initialises_no_driver_in_this_process() -> None:
     )
 
     assert done.stdout.strip() == "False"
+
+
+WHOLE = visible.Found("NVIDIA H200", "5a1b0000-0000-0000-0000-000000000001")
+SLICE = visible.Found("NVIDIA H200 MIG 1g.18gb", "5a1b0000-0000-0000-0000-000000000002")
+SHARED = visible.Found("NVIDIA H200", "5a1b0000-0000-0000-0000-000000000003", mps=True)
+
+
+@pytest.mark.parametrize(
+    ("found", "word", "sharing"),
+    [
+        (WHOLE, "GPU-5a1b0000-0000-0000-0000-000000000001", {}),
+        (SLICE, "MIG-5a1b0000-0000-0000-0000-000000000002", {"mig": "1g.18gb"}),
+        (SHARED, "GPU-5a1b0000-0000-0000-0000-000000000003", {"mps": "on"}),
+    ],
+    ids=["whole", "mig", "mps"],
+)
+def test_a_device_says_how_it_is_selected_and_shared(found, word, sharing, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", raising=False)
+
+    assert (found.word, found.sharing()) == (word, sharing)
+
+
+def test_the_part_of_the_threads_that_mps_gives_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE", "25")
+
+    assert SHARED.sharing() == {"mps": "on, 25 % of the threads"}
+
+
+def test_the_words_of_a_masked_process_select_the_same_devices(fresh, monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = '{"devices": [{"name": "A", "uuid": "2", "mps": false}, {"name": "A MIG 1g", "uuid": "1"}], "reason": ""}'
+    monkeypatch.setattr(visible, "_CHILD", f"print('''{answer.replace('false', 'true')}''')")
+
+    variable, words = visible.visibility()
+
+    assert (variable, words) == ("CUDA_VISIBLE_DEVICES", ["GPU-2", "MIG-1"])
+    assert [visible.sharing(index) for index in range(3)] == [{"mps": "on"}, {"mig": "1g"}, {}]
