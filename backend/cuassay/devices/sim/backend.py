@@ -170,6 +170,10 @@ class SimBackend:
         figures = self.allocator(index).statistics()
         return total - free - figures.reserved_bytes.all.current + figures.allocated_bytes.all.current
 
+    def release_cached(self, index: int) -> None:
+        """Give free segments of the allocator back to the arena."""
+        self.allocator(index).empty_cache()
+
     def allocator(self, index: int) -> CachingAllocator:
         """Blocks of the arena for those who want no array; streams are numbered by `stream_number`."""
         return self._device(index).allocator
