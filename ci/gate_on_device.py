@@ -2,10 +2,10 @@
 
     python ci/gate_on_device.py [--device cuda:0] [--out FILE.json] [--state DIR] [--benchmarks 30] [--repeats 3]
 
-The head side of the ten quietest benchmarks keeps the device busy for longer, by 0.5, 1, 2 and 5 % of their medians. On
-both sides they end with a launch of `spin`, so that only the cycles differ. With --state the same command continues
-where it was stopped. Exit status: 0 if unchanged suites gave only the verdicts same and ambiguous, and if every
-slow-down that a noise class promises to find was found; 1 otherwise.
+The head side of the ten longest benchmarks keeps the device busy for longer, by 0.5, 1, 2 and 5 % of their medians. In
+all processes they begin with a launch of `spin`, so that only the cycles differ, and the noise profile has the noise of
+that launch. With --state the same command continues where it was stopped. Exit status: 0 if unchanged suites gave only
+the verdicts same and ambiguous, and if every slow-down that a noise class promises to find was found; 1 otherwise.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def _comparison(options: argparse.Namespace, folder: Path, head: Sequence[str] =
     return Comparison(sides, folder, seeded=bool(options.scatter), told=progress)
 
 
-def _plan(noise: Profile, number: int) -> dict[str, float]:
-    """The share of its median that is planted in each of the quietest benchmarks."""
-    quiet = sorted(noise.noises, key=lambda name: noise.noises[name].noise)[:number]
+def _plan(noise: Profile, chosen: Sequence[str]) -> dict[str, float]:
+    """The share of its median that is planted in each chosen benchmark, the smallest in the quietest."""
+    quiet = sorted(chosen, key=lambda name: noise.noises[name].noise)
     return {name: SHARES[place % len(SHARES)] for place, name in enumerate(quiet)}
 
 
@@ -54,7 +54,7 @@ def _summary(outcome: Outcome) -> dict[str, Any]:
     words = {word: len(outcome.of(word)) for word in ("slower", "faster", "ambiguous", "same")}
     pairs = sum(one.pairs for one in outcome.verdicts) / len(outcome.verdicts)
     shown = {"starts": outcome.starts, "pairs": round(pairs, 1), "seconds": round(outcome.seconds, 1)}
-    return {**words, **shown, "shift": outcome.shift}
+    return {**words, **shown, "shift": outcome.shift, "shift_s": outcome.shift_s}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -63,12 +63,15 @@ def main(argv: Sequence[str] | None = None) -> int:
     begun = time.monotonic()
     with tempfile.TemporaryDirectory() as temporary:
         state = Path(options.state or temporary)
-        noise, medians = profile(_comparison(options, state / "noise"), options.processes)
-        unchanged = [compare(_comparison(options, state / f"aa{number}"), noise) for number in range(options.repeats)]
-        planted = _plan(noise, options.planted)
-        base = _spins(dict.fromkeys(planted, 0.0))
-        spun = _comparison(options, state / "spun", base, base).medians("n", 0, "base")
-        head = _spins({name: share * spun[name] for name, share in planted.items()})
+        listed = _comparison(options, state / "listed").medians("n", 0, "base")
+        chosen = sorted(listed, key=listed.__getitem__, reverse=True)[: options.planted]
+        base = _spins(dict.fromkeys(chosen, 0.0))
+        noise, medians = profile(_comparison(options, state / "noise", base, base), options.processes)
+        unchanged = [
+            compare(_comparison(options, state / f"aa{number}", base, base), noise) for number in range(options.repeats)
+        ]
+        planted = _plan(noise, chosen)
+        head = _spins({name: share * medians[name] for name, share in planted.items()})
         found = compare(_comparison(options, state / "planted", head, base), noise)
     told = _told(noise, medians, unchanged, planted, found, time.monotonic() - begun)
     text = json.dumps(told, indent=1)

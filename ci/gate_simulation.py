@@ -1,22 +1,31 @@
 """What the A/B gate promises, simulated: false alarms of unchanged suites, and how often a slow-down is found.
 
     python ci/gate_simulation.py [--null 5000000] [--found 20000] [--seed 0]
+    python ci/gate_simulation.py --suites 1000 [--seed 0]
 
-Each benchmark has a profile of 20 processes, drawn as well, then pairs until the gate decides, then, if it is a
-suspect, the confirming pairs. Prints the table of reports/docs.
+With --suites, whole comparisons of 30 benchmarks are simulated, whose processes share a part of their times; ten of the
+benchmarks are slower by what their noise class promises. Without it, each benchmark has a profile of 20 processes,
+drawn as well, then pairs until the gate decides, then, if it is a suspect, the confirming pairs. Prints the tables of
+reports/docs.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.benchmarking import gate
+from cuassay.benchmarking.ab import compare
+from cuassay.benchmarking.arms import Arm
+from cuassay.benchmarking.comparison import Comparison, Side
+from cuassay.benchmarking.noise import Profile
 
 Floats = NDArray[np.float64]
 Draw = Callable[[np.random.Generator, int, int], Floats]
@@ -147,14 +156,92 @@ def table(null: int, found: int, seed: int) -> list[str]:
     return lines
 
 
+@dataclass(frozen=True)
+class Common:
+    """What the benchmarks of a process share: a share of the time, and seconds, by their standard deviations."""
+
+    share: float
+    seconds: float
+
+
+COMMONS = (Common(0.0, 0.0), Common(0.0, 5e-8), Common(0.01, 0.0), Common(0.003, 5e-8))
+BENCHMARKS, CHANGED = 30, 10
+
+
+class Drawn(Comparison):
+    """A comparison whose processes are drawn: from 3 to 170 us, with noise from 0.1 % to 0.5 %, and 2 % in the last."""
+
+    missing: list[str] = []  # noqa: RUF012
+
+    def __init__(self, common: Common, folder: Path, seed: int, *, changed: bool) -> None:
+        super().__init__({side: Side(Arm(side, side, [side], {})) for side in ("base", "head")}, folder)
+        self._common, self._random = common, np.random.default_rng(seed)
+        self._seconds = self._random.permutation(3e-6 * 1.15 ** np.arange(BENCHMARKS))
+        self._noise = np.append(np.geomspace(0.001, 0.005, BENCHMARKS - 1), 0.02)
+        promises = [gate.class_of(one).promise for one in self._noise]
+        self.planted = [3 * place if changed else -1 for place in range(CHANGED)]
+        self._slower = np.array([promises[place] if place in self.planted else 0.0 for place in range(BENCHMARKS)])
+
+    def process(self) -> Floats:
+        """The medians of one process without a change."""
+        common = self._common
+        shared = np.exp(common.share * self._random.standard_normal())
+        late = common.seconds * self._random.standard_normal()
+        own = np.exp(self._noise * self._random.standard_normal(BENCHMARKS))
+        return np.asarray(self._seconds * own * shared + late)
+
+    def pair(self, stage: str, number: int, only: Sequence[str] = ()) -> dict[str, tuple[float, float]]:
+        """Draw the medians of one pair."""
+        base, head = self.process(), self.process() * (1 + self._slower)
+        found = {str(place): (base[place], head[place]) for place in range(BENCHMARKS)}
+        return {name: times for name, times in found.items() if not only or name in only}
+
+
+def suites(number: int, seed: int) -> list[str]:
+    """The lines of a Markdown table of whole comparisons."""
+    head = ["shared share %", "shared ns", "false alarms, no change", "false alarms, ten changed"]
+    head += ["ambiguous", "found", "pairs"]
+    lines = ["| " + " | ".join(head) + " |", "|" + "---|" * len(head)]
+    for common in COMMONS:
+        counts = dict.fromkeys(("alarms", "among changes", "ambiguous", "found", "pairs"), 0.0)
+        for one in range(2 * number):
+            _suite(counts, common, seed + one, changed=one >= number)
+        cells = [f"{common.share * 100:g}", f"{common.seconds * 1e9:g}", f"{counts['alarms']:.0f} of {number}"]
+        cells += [f"{counts['among changes']:.0f} of {number}"]
+        cells += [f"{counts['ambiguous'] / number / BENCHMARKS:.1%}", f"{counts['found'] / number / CHANGED:.1%}"]
+        lines.append("| " + " | ".join([*cells, f"{counts['pairs'] / number / BENCHMARKS:.1f}"]) + " |")
+        print(lines[-1], file=sys.stderr, flush=True)
+    return lines
+
+
+def _suite(counts: dict[str, float], common: Common, seed: int, *, changed: bool) -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        comparison = Drawn(common, Path(folder), seed, changed=changed)
+        processes = [dict(zip(map(str, range(BENCHMARKS)), comparison.process(), strict=True)) for _ in range(PROFILED)]
+        outcome = compare(comparison, Profile.of(processes, {}))
+    planted = {str(place) for place in comparison.planted}
+    counts["among changes" if changed else "alarms"] += any(
+        one.name not in planted for one in (*outcome.of("slower"), *outcome.of("faster"))
+    )
+    if changed:
+        counts["found"] += sum(one.name in planted for one in outcome.of("slower"))
+    else:
+        counts["ambiguous"] += len(outcome.of("ambiguous"))
+        counts["pairs"] += sum(one.pairs for one in outcome.verdicts)
+
+
 def main(argv: Sequence[str] | None = None) -> int:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--null", type=int, default=5_000_000, help="unchanged benchmarks a row")
     parser.add_argument("--found", type=int, default=20_000, help="benchmarks a slow-down")
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--suites", type=int, default=0, help="whole comparisons, unchanged ones and changed ones")
     options = parser.parse_args(argv)
-    print("\n".join(table(options.null, options.found, options.seed)))
+    chosen = (
+        suites(options.suites, options.seed) if options.suites else table(options.null, options.found, options.seed)
+    )
+    print("\n".join(chosen))
     return 0
 
 

@@ -67,8 +67,9 @@ class Outcome:
 
     Attributes
     ----------
-    shift : float
-        What all benchmarks have in common, head over base, less 1; it was taken off.
+    shift, shift_s : float
+        What all benchmarks have in common, head over base less 1, and the seconds that each call takes longer. Both
+        were taken off.
     missing : sequence of str
         Benchmarks that only one side measured.
     starts : int
@@ -79,6 +80,7 @@ class Outcome:
     head: str
     verdicts: Sequence[Verdict]
     shift: float
+    shift_s: float
     missing: Sequence[str]
     starts: int
     seconds: float
@@ -125,15 +127,17 @@ def compare(
         if not stage.open:
             break
     suspects = {name: side for name, side in found.items() if side}
-    confirming = Stage(comparison, "c", profile or Profile())
+    confirming, anchors = Stage(comparison, "c", profile or Profile()), stage.anchors(found)
     while confirming.done < max((stage.noise_class(name).confirming for name in suspects), default=0):
-        confirming.add(list(suspects), stage.anchors(found))
+        confirming.add(list(suspects), anchors, unchanged=True)
     kept = confirming.confirm(suspects, gate.confirmation_level(len(stage.pairs), budget)) if suspects else {}
     verdicts = [_verdict(name, stage, confirming, found.get(name), kept.get(name)) for name in sorted(stage.pairs)]
-    shift = math.expm1(float(np.mean(stage.shifts)))
+    shift, shift_s = math.expm1(float(np.mean(stage.shift.share))), float(np.mean(stage.shift.seconds))
     seconds = time.monotonic() - begun
     base, head = (comparison.sides[side].arm.name for side in ("base", "head"))
-    return Outcome(base, head, verdicts, shift, comparison.missing, comparison.starts, seconds, comparison.facts)
+    return Outcome(
+        base, head, verdicts, shift, shift_s, comparison.missing, comparison.starts, seconds, comparison.facts
+    )
 
 
 def _verdict(name: str, stage: Stage, confirming: Stage, side: int | None, kept: bool | None) -> Verdict:

@@ -7,7 +7,6 @@ An interrupted comparison continues with the first process that has no file. Wha
 from __future__ import annotations
 
 import json
-import math
 import os
 import platform
 import re
@@ -136,12 +135,12 @@ class Comparison:
                     )
                 self.facts = facts
 
-    def pair(self, stage: str, number: int, only: Sequence[str] = ()) -> dict[str, float]:
-        """Log-ratios of pair `number`, head over base; odd pairs begin with head: A B B A."""
+    def pair(self, stage: str, number: int, only: Sequence[str] = ()) -> dict[str, tuple[float, float]]:
+        """The medians of base and head in pair `number`; odd pairs begin with head: A B B A."""
         order = ("base", "head") if number % 2 == 0 else ("head", "base")
         found = {side: self.medians(stage, number, side, only) for side in order}
         base, head = found["base"], found["head"]
-        return {name: math.log(head[name] / base[name]) for name in base.keys() & head.keys()}
+        return {name: (base[name], head[name]) for name in base.keys() & head.keys()}
 
     @cached_property
     def missing(self) -> list[str]:

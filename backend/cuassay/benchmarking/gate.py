@@ -27,7 +27,6 @@ __all__ = [
     "NoiseClass",
     "Word",
     "class_of",
-    "common_shift",
     "confirmation_level",
     "confirmed",
     "look",
@@ -45,12 +44,6 @@ BUDGET = 0.0005
 
 ALARM_LEVEL, SAME_LEVEL = 0.999, 0.90
 """Confidence of one look that a benchmark changed, and that it did not change by more than the floor."""
-
-FEWEST_FOR_SHIFT = 8
-"""Fewest benchmarks whose median is taken for their common shift; of fewer, it could be the change of one."""
-
-_FAR, _TRIMMINGS = 4.0, 3
-"""A benchmark changed if its mean is further from that of most than four median distances, 2.7 standard deviations."""
 
 MOST_PRIOR_DEGREES = 15.0
 """The most degrees of freedom that the profile counts for, so that a runner that became noisier is noticed."""
@@ -111,27 +104,6 @@ def confirmation_level(benchmarks: int, budget: float = BUDGET) -> float:
     """
     accused = len(LOOKS) * 2 * (1 - ALARM_LEVEL)
     return 1 - min(0.005, budget / max(benchmarks, 1) / accused)
-
-
-def common_shift(pairs: Floats) -> Floats:
-    """What all unchanged benchmarks of a pair have in common, by pair: their median; 0 for few benchmarks.
-
-    The median of all would be moved by the benchmarks that changed: by two thirds of their noise where a third of the
-    suite got slower. Those whose mean over the pairs is far from that of most are therefore left out.
-
-    Parameters
-    ----------
-    pairs : array, (benchmarks, pairs)
-        Log-ratios.
-    """
-    if len(pairs) < FEWEST_FOR_SHIFT:
-        return np.zeros(pairs.shape[1])
-    means = pairs.mean(axis=1)
-    unchanged = np.full(len(pairs), fill_value=True)
-    for _ in range(_TRIMMINGS):
-        apart = np.abs(means - np.median(means[unchanged]))
-        unchanged = apart <= _FAR * np.median(apart[unchanged])
-    return np.asarray(np.median(pairs[unchanged], axis=0))
 
 
 def look(pairs: Floats, noise: Floats, degrees: Floats, floor: Floats) -> NDArray[np.int8]:

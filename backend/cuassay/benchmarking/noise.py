@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from cuassay.benchmarking.gate import FEWEST_FOR_SHIFT
+from cuassay.benchmarking.shifts import common_shift
 from cuassay.errors import ResultError
 from cuassay_reports.facts import difference
 
@@ -61,9 +61,10 @@ class Profile:
         """Make it from the medians of fresh processes of one code, without what all benchmarks of a process share."""
         names = sorted(set.intersection(*(set(one) for one in processes)))
         logs = np.array([[math.log(one[name]) for one in processes] for name in names])
-        logs = logs - logs.mean(axis=1, keepdims=True)
-        shift = np.median(logs, axis=0) if len(logs) >= FEWEST_FOR_SHIFT else 0.0
-        scatter = (logs - shift).std(axis=1, ddof=1)
+        means = logs.mean(axis=1, keepdims=True)
+        everyone = np.full(len(names), fill_value=True)
+        offsets = common_shift(logs - means, np.exp(means[:, 0]), unchanged=everyone).offsets
+        scatter = (logs - offsets).std(axis=1, ddof=1)
         return cls(facts, {name: Noise(float(one), len(processes)) for name, one in zip(names, scatter, strict=True)})
 
     def save(self, path: Path) -> None:

@@ -1,8 +1,8 @@
 """The child process of ``cuassay ab``: declared benchmarks measured once, their medians as ``time`` rows.
 
 It runs with the code of one of the two sides and knows nothing of the comparison: its arguments say what it measures,
-where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy after each call of a benchmark, and ``--scatter``
-multiplies a benchmark's samples by a random factor: both serve tests of the gate itself.
+where, and for how long. ``--spin NAME=SECONDS`` keeps the device busy before each call of a benchmark, and
+``--scatter`` multiplies a benchmark's samples by a random factor: both serve tests of the gate itself.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:
 
 
 def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
-    """Returns a function that makes calls of a case which end with some seconds of busy cycles."""
+    """Returns a function that makes calls of a case which begin with some seconds of busy cycles."""
     backend: Any = devices.backend(device.kind)
     once, twice = (
         measure(partial(backend.spin, device.index, cycles), device, max_seconds=0.2).median_s
@@ -119,8 +119,8 @@ def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
         cycles = int(seconds * hertz)
 
         def run() -> None:
-            case.run()
             backend.spin(device.index, cycles)
+            case.run()
 
         return run
 

@@ -1,13 +1,11 @@
 """The pairs of one stage of a comparison, and the common shift that is taken off each of them.
 
-The first pairs measure every benchmark; their common shift is that of the benchmarks that did not change (see
-`gate.common_shift`). Later pairs measure the open benchmarks and some *anchors*, which were found to be the same. Among
-the open ones most may have changed, so the shift of such a pair is the median of its anchors alone.
+The first pairs measure every benchmark. Later pairs measure the open benchmarks and some *anchors*, which did not
+change. The common shift of all pairs is estimated again with each one (see `shifts`).
 """
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -16,12 +14,13 @@ import numpy as np
 from cuassay.benchmarking import gate
 from cuassay.benchmarking.comparison import Comparison
 from cuassay.benchmarking.noise import Noise, Profile
+from cuassay.benchmarking.shifts import FEWEST_FOR_SHIFT, Shift, common_shift
 from cuassay.errors import MeasurementError
 
 __all__ = ["ANCHORS", "Stage"]
 
-#: Unchanged benchmarks that later pairs measure with the open ones. Their median adds 5 % to the error of a pair.
-ANCHORS = 15
+#: Unchanged benchmarks that later pairs measure with the open ones.
+ANCHORS = 16
 
 
 class Stage:
@@ -29,8 +28,8 @@ class Stage:
 
     Attributes
     ----------
-    shifts : list of float
-        The common shift of each pair, a log-ratio.
+    shift : Shift
+        What the benchmarks of each pair have in common.
     pairs : dict
         By benchmark, its log-ratios without the common shift, one for each pair that measured it.
     open : list of str
@@ -39,17 +38,18 @@ class Stage:
 
     def __init__(self, comparison: Comparison, name: str, profile: Profile) -> None:
         self._comparison, self._name, self._profile = comparison, name, profile
-        self._ratios: list[dict[str, float]] = []
+        self._medians: list[Mapping[str, tuple[float, float]]] = []
+        self._names: list[str] = []
+        self.shift: Shift
         self.pairs: dict[str, list[float]] = {}
-        self.shifts: list[float] = []
         self.open: list[str] = []
 
     @property
     def done(self) -> int:
         """Number of pairs."""
-        return len(self._ratios)
+        return len(self._medians)
 
-    def add(self, only: Sequence[str], anchors: Sequence[str] = ()) -> None:
+    def add(self, only: Sequence[str], anchors: Sequence[str] = (), *, unchanged: bool = False) -> None:
         """Measure one more pair.
 
         Parameters
@@ -57,37 +57,47 @@ class Stage:
         only : sequence of str
             Patterns of the benchmarks; all of them if it is empty.
         anchors : sequence of str
-            Benchmarks whose median is the common shift; without any, the shift is estimated from all.
+            Further benchmarks, for the common shift.
+        unchanged : bool
+            The anchors are the unchanged benchmarks; without it the unchanged ones are looked for among all.
         """
         found = self._comparison.pair(self._name, self.done, list(dict.fromkeys([*only, *anchors])))
-        if not found:
+        if not self._medians:
+            self._names = self.open = sorted(found)
+        if not found.keys() & set(self._names):
             raise MeasurementError("no benchmark was measured by both sides; look at --only and at the commands")
-        if not self._ratios:
-            self.open = sorted(found)
-        self._ratios.append(found)
-        told = [found[name] for name in anchors if name in found]
-        self.shifts = [*self.shifts, statistics.median(told)] if told else self._joint_shifts()
-        self._take_shifts_off()
+        self._medians.append(found)
+        self._take_shift_off(anchors if unchanged else None)
         self.open = [name for name in self.open if len(self.pairs[name]) == self.done]
 
-    def _joint_shifts(self) -> list[float]:
-        names = [name for name in self._ratios[0] if all(name in pair for pair in self._ratios)]
-        table = [[pair[name] for pair in self._ratios] for name in names]
-        return [float(one) for one in gate.common_shift(np.array(table).reshape(len(names), self.done))]
+    def _take_shift_off(self, unchanged: Sequence[str] | None) -> None:
+        missing = (np.nan, np.nan)
+        logs = np.log([[one.get(name, missing) for one in self._medians] for name in self._names])
+        ratios = logs[:, :, 1] - logs[:, :, 0]
+        seconds = np.exp(np.nanmean(logs, axis=(1, 2)))
+        known = None if unchanged is None else np.array([name in unchanged for name in self._names])
+        self.shift = common_shift(ratios, seconds, self._noise_of_ratios(), known)
+        rest = ratios - self.shift.offsets
+        self.pairs = {name: row[np.isfinite(row)].tolist() for name, row in zip(self._names, rest, strict=True)}
 
-    def _take_shifts_off(self) -> None:
-        self.pairs = {}
-        for pair, shift in zip(self._ratios, self.shifts, strict=True):
-            for name, ratio in pair.items():
-                self.pairs.setdefault(name, []).append(ratio - shift)
+    def _noise_of_ratios(self) -> Any:
+        known = [self.noise(name) for name in self._names]
+        return 2**0.5 * np.array([np.nan if one is None else one.noise for one in known])
 
     def anchors(self, found: Mapping[str, int]) -> list[str]:
-        """The quietest benchmarks that were found to be the same, then undecided ones; none for a small suite."""
-        if len(self.pairs) < gate.FEWEST_FOR_SHIFT:
+        """Benchmarks that did not change, the quietest of long calls and of short ones; none for a small suite.
+
+        Long ones tell the share of the common shift: their noise as a fraction is small. Short ones tell its seconds.
+        """
+        if len(self._names) < FEWEST_FOR_SHIFT:
             return []
-        unchanged = [name for name in self.pairs if found.get(name, 2) in (0, 2)]
-        ordered = sorted(unchanged, key=lambda name: (found.get(name, 2), float(np.std(self.pairs[name]))))
-        return ordered[:ANCHORS]
+        agree = dict(zip(self._names, self.shift.unchanged, strict=True))
+        unchanged = [name for name in self._names if not found.get(name, 0) and agree[name]]
+        share = {name: float(np.std(self.pairs[name])) for name in unchanged}
+        seconds = {name: share[name] * self._medians[0][name][0] for name in unchanged}
+        by_share, by_seconds = sorted(unchanged, key=share.__getitem__), sorted(unchanged, key=seconds.__getitem__)
+        taken = [name for both in zip(by_share, by_seconds, strict=True) for name in both]
+        return list(dict.fromkeys(taken))[:ANCHORS]
 
     def look(self) -> dict[str, int]:
         """What the open benchmarks were found to be; undecided ones stay open for as many pairs as their class has."""

@@ -171,8 +171,10 @@ def lines(outcome: Outcome, *, profiled: bool) -> Iterator[str]:
     )
     if not profiled:
         yield "without a noise profile: changes of 2 % are promised at best; write one with: cuassay aa"
-    if outcome.shift:
-        yield f"common to all benchmarks, and taken off: {outcome.shift:+.2%}"
+    if outcome.shift or outcome.shift_s:
+        yield (
+            f"common to all benchmarks, and taken off: {outcome.shift:+.2%}, and {outcome.shift_s * 1e9:+.0f} ns a call"
+        )
     yield from (f"not compared: {name}" for name in outcome.missing)
     ordered = sorted(outcome.verdicts, key=lambda one: (_ORDER[one.word], -abs(one.effect)))
     same = [one for one in ordered if one.word == "same"]

@@ -85,13 +85,6 @@ def test_a_larger_suite_is_confirmed_at_a_stricter_level() -> None:
     assert 1 - large == pytest.approx((1 - small) / 100)
 
 
-def test_the_common_shift_is_the_median_of_many_and_nothing_of_few() -> None:
-    pairs = np.array([[0.01]] * 9 + [[0.5]])
-
-    assert gate.common_shift(pairs).tolist() == [0.01]
-    assert gate.common_shift(pairs[:7]).tolist() == [0.0]
-
-
 def test_the_smallest_effect_shrinks_with_pairs_down_to_the_floor() -> None:
     pairs = 0.01 * np.resize([1.0, -1.0], 100)
     few, many = (gate.smallest_effect(pairs[:count], 0.0, 0.0, 0.005) for count in (4, 100))

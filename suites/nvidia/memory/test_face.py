@@ -41,7 +41,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
 
 
 @pytest.mark.parametrize("name", [name for name in memory.__all__ if name.islower()])
-def test_every_function_is_annotated_and_documented(name: str) -> None:
+def test_every_function_is_annotated_and_documented(name) -> None:
     function = getattr(memory, name)
 
     assert inspect.getdoc(function)
@@ -59,7 +59,7 @@ def test_before_any_use_there_are_no_figures_and_nothing_is_initialised() -> Non
     assert not cuassay.cuda.is_initialized()
 
 
-def test_memory_by_address_is_counted_and_given_back(allocator: CachingAllocator) -> None:
+def test_memory_by_address_is_counted_and_given_back(allocator) -> None:
     address = memory.caching_allocator_alloc(3 * MIB)
 
     assert memory.memory_allocated() == memory.max_memory_allocated() == 3 * MIB
@@ -69,9 +69,7 @@ def test_memory_by_address_is_counted_and_given_back(allocator: CachingAllocator
 
 
 @pytest.mark.parametrize("address", [0x1234, -1, None, "7"], ids=repr)
-def test_a_foreign_address_is_refused_and_changes_nothing(
-    allocator: CachingAllocator, address: int | str | None
-) -> None:
+def test_a_foreign_address_is_refused_and_changes_nothing(allocator, address) -> None:
     kept = memory.caching_allocator_alloc(MIB)
 
     with pytest.raises(ArgumentError, match="gave nothing at"):
@@ -81,7 +79,7 @@ def test_a_foreign_address_is_refused_and_changes_nothing(
     memory.caching_allocator_delete(kept)
 
 
-def test_a_second_delete_is_refused(allocator: CachingAllocator) -> None:
+def test_a_second_delete_is_refused(allocator) -> None:
     address = memory.caching_allocator_alloc(MIB)
     memory.caching_allocator_delete(address)
 
@@ -89,7 +87,7 @@ def test_a_second_delete_is_refused(allocator: CachingAllocator) -> None:
         memory.caching_allocator_delete(address)
 
 
-def test_an_arrays_block_is_not_to_be_deleted(allocator: CachingAllocator) -> None:
+def test_an_arrays_block_is_not_to_be_deleted(allocator) -> None:
     block = allocator.malloc(MIB)
 
     with pytest.raises(ArgumentError, match="still to be freed"):
@@ -98,7 +96,7 @@ def test_an_arrays_block_is_not_to_be_deleted(allocator: CachingAllocator) -> No
     allocator.free(block)
 
 
-def test_the_fraction_is_set_and_read(allocator: CachingAllocator) -> None:
+def test_the_fraction_is_set_and_read(allocator) -> None:
     memory.set_per_process_memory_fraction(0.25)
 
     assert memory.get_per_process_memory_fraction() == 0.25
@@ -106,23 +104,21 @@ def test_the_fraction_is_set_and_read(allocator: CachingAllocator) -> None:
 
 
 @pytest.mark.parametrize(("fraction", "error"), [(1, TypeError), ("0.5", TypeError), (1.5, SettingError)], ids=repr)
-def test_what_is_no_fraction_is_refused(
-    allocator: CachingAllocator, fraction: float | str, error: type[Exception]
-) -> None:
+def test_what_is_no_fraction_is_refused(allocator, fraction, error) -> None:
     with pytest.raises(error):
         memory.set_per_process_memory_fraction(fraction)
 
     assert memory.get_per_process_memory_fraction() == 1.0
 
 
-def test_settings_that_are_not_mentioned_keep_their_value(allocator: CachingAllocator) -> None:
+def test_settings_that_are_not_mentioned_keep_their_value(allocator) -> None:
     memory.set_allocator_settings("max_split_size_mb:64")
     memory.set_allocator_settings("garbage_collection_threshold:0.5")
 
     assert memory.get_allocator_settings() == "max_split_size_mb:64,garbage_collection_threshold:0.5"
 
 
-def test_the_summary_is_a_table_of_75_columns(allocator: CachingAllocator) -> None:
+def test_the_summary_is_a_table_of_75_columns(allocator) -> None:
     block = allocator.malloc(3 * MIB)
 
     full, short = memory.memory_summary(), memory.memory_summary(abbreviated=True)
@@ -134,7 +130,7 @@ def test_the_summary_is_a_table_of_75_columns(allocator: CachingAllocator) -> No
     allocator.free(block)
 
 
-def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator: CachingAllocator) -> None:
+def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator) -> None:
     pool = allocator.create_pool()
     blocks = [allocator.malloc(MIB)]
     with allocator.use_pool(pool):
@@ -150,7 +146,7 @@ def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator: CachingAllocat
     ("old", "new"),
     [("memory_cached", "memory_reserved"), ("max_memory_cached", "max_memory_reserved")],
 )
-def test_torchs_former_names_warn_and_do_the_same(allocator: CachingAllocator, old: str, new: str) -> None:
+def test_torchs_former_names_warn_and_do_the_same(allocator, old, new) -> None:
     block = allocator.malloc(MIB)
 
     with pytest.warns(FutureWarning, match=f"former name of {new}"):

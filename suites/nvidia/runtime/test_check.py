@@ -5,7 +5,6 @@
 from __future__ import annotations
 
 from dataclasses import fields
-from typing import Any
 
 import pytest
 
@@ -31,7 +30,7 @@ DRIVER, RUNTIME = driver.CUresult, runtime.cudaError_t
 @pytest.mark.parametrize(
     ("values", "expected"), [((), None), ((7,), 7), ((7, 8), (7, 8))], ids=["none", "one", "several"]
 )
-def test_success_gives_the_values(values: tuple[Any, ...], expected: Any) -> None:
+def test_success_gives_the_values(values, expected) -> None:
     assert check((DRIVER.CUDA_SUCCESS, *values)) == expected
 
 
@@ -54,7 +53,7 @@ def test_success_gives_the_values(values: tuple[Any, ...], expected: Any) -> Non
     ],
     ids=lambda value: getattr(value, "name", getattr(value, "__name__", value)),
 )
-def test_a_failure_raises_its_class_with_status_and_code(status: Any, kind: type[Exception]) -> None:
+def test_a_failure_raises_its_class_with_status_and_code(status, kind) -> None:
     with pytest.raises(kind, match=rf"mixing paint failed: {status.name} \({int(status)}\).*; ") as caught:
         check((status,), "mixing paint")
 
@@ -69,12 +68,12 @@ def test_every_status_in_the_table_is_one_of_cudas() -> None:
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress", "CUDA_ERROR_ASSERT"])
-def test_statuses_that_kill_the_context_are_sticky(name: str) -> None:
+def test_statuses_that_kill_the_context_are_sticky(name) -> None:
     assert is_sticky(name)
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY", "NVRTC_ERROR_COMPILATION"])
-def test_statuses_that_leave_the_context_alive_are_not(name: str) -> None:
+def test_statuses_that_leave_the_context_alive_are_not(name) -> None:
     assert not is_sticky(name)
 
 

@@ -1,0 +1,199 @@
+"""What all benchmarks of a pair of processes have in common: estimated from the unchanged ones, and taken off.
+
+Fresh processes of the same code differ in two ways that every benchmark shares. Clocks change all times by the same
+share. Launches and events add nearly the same time to each call. On an H200 the second is the larger: a process moves
+all its medians by about 40 ns, which is 1 % of a kernel of 4 us and nothing of one of 200 us. The log-ratio of a
+benchmark that takes t seconds is therefore modelled as ``level + share + seconds / t``, plus its own noise: the level
+is the same in all pairs, and the other two are drawn for each pair.
+
+Each pair is fitted by least squares with weights, as a ridge regression. How large its share and seconds are to be
+expected, which sets the ridge, is what makes all pairs together most likely: what does not differ from pair to pair is
+not taken off. Benchmarks that changed are left out: they are those that do not agree with most of the others, however
+precise they are. A benchmark that takes part in a fit gets the shift that the others show, so that a change of its own
+is not taken off.
+
+Source of the likelihood: empirical Bayes for linear models, Efron and Morris, JASA 68 (1973), doi 10.2307/2284155.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["FEWEST_FOR_SHIFT", "Shift", "common_shift"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+FEWEST_FOR_SHIFT = 8
+"""Fewest benchmarks whose common shift is taken off; that of fewer could be the change of one."""
+
+_SHARES = (0.0, 3e-4, 1e-3, 3e-3, 1e-2, 3e-2, 1e-1, 3e-1)
+_SECONDS = (0.0, 3e-9, 1e-8, 3e-8, 1e-7, 3e-7, 1e-6, 1e-5, 1e-4)
+"""Standard deviations of the share and of the seconds from which the most likely ones are taken."""
+
+_LEAST_NOISE = 3e-4
+"""The model is not exact: no benchmark is taken to be quieter than this fraction."""
+
+_FAR = 3.0
+"""A benchmark changed if its mean is further from the level than this many standard errors."""
+
+_DISTURBED = 2.0
+"""A log-ratio that is further off than this many standard deviations counts less in the fit of its pair."""
+
+_ENOUGH = 6
+"""Fewer log-ratios than this do not correct the noise of a profile."""
+
+_CANDIDATES = 500
+"""Most pairs of benchmarks whose shift is tried as that of the suite."""
+
+_ROUNDS = 3
+
+
+@dataclass(frozen=True)
+class Shift:
+    """The common shift of some pairs.
+
+    Attributes
+    ----------
+    offsets : array, (benchmarks, pairs)
+        What is to be taken off each log-ratio; NaN where the pair did not measure the benchmark.
+    share, seconds : array, (pairs,)
+        The part that is a share of the time, as a log-ratio, and the part that each call took longer.
+    unchanged : array, (benchmarks,)
+        The benchmarks that it was estimated from.
+    """
+
+    offsets: Floats
+    share: Floats
+    seconds: Floats
+    unchanged: Bools
+
+
+def common_shift(ratios: Floats, seconds: Floats, noise: Floats | None = None, unchanged: Bools | None = None) -> Shift:
+    """Estimate the common shift.
+
+    Parameters
+    ----------
+    ratios : array, (benchmarks, pairs)
+        Log-ratios of head over base; NaN where a pair did not measure the benchmark.
+    seconds : array, (benchmarks,)
+        How long a call takes.
+    noise : array, (benchmarks,), optional
+        Standard deviation of a log-ratio by the profile; NaN where it is unknown. The scatter of `ratios` then counts.
+    unchanged : array, (benchmarks,), optional
+        The benchmarks that are known to be unchanged. They are looked for without it.
+    """
+    measured = np.isfinite(ratios)
+    if len(ratios) < FEWEST_FOR_SHIFT:
+        nothing = np.zeros(ratios.shape[1])
+        return Shift(np.where(measured, 0.0, np.nan), nothing, nothing, np.full(len(ratios), fill_value=True))
+    rows = np.column_stack([np.ones(len(seconds)), 1 / seconds])
+    known = np.full(len(ratios), np.nan) if noise is None else noise
+    offsets = np.tile(np.nanmedian(ratios, axis=0), (len(ratios), 1))
+    expected = np.zeros(2)
+    for _ in range(_ROUNDS):
+        spread = _spread(ratios - offsets, known)
+        counts = measured.sum(axis=1)
+        error = np.hypot(spread / np.sqrt(counts), _LEAST_NOISE / 2)
+        lasting = rows * [_SHARES[-1], expected[1] / np.sqrt(counts.max())]
+        means = np.nanmean(ratios, axis=1)
+        chosen = _unchanged(means, error, lasting) if unchanged is None else unchanged
+        level = _levels(means, error, lasting, chosen)
+        expected = _expected(ratios, offsets, spread, rows, chosen)
+        apart = ratios - level[:, None]
+        fits = [
+            _fitted(rows * expected, apart[:, pair], spread, chosen & measured[:, pair])
+            for pair in range(ratios.shape[1])
+        ]
+        offsets = level[:, None] + np.column_stack([offset for offset, _ in fits])
+    found = np.array([fit for _, fit in fits]) * expected
+    share = float(np.median(level)) + found[:, 0]
+    return Shift(np.where(measured, offsets, np.nan), share, found[:, 1], chosen)
+
+
+def _spread(rest: Floats, known: Floats) -> Floats:
+    """The noise of each benchmark: by the profile, or by these log-ratios if they scatter more or it is unknown."""
+    counts = np.isfinite(rest).sum(axis=1)
+    squares = np.nansum((rest - np.nanmean(rest, axis=1, keepdims=True)) ** 2, axis=1)
+    own = np.sqrt(squares / np.maximum(counts - 1, 1))
+    typical = float(np.median(own[counts > 1])) if (counts > 1).any() else _LEAST_NOISE
+    own = np.where(counts > 1, own, typical)
+    trusted = np.isfinite(known) & (counts < _ENOUGH)
+    return np.fmax(np.where(trusted, known, np.fmax(known, own)), _LEAST_NOISE)
+
+
+def _unchanged(means: Floats, error: Floats, model: Floats) -> Bools:
+    """The benchmarks that agree on a shift, for the shift on which most agree.
+
+    Each two benchmarks have a shift that explains both. The one is taken from which the others are the least far off,
+    where none counts as further off than `_FAR`: a few very precise ones that changed do not outvote the rest.
+    """
+    one, other = np.triu_indices(len(means), 1)
+    tried = np.unique(np.linspace(0, len(one) - 1, min(len(one), _CANDIDATES)).astype(int))
+    places = np.column_stack([one[tried], other[tried]])
+    fits = np.array([_ridge(model[two], means[two], error[two] ** -2.0)[0] for two in places])
+    apart = (means - fits @ model.T) / error
+    costs = np.minimum(apart**2, _FAR**2).sum(axis=1) + (fits**2).sum(axis=1)
+    chosen = np.abs(apart[np.argmin(costs)]) < _FAR
+    for _ in range(_ROUNDS):
+        fit, _inverse = _ridge(model[chosen], means[chosen], error[chosen] ** -2.0)
+        chosen = np.abs(means - model @ fit) < _FAR * error
+    return np.asarray(chosen)
+
+
+def _levels(means: Floats, error: Floats, model: Floats, chosen: Bools) -> Floats:
+    """The level for each benchmark: the share that the other `chosen` ones have in the mean of all pairs."""
+    weights = np.where(chosen, error**-2.0, 0.0)
+    fit, inverse = _ridge(model, means, weights)
+    leverage = np.einsum("ij,jk,ik->i", model, inverse, model) * weights
+    without = fit - (model @ inverse) * (weights * (means - model @ fit) / (1 - leverage))[:, None]
+    return np.asarray(without[:, 0] * model[:, 0])
+
+
+def _expected(ratios: Floats, offsets: Floats, spread: Floats, rows: Floats, chosen: Bools) -> Floats:
+    """The standard deviations of share and seconds that make the log-ratios of the `chosen` benchmarks most likely.
+
+    Each benchmark counts around its own mean over the pairs, so that what lasts is not taken for what differs.
+    """
+    apart = np.clip(ratios - offsets, -_FAR * spread[:, None], _FAR * spread[:, None])
+    kept = offsets + apart
+    kept = kept - np.nanmean(kept, axis=1, keepdims=True)
+    weights = np.where(np.isfinite(ratios) & chosen[:, None], spread[:, None] ** -2.0, 0.0)
+    values = np.where(weights > 0, kept, 0.0)
+    squares = np.einsum("ij,ip,ik->pjk", rows, weights, rows)
+    moments = np.einsum("ij,ip->pj", rows, weights * values)
+    tried = [np.array([share, seconds]) for share in _SHARES for seconds in _SECONDS]
+    return max(tried, key=lambda one: _likelihood(one, squares, moments))
+
+
+def _likelihood(expected: Floats, squares: Floats, moments: Floats) -> float:
+    """The logarithm of the likelihood of all pairs, less what does not depend on `expected`."""
+    matrix = np.eye(2) + squares * np.outer(expected, expected)
+    scaled = moments * expected
+    explained = np.einsum("pj,pj->p", scaled, np.linalg.solve(matrix, scaled[..., None])[..., 0])
+    return float((explained - np.log(np.linalg.det(matrix))).sum() / 2)
+
+
+def _fitted(model: Floats, ratios: Floats, spread: Floats, used: Bools) -> tuple[Floats, Floats]:
+    """The offsets of all benchmarks in one pair, and the fit; those `used` have the offset that the others show."""
+    precision, values, rows = spread[used] ** -2.0, ratios[used], model[used]
+    weights = precision
+    for _ in range(_ROUNDS):
+        fit, inverse = _ridge(rows, values, weights)
+        rest = np.abs(values - rows @ fit) / spread[used]
+        weights = precision * np.minimum(1.0, _DISTURBED / np.maximum(rest, 1e-9))
+    fit, inverse = _ridge(rows, values, weights)
+    leverage = np.einsum("ij,jk,ik->i", rows, inverse, rows) * weights
+    offsets = model @ fit
+    offsets[used] = values - (values - rows @ fit) / (1 - leverage)
+    return offsets, fit
+
+
+def _ridge(rows: Floats, values: Floats, weights: Floats) -> tuple[Floats, Floats]:
+    """Coefficients with a standard normal prior, and the inverse of the normal equations' matrix."""
+    weighted = rows.T * weights
+    inverse = np.linalg.inv(weighted @ rows + np.eye(rows.shape[1]))
+    return np.asarray(inverse @ (weighted @ values)), np.asarray(inverse)
