@@ -65,6 +65,8 @@ FINGERPRINT: tuple[Fact, ...] = (
     Fact("driver", "version of the driver; its branch is hard", parts=1),
     Fact("cuda", "version of CUDA that the driver serves; its major is hard", parts=1),
     Fact("clocks", "clock policy: boost to a clock within a power limit, or locked at a clock"),
+    Fact("mig", "profile of the MIG instance, such as 1g.18gb", default="none"),
+    Fact("mps", "whether processes share the device by MPS, and the part of its threads that each gets", default="off"),
     Fact("without", "modules that were hidden as if not installed", default="nothing"),
     Fact("blas", "BLAS library of the host"),
     Fact("threads", "threads that BLAS may use"),

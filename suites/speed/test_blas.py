@@ -146,12 +146,13 @@ def calls_in_c(folder: Path, a: Any, b: Any, out: Any) -> Call:
 
     from cuassay import cuda
     from cuassay.devices.cuda.blas import gemm
+    from cuassay.devices.cuda.blas.product import Product
 
     source, library = folder / "call.c", folder / "call.so"
     source.write_text(CALL_IN_C)
     subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", library, source], check=True)
     lt, compiled = ctypes.CDLL(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path), ctypes.CDLL(str(library))
-    plan = gemm.route_of(gemm.Product(a, b, out), 256).plan
+    plan = gemm.route_of(Product(a, b, out), 256).plan
     of_a, of_b, beta, of_c, of_d = plan._layouts
     stream = cuda.current_stream().cuda_stream
     first, second, target = b.data.ptr, a.data.ptr, out.data.ptr

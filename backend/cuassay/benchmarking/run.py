@@ -17,7 +17,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import TemporaryFile
+from tempfile import TemporaryDirectory, TemporaryFile
 
 from cuassay.errors import ArgumentError, SettingError
 from cuassay.results.fingerprint import usable_cores
@@ -264,6 +264,9 @@ def _at_once(step: Step, children: Sequence[Child], started: float) -> dict[Chil
         threads = str(max(1, usable_cores() // len(children)))
         environment = {"OMP_NUM_THREADS": threads, "OPENBLAS_NUM_THREADS": threads, **environment}
     with ExitStack() as opened:
+        if len(children) > 1:
+            reserved = opened.enter_context(TemporaryDirectory(ignore_cleanup_errors=True))
+            environment = {"CUASSAY_RESERVATIONS": reserved, **environment}
         lifeline = opened.enter_context(Lifeline())
         opened.callback(_await, lifeline, step.name)
         processes = []

@@ -74,7 +74,7 @@ def _mutate(options: argparse.Namespace) -> int:
     devices = tuple(f"--cuassay-device={device}" for device in options.device)
     budget = options.seconds or float("inf")
     folder, tests = here.relative_to(root).as_posix(), tuple(options.tests)
-    plan = campaign.Plan(root, folder, tests, devices, jobs, options.parts, budget)
+    plan = campaign.Campaign(root, folder, tests, devices, jobs, options.parts, budget)
     print("mutate: running the tests without a mutant", flush=True)
     baseline = campaign.measure_baseline(plan)
     print(f"mutate: {_passed(baseline)}")

@@ -164,13 +164,13 @@ def _say(text: str) -> None:
 
 
 def _progress(rows: list[Row], total: int) -> Callable[[Row], None]:
-    def tell(row: Row) -> None:
+    def note(row: Row) -> None:
         rows.append(row)
         _say(
             f"[{len(rows)}/{total}] {row['problem']}: {row['reason']} ({row['tried']} tried in {row['seconds']:.2f} s)"
         )
 
-    return tell
+    return note
 
 
 def _show(rows: Sequence[Row], *, as_json: bool) -> None:

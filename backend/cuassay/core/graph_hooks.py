@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self
 from cuassay.core.handle import Handle
 from cuassay.errors import ArgumentError
 
-__all__ = ["EVENTS", "Hook", "HookHandle", "has_replay_hooks", "register_hook", "tell", "watch"]
+__all__ = ["EVENTS", "Hook", "HookHandle", "call_hooks", "has_replay_hooks", "register_hook", "watch"]
 
 #: What hooks may be registered for.
 EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
@@ -78,7 +78,7 @@ def register_hook(event: str, hook: Hook) -> HookHandle:
     return HookHandle(event, number)
 
 
-def tell(event: str, graph: Any) -> None:
+def call_hooks(event: str, graph: Any) -> None:
     """Call the hooks of `event`."""
     for hook in tuple(_HOOKS[event].values()):
         hook(graph)

@@ -128,7 +128,7 @@ class Graph(Handle, ABC):
             for participant in participants(self._device.kind):
                 participant.capture_begin(self._token, self._device)
                 self._told.append(participant)
-            graph_hooks.tell("capture_start", self)
+            graph_hooks.call_hooks("capture_start", self)
 
     def end(self) -> None:
         """Stop recording; unless the graph is kept, make it executable.
@@ -146,7 +146,7 @@ class Graph(Handle, ABC):
             self._state = "captured"
             ended = [participant.capture_end(self._token, self._device) for participant in self._told]
             self._prologues = tuple(prologue for prologue in ended if prologue is not None)
-            graph_hooks.tell("capture_end", self)
+            graph_hooks.call_hooks("capture_end", self)
             if not self.keep_graph:
                 self.instantiate()
 
@@ -215,7 +215,7 @@ class Graph(Handle, ABC):
             )
         self._make_executable()
         self._state = "ready"
-        graph_hooks.tell("instantiate", self)
+        graph_hooks.call_hooks("instantiate", self)
 
     def replay(self) -> None:
         """Give the recorded work to the current stream.
@@ -233,10 +233,10 @@ class Graph(Handle, ABC):
             self._prepared_launch()
             return
         try:
-            graph_hooks.tell("replay_start", self)
+            graph_hooks.call_hooks("replay_start", self)
             self._prepared_launch()
         finally:
-            graph_hooks.tell("replay_end", self)
+            graph_hooks.call_hooks("replay_end", self)
 
     def _prepared_launch(self) -> None:
         self._may_launch()
@@ -295,7 +295,7 @@ class Graph(Handle, ABC):
             if state == "capturing":
                 last.callback(self._abandon)
             if state in ("captured", "ready"):
-                graph_hooks.tell("destroy", self)
+                graph_hooks.call_hooks("destroy", self)
 
     def _forget(self) -> None:
         told, self._told, self._prologues = self._told, [], ()

@@ -212,11 +212,23 @@ SETTINGS: dict[str, Setting] = {
             aliases=("PYTORCH_NVML_BASED_CUDA_CHECK",),
         ),
         Setting("CUASSAY_PROBE_SECONDS", _seconds, 20.0, "longest wait for the process that looks for CUDA devices"),
+        Setting(
+            "CUASSAY_RESERVATIONS",
+            _path,
+            "",
+            "folder in which pytest processes that share devices reserve the memory that tests declare; unset: none",
+        ),
         Setting("CUASSAY_REVISION", _text, "", "commit the code was taken from, where no git history is at hand"),
         Setting("CUASSAY_SEED", _count, 2026, "seed of generated samples; printed with every failure"),
         Setting("CUASSAY_SIM_DEVICES", _count, 2, "number of simulated devices"),
         Setting("CUASSAY_SIM_MEMORY", _nbytes, 2**30, "memory of each simulated device"),
         Setting("CUASSAY_SIM_PROFILE", _text, "h200", "capability set the simulated devices imitate"),
+        Setting(
+            "CUASSAY_SIM_VISIBLE_DEVICES",
+            _names,
+            (),
+            "simulated devices that are here, such as SIM-1,SIM-0, as CUDA_VISIBLE_DEVICES does it; unset: all",
+        ),
         Setting(
             "CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",
             _count,

@@ -28,7 +28,7 @@ from cuassay.mutation.outcome import Outcome, Verdict
 from cuassay.mutation.project import copy_project, covering, project_files
 
 __all__ = [
-    "Plan",
+    "Campaign",
     "measure_baseline",
     "require_coverage",
     "run_mutants",
@@ -49,8 +49,8 @@ _USAGE, _NONE_COLLECTED = 4, 5
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
-    """What is run.
+class Campaign:
+    """What a campaign runs.
 
     Attributes
     ----------
@@ -112,7 +112,7 @@ def require_coverage() -> None:
         ) from None
 
 
-def measure_baseline(plan: Plan) -> Baseline:
+def measure_baseline(plan: Campaign) -> Baseline:
     """Run the tests as they are.
 
     Raises
@@ -133,7 +133,7 @@ def measure_baseline(plan: Plan) -> Baseline:
 class _Run:
     """The tests without a mutant, or one part of them, in a process that starts at once."""
 
-    def __init__(self, plan: Plan, out: Path, part: int) -> None:
+    def __init__(self, plan: Campaign, out: Path, part: int) -> None:
         shard = [f"--cuassay-shard={part + 1}/{plan.parts}"] if plan.parts > 1 else []
         pytest = [sys.executable, "-m", "pytest", "-p", first_run.__name__, *_QUIET]
         environment = {**os.environ, first_run.OUT: str(out), first_run.ROOT: str(plan.root)}
@@ -165,7 +165,7 @@ _QUIET = ("-q", "--no-header", "-p", "no:cacheprovider")
 
 
 def run_mutants(
-    plan: Plan,
+    plan: Campaign,
     mutants: Sequence[Mutant],
     baseline: Baseline,
     equivalents: Mapping[str, str],
@@ -250,7 +250,7 @@ def _in_threads(work: Callable[[], None], count: int, stop: Callable[[], None]) 
 class _Bench:
     """A copy of the project, and a process that runs tests in it."""
 
-    def __init__(self, plan: Plan, files: Sequence[str], baseline: Baseline, until: float) -> None:
+    def __init__(self, plan: Campaign, files: Sequence[str], baseline: Baseline, until: float) -> None:
         self._plan, self._files, self._baseline, self._until = plan, files, baseline, until
         self._folder = tempfile.TemporaryDirectory(prefix="cuassay-mutate-")
         self._copy = Path(self._folder.name).resolve() / "project"

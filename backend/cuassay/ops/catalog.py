@@ -200,17 +200,17 @@ cast = declare(
     shape=shapes.cast,
     dtypes=FLOATS,
     op_class="storage",
-    typed_by="dtype",
+    out_dtype_from="dtype",
     doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
 )
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
-    shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
+    shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",
     doc="``a @ b`` of matrices (M, K) and (K, N), rounded once, to `out_dtype`.",
 )  # fmt: skip
 bmm = declare(
     "bmm(a, b, *, precision=None, out_dtype=None) -> out",
-    shape=products.pairs, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", typed_by="out_dtype",
+    shape=products.pairs, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",
     doc="`mm` of as many pairs: (B, M, K) and (B, K, N).",
 )  # fmt: skip
 addmm = declare(
@@ -238,7 +238,7 @@ grouped_mm = declare(
 scaled_mm = declare(
     "scaled_mm(a, b, scale_a, scale_b, bias?, *, format_a=None, format_b=None, out_dtype='bfloat16', fast_accum=False) "
     "-> out",
-    shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", decides=("a",), typed_by="out_dtype",
+    shape=products.scaled, dtypes=("uint8", *FP8), op_class="matmul", dtype_from=("a",), out_dtype_from="out_dtype",
     doc="``scale_a * scale_b * (a @ b) + bias`` of fp8 operands; `format_a`, `format_b` say what uint8 holds.",
 )  # fmt: skip
 
@@ -256,12 +256,12 @@ slow_conv2d = declare(
 
 solve_ = declare(
     "solve_(a, b, x!, info!) ->",
-    shape=decompositions.solve, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a", "b"),
+    shape=decompositions.solve, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a", "b"),
     doc="``a @ x = b`` of square matrices (..., N, N) and right sides (..., N, K).",
 )  # fmt: skip
 inv_ = declare(
     "inv_(a, inverse!, info!) ->",
-    shape=decompositions.inv, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    shape=decompositions.inv, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
     doc="``a @ inverse = 1`` of square matrices (..., N, N).",
 )  # fmt: skip
 det = declare(
@@ -271,27 +271,27 @@ det = declare(
 )  # fmt: skip
 cholesky_ = declare(
     "cholesky_(a, factor!, info!) ->",
-    shape=decompositions.cholesky, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    shape=decompositions.cholesky, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
     doc="``a = factor @ factor.H`` of positive definite matrices, factor lower; the lower triangle of a is read.",
 )  # fmt: skip
 qr_ = declare(
     "qr_(a, q!, r!, *, mode='reduced') ->",
-    shape=decompositions.qr, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    shape=decompositions.qr, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
     doc="``a = q @ r``, columns of q orthonormal, r upper.",
 )  # fmt: skip
 svd_ = declare(
     "svd_(a, u!, s!, vh!, info!, *, full_matrices=False) ->",
-    shape=decompositions.svd, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    shape=decompositions.svd, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
     doc="``a = u * s @ vh``, columns of u and rows of vh orthonormal, s descending.",
 )  # fmt: skip
 eigh_ = declare(
     "eigh_(a, w!, v!, info!, *, uplo='L') ->",
-    shape=decompositions.eigh, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a",),
+    shape=decompositions.eigh, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a",),
     doc="``a @ v = v * w`` of Hermitian matrices, one triangle of which is read; w ascending, v orthonormal.",
 )  # fmt: skip
 lstsq_ = declare(
     "lstsq_(a, b, x!, residuals!, rank!, s!, info!, *, rcond=None) ->",
-    shape=decompositions.lstsq, dtypes=decompositions.LAPACK, op_class="reduction", decides=("a", "b"),
+    shape=decompositions.lstsq, dtypes=decompositions.LAPACK, op_class="reduction", dtype_from=("a", "b"),
     doc="The shortest of the x that make ``|b - a @ x|`` least; singular values up to rcond times the largest are 0.",
 )  # fmt: skip
 
@@ -299,22 +299,22 @@ lstsq_ = declare(
 
 foreach_add_ = declare(
     "foreach_add_(a!: arrays, b?: arrays, *, alpha=1) ->",
-    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
     doc="``a += alpha * b``, in place; b: a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_mul_ = declare(
     "foreach_mul_(a!: arrays, b?: arrays) ->",
-    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
     doc="``a *= b``, in place; b: a list, a number, or an array of one element.",
 )  # fmt: skip
 foreach_lerp_ = declare(
     "foreach_lerp_(a!: arrays, b: arrays, weight?) ->",
-    shape=lists.aligned("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", decides=("a",),
+    shape=lists.aligned("a", "b", scalar="weight"), dtypes=FLOATS, op_class="elementwise", dtype_from=("a",),
     doc="``a += weight * (b - a)``, in place; weight: a number, or an array of one element.",
 )  # fmt: skip
 foreach_copy_ = declare(
     "foreach_copy_(a!: arrays, b: arrays) ->",
-    shape=lists.aligned("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", decides=("a",),
+    shape=lists.aligned("a", "b", one_dtype=False), dtypes=FLOATS, op_class="storage", dtype_from=("a",),
     doc="``a = b``, cast to the dtype of a, rounded to nearest.",
 )  # fmt: skip
 foreach_zero_ = declare(
@@ -328,19 +328,19 @@ foreach_norm = declare(
 )  # fmt: skip
 global_norm_ = declare(
     "global_norm_(grads: arrays, norm!?, found_inf!?, grad_scale?, *, accumulate=False) ->",
-    shape=lists.global_norm, dtypes=FLOATS, op_class="reduction", decides=("grads",),
+    shape=lists.global_norm, dtypes=FLOATS, op_class="reduction", dtype_from=("grads",),
     doc="norm = the 2-norm of all of grads / grad_scale; found_inf = 1 where an element is not finite (of float64, "
     "where the sum of squares is not), else 0.",
 )  # fmt: skip
 foreach_unscale_ = declare(
     "foreach_unscale_(grads!: arrays, found_inf!, inv_scale) ->",
-    shape=lists.unscaled, dtypes=FLOATS, op_class="elementwise", decides=("grads",),
+    shape=lists.unscaled, dtypes=FLOATS, op_class="elementwise", dtype_from=("grads",),
     doc="``grads *= inv_scale``; found_inf becomes 1 where an element was not finite, and stays as it is elsewhere.",
 )  # fmt: skip
 update_scale_ = declare(
     "update_scale_(scale!, inv_scale!, growth_tracker!, found_inf!, *, growth_factor=2.0, backoff_factor=0.5, "
     "growth_interval=2000) ->",
-    shape=lists.loss_scale, dtypes=("float32",), op_class="elementwise", decides=("scale",),
+    shape=lists.loss_scale, dtypes=("float32",), op_class="elementwise", dtype_from=("scale",),
     doc="A loss scale after a step. Where found_inf is not 0: ``scale *= backoff_factor``, tracker 0; else one "
     "more, and at growth_interval 0 again, ``scale *= growth_factor`` if finite. inv_scale = 1 / scale; found_inf = 0.",
 )  # fmt: skip
@@ -348,7 +348,7 @@ fused_adam_ = declare(
     "fused_adam_(params!: arrays, grads!: arrays, exp_avgs!: arrays, exp_avg_sqs!: arrays, max_exp_avg_sqs!: arrays, "
     "masters!: arrays, steps!, lr?, grad_scale?, found_inf?, norm?, *, beta1=0.9, beta2=0.999, eps=1e-08, "
     "weight_decay=0.0, decoupled=False, maximize=False, max_norm=None, zero_grads=False, seed=None) ->",
-    shape=lists.adam, dtypes=FLOATS, op_class="elementwise", decides=("params",),
+    shape=lists.adam, dtypes=FLOATS, op_class="elementwise", dtype_from=("params",),
     doc="One step of Adam or AdamW (decoupled) on every parameter; arXiv 1412.6980, 1711.05101, amsgrad 1904.09237.",
 )  # fmt: skip
 

@@ -22,7 +22,7 @@ from cuassay.ops import registry
 from cuassay.ops.arguments import blame, blame_shape, check_lists
 from cuassay.ops.explain import described, is_explaining, within
 from cuassay.ops.interposers import interposers, through
-from cuassay.ops.operation import Call, Op, deciding
+from cuassay.ops.operation import Call, Op, promoted_operands
 from cuassay.ops.outputs import check_out, check_written, refuse_out
 from cuassay.ops.placement import arrays, destination, is_number, place_of
 from cuassay.ops.plan import Plan, on
@@ -150,12 +150,12 @@ def _operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
 def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     routes = registry.routes
     if op.schema.is_irregular:
-        operands = deciding(op.schema, bound)
+        operands = promoted_operands(op.schema, bound)
         key = (op, *dict.fromkeys((type(operand), getattr(operand, "dtype", None)) for operand in operands))
     else:
         key = (op, *[(type(operand), getattr(operand, "dtype", None)) for operand in operands])
-    if op.schema.typed_by:
-        key = *key, str(bound[op.schema.typed_by])
+    if op.schema.out_dtype_from:
+        key = *key, str(bound[op.schema.out_dtype_from])
     found: _Route | None = routes.get(key)
     if found is None:
         found = routes[key] = _find_route(op, bound, operands)

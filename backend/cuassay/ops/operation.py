@@ -18,7 +18,7 @@ from cuassay.ops.schema import Meta, Schema
 if TYPE_CHECKING:
     from cuassay.ops.plan import Plan
 
-__all__ = ["Call", "Op", "Shortcut", "deciding"]
+__all__ = ["Call", "Op", "Shortcut", "promoted_operands"]
 
 #: From a call's arrays, its ``out`` and its scalars to the result; or `NotImplemented`, and nothing was done.
 Shortcut = Callable[[tuple[Any, ...], Any, Mapping[str, Any]], Any]
@@ -123,7 +123,7 @@ class Op:
         bound = self.schema.bind(args, scalars)
         described = {param.name: as_meta(bound[param.name]) for param in self.schema.arrays}
         bound.update(described)
-        dtype = self.schema.registry_dtype(deciding(self.schema, bound))
+        dtype = self.schema.registry_dtype(promoted_operands(self.schema, bound))
         if not self.schema.outputs:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
         return Meta(shape_of(self.schema, bound), self.schema.result_dtype(dtype, bound))
@@ -162,7 +162,7 @@ class Call:
     out: Any = None
 
 
-def deciding(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
+def promoted_operands(schema: Schema, bound: Mapping[str, Any]) -> Sequence[Any]:
     """The operands whose promotion is the registry dtype."""
-    wanted = schema.decides or schema.array_names
+    wanted = schema.dtype_from or schema.array_names
     return [array for param in schema.arrays if param.name in wanted for array in param.values(bound[param.name])]

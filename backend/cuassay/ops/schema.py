@@ -119,10 +119,10 @@ class Schema:
         Two runs on the same input give the same bits.
     place : callable, optional
         Where the output goes, for an op that moves arrays: ``(bound, out, device) -> device``.
-    decides : tuple of str
+    dtype_from : tuple of str
         The parameters whose promotion is the registry dtype; all unless stated.
-    typed_by : str
-        The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` decides.
+    out_dtype_from : str
+        The scalar that names the output's dtype, such as ``out_dtype``; where it is None, `result` gives the dtype.
     arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
         From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
         arguments by name to the arrays;
@@ -139,8 +139,8 @@ class Schema:
     result: Callable[[np.dtype[Any]], np.dtype[Any]] = field(default=lambda dtype: dtype)
     deterministic: bool = True
     place: Callable[[Mapping[str, Any], Any, Device], Device] | None = None
-    decides: tuple[str, ...] = ()
-    typed_by: str = ""
+    dtype_from: tuple[str, ...] = ()
+    out_dtype_from: str = ""
     doc: str = ""
     arrays: tuple[Param, ...] = field(init=False, compare=False, repr=False)
     written: tuple[Param, ...] = field(init=False, compare=False, repr=False)
@@ -162,7 +162,7 @@ class Schema:
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
-            "is_irregular": bool(self.decides)
+            "is_irregular": bool(self.dtype_from)
             or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }
@@ -283,7 +283,7 @@ class Schema:
 
     def result_dtype(self, dtype: np.dtype[Any], bound: Mapping[str, Any]) -> np.dtype[Any]:
         """The output's dtype, for the registry dtype and the arguments. Raises `DTypeError`."""
-        named = bound[self.typed_by] if self.typed_by else None
+        named = bound[self.out_dtype_from] if self.out_dtype_from else None
         return as_dtype(self.result(dtype) if named is None else named)
 
 

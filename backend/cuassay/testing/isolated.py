@@ -22,6 +22,7 @@ import pytest
 
 from cuassay.testing.isolation import LOST
 from cuassay.testing.node import Told
+from cuassay.testing.reserving import held
 from cuassay.testing.skips import case_of
 
 __all__ = ["Sent", "Worker", "keyed", "main", "restored"]
@@ -138,9 +139,10 @@ class Worker:
             _save_coverage()
             os.ftruncate(self._faults, 0)  # of the test before
             os.lseek(self._faults, 0, os.SEEK_SET)
-            self._send("start", key)
-            self._test = []
-            session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
+            with held(item, self._flush):  # the time of the test does not run while it waits
+                self._send("start", key)
+                self._test = []
+                session.config.hook.pytest_runtest_protocol(item=item, nextitem=following)
             self._unsent.append(("finish", key, self._test))  # goes with the start of the next
             if session.shouldfail or session.shouldstop or self.is_lost or self._is_unwell:
                 break

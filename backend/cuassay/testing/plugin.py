@@ -24,6 +24,7 @@ from cuassay.testing.marks import MARKERS
 from cuassay.testing.parametrize import ConformanceClass, Parametrizer
 from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
 from cuassay.testing.registering import register
+from cuassay.testing.reserving import held
 from cuassay.testing.told import told_of
 
 if TYPE_CHECKING:
@@ -203,7 +204,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
         harness.trail.begin()
     token = rerun.TARGET.set(rerun.target_of(item))
     try:
-        with harness.hang.around():
+        with held(item), harness.hang.around():
             return (yield)
     finally:
         rerun.TARGET.reset(token)

@@ -14,7 +14,16 @@ from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
 from cuassay.testing.parametrize import OWN_NAMES, provider
 
-__all__ = ["case_of", "check_of", "expect_known_failure", "is_nowhere", "parameters_of", "template_of", "why_skipped"]
+__all__ = [
+    "case_of",
+    "check_of",
+    "expect_known_failure",
+    "is_nowhere",
+    "parameters_of",
+    "requirements",
+    "template_of",
+    "why_skipped",
+]
 
 
 def case_of(item: pytest.Item) -> dict[str, Any]:
@@ -89,12 +98,17 @@ def _reasons(item: pytest.Item, device: Device, dtype: Any = None, op: Any = Non
     from cuassay.devices import capabilities
 
     can = capabilities(device)
-    needs = [need for mark in item.iter_markers("cuassay_requires") if _holds(item, mark) for need in mark.args]
+    needs = list(requirements(item))
     if dtype is not None and not hasattr(op, "why_unsupported"):
         needs.append(dtype.name)
     yield from (reason for need in needs if (reason := can.missing(need)) is not None)
     if dtype is not None and hasattr(op, "why_unsupported") and (reason := op.why_unsupported(device, dtype.name)):
         yield reason
+
+
+def requirements(item: pytest.Item) -> Iterator[str]:
+    """What the test declares for this case."""
+    return (need for mark in item.iter_markers("cuassay_requires") if _holds(item, mark) for need in mark.args)
 
 
 def _holds(item: pytest.Item, mark: pytest.Mark) -> bool:

@@ -37,7 +37,18 @@ def header(presence: Presence, root: str) -> list[str]:
     commit = "unknown" if found.commit is None else found.commit[:12] + ("+dirty" if found.dirty else "")
     asked = presence.absent if presence.is_explicit else {}
     absent = [f"cuassay: no {kind}: {reason}" for kind, reason in asked.items()]
-    return [f"cuassay: devices {devices}{profile}; revision {commit}; seed {settings.get('CUASSAY_SEED')}", *absent]
+    first = f"cuassay: devices {devices}{profile}; revision {commit}; seed {settings.get('CUASSAY_SEED')}"
+    return [first, *_shared(presence.devices), *absent]
+
+
+def _shared(devices: Iterable[Device]) -> Iterator[str]:
+    """A line for each device that is a part of a GPU, or that processes share."""
+    from cuassay.devices import backend
+
+    for device in devices:
+        sharing = getattr(backend(device.kind), "sharing", None)
+        if sharing is not None and (facts := sharing(device.index)):
+            yield f"cuassay: {device}: {', '.join(f'{name.upper()} {value}' for name, value in facts.items())}"
 
 
 class Outcomes:

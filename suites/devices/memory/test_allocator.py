@@ -42,13 +42,13 @@ def streams(device: Device, backend: Any) -> Iterator[tuple[Any, Any]]:
         stream.synchronize()
 
 
-def test_the_backend_is_what_the_protocol_says(backend, device: Device) -> None:
+def test_the_backend_is_what_the_protocol_says(backend: Any, device: Device) -> None:
     assert isinstance(backend, DeviceMemory)
     assert isinstance(backend.allocator(device.index), CachingAllocator)
 
 
 class TestReuse:
-    def test_a_hit_gives_the_same_memory_without_the_driver(self, allocator) -> None:
+    def test_a_hit_gives_the_same_memory_without_the_driver(self, allocator: CachingAllocator) -> None:
         first = allocator.malloc(3 * MIB)
         address = first.address
         allocator.free(first)
@@ -60,7 +60,7 @@ class TestReuse:
         assert allocator.driver_calls == calls
         allocator.free(again)
 
-    def test_small_blocks_lie_side_by_side_in_one_segment(self, allocator) -> None:
+    def test_small_blocks_lie_side_by_side_in_one_segment(self, allocator: CachingAllocator) -> None:
         low, high = allocator.malloc(512), allocator.malloc(512)
 
         assert high.address == low.address + 512
@@ -68,7 +68,7 @@ class TestReuse:
         allocator.free(low)
         allocator.free(high)
 
-    def test_neighbours_merge_into_a_larger_block(self, allocator) -> None:
+    def test_neighbours_merge_into_a_larger_block(self, allocator: CachingAllocator) -> None:
         pair = [allocator.malloc(6 * MIB), allocator.malloc(6 * MIB)]
         lowest = min(block.address for block in pair)
         for block in pair:
@@ -80,7 +80,7 @@ class TestReuse:
         assert (whole.address, allocator.driver_calls) == (lowest, calls)
         allocator.free(whole)
 
-    def test_what_is_emptied_is_the_devices_again(self, allocator) -> None:
+    def test_what_is_emptied_is_the_devices_again(self, allocator: CachingAllocator) -> None:
         block = allocator.malloc(64 * MIB)
         taken = allocator.statistics().reserved_bytes.all.current
         allocator.free(block)
@@ -91,7 +91,7 @@ class TestReuse:
         assert allocator.statistics().reserved_bytes.all.current == 0
 
     @pytest.mark.parametrize("nbytes", [0, 1, 511, 512, 513, MIB, MIB + 1, 10 * MIB, 33 * MIB + 7])
-    def test_a_block_is_aligned_and_large_enough(self, allocator, nbytes) -> None:
+    def test_a_block_is_aligned_and_large_enough(self, allocator: CachingAllocator, nbytes: int) -> None:
         block = allocator.malloc(nbytes)
 
         assert block.address % 512 == 0
@@ -100,7 +100,9 @@ class TestReuse:
 
 
 class TestStreams:
-    def test_memory_of_one_stream_is_not_given_to_another(self, allocator, backend, streams) -> None:
+    def test_memory_of_one_stream_is_not_given_to_another(
+        self, allocator: CachingAllocator, backend: Any, streams: tuple[Any, ...]
+    ) -> None:
         one, other = map(backend.stream_number, streams)
         block = allocator.malloc(4 * MIB, one)
         address = block.address
@@ -114,7 +116,9 @@ class TestStreams:
         allocator.free(here)
 
     @exclusive
-    def test_a_block_waits_for_the_streams_that_used_it(self, allocator, backend, device: Device, streams) -> None:
+    def test_a_block_waits_for_the_streams_that_used_it(
+        self, allocator: CachingAllocator, backend: Any, device: Device, streams: tuple[Any, ...]
+    ) -> None:
         one, other = map(backend.stream_number, streams)
         block = allocator.malloc(4 * MIB, one)
         with backend.use_stream(streams[1]):
@@ -131,7 +135,9 @@ class TestStreams:
         allocator.empty_cache()
         assert allocator.statistics().active_bytes.all.current == 0
 
-    def test_the_stream_of_the_block_itself_needs_no_wait(self, allocator, backend, streams) -> None:
+    def test_the_stream_of_the_block_itself_needs_no_wait(
+        self, allocator: CachingAllocator, backend: Any, streams: tuple[Any, ...]
+    ) -> None:
         one = backend.stream_number(streams[0])
         block = allocator.malloc(4 * MIB, one)
         allocator.record_stream(block, one)
@@ -142,7 +148,7 @@ class TestStreams:
 
 
 class TestPools:
-    def test_a_pool_is_for_this_thread_alone(self, allocator) -> None:
+    def test_a_pool_is_for_this_thread_alone(self, allocator: CachingAllocator) -> None:
         pool, seen = allocator.create_pool(), []
 
         def elsewhere() -> None:
@@ -161,7 +167,7 @@ class TestPools:
         allocator.free(block)
         allocator.release_pool(pool)
 
-    def test_what_it_holds_stays_until_its_owner_is_gone(self, allocator) -> None:
+    def test_what_it_holds_stays_until_its_owner_is_gone(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool()
         with allocator.use_pool(pool):
             allocator.free(allocator.malloc(4 * MIB))
@@ -173,7 +179,7 @@ class TestPools:
         assert kept == 0
         assert allocator.empty_cache() == held > 0
 
-    def test_it_lends_when_nothing_else_is_left_if_it_may(self, allocator) -> None:
+    def test_it_lends_when_nothing_else_is_left_if_it_may(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool(use_on_oom=True)
         with allocator.use_pool(pool):
             allocator.free(allocator.malloc(200 * MIB))
@@ -184,7 +190,7 @@ class TestPools:
         allocator.free(block)
         allocator.release_pool(pool)
 
-    def test_without_splitting_each_segment_serves_one(self, allocator) -> None:
+    def test_without_splitting_each_segment_serves_one(self, allocator: CachingAllocator) -> None:
         pool = allocator.create_pool(no_split=True)
         with allocator.use_pool(pool):
             blocks = [allocator.malloc(MIB) for _ in range(3)]
@@ -194,7 +200,7 @@ class TestPools:
             allocator.free(block)
         allocator.release_pool(pool)
 
-    def test_while_work_is_captured_nothing_goes_back(self, allocator) -> None:
+    def test_while_work_is_captured_nothing_goes_back(self, allocator: CachingAllocator) -> None:
         allocator.free(allocator.malloc(8 * MIB))
 
         with allocator.capturing():
@@ -204,7 +210,7 @@ class TestPools:
 
 
 class TestOutOfMemory:
-    def test_the_error_says_what_was_asked_and_life_goes_on(self, allocator, device: Device) -> None:
+    def test_the_error_says_what_was_asked_and_life_goes_on(self, allocator: CachingAllocator, device: Device) -> None:
         held = allocator.malloc(200 * MIB)
 
         with pytest.raises(
@@ -217,7 +223,7 @@ class TestOutOfMemory:
         allocator.free(allocator.malloc(100 * MIB))
         assert allocator.statistics().num_ooms == 1
 
-    def test_callbacks_come_first(self, allocator) -> None:
+    def test_callbacks_come_first(self, allocator: CachingAllocator) -> None:
         held = [allocator.malloc(200 * MIB)]
 
         def let_go(nbytes: int) -> bool:
@@ -231,7 +237,9 @@ class TestOutOfMemory:
         assert not held
         allocator.free(block)
 
-    def test_what_is_free_elsewhere_is_given_back_and_taken_anew(self, allocator, backend, streams) -> None:
+    def test_what_is_free_elsewhere_is_given_back_and_taken_anew(
+        self, allocator: CachingAllocator, backend: Any, streams: tuple[Any, ...]
+    ) -> None:
         one, other = map(backend.stream_number, streams)
         allocator.free(allocator.malloc(200 * MIB, one))
 
@@ -240,7 +248,7 @@ class TestOutOfMemory:
         assert block.stream == other
         allocator.free(block)
 
-    def test_the_fraction_is_the_limit(self, allocator) -> None:
+    def test_the_fraction_is_the_limit(self, allocator: CachingAllocator) -> None:
         allocator.configure("per_process_memory_fraction:0.25")
 
         with pytest.raises(OutOfMemoryError, match="raise per_process_memory_fraction"):
@@ -249,7 +257,7 @@ class TestOutOfMemory:
         allocator.configure("per_process_memory_fraction:1")
         allocator.free(allocator.malloc(65 * MIB))
 
-    def test_observers_are_told(self, allocator) -> None:
+    def test_observers_are_told(self, allocator: CachingAllocator) -> None:
         told: list[OutOfMemoryError] = []
         allocator.oom_observers.append(told.append)
 
@@ -261,19 +269,19 @@ class TestOutOfMemory:
 
 class TestBadInput:
     @pytest.mark.parametrize("nbytes", [-1, 1.5, "1", None], ids=repr)
-    def test_what_is_no_size_is_refused(self, allocator, nbytes) -> None:
+    def test_what_is_no_size_is_refused(self, allocator: CachingAllocator, nbytes: float | str | None) -> None:
         with pytest.raises(ArgumentError, match="the size of a block must be an int"):
             allocator.malloc(nbytes)
 
         assert allocator.statistics().allocation.all.allocated == 0
 
-    def test_an_absurd_size_is_out_of_memory(self, allocator) -> None:
+    def test_an_absurd_size_is_out_of_memory(self, allocator: CachingAllocator) -> None:
         with pytest.raises(OutOfMemoryError, match="it can never fit"):
             allocator.malloc(2**62)
 
         assert allocator.statistics().reserved_bytes.all.current == 0
 
-    def test_a_second_free_is_refused_and_changes_nothing(self, allocator) -> None:
+    def test_a_second_free_is_refused_and_changes_nothing(self, allocator: CachingAllocator) -> None:
         block = allocator.malloc(MIB)
         allocator.free(block)
         before = allocator.statistics()
@@ -283,11 +291,11 @@ class TestBadInput:
 
         assert allocator.statistics() == before
 
-    def test_a_foreign_address_is_refused(self, allocator) -> None:
+    def test_a_foreign_address_is_refused(self, allocator: CachingAllocator) -> None:
         with pytest.raises(ArgumentError, match="no live block begins at 0x1234"):
             allocator.find(0x1234)
 
-    def test_a_bad_option_is_refused_and_the_others_stay(self, allocator) -> None:
+    def test_a_bad_option_is_refused_and_the_others_stay(self, allocator: CachingAllocator) -> None:
         allocator.configure("max_split_size_mb:64")
 
         with pytest.raises(SettingError, match="per_process_memory_fraction must be a share"):
@@ -297,7 +305,7 @@ class TestBadInput:
 
 
 class TestFinalisers:
-    def test_a_block_freed_by_a_finaliser_within_malloc_is_safe(self, allocator) -> None:
+    def test_a_block_freed_by_a_finaliser_within_malloc_is_safe(self, allocator: CachingAllocator) -> None:
         class Owner:
             def __init__(self) -> None:
                 self.block, self.me = allocator.malloc(3 * MIB), self
@@ -321,7 +329,7 @@ class TestFinalisers:
 
 
 class TestStatistics:
-    def test_they_agree_with_the_snapshot(self, allocator) -> None:
+    def test_they_agree_with_the_snapshot(self, allocator: CachingAllocator) -> None:
         blocks = [allocator.malloc(size) for size in (100, MIB, 3 * MIB, 40 * MIB)]
         allocator.free(blocks.pop(2))
 
@@ -334,7 +342,7 @@ class TestStatistics:
         for block in blocks:
             allocator.free(block)
 
-    def test_peaks_and_totals_start_anew_when_reset(self, allocator) -> None:
+    def test_peaks_and_totals_start_anew_when_reset(self, allocator: CachingAllocator) -> None:
         allocator.free(allocator.malloc(8 * MIB))
 
         allocator.reset_peak_stats()

@@ -47,7 +47,7 @@ def churn(seed: int, largest: int) -> list[Event]:
 
 
 @pytest.mark.parametrize("largest", [4096, MIB, 24 * MIB], ids=["small", "medium", "large"])
-def test_no_two_blocks_share_memory(target, largest) -> None:
+def test_no_two_blocks_share_memory(target: tuple[Any, ...], largest: int) -> None:
     allocator, tagger = target
 
     replay(churn(2026, largest), allocator, passes=2, tagger=tagger)
@@ -55,7 +55,7 @@ def test_no_two_blocks_share_memory(target, largest) -> None:
     assert allocator.statistics().allocated_bytes.all.current == 0
 
 
-def test_growing_volumes_share_no_memory_where_they_nearly_fill_it(target) -> None:
+def test_growing_volumes_share_no_memory_where_they_nearly_fill_it(target: tuple[Any, ...]) -> None:
     """Two volumes that grow in turn: no contiguous range is free, although there is room."""
     allocator, tagger = target
     live, tag = [], 0
@@ -78,7 +78,7 @@ def test_growing_volumes_share_no_memory_where_they_nearly_fill_it(target) -> No
     assert tag > 10
 
 
-def test_a_tag_that_was_overwritten_is_told(target) -> None:
+def test_a_tag_that_was_overwritten_is_told(target: tuple[Any, ...]) -> None:
     allocator, tagger = target
     block = allocator.malloc(4096)
     tagger.write(block, 7)

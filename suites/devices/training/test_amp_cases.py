@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,6 +13,7 @@ import pytest
 from cuassay import devices, ops
 from cuassay.amp import GradScaler, autocast
 from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.device import Device
 from cuassay.optim import Adam
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "amp" / "amp_cases.json").read_text())
@@ -41,7 +44,9 @@ CASTS = [
 
 
 @pytest.mark.parametrize(("given", "region", "op", "wanted"), CASTS)
-def test_autocast_computes_in_the_dtype_that_torch_computes_in(device, given, region, op, wanted) -> None:
+def test_autocast_computes_in_the_dtype_that_torch_computes_in(
+    device: Device, given: str, region: str | None, op: str, wanted: str
+) -> None:
     operand = devices.from_host(np.ones((4, 4), as_dtype(given)), device)
 
     with autocast(str(device).partition(":")[0], region or "float16", enabled=region is not None):
@@ -51,15 +56,15 @@ def test_autocast_computes_in_the_dtype_that_torch_computes_in(device, given, re
 class Descent:
     """``p -= g``: what torch's SGD does with a rate of 1."""
 
-    def __init__(self, param):
+    def __init__(self, param: Any) -> None:
         self._params = [param]
 
-    def step(self, grads):
+    def step(self, grads: Any) -> None:
         ops.foreach_add_(self._params, list(grads), alpha=-1.0)
 
 
 @pytest.mark.parametrize("case", CASES["scalers"].values(), ids=CASES["scalers"])
-def test_a_scaler_moves_as_torchs_does(device, case) -> None:
+def test_a_scaler_moves_as_torchs_does(device: Device, case: dict[str, Any]) -> None:
     params = [on(device, 0.0) for _ in range(2)]
 
     for seen in followed(device, case, [Descent(param) for param in params]):
@@ -68,14 +73,14 @@ def test_a_scaler_moves_as_torchs_does(device, case) -> None:
 
 
 @pytest.mark.parametrize("case", CASES["scalers"].values(), ids=CASES["scalers"])
-def test_with_our_optimizer_the_scale_moves_the_same_way(device, case) -> None:
+def test_with_our_optimizer_the_scale_moves_the_same_way(device: Device, case: dict[str, Any]) -> None:
     """Scale and flag stay on the device then: another way through, to the same numbers."""
     steps = list(followed(device, case, [Adam([on(device, 0.0)]) for _ in range(2)]))
 
     assert len(steps) == len(case["seen"])
 
 
-def followed(device, case, optimizers):
+def followed(device: Device, case: dict[str, Any], optimizers: Sequence[Any]) -> Iterator[Any]:
     """The steps of a case, after each was taken and its scale held to torch's."""
     scaler = GradScaler(str(device).partition(":")[0], **case["options"])
     scaler.scale(on(device, 1.0))
@@ -92,7 +97,7 @@ def followed(device, case, optimizers):
         yield seen
 
 
-def one_step(scaler, optimizer, value, how, device):
+def one_step(scaler: GradScaler, optimizer: Any, value: float, how: str, device: Device) -> None:
     grad = on(device, value)
     if how == "loss":
         grad = ops.cast(scaler.scale(on(device, value, dtype="float16")), dtype="float32")
@@ -101,5 +106,5 @@ def one_step(scaler, optimizer, value, how, device):
     scaler.step(optimizer, [grad])
 
 
-def on(device, value, dtype="float32"):
+def on(device: Device, value: float, dtype: str = "float32") -> Any:
     return devices.from_host(np.full((1,), value, as_dtype(dtype)), device)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -14,32 +17,32 @@ from cuassay.optim import Adam
 from cuassay.testing import requires
 
 
-def on(device, *values, dtype="float32"):
+def on(device: Device, *values: float, dtype: str = "float32") -> Any:
     return devices.from_host(np.array(values, as_dtype(dtype)), device)
 
 
-def host(array):
+def host(array: Any) -> Any:
     return devices.to_host(array).astype(np.float64)
 
 
-def kind(device):
+def kind(device: Device) -> str:
     return str(device).partition(":")[0]
 
 
 @pytest.fixture
-def scaler(device):
+def scaler(device: Device) -> GradScaler:
     return GradScaler(kind(device), init_scale=8.0, growth_interval=2)
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
-def test_an_output_is_scaled_in_its_own_dtype(device: Device, scaler, dtype) -> None:
+def test_an_output_is_scaled_in_its_own_dtype(device: Device, scaler: GradScaler, dtype: str) -> None:
     scaled = scaler.scale(on(device, 1.5, -2.0, dtype=dtype))
 
     assert dtype_name(scaled.dtype) == dtype
     assert host(scaled).tolist() == [12.0, -16.0]
 
 
-def test_containers_keep_their_type(device: Device, scaler) -> None:
+def test_containers_keep_their_type(device: Device, scaler: GradScaler) -> None:
     scaled = scaler.scale([on(device, 1.0), (on(device, 2.0),)])
 
     assert type(scaled) is list
@@ -47,11 +50,11 @@ def test_containers_keep_their_type(device: Device, scaler) -> None:
     assert host(scaled[1][0]).tolist() == [16.0]
 
 
-def test_another_iterable_is_scaled_as_it_is_read(device: Device, scaler) -> None:
+def test_another_iterable_is_scaled_as_it_is_read(device: Device, scaler: GradScaler) -> None:
     assert [host(one).tolist() for one in scaler.scale(on(device, value) for value in (1.0, 2.0))] == [[8.0], [16.0]]
 
 
-def test_gradients_are_unscaled_in_place(device: Device, scaler) -> None:
+def test_gradients_are_unscaled_in_place(device: Device, scaler: GradScaler) -> None:
     grads = [on(device, 8.0, 16.0), on(device, 4.0, dtype="float64")]
 
     scaler.unscale_(Recorder(), grads)
@@ -65,13 +68,15 @@ class Recorder:
     def __init__(self) -> None:
         self.steps = 0
 
-    def step(self, grads):
+    def step(self, grads: Any) -> str:
         self.steps += 1
         return "stepped"
 
 
 @pytest.mark.parametrize(("grad", "stepped"), [(8.0, 1), (np.inf, 0), (-np.inf, 0), (np.nan, 0)])
-def test_a_foreign_optimizer_is_stepped_only_with_finite_gradients(device: Device, scaler, grad, stepped) -> None:
+def test_a_foreign_optimizer_is_stepped_only_with_finite_gradients(
+    device: Device, scaler: GradScaler, grad: float, stepped: int
+) -> None:
     optimizer = Recorder()
 
     given = scaler.step(optimizer, [on(device, 1.0), on(device, grad)])
@@ -81,7 +86,7 @@ def test_a_foreign_optimizer_is_stepped_only_with_finite_gradients(device: Devic
 
 
 @pytest.mark.parametrize("unscaled", [False, True], ids=["inside the step", "unscaled before"])
-def test_our_optimizer_steps_by_the_unscaled_gradient(device: Device, scaler, unscaled) -> None:
+def test_our_optimizer_steps_by_the_unscaled_gradient(device: Device, scaler: GradScaler, unscaled: bool) -> None:
     params, plain = [on(device, 1.0, 2.0)], [on(device, 1.0, 2.0)]
     grads = [on(device, 8.0, -16.0)]
     optimizer = Adam(params, lr=0.1)
@@ -95,7 +100,7 @@ def test_our_optimizer_steps_by_the_unscaled_gradient(device: Device, scaler, un
     assert host(params[0]).tolist() == host(plain[0]).tolist()
 
 
-def test_an_overflow_holds_the_step_off_and_the_next_one_counts_from_there(device: Device, scaler) -> None:
+def test_an_overflow_holds_the_step_off_and_the_next_one_counts_from_there(device: Device, scaler: GradScaler) -> None:
     params = [on(device, 1.0)]
     optimizer = Adam(params, lr=0.1)
 
@@ -123,7 +128,7 @@ def test_the_scale_follows_torch_through_overflows(device: Device) -> None:
     assert seen == [(4.0, 1), (2.0, 0), (2.0, 1), (1.0, 0)]
 
 
-def test_it_grows_after_enough_good_steps(device: Device, scaler) -> None:
+def test_it_grows_after_enough_good_steps(device: Device, scaler: GradScaler) -> None:
     seen = []
     for _ in range(4):
         scaler.step(Recorder(), [on(device, 1.0)])
@@ -133,7 +138,9 @@ def test_it_grows_after_enough_good_steps(device: Device, scaler) -> None:
     assert seen == [8.0, 16.0, 16.0, 32.0]
 
 
-def test_an_overflow_of_one_optimizer_backs_the_scale_off_but_steps_the_other(device: Device, scaler) -> None:
+def test_an_overflow_of_one_optimizer_backs_the_scale_off_but_steps_the_other(
+    device: Device, scaler: GradScaler
+) -> None:
     good, bad = [on(device, 1.0)], [on(device, 1.0)]
 
     first, second = Adam(good, lr=0.1), Adam(bad, lr=0.1)
@@ -152,7 +159,7 @@ def test_an_overflow_of_one_optimizer_backs_the_scale_off_but_steps_the_other(de
 
 @requires("count>=2")
 @pytest.mark.parametrize("bad", [0, 1], ids=["where the scale lives", "elsewhere"])
-def test_one_scale_serves_two_devices(device: Device, scaler, bad) -> None:
+def test_one_scale_serves_two_devices(device: Device, scaler: GradScaler, bad: int) -> None:
     places = Device(device.kind, 0), Device(device.kind, 1)
     params = [on(place, 1.0) for place in places]
     optimizers = [Adam([param], lr=0.1) for param in params]
@@ -169,14 +176,14 @@ def test_one_scale_serves_two_devices(device: Device, scaler, bad) -> None:
 
 
 @pytest.fixture
-def no_waits():
+def no_waits() -> Iterator[Callable[[], None]]:
     """From ``no_waits()`` on a wait of the host raises."""
     former = syncdebug.get_mode()
     yield lambda: syncdebug.set_mode("error")
     syncdebug.set_mode(former)
 
 
-def test_nothing_waits_for_the_host(device: Device, scaler, no_waits) -> None:
+def test_nothing_waits_for_the_host(device: Device, scaler: GradScaler, no_waits: Callable[..., Any]) -> None:
     params, grads = [on(device, 1.0, 2.0)], [on(device, 8.0, 8.0)]
     optimizer, loss = Adam(params, lr=0.1), on(device, 1.0)
     scaler.scale(loss)
@@ -214,7 +221,7 @@ def test_gradients_that_moved_take_their_flag_along() -> None:
         assert scaler.get_growth_tracker() == 2
 
 
-def test_after_a_scale_of_the_callers_a_new_round_begins(device: Device, scaler) -> None:
+def test_after_a_scale_of_the_callers_a_new_round_begins(device: Device, scaler: GradScaler) -> None:
     optimizer = Adam([on(device, 1.0)])
     scaler.step(optimizer, [on(device, 8.0)])
 
@@ -235,7 +242,7 @@ def test_the_inverse_is_that_of_the_scale_as_it_is_kept(device: Device) -> None:
 
 
 @pytest.mark.parametrize(("name", "bad"), [("growth_factor", 1.0), ("backoff_factor", 1.5), ("growth_interval", 0)])
-def test_a_setting_that_is_refused_leaves_the_former(device: Device, scaler, name, bad) -> None:
+def test_a_setting_that_is_refused_leaves_the_former(device: Device, scaler: GradScaler, name: str, bad: float) -> None:
     former = getattr(scaler, f"get_{name}")()
 
     with pytest.raises(ArgumentError, match=name):
@@ -245,7 +252,7 @@ def test_a_setting_that_is_refused_leaves_the_former(device: Device, scaler, nam
 
 
 @pytest.mark.parametrize("new", [32.0, "array"])
-def test_a_scale_of_the_callers_is_taken(device: Device, scaler, new) -> None:
+def test_a_scale_of_the_callers_is_taken(device: Device, scaler: GradScaler, new: float | str) -> None:
     scaler.scale(on(device, 1.0))
 
     scaler.update(on(device, 32.0) if new == "array" else new)
@@ -256,7 +263,9 @@ def test_a_scale_of_the_callers_is_taken(device: Device, scaler, new) -> None:
     assert host(grads[0]).tolist() == [2.0]
 
 
-def test_an_overflow_before_a_scale_of_the_callers_does_not_hold_off_the_next_step(device: Device, scaler) -> None:
+def test_an_overflow_before_a_scale_of_the_callers_does_not_hold_off_the_next_step(
+    device: Device, scaler: GradScaler
+) -> None:
     optimizer = Recorder()
     scaler.step(optimizer, [on(device, np.inf)])
 
@@ -266,7 +275,7 @@ def test_an_overflow_before_a_scale_of_the_callers_does_not_hold_off_the_next_st
     assert optimizer.steps == 1
 
 
-def test_a_state_survives(device: Device, scaler) -> None:
+def test_a_state_survives(device: Device, scaler: GradScaler) -> None:
     scaler.step(Recorder(), [on(device, np.inf)])
     scaler.update()
     scaler.step(Recorder(), [on(device, 1.0)])
@@ -284,7 +293,7 @@ def test_a_state_survives(device: Device, scaler) -> None:
         assert host(grads[0]).tolist() == [1.0]
 
 
-def used(scaler, device):
+def used(scaler: GradScaler, device: Device) -> GradScaler:
     scaler.scale(on(device, 1.0))
     return scaler
 
@@ -309,10 +318,10 @@ CALLS = {
 
 
 @pytest.mark.parametrize(("calls", "says"), CALLS.values(), ids=CALLS)
-def test_calls_out_of_order_say_which_is_due(device: Device, scaler, calls, says) -> None:
+def test_calls_out_of_order_say_which_is_due(device: Device, scaler: GradScaler, calls: list[Any], says: str) -> None:
     optimizer = Recorder()
 
-    def call(name):
+    def call(name: str) -> None:
         getattr(scaler, name)(*([] if name == "update" else [optimizer, [on(device, 1.0)]]))
 
     for name in calls[:-1]:
@@ -332,12 +341,12 @@ BAD = {
 
 
 @pytest.mark.parametrize(("make", "says"), BAD.values(), ids=BAD)
-def test_bad_input_is_refused(device: Device, make, says) -> None:
+def test_bad_input_is_refused(device: Device, make: Callable[..., Any], says: str) -> None:
     with pytest.raises(ArgumentError, match=says):
         make(kind(device))
 
 
-def test_float16_gradients_are_unscaled_in_the_step_only(device: Device, scaler) -> None:
+def test_float16_gradients_are_unscaled_in_the_step_only(device: Device, scaler: GradScaler) -> None:
     grads, params = [on(device, 8.0, dtype="float16")], [on(device, 1.0, dtype="float16")]
 
     with pytest.raises(ArgumentError, match="float16 gradients"):
@@ -350,7 +359,7 @@ def test_float16_gradients_are_unscaled_in_the_step_only(device: Device, scaler)
 
 
 @pytest.mark.parametrize("name", ["grad_scale", "found_inf"])
-def test_what_the_scaler_gives_is_not_given_twice(device: Device, scaler, name) -> None:
+def test_what_the_scaler_gives_is_not_given_twice(device: Device, scaler: GradScaler, name: str) -> None:
     params, grads = [on(device, 1.0)], [on(device, 8.0)]
 
     with pytest.raises(ArgumentError, match=f"got {name} too; omit them"):
@@ -368,7 +377,7 @@ def test_an_array_of_another_kind_is_refused(device: Device) -> None:
         GradScaler(other).scale(on(device, 1.0))
 
 
-def test_a_failed_load_changes_nothing(device: Device, scaler) -> None:
+def test_a_failed_load_changes_nothing(device: Device, scaler: GradScaler) -> None:
     with pytest.raises(ArgumentError, match="backoff_factor"):
         scaler.load_state_dict({**scaler.state_dict(), "backoff_factor": 7.0, "scale": 1.0})
 
@@ -377,7 +386,7 @@ def test_a_failed_load_changes_nothing(device: Device, scaler) -> None:
 
 
 @requires("graphs")
-def test_it_moves_inside_a_captured_graph(device: Device, scaler) -> None:
+def test_it_moves_inside_a_captured_graph(device: Device, scaler: GradScaler) -> None:
     backend = devices.backend(kind(device))
     params, grads = [on(device, 1.0)], [on(device, 8.0)]
     optimizer, later = Adam(params, lr=0.1), [on(device, value) for value in (np.inf, 8.0, 8.0)]
@@ -404,7 +413,7 @@ def test_it_moves_inside_a_captured_graph(device: Device, scaler) -> None:
 
 
 @pytest.mark.parametrize("scale", [0.0, -1.0, float("inf"), float("nan"), 1e39, 1e-46, "x", None])
-def test_a_scale_that_cannot_be_one_is_refused(scale) -> None:
+def test_a_scale_that_cannot_be_one_is_refused(scale: float | str | None) -> None:
     scaler = GradScaler("sim", init_scale=8.0)
     with pytest.raises(ArgumentError, match="finite and above 0 in float32; got"):
         GradScaler("sim", init_scale=scale)
@@ -417,19 +426,19 @@ def test_a_scale_that_cannot_be_one_is_refused(scale) -> None:
 
 
 @pytest.mark.parametrize("tracker", [-1, 1.5, True, "3"])
-def test_a_tracker_that_cannot_be_one_is_refused_and_nothing_is_changed(tracker) -> None:
+def test_a_tracker_that_cannot_be_one_is_refused_and_nothing_is_changed(tracker: bool | float | str) -> None:
     scaler = GradScaler("sim", init_scale=8.0)
     with pytest.raises(ArgumentError, match="_growth_tracker must be a number of steps"):
         scaler.load_state_dict({**scaler.state_dict(), "scale": 4.0, "_growth_tracker": tracker})
     assert scaler.get_scale() == 8.0
 
 
-def test_a_scale_is_one_number(device: Device, scaler) -> None:
+def test_a_scale_is_one_number(device: Device, scaler: GradScaler) -> None:
     with pytest.raises(ArgumentError, match=r"one number; got an array of shape \(2,\)"):
         scaler.update(on(device, 1.0, 2.0))
 
 
-def test_a_numpy_number_is_a_scale_as_any(device: Device, scaler) -> None:
+def test_a_numpy_number_is_a_scale_as_any(device: Device, scaler: GradScaler) -> None:
     scaler.update(np.float64(4))
 
     assert scaler.get_scale() == 4.0

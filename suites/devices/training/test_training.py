@@ -5,11 +5,14 @@ from __future__ import annotations
 import importlib.util
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import numpy as np
 import pytest
 
 from cuassay import to_host
+from cuassay.core.device import Device
 from cuassay.testing import requires
 
 pytest.importorskip("sklearn", reason="scikit-learn, whose digits are trained on, is not installed")
@@ -19,7 +22,7 @@ EPOCHS = 10
 
 
 @pytest.fixture(scope="module")
-def example():
+def example() -> ModuleType:
     spec = importlib.util.spec_from_file_location("train_mlp", EXAMPLE)
     module = sys.modules["train_mlp"] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -27,17 +30,17 @@ def example():
 
 
 @pytest.fixture(scope="module")
-def data(example):
+def data(example: ModuleType) -> Any:
     return example.load()
 
 
 @pytest.fixture(scope="module")
-def on_the_host(example, data):
+def on_the_host(example: ModuleType, data: Any) -> Any:
     """The loss curve of the readable implementation."""
     return example.Trainer("cpu").train(data, EPOCHS)
 
 
-def test_it_learns_as_the_host_does(device, example, data, on_the_host) -> None:
+def test_it_learns_as_the_host_does(device: Device, example: ModuleType, data: Any, on_the_host: list[Any]) -> None:
     trainer = example.Trainer(str(device))
 
     losses = trainer.train(data, EPOCHS)
@@ -48,7 +51,7 @@ def test_it_learns_as_the_host_does(device, example, data, on_the_host) -> None:
 
 
 @requires("graphs")
-def test_replayed_it_learns_the_same(device, example, data) -> None:
+def test_replayed_it_learns_the_same(device: Device, example: ModuleType, data: Any) -> None:
     eager, captured = (example.Trainer(str(device), captured=captured) for captured in (False, True))
 
     losses = eager.train(data, 3)
@@ -58,7 +61,9 @@ def test_replayed_it_learns_the_same(device, example, data) -> None:
 
 
 @pytest.mark.parametrize("captured", [False, pytest.param(True, marks=requires("graphs"))], ids=["eager", "captured"])
-def test_a_step_that_overflows_is_skipped_and_recovered_from(device, example, data, captured) -> None:
+def test_a_step_that_overflows_is_skipped_and_recovered_from(
+    device: Device, example: ModuleType, data: Any, captured: bool
+) -> None:
     trainer = example.Trainer(str(device), captured=captured)
     trainer.train(data, 1)
     params = [to_host(param) for param in trainer.params]

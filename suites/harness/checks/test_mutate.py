@@ -130,7 +130,7 @@ def test_an_endless_loop_costs_its_time_limit_and_counts_as_found(
     from cuassay.mutation.project import find_mutants
 
     monkeypatch.setattr(campaign, "_LEAST_SECONDS", 2.0)
-    plan = campaign.Plan(project, ".", ("test_pool.py",))
+    plan = campaign.Campaign(project, ".", ("test_pool.py",))
     baseline = campaign.measure_baseline(plan)
     endless = [one for one in find_mutants(project, ["pool.py::Pool.take"], baseline) if "-= 1" in one.edit.replacement]
     (outcome,) = campaign.run_mutants(plan, endless, baseline, {})
@@ -214,20 +214,20 @@ def test_declared_functions_are_the_default(tmp_path: Path) -> None:
 
 
 def test_tests_without_a_mutant_start_during_the_first_half_of_the_time_only(project: Path) -> None:
-    from cuassay.mutation.campaign import Plan, measure_baseline
+    from cuassay.mutation.campaign import Campaign, measure_baseline
 
-    found = measure_baseline(Plan(project, ".", ("test_pool.py",), budget=0.0))
+    found = measure_baseline(Campaign(project, ".", ("test_pool.py",), budget=0.0))
 
     assert (len(found.durations), found.left_out) == (1, 2)
 
 
 def test_a_line_is_not_uncovered_while_some_tests_did_not_start(project: Path) -> None:
     from cuassay.mutation.baseline import Baseline
-    from cuassay.mutation.campaign import Plan, run_mutants
+    from cuassay.mutation.campaign import Campaign, run_mutants
     from cuassay.mutation.project import find_mutants
 
     mutants = find_mutants(project, ["pool.py"], Baseline())
-    plan = Plan(project, ".", ("test_pool.py",))
+    plan = Campaign(project, ".", ("test_pool.py",))
 
     assert {one.verdict for one in run_mutants(plan, mutants, Baseline(), {})} == {"uncovered"}
     assert run_mutants(plan, mutants, Baseline(left_out=1), {}) == []
@@ -235,12 +235,12 @@ def test_a_line_is_not_uncovered_while_some_tests_did_not_start(project: Path) -
 
 def test_mutants_are_judged_in_a_random_order_where_time_may_end_first(project: Path) -> None:
     from cuassay.mutation.baseline import Baseline
-    from cuassay.mutation.campaign import Plan, run_mutants
+    from cuassay.mutation.campaign import Campaign, run_mutants
     from cuassay.mutation.project import find_mutants
 
     mutants = find_mutants(project, ["pool.py"], Baseline())
     heard: list[str] = []
-    plan = Plan(project, ".", ("test_pool.py",), budget=600.0)
+    plan = Campaign(project, ".", ("test_pool.py",), budget=600.0)
 
     outcomes = run_mutants(plan, mutants, Baseline(), {}, lambda outcome: heard.append(outcome.mutant.identity))
 
@@ -250,7 +250,7 @@ def test_mutants_are_judged_in_a_random_order_where_time_may_end_first(project: 
 
 
 def test_libraries_of_an_environment_within_the_project_are_loaded_once(tmp_path: Path) -> None:
-    from cuassay.mutation.campaign import Plan, measure_baseline
+    from cuassay.mutation.campaign import Campaign, measure_baseline
 
     libraries = tmp_path / ".venv" / "site-packages"
     libraries.mkdir(parents=True)
@@ -259,13 +259,13 @@ def test_libraries_of_an_environment_within_the_project_are_loaded_once(tmp_path
     (tmp_path / "test_pool.py").write_text("import library, pool\n\n\ndef test_passes():\n    pass\n")
     (tmp_path / "pytest.ini").write_text("[pytest]\npythonpath = . .venv/site-packages\n")
 
-    found = measure_baseline(Plan(tmp_path, ".", ("test_pool.py",))).modules
+    found = measure_baseline(Campaign(tmp_path, ".", ("test_pool.py",))).modules
 
     assert ("library" in found, "pool" in found) == (True, False)
 
 
 def test_mutants_of_one_length_are_not_taken_for_each_other(tmp_path: Path) -> None:
-    from cuassay.mutation.campaign import Plan, measure_baseline, run_mutants
+    from cuassay.mutation.campaign import Campaign, measure_baseline, run_mutants
     from cuassay.mutation.project import find_mutants
 
     lines = "".join(f"NUMBER_{index} = {index + 2}\n" for index in range(6))
@@ -274,7 +274,7 @@ def test_mutants_of_one_length_are_not_taken_for_each_other(tmp_path: Path) -> N
         "import numbers_\n\n\ndef test_even_ones():\n"
         "    assert (numbers_.NUMBER_0, numbers_.third(), numbers_.NUMBER_4) == (2, 4, 6)\n"
     )
-    plan = Plan(tmp_path, ".", ("test_numbers.py",))
+    plan = Campaign(tmp_path, ".", ("test_numbers.py",))
     baseline = measure_baseline(plan)
 
     outcomes = run_mutants(plan, find_mutants(tmp_path, ["numbers_.py"], baseline), baseline, {})

@@ -110,3 +110,17 @@ def test_a_worker_knows_why_a_kind_is_absent() -> None:
 def test_devices_are_chosen_by_name_and_each_once() -> None:
     assert split_list(["cpu, sim", "cpu"]) == ("cpu", "sim")
     assert [parse_selector("all").matches(Device(name)) for name in ("cpu:0", "sim:0", "sim:1")] == [True, True, False]
+
+
+def test_the_head_says_how_a_device_is_shared(pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("""
+        from cuassay.devices import backend
+
+        backend("sim").sharing = lambda index: {"mig": "1g.18gb", "mps": "on"} if index else {}
+    """)
+    pytester.makepyfile("def test_one(device): pass")
+
+    result = pytester.runpytest_subprocess("--device", "sim:*")
+
+    lines = [line for line in result.outlines if line.startswith("cuassay: sim")]
+    assert lines == ["cuassay: sim:1: MIG 1g.18gb, MPS on"]

@@ -155,6 +155,32 @@ def test_a_run_into_the_folder_of_another_counts_its_own_rows(
     assert len(outcomes(out)) == 2
 
 
+RESERVING = """
+import os, time
+import pytest
+from cuassay.testing import requires
+
+@requires("memory>=600MiB")
+@pytest.mark.parametrize("n", range(6))
+def test_it(device, n):
+    with open(os.environ["NOTES"], "a") as file:
+        file.write("begin ")
+    time.sleep(0.1)
+    with open(os.environ["NOTES"], "a") as file:
+        file.write("end ")
+"""
+
+
+def test_parts_reserve_the_memory_that_tests_declare(generated: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes = generated.parents[1] / "notes"
+    monkeypatch.setenv("NOTES", str(notes))
+    monkeypatch.setenv("CUASSAY_SIM_MEMORY", "1GiB")
+    generated.write_text(RESERVING)
+
+    assert run.run(["sim"], generated.parents[1] / "out", jobs=3, times=False) == 0
+    assert notes.read_text() == "begin end " * 6
+
+
 def test_no_process_at_all_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert cli.main(["run", "--device", "cpu", "--jobs", "0", "--out", str(tmp_path / "out")]) == 2
     assert "got --jobs 0; give 1 or more" in capsys.readouterr().err

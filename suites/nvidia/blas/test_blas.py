@@ -20,6 +20,7 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.precision import set_matmul_options
 from cuassay.devices.cuda.blas import controls, cublas, cublaslt, fp8, gemm, offline, plans
 from cuassay.devices.cuda.blas.problem import Problem
+from cuassay.devices.cuda.blas.product import Product
 from cuassay.errors import ArgumentError
 from cuassay.testing import exclusive
 from cuassay.tune.shapes import GemmShape
@@ -343,9 +344,9 @@ def test_a_problem_is_observed_once_a_plan() -> None:
 
 def test_an_emulated_mode_takes_over_float32_products_of_that_mode(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gemm, "_emulations", {})
-    seen: list[gemm.Product] = []
+    seen: list[Product] = []
 
-    def multiply(product: gemm.Product) -> None:
+    def multiply(product: Product) -> None:
         seen.append(product)
         product.out.fill(7)
 

@@ -304,7 +304,7 @@ FAULTS = (
           "widen<double>(p) * 0x1p32", "widen<double>(p) * 0x1p31"),
     # -------------------------------------------------------------------------------------------- adam.cu
     Fault("fused_adam_", "gradient not squared", "values", "float32", "adam.cu", ADAM,
-          "step.rest2 * slope * slope", "step.rest2 * slope"),
+          "step.one_minus_beta2 * slope * slope", "step.one_minus_beta2 * slope"),
     Fault("fused_adam_", "moment not corrected", "values", "float32", "adam.cu", ADAM,
           "step.step_size = W(lr) / correction1;", "step.step_size = W(lr);"),
     Fault("fused_adam_", "second moment not corrected", "values", "float32", "adam.cu", ADAM,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import pytest
@@ -126,7 +127,9 @@ def compiled(file: str, arch: str) -> source.Compiled:
 @pytest.mark.parametrize(
     ("file", "arch"), [(file, arch) for file in FILES for arch in SPECIFIC.get(file, source.ARCHITECTURES)]
 )
-def test_no_kernel_spills_or_exceeds_its_budget(file, arch, record_property) -> None:
+def test_no_kernel_spills_or_exceeds_its_budget(
+    file: str, arch: str, record_property: Callable[[str, object], None]
+) -> None:
     found = compiled(file, arch)
 
     over = []
@@ -147,12 +150,12 @@ def test_every_kernel_file_is_in_the_table() -> None:
 
 
 @pytest.mark.parametrize("file", SPECIFIC)
-def test_products_of_a_tile_run_side_by_side(file) -> None:
+def test_products_of_a_tile_run_side_by_side(file: str) -> None:
     assert "wgmma.mma_async instructions are serialized" not in compiled(file, *SPECIFIC[file]).log
 
 
 @pytest.mark.parametrize("file", FILES)
-def test_a_kernel_file_begins_with_its_formula_and_names_its_caller(file) -> None:
+def test_a_kernel_file_begins_with_its_formula_and_names_its_caller(file: str) -> None:
     head = source.kernel_source(file).partition("#include")[0]
 
     assert head.startswith("// out")

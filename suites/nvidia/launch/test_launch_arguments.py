@@ -6,6 +6,8 @@ from __future__ import annotations
 
 import ctypes
 import types
+from collections.abc import Callable
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -30,20 +32,20 @@ class Device:
 
     dtype = np.dtype(np.float32)
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return "array"  # its ids are the same in every worker
 
     @property
-    def __cuda_array_interface__(self):
+    def __cuda_array_interface__(self) -> dict[str, Any]:
         return {"data": (0x7F00_1234, False)}
 
 
 class Foreign:
-    def __cuda_stream__(self):
+    def __cuda_stream__(self) -> tuple[int, int]:
         return (0, 0x7F00_0050)
 
 
-def words(*arguments):
+def words(*arguments: Any) -> list[int]:
     launch = Launch(None, [type(argument) for argument in arguments])
     launch.write(arguments)
     return list(launch.slots)
@@ -66,7 +68,7 @@ def words(*arguments):
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_a_value_is_stored_with_the_bits_of_its_type(argument, bits) -> None:
+def test_a_value_is_stored_with_the_bits_of_its_type(argument: Any, bits: int) -> None:
     assert words(argument) == [bits]
 
 
@@ -83,7 +85,7 @@ def test_a_block_is_written_again_in_place() -> None:
 
 
 @pytest.mark.parametrize("value", [2**64, -(2**63) - 1])
-def test_an_int_beyond_64_bits_is_refused(value) -> None:
+def test_an_int_beyond_64_bits_is_refused(value: int) -> None:
     with pytest.raises(ArgumentError, match="does not fit the 64 bits"):
         words(value)
 
@@ -91,7 +93,7 @@ def test_an_int_beyond_64_bits_is_refused(value) -> None:
 @pytest.mark.parametrize(
     ("value", "hint"), [(np.zeros(2), "cupy.asarray"), ([1, 2], "pass its parts"), (None, "NoneType")], ids=repr
 )
-def test_what_no_kernel_can_take_is_refused(value, hint) -> None:
+def test_what_no_kernel_can_take_is_refused(value: Any, hint: str) -> None:
     with pytest.raises(DTypeError, match=hint):
         words(value)
 
@@ -119,11 +121,11 @@ class Attribute(ctypes.Structure):
 
 
 @pytest.fixture
-def launched(monkeypatch):
+def launched(monkeypatch: pytest.MonkeyPatch) -> Any:
     """What a stand-in for ``cuLaunchKernelEx`` is given, launch by launch; kernels have two 8-byte parameters."""
     seen = []
 
-    def stand_in(config, handle, pointers, extra):
+    def stand_in(config: int, handle: int, pointers: int, extra: int) -> int:
         described = Config.from_address(config)
         values = [ctypes.c_uint64.from_address(ctypes.c_void_p.from_address(pointers + 8 * i).value) for i in range(2)]
         seen.append(
@@ -143,7 +145,7 @@ def launched(monkeypatch):
     return seen
 
 
-def test_the_driver_is_given_configuration_handle_and_arguments(launched) -> None:
+def test_the_driver_is_given_configuration_handle_and_arguments(launched: list[Any]) -> None:
     launch = Launch(0x1234, [int, Device])
     launch.write((3, Device()))
 
@@ -163,7 +165,7 @@ def test_the_driver_is_given_configuration_handle_and_arguments(launched) -> Non
 
 
 @pytest.mark.parametrize("grid", [8, np.int64(8), (8,), [8, 1]], ids=repr)
-def test_extents_left_out_are_one(launched, grid) -> None:
+def test_extents_left_out_are_one(launched: list[Any], grid: Any) -> None:
     launch = Launch(1, [int, int])
 
     launch.launch(grid, 32, 0, 5)
@@ -171,7 +173,7 @@ def test_extents_left_out_are_one(launched, grid) -> None:
     assert launched[0]["shape"] == ((8, 1, 1), (32, 1, 1), 0)
 
 
-def test_a_second_launch_may_differ_in_all(launched) -> None:
+def test_a_second_launch_may_differ_in_all(launched: list[Any]) -> None:
     launch, grid = Launch(1, [int, int]), [1, 1]
     launch.write((1, 2))
     launch.launch(grid, 32, 0, 5)
@@ -199,7 +201,9 @@ def test_a_second_launch_may_differ_in_all(launched) -> None:
     ],
     ids=str,
 )
-def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, asked, attributes) -> None:
+def test_an_arrangement_reaches_the_driver_until_there_is_another(
+    launched: list[Any], asked: dict[str, Any], attributes: list[Any]
+) -> None:
     launch = Launch(0x1234, [int, int])
     launch.arrange(cluster=8, early=True)
     launch.arrange(**asked)
@@ -212,7 +216,7 @@ def test_an_arrangement_reaches_the_driver_until_there_is_another(launched, aske
     assert all(not any(one.value[3:]) for one in found)
 
 
-def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched) -> None:
+def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched: list[Any]) -> None:
     launch = Launch(1, [int, int])
     launch.write((1, 2))
     fire, slots = launch.bind(8, 32, stream=5), launch.slots
@@ -227,7 +231,7 @@ def test_a_bound_launch_keeps_its_block_and_sees_what_is_written_to_it(launched)
     assert {each["stream"] for each in launched} == {5}
 
 
-def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched) -> None:
+def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched: list[Any]) -> None:
     launch = Launch(1, [int, int])
     launch.arrange(cluster=2, early=True)
     fire, words = launch.bind(8, 32, stream=5), launch.words
@@ -243,7 +247,7 @@ def test_what_is_arranged_lies_in_the_block_that_a_bound_launch_keeps(launched) 
 
 
 @pytest.mark.parametrize("grid", [(-1, 1, 1), (2**32, 1, 1), 2**32], ids=repr)
-def test_an_extent_that_would_wrap_around_is_refused(launched, grid) -> None:
+def test_an_extent_that_would_wrap_around_is_refused(launched: list[Any], grid: int | tuple[Any, ...]) -> None:
     launch = Launch(1, [int, int])
 
     with pytest.raises(ArgumentError, match="is not a launch shape"):
@@ -258,7 +262,7 @@ def test_an_extent_that_would_wrap_around_is_refused(launched, grid) -> None:
 @pytest.mark.parametrize(
     ("stream", "address"), [(0x7F00_0040, 0x7F00_0040), (Foreign(), 0x7F00_0050)], ids=["address", "protocol"]
 )
-def test_streams_of_every_form_have_an_address(stream, address) -> None:
+def test_streams_of_every_form_have_an_address(stream: Any, address: int) -> None:
     assert stream_address(stream) == address
 
 
@@ -281,7 +285,7 @@ def test_what_is_no_stream_is_refused() -> None:
         ("__global__ void g(int a) {}", None),
     ],
 )
-def test_a_signature_is_read_from_the_source(source, expected) -> None:
+def test_a_signature_is_read_from_the_source(source: str, expected: tuple[Any, ...] | None) -> None:
     assert parse_signature(source, "f") == expected
 
 
@@ -290,7 +294,7 @@ def test_a_signature_is_read_from_the_source(source, expected) -> None:
     [("int64", 3), ("uint64", 3), ("float64", 3.0), ("bool", True), ("float32", np.float32(3)), ("float32*", Device())],
     ids=str,
 )
-def test_arguments_that_fit_pass(parameter, argument) -> None:
+def test_arguments_that_fit_pass(parameter: str, argument: Any) -> None:
     check_arguments("f", [parameter], [argument])
     check_arguments("f", ["?"], [argument])
 
@@ -307,7 +311,7 @@ def test_arguments_that_fit_pass(parameter, argument) -> None:
         ("int64", np.zeros(1), "cannot read host memory"),
     ],
 )
-def test_arguments_that_do_not_fit_are_named(parameter, argument, message) -> None:
+def test_arguments_that_do_not_fit_are_named(parameter: str, argument: Any, message: str) -> None:
     with pytest.raises(DTypeError, match=message):
         check_arguments("f", [parameter], [argument])
 
@@ -318,7 +322,7 @@ def test_a_wrong_number_of_arguments_is_named() -> None:
 
 
 @pytest.mark.parametrize("dims", [0, (), (1, 2, 3, 4), (1, 0), (1.5,)])
-def test_a_launch_shape_of_nothing_is_refused(dims) -> None:
+def test_a_launch_shape_of_nothing_is_refused(dims: int | tuple[Any, ...]) -> None:
     with pytest.raises(ArgumentError, match="grid must be one to three whole numbers"):
         check_shape("grid", dims)
 
@@ -343,7 +347,7 @@ def foreign(dtype: str) -> Device:
 
 
 @pytest.mark.parametrize("make", [CupysArray, foreign], ids=["CuPy's", "another's"])
-def test_dtypes_are_looked_at_in_every_launch(make) -> None:
+def test_dtypes_are_looked_at_in_every_launch(make: Callable[..., Any]) -> None:
     launch = CheckedLaunch(1, [int, type(make("float32"))], "f", ("int64", "float32*"))
     launch.write((5, make("float32")))
 
@@ -363,7 +367,7 @@ def test_a_pointer_to_what_is_not_known_takes_every_dtype() -> None:
     assert list(launch.slots) == [0x1000, 0x1000]
 
 
-def test_the_shape_of_every_launch_is_looked_at(launched) -> None:
+def test_the_shape_of_every_launch_is_looked_at(launched: list[Any]) -> None:
     launch = CheckedLaunch(0x1234, [int, int], "f", ("int64", "int64"))
     launch.launch(1, 32, 0, 0)
 

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NoReturn
+
 import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
@@ -18,7 +22,7 @@ template <typename T> __global__ void scale(T* a, T factor, long long n) {
 
 
 @pytest.fixture(autouse=True)
-def cache(tmp_path, monkeypatch):
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     try:
         source.compiler_version()
         source.header_directory()
@@ -28,12 +32,12 @@ def cache(tmp_path, monkeypatch):
     return tmp_path
 
 
-def build(text=SCALE, names=("scale<float>",), **options):
+def build(text: str = SCALE, names: Sequence[str] = ("scale<float>",), **options: Any) -> Any:
     return source.compile_source(text, name_expressions=list(names), arch="sm_90", **options)
 
 
-def forbid_compiling(monkeypatch):
-    def refuse(*args):
+def forbid_compiling(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*args: Any) -> NoReturn:
         raise AssertionError("compiled again")
 
     monkeypatch.setattr(source, "_compile", refuse)
@@ -69,7 +73,7 @@ def test_a_second_build_comes_from_the_disk(monkeypatch: pytest.MonkeyPatch) -> 
     assert build() == first
 
 
-def test_a_program_compiled_again_has_its_resources_again(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_compiled_again_has_its_resources_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """NVRTC has a cache of its own, which gives no log."""
     first = build()
     monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path / "another"))
@@ -78,7 +82,7 @@ def test_a_program_compiled_again_has_its_resources_again(tmp_path, monkeypatch:
 
 
 @pytest.mark.parametrize("keep", [0, 10, 100], ids=["empty", "digest torn", "payload torn"])
-def test_a_torn_cache_file_is_compiled_anew(cache, keep) -> None:
+def test_a_torn_cache_file_is_compiled_anew(cache: Path, keep: int) -> None:
     first = build()
     (path,) = (cache / "kernels").iterdir()
     path.write_bytes(path.read_bytes()[:keep])
@@ -87,7 +91,7 @@ def test_a_torn_cache_file_is_compiled_anew(cache, keep) -> None:
     assert path.stat().st_size > 100
 
 
-def test_a_flipped_bit_in_the_cubin_is_noticed(cache) -> None:
+def test_a_flipped_bit_in_the_cubin_is_noticed(cache: Path) -> None:
     first = build()
     (path,) = (cache / "kernels").iterdir()
     data = bytearray(path.read_bytes())
@@ -97,14 +101,14 @@ def test_a_flipped_bit_in_the_cubin_is_noticed(cache) -> None:
     assert build().cubin == first.cubin
 
 
-def test_a_cache_folder_that_cannot_be_made_is_done_without(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cache_folder_that_cannot_be_made_is_done_without(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "file").write_text("in the way")
     monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path / "file"))
 
     assert build().names
 
 
-def test_an_edited_header_changes_the_key(tmp_path) -> None:
+def test_an_edited_header_changes_the_key(tmp_path: Path) -> None:
     header = tmp_path / "factor.h"
     text = '#include "factor.h"\n' + SCALE
     header.write_text("#define FACTOR 1\n")
@@ -119,7 +123,7 @@ def test_an_edited_header_changes_the_key(tmp_path) -> None:
     [{"arch": "sm_80"}, {"options": ["--use_fast_math"]}, {"name_expressions": ["scale<double>"]}],
     ids=["arch", "options", "names"],
 )
-def test_what_the_result_depends_on_is_in_the_key(change) -> None:
+def test_what_the_result_depends_on_is_in_the_key(change: dict[str, Any]) -> None:
     same = {"name_expressions": ["scale<float>"], "arch": "sm_90"}
 
     assert source.cache_key(SCALE, **same) != source.cache_key(SCALE, **(same | change))
@@ -138,7 +142,7 @@ def test_a_name_that_is_not_there_is_named() -> None:
 
 
 @pytest.mark.parametrize(("capability", "arch"), [((9, 0), "sm_90"), ((8, 9), "sm_89"), ((7, 5), "sm_75")])
-def test_the_architecture_is_the_devices(capability, arch) -> None:
+def test_the_architecture_is_the_devices(capability: tuple[Any, ...], arch: str) -> None:
     assert source.architecture(*capability) == arch
 
 

@@ -35,7 +35,7 @@ def given(monkeypatch: pytest.MonkeyPatch) -> list[bytes]:
     return places
 
 
-def test_an_empty_log_is_not_written_into_the_one_object_of_a_single_byte(given) -> None:
+def test_an_empty_log_is_not_written_into_the_one_object_of_a_single_byte(given: list[Any]) -> None:
     """CPython shares every bytes object of length 1: a zero written into b" " is in every f-string compiled later."""
     assert source._log(object()) == ""
 

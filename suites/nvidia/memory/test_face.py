@@ -41,7 +41,7 @@ def allocator(monkeypatch: pytest.MonkeyPatch) -> CachingAllocator:
 
 
 @pytest.mark.parametrize("name", [name for name in memory.__all__ if name.islower()])
-def test_every_function_is_annotated_and_documented(name) -> None:
+def test_every_function_is_annotated_and_documented(name: str) -> None:
     function = getattr(memory, name)
 
     assert inspect.getdoc(function)
@@ -59,7 +59,7 @@ def test_before_any_use_there_are_no_figures_and_nothing_is_initialised() -> Non
     assert not cuassay.cuda.is_initialized()
 
 
-def test_memory_by_address_is_counted_and_given_back(allocator) -> None:
+def test_memory_by_address_is_counted_and_given_back(allocator: CachingAllocator) -> None:
     address = memory.caching_allocator_alloc(3 * MIB)
 
     assert memory.memory_allocated() == memory.max_memory_allocated() == 3 * MIB
@@ -69,7 +69,9 @@ def test_memory_by_address_is_counted_and_given_back(allocator) -> None:
 
 
 @pytest.mark.parametrize("address", [0x1234, -1, None, "7"], ids=repr)
-def test_a_foreign_address_is_refused_and_changes_nothing(allocator, address) -> None:
+def test_a_foreign_address_is_refused_and_changes_nothing(
+    allocator: CachingAllocator, address: int | str | None
+) -> None:
     kept = memory.caching_allocator_alloc(MIB)
 
     with pytest.raises(ArgumentError, match="gave nothing at"):
@@ -79,7 +81,7 @@ def test_a_foreign_address_is_refused_and_changes_nothing(allocator, address) ->
     memory.caching_allocator_delete(kept)
 
 
-def test_a_second_delete_is_refused(allocator) -> None:
+def test_a_second_delete_is_refused(allocator: CachingAllocator) -> None:
     address = memory.caching_allocator_alloc(MIB)
     memory.caching_allocator_delete(address)
 
@@ -87,7 +89,7 @@ def test_a_second_delete_is_refused(allocator) -> None:
         memory.caching_allocator_delete(address)
 
 
-def test_an_arrays_block_is_not_to_be_deleted(allocator) -> None:
+def test_an_arrays_block_is_not_to_be_deleted(allocator: CachingAllocator) -> None:
     block = allocator.malloc(MIB)
 
     with pytest.raises(ArgumentError, match="still to be freed"):
@@ -96,7 +98,7 @@ def test_an_arrays_block_is_not_to_be_deleted(allocator) -> None:
     allocator.free(block)
 
 
-def test_the_fraction_is_set_and_read(allocator) -> None:
+def test_the_fraction_is_set_and_read(allocator: CachingAllocator) -> None:
     memory.set_per_process_memory_fraction(0.25)
 
     assert memory.get_per_process_memory_fraction() == 0.25
@@ -104,21 +106,23 @@ def test_the_fraction_is_set_and_read(allocator) -> None:
 
 
 @pytest.mark.parametrize(("fraction", "error"), [(1, TypeError), ("0.5", TypeError), (1.5, SettingError)], ids=repr)
-def test_what_is_no_fraction_is_refused(allocator, fraction, error) -> None:
+def test_what_is_no_fraction_is_refused(
+    allocator: CachingAllocator, fraction: float | str, error: type[Exception]
+) -> None:
     with pytest.raises(error):
         memory.set_per_process_memory_fraction(fraction)
 
     assert memory.get_per_process_memory_fraction() == 1.0
 
 
-def test_settings_that_are_not_mentioned_keep_their_value(allocator) -> None:
+def test_settings_that_are_not_mentioned_keep_their_value(allocator: CachingAllocator) -> None:
     memory.set_allocator_settings("max_split_size_mb:64")
     memory.set_allocator_settings("garbage_collection_threshold:0.5")
 
     assert memory.get_allocator_settings() == "max_split_size_mb:64,garbage_collection_threshold:0.5"
 
 
-def test_the_summary_is_a_table_of_75_columns(allocator) -> None:
+def test_the_summary_is_a_table_of_75_columns(allocator: CachingAllocator) -> None:
     block = allocator.malloc(3 * MIB)
 
     full, short = memory.memory_summary(), memory.memory_summary(abbreviated=True)
@@ -130,7 +134,7 @@ def test_the_summary_is_a_table_of_75_columns(allocator) -> None:
     allocator.free(block)
 
 
-def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator) -> None:
+def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator: CachingAllocator) -> None:
     pool = allocator.create_pool()
     blocks = [allocator.malloc(MIB)]
     with allocator.use_pool(pool):
@@ -146,7 +150,7 @@ def test_the_snapshot_is_of_one_pool_where_it_is_named(allocator) -> None:
     ("old", "new"),
     [("memory_cached", "memory_reserved"), ("max_memory_cached", "max_memory_reserved")],
 )
-def test_torchs_former_names_warn_and_do_the_same(allocator, old, new) -> None:
+def test_torchs_former_names_warn_and_do_the_same(allocator: CachingAllocator, old: str, new: str) -> None:
     block = allocator.malloc(MIB)
 
     with pytest.warns(FutureWarning, match=f"former name of {new}"):

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import sys
 import threading
+from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -56,7 +57,7 @@ class TestArrays:
         assert filled(12345).data.ptr == address
 
     @pytest.mark.parametrize("shape", [(), (5,), (3, 4), (2, 1, 3), (2, 0)], ids=str)
-    def test_it_is_as_cupys_own_constructor_makes_it(self, shape) -> None:
+    def test_it_is_as_cupys_own_constructor_makes_it(self, shape: tuple[int, ...]) -> None:
         ours = cuassay.empty(shape, "float16", "cuda:0")
         theirs = cupy.ndarray(shape, "float16", ours.data)
 
@@ -76,7 +77,7 @@ class TestArrays:
         assert memory.memory_allocated() == before
 
     @pytest.mark.parametrize("kind", ["ours", "cupy", "address", "torch", "cuda.core"])
-    def test_the_stream_may_be_of_many_kinds(self, kind) -> None:
+    def test_the_stream_may_be_of_many_kinds(self, kind: str) -> None:
         stream, address = made_stream(kind)
 
         array = cuassay.empty(1000, "float32", "cuda:0", stream=stream)
@@ -84,7 +85,7 @@ class TestArrays:
         assert hook.block_of(array).stream == address
 
     @pytest.mark.parametrize("stream", ["left", -1, 1.5, 1_000_000, 2**70], ids=repr)
-    def test_what_is_no_stream_is_refused(self, stream) -> None:
+    def test_what_is_no_stream_is_refused(self, stream: Any) -> None:
         with pytest.raises(ArgumentError, match="is not a CUDA stream"):
             cuassay.empty(10, "float32", "cuda:0", stream=stream)
 
@@ -124,7 +125,7 @@ def made_stream(kind: str) -> tuple[Any, int]:
 
 class TestWithCupy:
     @pytest.fixture
-    def _hooked(self):
+    def _hooked(self) -> Iterator[None]:
         memory.use_with_cupy()
         yield
         memory.use_with_cupy(False)
@@ -195,7 +196,9 @@ class TestPools:
 
     @pytest.mark.parametrize("through", [pickle.dumps, copy.copy, copy.deepcopy])
     @pytest.mark.parametrize("make", [memory.MemPool, lambda: allocators.allocator(0)], ids=["pool", "allocator"])
-    def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(self, make, through) -> None:
+    def test_a_pool_and_an_allocator_are_neither_pickled_nor_copied(
+        self, make: Callable[[], Any], through: Callable[[Any], Any]
+    ) -> None:
         with pytest.raises(TypeError, match=r"\w+\(.*cuda:0.*\) belongs to this process"):
             through(make())
 
@@ -290,7 +293,7 @@ def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 class TestPluggable:
     @pytest.mark.parametrize("way", ["names", "addresses"])
-    def test_a_library_serves_a_pool(self, library, way) -> None:
+    def test_a_library_serves_a_pool(self, library: Path, way: str) -> None:
         loaded = ctypes.CDLL(str(library))
         functions: Any = (str(library), "take", "give")
         if way == "addresses":
@@ -306,7 +309,7 @@ class TestPluggable:
         memory.empty_cache()
         assert loaded.count() == 0
 
-    def test_null_is_out_of_memory(self, library) -> None:
+    def test_null_is_out_of_memory(self, library: Path) -> None:
         pool = memory.MemPool(memory.CUDAPluggableAllocator(str(library), "none", "give"))
 
         with memory.use_mem_pool(pool), pytest.raises(OutOfMemoryError):
@@ -375,11 +378,13 @@ class TestPluggable:
         ],
         ids=["path", "number", "none"],
     )
-    def test_what_is_no_allocator_is_refused(self, arguments, error, message) -> None:
+    def test_what_is_no_allocator_is_refused(
+        self, arguments: tuple[Any, ...], error: type[Exception], message: str
+    ) -> None:
         with pytest.raises(error, match=message):
             memory.CUDAPluggableAllocator(*arguments)
 
-    def test_a_missing_name_is_told(self, library) -> None:
+    def test_a_missing_name_is_told(self, library: Path) -> None:
         with pytest.raises(LibraryNotFoundError, match="has no function 'nothing'"):
             memory.CUDAPluggableAllocator(str(library), "take", "nothing")
 

@@ -18,6 +18,7 @@ from cuassay.core.interrupts import is_late
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import sources
 from cuassay.devices.cuda.memory.pluggable import PluggableSource
+from cuassay.devices.cuda.memory.sources import PageSource
 from cuassay.errors import ArgumentError, CapabilityError, DriverError, OutOfMemoryError
 
 PAGE = 2**21
@@ -199,7 +200,7 @@ def source(driver: Driver) -> sources.PageSource:
     return sources.PageSource(0, PAGE)
 
 
-def test_pages_lie_side_by_side_and_may_be_used(driver, source) -> None:
+def test_pages_lie_side_by_side_and_may_be_used(driver: Driver, source: PageSource) -> None:
     span = source.span(16 * PAGE, 0)
 
     source.map(span + PAGE, [PAGE, 4 * PAGE])
@@ -208,7 +209,7 @@ def test_pages_lie_side_by_side_and_may_be_used(driver, source) -> None:
     assert driver.readable == set(driver.shown)
 
 
-def test_an_alias_shows_the_same_pages_in_the_order_given(driver, source) -> None:
+def test_an_alias_shows_the_same_pages_in_the_order_given(driver: Driver, source: PageSource) -> None:
     span = source.span(16 * PAGE, 0)
     source.map(span, [PAGE, 2 * PAGE, PAGE])
     first, second, third = (driver.shown[span + offset * PAGE] for offset in (0, 1, 3))
@@ -219,7 +220,7 @@ def test_an_alias_shows_the_same_pages_in_the_order_given(driver, source) -> Non
     assert driver.readable == set(driver.shown)
 
 
-def test_pages_side_by_side_go_in_one_call(driver, source) -> None:
+def test_pages_side_by_side_go_in_one_call(driver: Driver, source: PageSource) -> None:
     span = source.span(16 * PAGE, 0)
     source.map(span, [PAGE] * 6)
 
@@ -230,7 +231,7 @@ def test_pages_side_by_side_go_in_one_call(driver, source) -> None:
     assert len(driver.handles) == 2
 
 
-def test_everything_goes_back(driver, source) -> None:
+def test_everything_goes_back(driver: Driver, source: PageSource) -> None:
     span = source.span(16 * PAGE, 0)
     source.map(span, [PAGE, PAGE])
     alias = source.alias([span + PAGE, span])
@@ -253,7 +254,7 @@ def steps(source: sources.PageSource) -> Iterator[Any]:
 
 
 @given(st.integers(0, 4), st.integers(1, 9))
-def test_a_call_that_fails_anywhere_changes_nothing(position, fail_at) -> None:
+def test_a_call_that_fails_anywhere_changes_nothing(position: int, fail_at: int) -> None:
     with pytest.MonkeyPatch.context() as monkeypatch:
         driver = installed(monkeypatch)
         for number, step in enumerate(steps(sources.PageSource(0, PAGE))):
@@ -284,7 +285,9 @@ def give_back(source: sources.PageSource, what: str, span: int, alias: int) -> N
 
 
 @pytest.mark.parametrize(("what", "fails_back"), [("alias", 1), ("alias", 2), ("pages", 1), ("pages", 2)])
-def test_a_call_that_cannot_give_back_changes_nothing(driver, source, what, fails_back) -> None:
+def test_a_call_that_cannot_give_back_changes_nothing(
+    driver: Driver, source: PageSource, what: str, fails_back: int
+) -> None:
     span, alias = stitched(source)
     before = driver.state()
     driver.fails_back = fails_back
@@ -299,7 +302,9 @@ def test_a_call_that_cannot_give_back_changes_nothing(driver, source, what, fail
 
 
 @pytest.mark.parametrize("fails_back", [3, 4, 5, 6])
-def test_a_page_that_cannot_be_released_is_released_by_the_next_call(driver, source, fails_back) -> None:
+def test_a_page_that_cannot_be_released_is_released_by_the_next_call(
+    driver: Driver, source: PageSource, fails_back: int
+) -> None:
     span, alias = stitched(source)
     driver.fails_back = fails_back
 
@@ -315,7 +320,7 @@ def test_a_page_that_cannot_be_released_is_released_by_the_next_call(driver, sou
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("interrupted_at", range(1, 7))
 def test_an_interrupt_while_pages_are_given_back_leaves_them_or_says_that_it_is_late(
-    driver, source, interrupted_at
+    driver: Driver, source: PageSource, interrupted_at: int
 ) -> None:
     span, alias = stitched(source)
     before = driver.state()
@@ -336,7 +341,7 @@ def test_an_interrupt_while_pages_are_given_back_leaves_them_or_says_that_it_is_
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("interrupted_at", "is_gone"), [(1, False), (2, True)], ids=["unmapping", "the addresses"])
 def test_an_interrupt_while_an_alias_is_released_leaves_it_or_says_that_it_is_late(
-    driver, source, interrupted_at, is_gone
+    driver: Driver, source: PageSource, interrupted_at: int, is_gone: bool
 ) -> None:
     _, alias = stitched(source)
     before = driver.state()
@@ -374,7 +379,7 @@ def test_a_users_function_that_raises_keeps_the_segment(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("call", ["span", "map", "unmap", "alias"])
-def test_a_source_without_pages_refuses_them(call) -> None:
+def test_a_source_without_pages_refuses_them(call: str) -> None:
     arguments: dict[str, tuple[Any, ...]] = {"span": (PAGE, 0), "map": (0, [PAGE]), "unmap": ([0],), "alias": ([0],)}
 
     with pytest.raises(CapabilityError, match=r"DeviceSource\(cuda:0\) has no pages"):

@@ -16,6 +16,7 @@ import pytest
 
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.memory import allocator as allocators
+from cuassay.devices.cuda.memory.allocator import DeviceAllocator
 from cuassay.errors import DriverError
 from cuassay.memory import AllocatorConfig, CachingAllocator, IntegerSource
 
@@ -42,7 +43,7 @@ class Graph:
         self.allocator.empty_cache(self.pool)
 
 
-def test_it_prints_what_it_holds(allocator) -> None:
+def test_it_prints_what_it_holds(allocator: DeviceAllocator) -> None:
     block = allocator.malloc(3 * MIB)
 
     assert repr(allocator) == "DeviceAllocator(cuda:0, 3 MiB live of 4 MiB reserved)"
@@ -61,7 +62,7 @@ def churn(allocator: Any) -> None:
         gc.set_threshold(*before)
 
 
-def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator) -> None:
+def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator: DeviceAllocator) -> None:
     thread = threading.Thread(target=churn, args=(allocator,), daemon=True)
     thread.start()
     thread.join(20)
@@ -73,7 +74,7 @@ def test_pools_released_within_malloc_neither_lock_up_nor_stay(allocator) -> Non
     assert not allocator.statistics().reserved_bytes_by_private_pools
 
 
-def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator) -> None:
+def test_within_a_call_a_pool_is_left_to_the_next_emptying(allocator: DeviceAllocator) -> None:
     pool = allocator.create_pool()
     with allocator.heap.lock:
         allocator.release_pool(pool)
@@ -126,7 +127,7 @@ def test_the_thread_that_pins_ahead_survives_a_refusal() -> None:
     [("cudaSuccess", False), ("cudaErrorLaunchFailure", False), ("cudaErrorStreamCaptureUnsupported", True)],
 )
 def test_the_lock_of_another_processes_memory_is_kept_only_while_it_may_be_used(
-    status, is_open, monkeypatch: pytest.MonkeyPatch
+    status: str, is_open: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pytest.importorskip("cupy", reason="CuPy is not installed")
     import cuda.bindings

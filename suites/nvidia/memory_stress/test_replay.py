@@ -110,7 +110,9 @@ def ratios(names: dict[str, Any]) -> list[float]:
 
 
 @pytest.mark.parametrize("name", TRACES)
-def test_a_trace_takes_little_more_than_is_live_and_its_blocks_share_nothing(name, events, record_property) -> None:
+def test_a_trace_takes_little_more_than_is_live_and_its_blocks_share_nothing(
+    name: str, events: Any, record_property: Callable[[str, object], None]
+) -> None:
     ratio, found = measured(events)
 
     _ratios[name] = ratio
@@ -131,7 +133,9 @@ def live_peak(events: Events) -> int:
 
 
 @pytest.mark.parametrize("names", [RECORDED, UNSEEN], ids=["recorded", "unseen"])
-def test_all_of_them_together_waste_at_most_two_percent(names, ratios, record_property) -> None:
+def test_all_of_them_together_waste_at_most_two_percent(
+    names: Sequence[str], ratios: Any, record_property: Callable[[str, object], None]
+) -> None:
     mean = geometric_mean(ratios)
 
     record_property("geomean", mean)

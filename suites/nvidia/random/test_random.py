@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from typing import Any
 
 import pytest
 
@@ -17,17 +18,17 @@ pytestmark = pytest.mark.usefixtures("own_generators")
 
 
 @pytest.fixture
-def two_devices(monkeypatch):
+def two_devices(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(runtime, "device_count", lambda: 2)
     monkeypatch.setattr(runtime, "is_initialized", lambda: False)
 
 
-def test_an_unseeded_device_starts_from_torchs_seed(two_devices) -> None:
+def test_an_unseeded_device_starts_from_torchs_seed(two_devices: None) -> None:
     assert face.initial_seed() == DEFAULT_SEED
     assert face.get_rng_state() == GeneratorState().to_bytes()
 
 
-def test_manual_seed_is_for_the_current_device_and_manual_seed_all_for_every_one(two_devices) -> None:
+def test_manual_seed_is_for_the_current_device_and_manual_seed_all_for_every_one(two_devices: None) -> None:
     face.manual_seed(3)
     assert [state[0] for state in face.get_rng_state_all()] == [3, DEFAULT_SEED % 256]
 
@@ -35,13 +36,13 @@ def test_manual_seed_is_for_the_current_device_and_manual_seed_all_for_every_one
     assert [state[0] for state in face.get_rng_state_all()] == [4, 4]
 
 
-def test_seeding_every_kind_reaches_cuda(two_devices) -> None:
+def test_seeding_every_kind_reaches_cuda(two_devices: None) -> None:
     random.manual_seed(17)
 
     assert [state[0] for state in face.get_rng_state_all()] == [17, 17]
 
 
-def test_states_are_set_one_a_device(two_devices) -> None:
+def test_states_are_set_one_a_device(two_devices: None) -> None:
     states = [GeneratorState(seed, 8).to_bytes() for seed in (1, 2)]
 
     face.set_rng_state_all(states)
@@ -50,7 +51,7 @@ def test_states_are_set_one_a_device(two_devices) -> None:
     assert face.get_rng_state("cuda:1") == face.get_rng_state(1) == states[1]
 
 
-def test_a_drawn_seed_is_given_back_and_differs(two_devices) -> None:
+def test_a_drawn_seed_is_given_back_and_differs(two_devices: None) -> None:
     first = face.seed()
     assert face.initial_seed() == first
 
@@ -59,7 +60,7 @@ def test_a_drawn_seed_is_given_back_and_differs(two_devices) -> None:
     assert face.get_rng_state_all() == [GeneratorState(second).to_bytes()] * 2
 
 
-def test_no_state_of_another_length_is_taken(two_devices) -> None:
+def test_no_state_of_another_length_is_taken(two_devices: None) -> None:
     with pytest.raises(ArgumentError, match="16 bytes"):
         face.set_rng_state(bytes(17))
 
@@ -68,12 +69,12 @@ def test_no_state_of_another_length_is_taken(two_devices) -> None:
 
 
 @pytest.fixture
-def cupy(on_cuda: None):
+def cupy(on_cuda: None) -> Any:
     return pytest.importorskip("cupy")
 
 
 @pytest.mark.parametrize("shift", [1, 2, 3])
-def test_numbers_do_not_depend_on_an_arrays_alignment(cupy, shift) -> None:
+def test_numbers_do_not_depend_on_an_arrays_alignment(cupy: Any, shift: int) -> None:
     state, base = GeneratorState(5), cupy.zeros(1003, cupy.float32)
     aligned = ops.uniform(base[: 1000 - shift].copy(), state=state)
 
@@ -83,7 +84,7 @@ def test_numbers_do_not_depend_on_an_arrays_alignment(cupy, shift) -> None:
     assert float(base[:shift].sum() + base[1000:].sum()) == 0
 
 
-def test_the_default_generators_cells_return_when_graphs_are_gone(cupy) -> None:
+def test_the_default_generators_cells_return_when_graphs_are_gone(cupy: Any) -> None:
     from cuassay import devices
     from cuassay.devices.cuda.ops import random as on_cuda
 
@@ -125,7 +126,7 @@ def test_a_cell_is_dropped_while_another_is_taken() -> None:
     assert cells._free[device] == [cell]
 
 
-def test_a_graph_is_dropped_while_the_stream_of_its_replays_is_captured(cupy) -> None:
+def test_a_graph_is_dropped_while_the_stream_of_its_replays_is_captured(cupy: Any) -> None:
     from cuassay import devices
 
     backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
@@ -151,13 +152,13 @@ def test_a_graph_is_dropped_while_the_stream_of_its_replays_is_captured(cupy) ->
     graphs[1].reset()
 
 
-def resumed(state):
+def resumed(state: Any) -> Any:
     generator = random.Generator("cuda")
     generator.set_state(state)
     return generator
 
 
-def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy) -> None:
+def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy: Any) -> None:
     from cuassay import devices
 
     backend, generator = devices.backend("cuda"), random.Generator("cuda", seed=6)
@@ -183,7 +184,7 @@ def test_a_graph_replayed_on_two_streams_keeps_its_order(cupy) -> None:
 
 
 @exclusive
-def test_more_elements_than_32_bits_count(cupy) -> None:
+def test_more_elements_than_32_bits_count(cupy: Any) -> None:
     from cuassay.arrays import distributions, philox
 
     n, state = 2**31 + 1000, GeneratorState(8)

@@ -5,6 +5,7 @@
 from __future__ import annotations
 
 from dataclasses import fields
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,7 @@ DRIVER, RUNTIME = driver.CUresult, runtime.cudaError_t
 @pytest.mark.parametrize(
     ("values", "expected"), [((), None), ((7,), 7), ((7, 8), (7, 8))], ids=["none", "one", "several"]
 )
-def test_success_gives_the_values(values, expected) -> None:
+def test_success_gives_the_values(values: tuple[Any, ...], expected: Any) -> None:
     assert check((DRIVER.CUDA_SUCCESS, *values)) == expected
 
 
@@ -53,7 +54,7 @@ def test_success_gives_the_values(values, expected) -> None:
     ],
     ids=lambda value: getattr(value, "name", getattr(value, "__name__", value)),
 )
-def test_a_failure_raises_its_class_with_status_and_code(status, kind) -> None:
+def test_a_failure_raises_its_class_with_status_and_code(status: Any, kind: type[Exception]) -> None:
     with pytest.raises(kind, match=rf"mixing paint failed: {status.name} \({int(status)}\).*; ") as caught:
         check((status,), "mixing paint")
 
@@ -68,12 +69,12 @@ def test_every_status_in_the_table_is_one_of_cudas() -> None:
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_ILLEGAL_ADDRESS", "cudaErrorIllegalAddress", "CUDA_ERROR_ASSERT"])
-def test_statuses_that_kill_the_context_are_sticky(name) -> None:
+def test_statuses_that_kill_the_context_are_sticky(name: str) -> None:
     assert is_sticky(name)
 
 
 @pytest.mark.parametrize("name", ["CUDA_ERROR_OUT_OF_MEMORY", "CUDA_ERROR_NOT_READY", "NVRTC_ERROR_COMPILATION"])
-def test_statuses_that_leave_the_context_alive_are_not(name) -> None:
+def test_statuses_that_leave_the_context_alive_are_not(name: str) -> None:
     assert not is_sticky(name)
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -31,7 +33,7 @@ __global__ void fill(int* out) {
 """
 
 
-def run(code):
+def run(code: str) -> str:
     return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.strip()
 
 
@@ -103,7 +105,7 @@ def test_a_dead_context_is_found() -> None:
 
 
 @pytest.mark.parametrize("stream", ["current", "cupy", "address"])
-def test_a_user_kernel_runs_on_the_stream_it_is_given(stream) -> None:
+def test_a_user_kernel_runs_on_the_stream_it_is_given(stream: str) -> None:
     x, y = cupy.arange(1000, dtype=np.float32), cupy.ones(1000, np.float32)
     side = cupy.cuda.Stream()
     given = {"current": None, "cupy": side, "address": side.ptr}[stream]
@@ -162,7 +164,7 @@ def test_the_current_device_is_restored() -> None:
     assert cuassay.cuda.current_device() == before
 
 
-def captured(call):
+def captured(call: Callable[[], object]) -> Any:
     """The graph of what `call` gives to the current stream; work given to another one is not in it."""
     side = cupy.cuda.Stream(non_blocking=True)
     with side:
@@ -186,7 +188,7 @@ def test_a_bound_kernel_follows_the_stream_that_is_current_when_it_runs() -> Non
 
 
 @pytest.mark.parametrize("call", ["dense", "strided", "number", "empty"])
-def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(call) -> None:
+def test_a_plan_of_our_kernels_follows_the_stream_that_is_current_when_it_runs(call: str) -> None:
     a = cupy.arange(64, dtype=np.float32).reshape(8, 8)
     operands = {"dense": (a, a), "strided": (a.T, a), "number": (a, 2.5), "empty": (a[:0], a[:0])}[call]
     plan = ops.add.prepare(*operands)

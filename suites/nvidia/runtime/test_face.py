@@ -58,7 +58,7 @@ STREAM_FUNCTIONS = [name for name in NAMES["streams"].split() if name.islower()]
 
 
 @pytest.mark.parametrize("name", [*NAMES[""].split(), *NAMES["random"].split(), *STREAM_FUNCTIONS])
-def test_every_public_function_is_annotated_and_documented(name) -> None:
+def test_every_public_function_is_annotated_and_documented(name: str) -> None:
     function = getattr(cuassay.cuda, name)
 
     assert inspect.getdoc(function)
@@ -66,7 +66,7 @@ def test_every_public_function_is_annotated_and_documented(name) -> None:
 
 
 @pytest.mark.parametrize("module", [name for name in NAMES if name])
-def test_a_module_of_the_face_is_there_without_importing_it(module) -> None:
+def test_a_module_of_the_face_is_there_without_importing_it(module: str) -> None:
     code = f"import cuassay; print(cuassay.cuda.{module}.__name__)"
 
     said = subprocess.check_output([sys.executable, "-c", f"import cuassay.cuda; {code}"], text=True)
@@ -87,7 +87,7 @@ def test_a_device_of_another_kind_is_refused() -> None:
 
 
 @pytest.mark.parametrize("call", ["init", "current_device", "synchronize", "get_device_name", "mem_get_info"])
-def test_without_a_device_the_error_says_what_is_missing(call) -> None:
+def test_without_a_device_the_error_says_what_is_missing(call: str) -> None:
     if cuassay.cuda.is_available():
         pytest.skip("a CUDA device is here")
 
@@ -96,7 +96,7 @@ def test_without_a_device_the_error_says_what_is_missing(call) -> None:
 
 
 @pytest.mark.parametrize("call", ["use_with_cupy", "record_memory_history", "MemPool", "Stream", "CUDAGraph"])
-def test_without_cupy_the_error_says_what_is_missing(call) -> None:
+def test_without_cupy_the_error_says_what_is_missing(call: str) -> None:
     if find_spec("cupy") is not None:
         pytest.skip("CuPy is here")
 
@@ -105,7 +105,7 @@ def test_without_cupy_the_error_says_what_is_missing(call) -> None:
 
 
 @pytest.mark.parametrize("row", ["libcuda", "cudart", "nvrtc", "cublas", "cublasLt", "nvml", "nccl", "cufile"])
-def test_each_library_is_found_or_its_absence_explained(row) -> None:
+def test_each_library_is_found_or_its_absence_explained(row: str) -> None:
     (found,) = (entry for entry in cuassay.cuda.libraries() if entry[0] == row)
 
     _, path, _, reason = found

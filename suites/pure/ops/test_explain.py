@@ -99,7 +99,7 @@ def test_an_op_that_is_not_deterministic_is_refused_where_that_is_asked_for() ->
 
 @pytest.mark.usefixtures("tables")
 def test_a_scalar_may_name_the_outputs_dtype() -> None:
-    cast = declared("test_cast(a, *, to=None) -> out", typed_by="to")
+    cast = declared("test_cast(a, *, to=None) -> out", out_dtype_from="to")
     registry.implement("test_cast", kind="cpu", dtypes=("float32",))(
         lambda a, *, to, out: np.copyto(out, a, casting="same_kind")
     )

@@ -41,7 +41,7 @@ def all_words_of_16_bits() -> np.ndarray:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_uniforms_have_the_moments_of_their_interval(dtype) -> None:
+def test_uniforms_have_the_moments_of_their_interval(dtype: str) -> None:
     drawn = uniform(dtype, N, -2.0, 6.0).astype(np.float64)
 
     # 16-bit results are rounded down: by half a unit of their size, at most half a unit of the largest.
@@ -53,14 +53,14 @@ def test_uniforms_have_the_moments_of_their_interval(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_uniforms_fill_their_interval_evenly(dtype) -> None:
+def test_uniforms_fill_their_interval_evenly(dtype: str) -> None:
     counts, _ = np.histogram(uniform(dtype, N).astype(np.float64), bins=64, range=(0, 1))
 
     assert abs(chi_square(counts)) < 6
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_no_word_becomes_one_in_16_bits(dtype, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_word_becomes_one_in_16_bits(dtype: str, monkeypatch: pytest.MonkeyPatch) -> None:
     words = all_words_of_16_bits()
     monkeypatch.setattr(distributions, "random_words", lambda state, n: words)
 
@@ -74,7 +74,7 @@ def test_no_word_becomes_one_in_16_bits(dtype, monkeypatch: pytest.MonkeyPatch) 
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("word", [0, 2**32 - 1], ids=["least", "most"])
-def test_the_ends_of_the_words_are_in_the_interval(dtype, word, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_ends_of_the_words_are_in_the_interval(dtype: str, word: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(distributions, "random_words", lambda state, n: np.full((n, 4), word, np.uint32))
 
     drawn = uniform(dtype, 3, 3.0, 3.0625).astype(np.float64)
@@ -89,7 +89,7 @@ def test_the_ends_of_the_words_are_in_the_interval(dtype, word, monkeypatch: pyt
     dtype=st.sampled_from(FLOATS),
     seed=st.integers(0, 2**64 - 1),
 )
-def test_uniforms_stay_within_their_rounded_bounds(low, width, dtype, seed) -> None:
+def test_uniforms_stay_within_their_rounded_bounds(low: float, width: float, dtype: str, seed: int) -> None:
     kind = as_dtype(dtype)
     ends = np.array([low, low + width]).astype(kind).astype(np.float64)
 
@@ -105,7 +105,7 @@ def test_uniforms_stay_within_their_rounded_bounds(low, width, dtype, seed) -> N
      (-3e38, 3e38, "float32")],
     ids=["wrong order", "infinite", "NaN", "beyond the dtype", "difference too large"],
 )  # fmt: skip
-def test_bounds_without_an_interval_are_refused(low, high, dtype) -> None:
+def test_bounds_without_an_interval_are_refused(low: float, high: float, dtype: str) -> None:
     with pytest.raises(ArgumentError, match="low <= high and a finite difference"):
         distributions.bounds(low, high, as_dtype(dtype))
 
@@ -113,7 +113,7 @@ def test_bounds_without_an_interval_are_refused(low, high, dtype) -> None:
 @pytest.mark.parametrize(
     ("high", "dtype"), [(1e-31, "float32"), (1e-300, "float64"), (2e-34, "bfloat16")], ids=lambda v: str(v)
 )
-def test_an_interval_too_narrow_for_steps_is_refused(high, dtype) -> None:
+def test_an_interval_too_narrow_for_steps_is_refused(high: float, dtype: str) -> None:
     with pytest.raises(ArgumentError, match="too narrow"):
         distributions.bounds(0.0, high, as_dtype(dtype))
 
@@ -129,7 +129,7 @@ def test_a_uniform_below_p_has_probability_p() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_normals_have_four_moments(dtype) -> None:
+def test_normals_have_four_moments(dtype: str) -> None:
     z = distributions.normal(GeneratorState(5), N, as_dtype(dtype))
 
     moments = z.mean(), (z**2).mean(), (z**3).mean(), (z**4).mean()
@@ -138,7 +138,7 @@ def test_normals_have_four_moments(dtype) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_normals_are_spread_as_the_error_function_says(dtype) -> None:
+def test_normals_are_spread_as_the_error_function_says(dtype: str) -> None:
     z = distributions.normal(GeneratorState(6), N, as_dtype(dtype))
 
     probability = np.array([0.5 * (1 + math.erf(x / math.sqrt(2))) for x in z[:20_000]])
@@ -159,7 +159,7 @@ def test_neighbouring_normals_are_not_correlated() -> None:
     ("word", "radius"),
     [(0, math.sqrt(66 * math.log(2))), (2**31, math.sqrt(2 * math.log(2))), (2**32 - 1, math.sqrt(2.0**-32))],
 )
-def test_the_radius_reaches_far_out_and_is_precise_next_to_zero(word, radius) -> None:
+def test_the_radius_reaches_far_out_and_is_precise_next_to_zero(word: int, radius: float) -> None:
     got = distributions._radius(np.array([word], np.uint32))
 
     np.testing.assert_allclose(got, radius, rtol=1e-7)
@@ -178,7 +178,7 @@ WORDS = st.integers(0, 2**64 - 1)
 
 
 @given(first=WORDS, second=WORDS, low=st.integers(-(2**63), 2**63 - 1), reach=st.integers(1, 2**64))
-def test_integers_are_the_upper_part_of_a_product(first, second, low, reach) -> None:
+def test_integers_are_the_upper_part_of_a_product(first: int, second: int, low: int, reach: int) -> None:
     words = [number >> shift & 0xFFFFFFFF for number in (first, second) for shift in (0, 32)]
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(distributions, "random_words", lambda state, n: np.array([words], np.uint32))
@@ -189,7 +189,7 @@ def test_integers_are_the_upper_part_of_a_product(first, second, low, reach) -> 
 
 
 @pytest.mark.parametrize("high", [7, 100])
-def test_integers_are_equally_frequent(high) -> None:
+def test_integers_are_equally_frequent(high: int) -> None:
     drawn = distributions.integers(GeneratorState(3), N, 0, high).astype(np.int64)
 
     assert abs(chi_square(np.bincount(drawn, minlength=high))) < 6
@@ -212,12 +212,12 @@ def test_ranges_above_two_to_the_32_vary_in_all_bits() -> None:
 
 
 @given(n=st.integers(0, 3000), seed=st.integers(0, 2**64 - 1))
-def test_a_permutation_holds_each_index_once(n, seed) -> None:
+def test_a_permutation_holds_each_index_once(n: int, seed: int) -> None:
     assert sorted(distributions.permutation(GeneratorState(seed), n).tolist()) == list(range(n))
 
 
 @pytest.mark.parametrize(("n", "times"), [(3, 600), (4, 800), (5, 2400)])
-def test_all_orders_of_few_are_equally_frequent(n, times) -> None:
+def test_all_orders_of_few_are_equally_frequent(n: int, times: int) -> None:
     number = {order: place for place, order in enumerate(permutations(range(n)))}
     drawn = [number[tuple(distributions.permutation(GeneratorState(1, 4 * k), n).tolist())] for k in range(times)]
 
@@ -257,7 +257,7 @@ def test_neighbours_in_a_long_permutation_are_not_correlated() -> None:
      (GeneratorState(1), GeneratorState(1 + 2**32)), (GeneratorState(0, 2**34), GeneratorState(0))],
     ids=["seeds", "offsets", "upper halves of the seed", "upper halves of the offset"],
 )  # fmt: skip
-def test_streams_of_numbers_are_not_correlated(first, second) -> None:
+def test_streams_of_numbers_are_not_correlated(first: GeneratorState, second: GeneratorState) -> None:
     a, b = (philox.uniform_float64(philox.random_words(state, N)).ravel()[:N] for state in (first, second))
 
     assert abs(np.corrcoef(a, b)[0, 1]) < SIX
@@ -266,12 +266,12 @@ def test_streams_of_numbers_are_not_correlated(first, second) -> None:
 
 @pytest.mark.parametrize("n", [1, 7, 8, 1001])
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_a_longer_array_begins_with_the_numbers_of_a_shorter_one(dtype, n) -> None:
+def test_a_longer_array_begins_with_the_numbers_of_a_shorter_one(dtype: str, n: int) -> None:
     np.testing.assert_array_equal(uniform(dtype, n), uniform(dtype, 2048)[:n])
 
 
 @pytest.mark.parametrize(("p", "words"), [(0.0, 0), (0.5, 2**31), (1.0, 2**32)])
-def test_the_words_that_drop(p, words) -> None:
+def test_the_words_that_drop(p: float, words: int) -> None:
     assert distributions.dropped_words(p) == words
 
 
@@ -280,7 +280,7 @@ def test_the_words_that_drop(p, words) -> None:
 
 @pytest.mark.parametrize("reach", [1, 10, 2**31 + 1, 2**32, 2**32 + 1, 2**63 - 3, 2**64 - 1, 2**64])
 @pytest.mark.parametrize("low", [0, -7])
-def test_an_integer_is_the_upper_part_of_range_times_words(reach, low) -> None:
+def test_an_integer_is_the_upper_part_of_range_times_words(reach: int, low: int) -> None:
     """With Python's integers, of any size."""
     state, n = GeneratorState(5, 8), 1000
     a_number = 2 if reach <= 2**32 else 4
@@ -294,7 +294,7 @@ def test_an_integer_is_the_upper_part_of_range_times_words(reach, low) -> None:
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
-def test_normals_of_16_bits_are_those_of_float32_rounded(dtype) -> None:
+def test_normals_of_16_bits_are_those_of_float32_rounded(dtype: str) -> None:
     like, state = np.empty(N, as_dtype(dtype)), GeneratorState(3)
 
     drawn = ops.normal(like, state=state, mean=0.3, std=1.7)
@@ -313,7 +313,7 @@ def test_of_two_normals_the_first_is_the_sine() -> None:
 
 
 @pytest.mark.parametrize("n", [2, 4, 64, 4096])
-def test_a_permutation_of_a_power_of_two_needs_no_second_walk(n) -> None:
+def test_a_permutation_of_a_power_of_two_needs_no_second_walk(n: int) -> None:
     assert distributions.permutation_bits(n) == n.bit_length() - 1
 
 
@@ -336,7 +336,7 @@ def test_a_word_at_the_threshold_is_kept_by_dropout() -> None:
 
 
 @pytest.mark.parametrize("dtype", FLOATS)
-def test_below_zero_lies_the_smallest_negative_number(dtype) -> None:
+def test_below_zero_lies_the_smallest_negative_number(dtype: str) -> None:
     kind = as_dtype(dtype)
 
     last = distributions.bounds(-1.0, 0.0, kind).last

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
 from itertools import count
 
 import numpy as np
@@ -88,7 +89,7 @@ TestGeneratorAgainstModel = GeneratorAgainstModel.TestCase
 
 
 @pytest.fixture
-def capturing():
+def capturing() -> Iterator[Recordings]:
     """A capture of this thread on the device, open during the test."""
     recordings, capture = Recordings(), object()
     recordings.capture_begin(capture, DEVICE)
@@ -108,7 +109,7 @@ CHANGES = {
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_a_state_is_neither_read_nor_changed_while_capturing(name, capturing) -> None:
+def test_a_state_is_neither_read_nor_changed_while_capturing(name: str, capturing: Recordings) -> None:
     generator = Generator(DEVICE, seed=1)
 
     with pytest.raises(CaptureError, match=r"is illegal while sim:0 is being captured.*before the capture"):
@@ -118,7 +119,7 @@ def test_a_state_is_neither_read_nor_changed_while_capturing(name, capturing) ->
 
 
 @pytest.mark.parametrize("name", CHANGES)
-def test_other_devices_and_threads_are_free_while_one_captures(name, capturing) -> None:
+def test_other_devices_and_threads_are_free_while_one_captures(name: str, capturing: Recordings) -> None:
     CHANGES[name](Generator("sim:1"))
     thread = threading.Thread(target=CHANGES[name], args=(generator := Generator(DEVICE, seed=1),))
     thread.start()
@@ -127,7 +128,7 @@ def test_other_devices_and_threads_are_free_while_one_captures(name, capturing) 
     assert (generator.initial_seed() == 1) == (name in ("set_offset", "get_state", "get_offset", "clone_state"))
 
 
-def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_capturing(capturing) -> None:
+def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_capturing(capturing: Recordings) -> None:
     with pytest.raises(CaptureError, match="seeding it with 999 is illegal"):
         seed_default_generators("sim", 999)
 
@@ -135,7 +136,7 @@ def test_a_default_generator_that_nobody_has_asked_for_is_not_seeded_while_captu
     assert default_generator("sim:1").initial_seed() == DEFAULT_SEED
 
 
-def test_where_one_kind_cannot_be_seeded_none_is(capturing) -> None:
+def test_where_one_kind_cannot_be_seeded_none_is(capturing: Recordings) -> None:
     before = default_generator("cpu").initial_seed()
 
     with pytest.raises(CaptureError):
@@ -151,12 +152,12 @@ def test_a_seed_may_be_any_integer() -> None:
 
 
 @pytest.mark.parametrize("state", [5, None, "sixteen letters."], ids=str)
-def test_a_state_that_is_no_bytes_is_refused(state) -> None:
+def test_a_state_that_is_no_bytes_is_refused(state: int | str | None) -> None:
     with pytest.raises(ArgumentError, match="a generator's state is bytes; got"):
         Generator(DEVICE).set_state(state)
 
 
-def test_the_present_seed_may_be_given_while_capturing(capturing) -> None:
+def test_the_present_seed_may_be_given_while_capturing(capturing: Recordings) -> None:
     generator = Generator(DEVICE, seed=5)
     generator.take(4)
 
@@ -203,7 +204,7 @@ def test_each_capture_and_generator_has_a_cell_of_its_own_until_it_is_forgotten(
     assert [generator.get_offset() for generator in generators] == [16, 16]
 
 
-def test_a_capture_forgotten_while_it_runs_is_over(capturing) -> None:
+def test_a_capture_forgotten_while_it_runs_is_over(capturing: Recordings) -> None:
     inner = object()
     capturing.capture_begin(inner, DEVICE)
     capturing.capture_forget(inner, DEVICE)
@@ -222,7 +223,7 @@ def test_a_shared_position_is_one() -> None:
     assert generator.initial_seed() == shared.initial_seed() == 9
 
 
-def test_positions_may_be_shared_while_capturing(capturing) -> None:
+def test_positions_may_be_shared_while_capturing(capturing: Recordings) -> None:
     generator, other = Generator(DEVICE, seed=1), Generator(DEVICE, seed=2)
 
     generator.graphsafe_set_state(other.graphsafe_get_state())
@@ -254,7 +255,7 @@ def test_a_state_may_be_an_array_of_bytes() -> None:
 
 
 @pytest.mark.parametrize("seed", [2**64, -(2**63) - 1, 1.0, True, "1"])
-def test_a_seed_that_does_not_fit_is_refused(seed) -> None:
+def test_a_seed_that_does_not_fit_is_refused(seed: bool | float | str) -> None:
     with pytest.raises(ArgumentError, match=r"does not fit; give an integer from -2\*\*63"):
         Generator(DEVICE).manual_seed(seed)
 
@@ -276,7 +277,7 @@ def test_seeding_a_kind_reaches_devices_not_asked_for_yet() -> None:
     assert default_generator("cpu").initial_seed() == DEFAULT_SEED
 
 
-def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(capturing) -> None:
+def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(capturing: Recordings) -> None:
     generators = default_generator("sim:0"), default_generator("sim:1")
 
     with pytest.raises(CaptureError):
@@ -286,7 +287,7 @@ def test_seeding_a_kind_while_one_of_its_devices_is_captured_changes_none(captur
 
 
 @given(threads=st.integers(2, 4))
-def test_threads_are_never_given_the_same_state(threads) -> None:
+def test_threads_are_never_given_the_same_state(threads: int) -> None:
     generator, taken = Generator(DEVICE), []
 
     def work() -> None:

@@ -266,6 +266,13 @@ class TestProfiles:
             assert BACKEND.identity(2)["name"] == "simulated accelerator (mps)"
             assert BACKEND.identity(2)["uuid"] == "SIM-2"
 
+    def test_visible_devices_are_those_that_are_named_in_their_order(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setenv("CUASSAY_SIM_VISIBLE_DEVICES", "SIM-3,SIM-1")
+
+        with BACKEND.simulated():
+            assert [BACKEND.identity(index)["uuid"] for index in range(BACKEND.count())] == ["SIM-3", "SIM-1"]
+            assert BACKEND.visibility() == ("CUASSAY_SIM_VISIBLE_DEVICES", ("SIM-3", "SIM-1"))
+
     def test_no_devices_is_absent_with_a_reason(self) -> None:
         with BACKEND.simulated(devices=0):
             assert "CUASSAY_SIM_DEVICES" in (BACKEND.why_absent() or "")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -22,7 +23,7 @@ def source() -> Iterator[SimSource]:
         yield SimSource(sim.machine.devices[0], PAGE)
 
 
-def test_an_alias_shows_what_is_written_to_its_pages_and_the_other_way_round(source) -> None:
+def test_an_alias_shows_what_is_written_to_its_pages_and_the_other_way_round(source: SimSource) -> None:
     span = source.span(8 * PAGE, 0)
     source.map(span, [PAGE, 2 * PAGE])
     alias = source.alias([span + PAGE, span])
@@ -34,7 +35,7 @@ def test_an_alias_shows_what_is_written_to_its_pages_and_the_other_way_round(sou
     assert source.read(span + PAGE, 6) == b"second"
 
 
-def test_what_lies_across_two_pages_is_read_as_one(source) -> None:
+def test_what_lies_across_two_pages_is_read_as_one(source: SimSource) -> None:
     span = source.span(8 * PAGE, 0)
     source.map(span, [PAGE, PAGE])
     alias = source.alias([span + PAGE, span])
@@ -46,7 +47,7 @@ def test_what_lies_across_two_pages_is_read_as_one(source) -> None:
 
 
 @pytest.mark.parametrize("offset", [-1, PAGE, 5 * PAGE])
-def test_an_address_that_leads_nowhere_is_a_fault(source, offset) -> None:
+def test_an_address_that_leads_nowhere_is_a_fault(source: SimSource, offset: int) -> None:
     span = source.span(8 * PAGE, 0)
     source.map(span, [PAGE])
 
@@ -54,7 +55,7 @@ def test_an_address_that_leads_nowhere_is_a_fault(source, offset) -> None:
         source.read(span + offset, 1)
 
 
-def test_pages_come_all_or_not_at_all(source) -> None:
+def test_pages_come_all_or_not_at_all(source: SimSource) -> None:
     span = source.span(200 * PAGE, 0)
 
     with pytest.raises(OutOfMemoryError):
@@ -65,7 +66,7 @@ def test_pages_come_all_or_not_at_all(source) -> None:
     assert source.device.arena.free == 24 * PAGE
 
 
-def test_what_is_released_is_free_again(source) -> None:
+def test_what_is_released_is_free_again(source: SimSource) -> None:
     before = source.device.arena.free
 
     source.release(source.reserve(3 * PAGE, 0))
@@ -74,7 +75,7 @@ def test_what_is_released_is_free_again(source) -> None:
     source.release(source.reserve(TOTAL, 0))
 
 
-def test_a_second_release_is_refused(source) -> None:
+def test_a_second_release_is_refused(source: SimSource) -> None:
     address = source.reserve(PAGE, 0)
     source.release(address)
 
@@ -82,12 +83,12 @@ def test_a_second_release_is_refused(source) -> None:
         source.release(address)
 
 
-def test_without_granularity_there_are_no_pages(source) -> None:
+def test_without_granularity_there_are_no_pages(source: SimSource) -> None:
     with pytest.raises(CapabilityError, match="has no pages"):
         SimSource(source.device, 0).span(PAGE, 0)
 
 
-def test_a_marker_is_reached_when_its_stream_was_waited_for(source) -> None:
+def test_a_marker_is_reached_when_its_stream_was_waited_for(source: SimSource) -> None:
     stream = BACKEND.new_stream(0)
     with BACKEND.use_stream(stream):
         BACKEND.spin(0, 10**9)
@@ -101,7 +102,7 @@ def test_a_marker_is_reached_when_its_stream_was_waited_for(source) -> None:
 
 
 @pytest.fixture
-def busy():
+def busy() -> tuple[Any, int]:
     """A stream that takes a second, and its number."""
     stream = BACKEND.new_stream(0)
     with BACKEND.use_stream(stream):
@@ -109,7 +110,7 @@ def busy():
     return stream, BACKEND.stream_number(stream)
 
 
-def test_the_host_waits_for_the_device_before_a_segment_goes(source, busy) -> None:
+def test_the_host_waits_for_the_device_before_a_segment_goes(source: SimSource, busy: tuple[Any, ...]) -> None:
     address, (stream, _) = source.reserve(PAGE, 0), busy
 
     source.release(address)
@@ -117,7 +118,7 @@ def test_the_host_waits_for_the_device_before_a_segment_goes(source, busy) -> No
     assert stream.query()
 
 
-def test_a_marker_stays_where_it_was_set(source, busy) -> None:
+def test_a_marker_stays_where_it_was_set(source: SimSource, busy: tuple[Any, ...]) -> None:
     stream, number = busy
     marker = source.record(number)
     clock = dict(marker[0])
@@ -128,7 +129,7 @@ def test_a_marker_stays_where_it_was_set(source, busy) -> None:
     assert marker[0] == clock != source.record(number)[0]
 
 
-def test_between_two_events_lie_milliseconds_of_virtual_time(source) -> None:
+def test_between_two_events_lie_milliseconds_of_virtual_time(source: SimSource) -> None:
     host, stream = source.device.machine.host, BACKEND.new_stream(0)
     first, second = (BACKEND.new_event(0, timing=True) for _ in range(2))
     first.record(stream)
@@ -141,7 +142,7 @@ def test_between_two_events_lie_milliseconds_of_virtual_time(source) -> None:
     assert first.elapsed_time(second) == pytest.approx((host.now - begin) * 1e3, rel=0.01)
 
 
-def test_a_stream_that_waits_is_done_after_what_it_waits_for(source, busy) -> None:
+def test_a_stream_that_waits_is_done_after_what_it_waits_for(source: SimSource, busy: tuple[Any, ...]) -> None:
     other = BACKEND.new_stream(0)
 
     source.wait(BACKEND.stream_number(other), source.record(busy[1]))
@@ -150,7 +151,7 @@ def test_a_stream_that_waits_is_done_after_what_it_waits_for(source, busy) -> No
 
 
 @given(st.lists(st.integers(1, 9), min_size=1, max_size=8), st.randoms(use_true_random=False))
-def test_everything_that_was_taken_goes_back(sizes, chance) -> None:
+def test_everything_that_was_taken_goes_back(sizes: list[int], chance: Any) -> None:
     with BACKEND.simulated(memory=128 * PAGE, devices=1) as sim:
         source = SimSource(sim.machine.devices[0], PAGE)
         total = source.device.arena.free

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -52,27 +54,27 @@ LEFT_ALONE = ("add", "relu")
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", LOWER)
-def test_products_compute_in_the_lower_dtype(op, given) -> None:
+def test_products_compute_in_the_lower_dtype(op: str, given: str) -> None:
     with autocast("cpu", "float16"):
         assert name_of(CALLS[op](given)) == "float16"
 
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", FLOAT32)
-def test_what_overflows_or_adds_up_computes_in_float32(op, given) -> None:
+def test_what_overflows_or_adds_up_computes_in_float32(op: str, given: str) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op](given)) == "float32"
 
 
 @pytest.mark.parametrize("given", ["float32", "float16", "bfloat16"])
 @pytest.mark.parametrize("op", LEFT_ALONE)
-def test_other_ops_run_in_the_dtype_they_get(op, given) -> None:
+def test_other_ops_run_in_the_dtype_they_get(op: str, given: str) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op](given)) == given
 
 
 @pytest.mark.parametrize("op", [*LOWER, *FLOAT32])
-def test_float64_is_never_touched(op) -> None:
+def test_float64_is_never_touched(op: str) -> None:
     with autocast("cpu"):
         assert name_of(CALLS[op]("float64")) == "float64"
 
@@ -133,7 +135,7 @@ def test_behind_the_last_region_calls_pass_through_nothing() -> None:
 
 def test_it_is_a_decorator_too() -> None:
     @autocast("cpu")
-    def step():
+    def step() -> Any:
         return CALLS["mm"]("float32")
 
     assert [name_of(step()), name_of(step())] == ["bfloat16"] * 2
@@ -211,7 +213,7 @@ def test_a_device_stands_for_its_kind() -> None:
     [is_autocast_enabled, get_autocast_dtype, lambda kind: custom_fwd(device_type=kind)],
     ids=["on", "dtype", "fwd"],
 )
-def test_a_kind_nobody_knows_is_refused(ask) -> None:
+def test_a_kind_nobody_knows_is_refused(ask: Callable[..., Any]) -> None:
     with pytest.raises(DeviceError, match="knows no kind of device 'nosuch'"):
         ask("nosuch")
 
@@ -231,7 +233,7 @@ def test_another_thread_is_not_in_the_region() -> None:
 
 
 @pytest.mark.parametrize(("kind", "dtype"), [("cpu", "bfloat16"), ("sim", "float16"), ("cuda", "float16")])
-def test_each_kind_has_its_default(kind, dtype) -> None:
+def test_each_kind_has_its_default(kind: str, dtype: str) -> None:
     assert get_autocast_dtype(kind) == dtype
     assert autocast(kind).dtype == dtype
 
@@ -303,7 +305,7 @@ def test_a_cache_that_is_off_is_off_in_inner_regions(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("options", [{}, {"weights": True, "cache_enabled": False}], ids=["unnamed", "cache off"])
-def test_nothing_else_is_kept(monkeypatch: pytest.MonkeyPatch, options) -> None:
+def test_nothing_else_is_kept(monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]) -> None:
     weight, casts = ones(3, 4), count_casts(monkeypatch)
     if "weights" in options:
         options = {**options, "weights": [weight]}
@@ -325,7 +327,7 @@ def test_a_written_weight_is_seen_after_the_cache_is_cleared() -> None:
         assert float(ops.mm(ones(1, 1), weight)[0, 0]) == 2.0
 
 
-def test_a_replay_uses_the_weights_of_its_own_time(sim_backend) -> None:
+def test_a_replay_uses_the_weights_of_its_own_time(sim_backend: Any) -> None:
     weight, x = devices.from_host(ones(1, 1), "sim"), devices.from_host(ones(1, 1), "sim")
 
     with autocast("sim", weights=[weight]):
@@ -343,7 +345,7 @@ def test_a_replay_uses_the_weights_of_its_own_time(sim_backend) -> None:
     assert devices.to_host(out).tolist() == [[3.0]]
 
 
-def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend) -> None:
+def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend: Any) -> None:
     weight, x = devices.from_host(3 * ones(1, 1), "sim"), devices.from_host(ones(1, 1), "sim")
     stream, capture = sim_backend.new_stream(0), sim_backend.new_capture(0)
     sim_backend.synchronize(0)
@@ -359,15 +361,15 @@ def test_a_weight_cast_in_a_capture_is_not_read_outside_of_it(sim_backend) -> No
 
 
 @pytest.fixture
-def sim_backend():
+def sim_backend() -> Any:
     return devices.backend("sim")
 
 
-def count_casts(monkeypatch) -> list[int]:
+def count_casts(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     module, seen = sys.modules["cuassay.amp.autocast"], []
     cast = module.cast
 
-    def counting(array, *, dtype):
+    def counting(array: Any, *, dtype: str) -> Any:
         seen.append(id(array))
         return cast(array, dtype=dtype)
 
@@ -376,7 +378,7 @@ def count_casts(monkeypatch) -> list[int]:
 
 
 @pytest.mark.parametrize(("op", "rule", "dtype"), [("relu", "float32", "float32"), ("exp", None, "float16")])
-def test_an_op_can_be_given_a_rule(op, rule, dtype) -> None:
+def test_an_op_can_be_given_a_rule(op: str, rule: str | None, dtype: str) -> None:
     former = rule_of(op)
     undo = custom_rule(op, rule)
     try:
@@ -409,7 +411,7 @@ def test_a_refused_op_says_what_to_do() -> None:
 
 def test_a_function_gets_its_inputs_cast_and_runs_without_autocast() -> None:
     @custom_fwd(device_type="cpu", cast_inputs="float32")
-    def product(a, b):
+    def product(a: Any, b: Any) -> Any:
         return ops.mm(a, b)
 
     half = ones(2, 2, dtype="float16")
@@ -432,6 +434,6 @@ def test_a_function_gets_its_inputs_cast_and_runs_without_autocast() -> None:
     ],
     ids=["kind", "wide", "integer", "no dtype", "no op", "no rule"],
 )
-def test_bad_input_is_refused(make, error, says) -> None:
+def test_bad_input_is_refused(make: Callable[..., Any], error: type[Exception], says: str) -> None:
     with pytest.raises(error, match=says):
         make()

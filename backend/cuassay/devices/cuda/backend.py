@@ -22,7 +22,7 @@ from cuassay.core.capability import NOT_DRAWN, Answer, absent, present
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.protocols import MemorySource
-from cuassay.devices.cuda.driver import libraries, nvml, runtime
+from cuassay.devices.cuda.driver import libraries, nvml, runtime, visible
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
 from cuassay.errors import CaptureError
@@ -98,7 +98,12 @@ class CudaBackend:
             "driver": nvml.driver_release(),
             "cuda": runtime.driver_version(),
             **({} if policy is None else {"clocks": policy}),
+            **visible.sharing(index),
         }
+
+    sharing = staticmethod(visible.sharing)
+    visibility = staticmethod(visible.visibility)
+    release_cached = staticmethod(allocators.release_cached)
 
     def conditions(self, index: int) -> dict[str, object]:
         """Clocks, power, temperature, throttling and neighbours of the GPU now; if NVML is absent, the reason."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from importlib import metadata
 from operator import index as index_of
@@ -38,6 +38,10 @@ __all__ = ["SimBackend"]
 
 #: Cycles a second of virtual time: as many as the harness reckons with, so that a hold is as long as it asks for.
 _SPIN_HZ = 2e9
+
+
+#: For simulated devices what CUDA_VISIBLE_DEVICES is for real ones.
+_VISIBLE = "CUASSAY_SIM_VISIBLE_DEVICES"
 
 
 class SimBackend:
@@ -106,7 +110,7 @@ class SimBackend:
         return None if self.count() else "CUASSAY_SIM_DEVICES is 0; set it to 1 or more"
 
     def count(self) -> int:
-        """``CUASSAY_SIM_DEVICES``."""
+        """``CUASSAY_SIM_DEVICES``, or those that ``CUASSAY_SIM_VISIBLE_DEVICES`` names."""
         return len(self.machine.devices)
 
     def probe(self, index: int, name: str) -> Answer:
@@ -120,10 +124,18 @@ class SimBackend:
         """A name that says the profile; a uuid and driver like those of a real device."""
         return {
             "name": f"simulated accelerator ({self.machine.profile.name})",
-            "uuid": f"SIM-{index}",
+            "uuid": self._uuids()[index],
             "driver": f"cuassay {metadata.version('cuassay')}" if _installed() else "cuassay (not installed)",
             "numpy": np.__version__,
         }
+
+    def visibility(self) -> tuple[str, Sequence[str]]:
+        """The variable that chooses the devices of a new process, and the word for each that is here now."""
+        return _VISIBLE, self._uuids()
+
+    def _uuids(self) -> tuple[str, ...]:
+        chosen: tuple[str, ...] = settings.get(_VISIBLE)
+        return chosen if len(chosen) == self.count() else tuple(f"SIM-{index}" for index in range(self.count()))
 
     def health(self, index: int) -> str | None:
         """Well until `inject_fault`: a race is raised where it is found, and does not spoil what follows."""
@@ -157,6 +169,10 @@ class SimBackend:
         free, total = self.memory_info(index)
         figures = self.allocator(index).statistics()
         return total - free - figures.reserved_bytes.all.current + figures.allocated_bytes.all.current
+
+    def release_cached(self, index: int) -> None:
+        """Give free segments of the allocator back to the arena."""
+        self.allocator(index).empty_cache()
 
     def allocator(self, index: int) -> CachingAllocator:
         """Blocks of the arena for those who want no array; streams are numbered by `stream_number`."""
@@ -299,7 +315,7 @@ class SimBackend:
 
 def _machine(changed: Mapping[str, Any]) -> Machine:
     return Machine(
-        changed.get("devices", settings.get("CUASSAY_SIM_DEVICES")),
+        changed.get("devices", len(settings.get(_VISIBLE)) or settings.get("CUASSAY_SIM_DEVICES")),
         changed.get("memory", settings.get("CUASSAY_SIM_MEMORY")),
         profile(changed.get("profile", settings.get("CUASSAY_SIM_PROFILE"))),
         Types(SimArray, Namespace),

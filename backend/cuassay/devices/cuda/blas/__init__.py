@@ -1,9 +1,9 @@
 """Matrix products by cuBLASLt and cuBLAS: how a product finds its kernel, and where others may take part.
 
 From the bottom up: `problem` says what decides a kernel, `layouts` how arrays become a problem (both pure numbers),
-`cublaslt` and `cublas` are the libraries, and `plans` keeps what is ready to run. `routing` turns the calls of ops into
-products, and `gemm` runs them. `emulation` and `fp8` compute in formats that no library offers, `product_shortcuts`
-serves repeated calls, and `conv` and `solver` build on products.
+`product` is one product of arrays, `cublaslt` and `cublas` are the libraries, and `plans` keeps what is ready to run.
+`routing` turns the calls of ops into products, and `gemm` runs them. `emulation` and `fp8` compute in formats that no
+library offers, `product_shortcuts` serves repeated calls, and `conv` and `solver` build on products.
 
 `providers` is who offers ways to compute a product: `libraries` (cuBLASLt's algorithms and what is near them, cuBLAS)
 and kernels of our own. `tuning` races what they offer on a `bench` of random `operands`, keeps the best whose result is

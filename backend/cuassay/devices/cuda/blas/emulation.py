@@ -26,8 +26,9 @@ import cupy
 import numpy as np
 
 from cuassay.core.precision import Mode
-from cuassay.devices.cuda.blas.gemm import Multiply, Product, register_emulation
+from cuassay.devices.cuda.blas.gemm import register_emulation
 from cuassay.devices.cuda.blas.layouts import Stack, merged
+from cuassay.devices.cuda.blas.product import Multiply, Product
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import hook

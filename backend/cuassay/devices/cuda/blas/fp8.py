@@ -17,8 +17,9 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.devices.cuda.blas import plans
-from cuassay.devices.cuda.blas.gemm import Product, alignment_of, compute, table
+from cuassay.devices.cuda.blas.gemm import compute, table
 from cuassay.devices.cuda.blas.layouts import Stack, collapse, place
+from cuassay.devices.cuda.blas.product import Product, alignment_of
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous

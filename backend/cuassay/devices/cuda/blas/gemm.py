@@ -10,8 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
-from functools import partial, reduce
-from operator import or_
+from functools import partial
 from typing import Any
 
 import cupy
@@ -24,6 +23,7 @@ from cuassay.devices.cuda.blas.cublas import CublasPlan
 from cuassay.devices.cuda.blas.layouts import Placed, Stack, collapse, place
 from cuassay.devices.cuda.blas.plan_cache import table
 from cuassay.devices.cuda.blas.problem import compute_of, reductions_of
+from cuassay.devices.cuda.blas.product import MOST_ALIGNED, Multiply, Product, alignment_of
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.memory import hook
@@ -33,24 +33,9 @@ from cuassay.errors import DriverError
 from cuassay.ops import registry
 from cuassay.ops.explain import is_explaining, note, within
 
-__all__ = [
-    "BIAS_ALIGNMENT",
-    "MOST_ALIGNED",
-    "Multiply",
-    "Product",
-    "alignment_of",
-    "bind",
-    "compute",
-    "gemm",
-    "register_emulation",
-    "route_of",
-    "table",
-]
+__all__ = ["BIAS_ALIGNMENT", "bind", "compute", "gemm", "register_emulation", "route_of", "table"]
 
 Array = Any
-
-#: Alignment of addresses, bytes: more changes no route.
-MOST_ALIGNED = 256
 
 #: Bytes of the pieces in which cuBLASLt reads a bias, whatever it knows about the other operands.
 BIAS_ALIGNMENT = 16
@@ -60,38 +45,6 @@ BIAS_ALIGNMENT = 16
 _MOST_CALLS, _LEAST_FLOPS = 16, 10**9
 
 
-@dataclass(frozen=True, slots=True)
-class Product:
-    """``out = activation(alpha * a @ b + beta * c + bias)``, as an emulation gets it.
-
-    Attributes
-    ----------
-    a, b, out : cupy.ndarray
-        (..., M, K), (..., K, N) and (..., M, N), of one dtype; a and b broadcast over the axes before the last two.
-    c : cupy.ndarray or None
-        Broadcasts to `out`; None where beta is 0.
-    bias : cupy.ndarray or None
-        (N,), added to each row.
-    alpha, beta : number
-        Factors.
-    activation : str or None
-        ``"relu"`` or ``"gelu_tanh"``.
-    mode : str
-        The precision mode of float32 operands.
-    """
-
-    a: Array
-    b: Array
-    out: Array
-    c: Array = None
-    bias: Array = None
-    alpha: complex = 1.0
-    beta: complex = 0.0
-    activation: str | None = None
-    mode: Mode = "ieee"
-
-
-Multiply = Callable[[Product], None]
 Find = Callable[[Product, Stack, Stack, Stack | None, Stack], Multiply | None]
 
 _emulations: dict[str, Find] = {}
@@ -156,12 +109,6 @@ def gemm(
         route.plan.run(at_b, at_a, at_c, at_d)
     else:
         route.plan.run(at_a, at_b, at_c, at_d)
-
-
-def alignment_of(*arrays: Array | None) -> int:
-    """The largest power of two, up to 256, that divides every address, bytes."""
-    bits = reduce(or_, (array.data.ptr for array in arrays if array is not None), MOST_ALIGNED)
-    return bits & -bits
 
 
 def _through(route: _Route, product: Product) -> None:

@@ -20,9 +20,10 @@ import numpy as np
 
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.core.precision import Mode, current_precision
-from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, MOST_ALIGNED, Product, gemm, route_of
+from cuassay.devices.cuda.blas.gemm import BIAS_ALIGNMENT, gemm, route_of
 from cuassay.devices.cuda.blas.plan_cache import PlanCache, table
 from cuassay.devices.cuda.blas.plans import BoundProduct
+from cuassay.devices.cuda.blas.product import MOST_ALIGNED, Product
 from cuassay.devices.cuda.blas.providers import ProductPlan
 from cuassay.devices.cuda.driver.context import refused_in_child
 from cuassay.devices.cuda.driver.cupy_private import dense_layout_of, layout_of

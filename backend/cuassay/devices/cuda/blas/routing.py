@@ -12,8 +12,9 @@ from typing import Any
 
 from cuassay.core.precision import Mode, resolved
 from cuassay.devices.cuda.blas import fp8, plans, product_shortcuts
-from cuassay.devices.cuda.blas.gemm import Product, bind, gemm
+from cuassay.devices.cuda.blas.gemm import bind, gemm
 from cuassay.devices.cuda.blas.plans import BoundProduct
+from cuassay.devices.cuda.blas.product import Product
 from cuassay.ops import Op, products, registry
 from cuassay.ops.explain import is_explaining, within
 

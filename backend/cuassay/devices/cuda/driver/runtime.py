@@ -196,7 +196,8 @@ def _properties(index: int) -> Properties:
     for flag in ("is_integrated", "is_multi_gpu_board"):
         numbers[flag] = bool(numbers[flag])
     name = check(driver.cuDeviceGetName(256, handle), doing).split(b"\0")[0].decode()
-    identifier = uuid.UUID(bytes=bytes(check(driver.cuDeviceGetUuid(handle), doing).bytes))
+    ask_uuid = getattr(driver, "cuDeviceGetUuid_v2", driver.cuDeviceGetUuid)  # the first version gives a MIG's GPU
+    identifier = uuid.UUID(bytes=bytes(check(ask_uuid(handle), doing).bytes))
     return Properties(
         name=name, total_memory=int(check(driver.cuDeviceTotalMem(handle), doing)), uuid=identifier, **numbers
     )

@@ -18,7 +18,7 @@ from functools import cache
 
 from cuassay.core import settings
 
-__all__ = ["Found", "Probe", "parse", "probe"]
+__all__ = ["Found", "Probe", "parse", "probe", "sharing", "visibility"]
 
 #: Everything that changes which devices there are, or their order; after a change of one, the driver is asked again.
 _VARIABLES = ("CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "NVIDIA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
@@ -47,7 +47,10 @@ def ask():
         cuda.cuDeviceGet(ctypes.byref(device), index)
         cuda.cuDeviceGetName(name, 256, device)
         getattr(cuda, "cuDeviceGetUuid_v2", cuda.cuDeviceGetUuid)(ctypes.byref(raw), device)
-        devices.append({"name": name.value.decode(), "uuid": str(uuid.UUID(bytes=bytes(raw)))})
+        mps = ctypes.c_int()
+        known = cuda.cuDeviceGetAttribute(ctypes.byref(mps), 133, device) == 0  # CU_DEVICE_ATTRIBUTE_MPS_ENABLED
+        found = {"name": name.value.decode(), "uuid": str(uuid.UUID(bytes=bytes(raw)))}
+        devices.append({**found, "mps": bool(known and mps.value)})
     return {"devices": devices, "version": version.value, "reason": "" if devices else "the driver shows no device"}
 print(json.dumps(ask()))
 """
@@ -55,10 +58,26 @@ print(json.dumps(ask()))
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One device, at its place in CUDA's order."""
+    """One device, at its place in CUDA's order; `mps` says whether a context on it is shared through MPS."""
 
     name: str
     uuid: str
+    mps: bool = False
+
+    @property
+    def word(self) -> str:
+        """What selects the device in CUDA_VISIBLE_DEVICES, whatever its order."""
+        return f"{'MIG' if self._mig() else 'GPU'}-{self.uuid}"
+
+    def sharing(self) -> dict[str, str]:
+        """How others share the GPU: the profile of a MIG instance, and the part of its threads that MPS gives."""
+        threads = os.environ.get("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE")
+        mps = f"on, {threads} % of the threads" if threads else "on"
+        return {**({"mig": profile} if (profile := self._mig()) else {}), **({"mps": mps} if self.mps else {})}
+
+    def _mig(self) -> str:
+        """The profile, such as ``1g.18gb``: the driver puts it behind the name of the GPU."""
+        return self.name.partition(" MIG ")[2].strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +96,17 @@ def probe() -> Probe:
     if mask is not None and not _may_name_a_device(mask):
         return Probe((), f"CUDA_VISIBLE_DEVICES={mask!r} hides every device")
     return _probe(environment)
+
+
+def sharing(index: int) -> dict[str, str]:
+    """How others share device `index`: see `Found.sharing`."""
+    found = probe().devices[index : index + 1]
+    return found[0].sharing() if found else {}
+
+
+def visibility() -> tuple[str, list[str]]:
+    """The variable that chooses the devices of a new process, and the word for each that is visible now."""
+    return "CUDA_VISIBLE_DEVICES", [found.word for found in probe().devices]
 
 
 def _may_name_a_device(text: str) -> bool:

@@ -21,7 +21,7 @@ enum { kLeft, kWritten, kZeroed };  // what becomes of a gradient
 
 // By value, from the host; devices/cuda/ops/optim.py has the same structure.
 struct Hyper {
-    double lr, beta1, beta2, rest1, rest2, log_beta1, log_beta2, eps, weight_decay, max_norm;  // rest: 1 - beta
+    double lr, beta1, beta2, one_minus_beta1, one_minus_beta2, log_beta1, log_beta2, eps, weight_decay, max_norm;
     uint64 seed;
     int32 decoupled, maximize, lr_is_double, unused;
 };
@@ -37,7 +37,7 @@ struct Cells {
 // What all elements of a tensor share in one step.
 template <typename W> struct Step {
     W decay, shrink, sign, factor;  // decay is added to the slope, shrink taken off p
-    W beta1, rest1, beta2, rest2, step_size, inverse_root, eps;
+    W beta1, one_minus_beta1, beta2, one_minus_beta2, step_size, inverse_root, eps;
     float count;
     bool skipped;
 };
@@ -73,7 +73,8 @@ template <typename W> __device__ Step<W> begin_step(const Hyper& hyper, const Ce
     step.decay = hyper.decoupled ? W(0) : W(hyper.weight_decay);
     step.shrink = hyper.decoupled ? W(lr * hyper.weight_decay) : W(0);
     step.sign = hyper.maximize ? W(-1) : W(1);
-    step.beta1 = W(hyper.beta1), step.rest1 = W(hyper.rest1), step.beta2 = W(hyper.beta2), step.rest2 = W(hyper.rest2);
+    step.beta1 = W(hyper.beta1), step.one_minus_beta1 = W(hyper.one_minus_beta1);
+    step.beta2 = W(hyper.beta2), step.one_minus_beta2 = W(hyper.one_minus_beta2);
     step.eps = W(hyper.eps);
     step.step_size = W(lr) / correction1;
     step.inverse_root = W(1) / root(correction2);
@@ -200,8 +201,8 @@ adam(const Tensor<kLists>* __restrict__ tensors, const Chunk* __restrict__ chunk
         const W g = widen<W>(grad.at(i)) * step.factor;
         W p = widen<W>(weight.at(i));
         const W slope = fused(step.decay, p, step.sign * g);
-        const W m = fused(step.beta1, widen<W>(exp_avg.at(i)), step.rest1 * slope);
-        const W v = fused(step.beta2, widen<W>(exp_avg_sq.at(i)), step.rest2 * slope * slope);
+        const W m = fused(step.beta1, widen<W>(exp_avg.at(i)), step.one_minus_beta1 * slope);
+        const W v = fused(step.beta2, widen<W>(exp_avg_sq.at(i)), step.one_minus_beta2 * slope * slope);
         const W x = AMSGRAD ? nan_maximum(widen<W>(maximum.at(i)), v) : v;
         p = fused(-step.shrink, p, p);
         p = fused(-step.step_size, ratio(m, x, step.inverse_root, step.eps), p);

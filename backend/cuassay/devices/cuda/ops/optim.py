@@ -38,7 +38,10 @@ class _Hyper(ctypes.Structure):
     """``Hyper`` of adam.cu."""
 
     _fields_ = (
-        *((name, ctypes.c_double) for name in ("lr", "beta1", "beta2", "rest1", "rest2", "log_beta1", "log_beta2")),
+        *(
+            (name, ctypes.c_double)
+            for name in ("lr", "beta1", "beta2", "one_minus_beta1", "one_minus_beta2", "log_beta1", "log_beta2")
+        ),
         *((name, ctypes.c_double) for name in ("eps", "weight_decay", "max_norm")),
         ("seed", ctypes.c_uint64),
         *((name, ctypes.c_int32) for name in ("decoupled", "maximize", "lr_is_double", "unused")),
@@ -92,8 +95,8 @@ def _hyper(bound: Bound) -> _Hyper:
         lr=0.0 if on_device else lr,
         beta1=beta1,
         beta2=beta2,
-        rest1=1 - beta1,
-        rest2=1 - beta2,
+        one_minus_beta1=1 - beta1,
+        one_minus_beta2=1 - beta2,
         log_beta1=math.log(beta1) if beta1 else -math.inf,
         log_beta2=math.log(beta2) if beta2 else -math.inf,
         eps=bound["eps"],

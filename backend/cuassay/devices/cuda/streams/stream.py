@@ -1,9 +1,7 @@
 """Streams: CuPy's, with ``torch.cuda``'s names, exchanged with any ``__cuda_stream__`` object.
 
 Ours are subclasses of CuPy's, so that CuPy's current stream follows and ``with stream`` costs what CuPy's does.
-They come from a pool of 32 for each device and priority, in turn but for those being captured, and live as long as the
-process: the driver keeps half a MiB of device memory for each, also after its end. They are non-blocking, as torch's
-are: nothing is implicitly ordered with the legacy default stream.
+Their handles come from the pools of `stream_handles`.
 """
 
 from __future__ import annotations
@@ -21,10 +19,8 @@ import cupy
 from cuassay.core import syncdebug
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.core.round_robin import RoundRobin
 from cuassay.devices.cuda.driver import forks, runtime
 from cuassay.devices.cuda.driver.addresses import address_of
-from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import (
     NOT_READY,
     CUDARuntimeError,
@@ -39,6 +35,7 @@ from cuassay.devices.cuda.driver.cupy_private import BaseStream
 from cuassay.devices.cuda.streams import hostwaits
 from cuassay.devices.cuda.streams.event import Event, hold
 from cuassay.devices.cuda.streams.event_handles import give_back, take
+from cuassay.devices.cuda.streams.stream_handles import priority_range, take_stream
 from cuassay.errors import DeviceError
 
 __all__ = [
@@ -236,7 +233,7 @@ class Stream(Ordering, _Entering, cupy.cuda.Stream):  # type: ignore[misc] # cup
     def __init__(self, device: int | str | Device | None = None, priority: int = 0) -> None:
         runtime.init()
         index = index_of(device)
-        super().__init__(_pool(index, _clamped(index, priority)).take(), index)
+        super().__init__(take_stream(index, priority), index)
 
     @staticmethod
     def priority_range() -> tuple[int, int]:
@@ -266,42 +263,6 @@ class _Lasting(ExternalStream):
 
 #: Types of what needs no `adopt`.
 OURS = frozenset((Stream, ExternalStream, _Lasting))
-
-
-# ------------------------------------------------------------------------------------------------ the pool
-
-
-@cache
-def _pool(index: int, priority: int) -> RoundRobin[int]:
-    def make() -> int:
-        with at(index), explained(f"making a stream on cuda:{index}"):
-            return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
-
-    def is_free(address: int) -> bool:
-        try:
-            with at(index):
-                return not cupy.cuda.runtime.streamIsCapturing(address)
-        except RuntimeError:  # CuPy's, of a capture that a call has broken
-            return False
-
-    return RoundRobin(make, usable=is_free)
-
-
-@cache
-def priority_range(index: int) -> tuple[int, int]:
-    """The least and the greatest stream priority of device `index`; lower numbers go first."""
-    from cuda.bindings import runtime as cudart
-
-    with at(index):
-        least, greatest = check(cudart.cudaDeviceGetStreamPriorityRange(), f"asking cuda:{index} for priorities")
-    return int(least), int(greatest)
-
-
-def _clamped(index: int, priority: int) -> int:
-    if not priority:
-        return 0
-    least, greatest = priority_range(index)
-    return max(greatest, min(least, priority))
 
 
 # ------------------------------------------------------------------------------------------------ others' streams
@@ -413,7 +374,6 @@ def _set_among_many(stream: Any) -> None:
 
 
 def _in_child() -> None:
-    _pool.cache_clear()
     if forks.is_child():
         Ordering.__enter__ = lambda self: index_of(None)  # type: ignore[attr-defined] # CuPy's, until now; it refuses
 

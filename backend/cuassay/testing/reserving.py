@@ -1,0 +1,96 @@
+"""What a test reserves of its device before it starts, where processes share devices.
+
+They do if the setting CUASSAY_RESERVATIONS names a folder: ``cuassay run`` with several jobs and
+``--cuassay-workers share`` set it for their processes. Each test enters, so that one that needs its device alone has
+it alone; `cuassay.testing.reservations` keeps the queue.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.core.capability import parse_requirement
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError
+from cuassay.testing.marks import EXCLUSIVE
+from cuassay.testing.skips import case_of, requirements
+
+if TYPE_CHECKING:
+    from cuassay.testing.reservations import Need
+
+__all__ = ["held", "need_of"]
+
+_HELD = pytest.StashKey[bool]()
+
+
+@contextmanager
+def held(item: pytest.Item, before_waiting: Callable[[], object] = lambda: None) -> Iterator[None]:
+    """Hold inside the block what `item` needs of its device; an inner block of the same test adds nothing.
+
+    Parameters
+    ----------
+    item : pytest.Item
+        The test that is about to run.
+    before_waiting : callable
+        Called once if the device has no room yet.
+    """
+    folder = settings.get("CUASSAY_RESERVATIONS")
+    case = case_of(item) if folder and _HELD not in item.stash else {}
+    need = need_of(item, case) if case and case["device"].kind != "cpu" else None
+    if need is None:
+        yield
+        return
+    from cuassay.testing.reservations import Reservation
+
+    item.stash[_HELD] = True
+    try:
+        with closing(Reservation(Path(folder), need)) as reservation:
+            if not reservation.try_begin():
+                before_waiting()
+                reservation.wait()
+            yield
+            if need.nbytes:
+                _release(case["device"])
+    finally:
+        del item.stash[_HELD]
+
+
+def need_of(item: pytest.Item, case: dict[str, Any]) -> Need | None:
+    """The most memory that the test declares; nothing if the device has less: then the test is skipped.
+
+    None if the device or the declaration is bad: the set-up of the test reports it.
+    """
+    from cuassay.devices import backend, capabilities
+    from cuassay.testing.reservations import Need
+
+    device: Device = case["device"]
+    with suppress(CuassayError, pytest.UsageError):
+        total = int(capabilities(device).answer("memory").value)
+        asked = [parse_requirement(word) for word in requirements(item)]
+        nbytes = int(max((one.minimum or 0 for one in asked if one.name == "memory"), default=0))
+        name = backend(device.kind).identity(device.index).get("uuid", str(device))
+        return Need(name, nbytes if nbytes <= total else 0, total, alone=_is_alone(item))
+    return None
+
+
+def _is_alone(item: pytest.Item) -> bool:
+    """Whether the test is disturbed by others on its device: it says so, or it is measured."""
+    if item.get_closest_marker(EXCLUSIVE) is not None:
+        return True
+    return "benchmark" in getattr(item, "fixturenames", ()) and not item.config.getoption("benchmark_disable", True)
+
+
+def _release(device: Device) -> None:
+    """Give the memory back that this process keeps for later: the next test may be in another process."""
+    from cuassay.devices import backend
+
+    release = getattr(backend(device.kind), "release_cached", None)
+    if release is not None:
+        with suppress(CuassayError):  # a device that the test has lost
+            release(device.index)
