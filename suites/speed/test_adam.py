@@ -26,8 +26,7 @@ from cuassay.devices import backend
 from cuassay.optim import AdamW
 from cuassay.random import Generator
 from cuassay.results.record import Recorder
-from cuassay.testing import devices, dtypes
-from cuassay.testing.opspec import Work
+from cuassay.testing import Work, devices, dtypes
 
 Shapes = Sequence[tuple[int, ...]]
 Calls = dict[str, Callable[[], Any]]

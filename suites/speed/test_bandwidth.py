@@ -14,8 +14,7 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.benchmarking.cases import Case, row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.results.record import Recorder
-from cuassay.testing import devices, dtypes
-from cuassay.testing.opspec import OpSpec, Work
+from cuassay.testing import OpSpec, Work, devices, dtypes
 from cuassay.testing.own_specs import own_specs
 
 #: Bytes of one array while measuring: a tail of a few blocks must not show; and as a test.

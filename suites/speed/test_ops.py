@@ -13,8 +13,8 @@ from cuassay.benchmarking.cases import DTYPES, Case, cases, row
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
 from cuassay.benchmarking.roofline import Limit, fraction
 from cuassay.results.record import Recorder
-from cuassay.testing import dtypes, ops
-from cuassay.testing.opspec import REDUCED, OpSpec
+from cuassay.testing import OpSpec, dtypes, ops
+from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
 
 Peers = Callable[[Case], dict[str, Callable[[], Any]]]

@@ -12,8 +12,7 @@ import pytest
 from cuassay import Device, empty, random
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.random import Generator
-from cuassay.testing import devices, dtypes
-from cuassay.testing.opspec import Work
+from cuassay.testing import Work, devices, dtypes
 
 #: Bytes written while measuring, and as a test.
 NBYTES, NBYTES_AS_TEST = 2**30, 2**20

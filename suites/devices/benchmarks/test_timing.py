@@ -21,9 +21,8 @@ from cuassay.benchmarking.roofline import fraction, limits
 from cuassay.benchmarking.settling import ENOUGH_SECONDS, SETTLED_SAMPLES
 from cuassay.benchmarking.timing import MIN_SAMPLES, Timing, interleave, measure, ratio
 from cuassay.errors import ArgumentError, CaptureError, MeasurementError
+from cuassay.testing import Work, exclusive, requires
 from cuassay.testing import devices as on
-from cuassay.testing import exclusive, requires
-from cuassay.testing.opspec import Work
 from cuassay.testing.own_specs import own_specs
 
 

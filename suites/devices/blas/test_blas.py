@@ -11,10 +11,9 @@ from cuassay import Device, from_host, ops, precision, to_host
 from cuassay.arrays.rounding import round_tf32
 from cuassay.core.precision import MODES
 from cuassay.ops import registry
-from cuassay.testing import requires
+from cuassay.testing import OpSpec, requires
 from cuassay.testing.generated import CHECKS
 from cuassay.testing.guards import computed_precision, products_as_asked
-from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import Samples
 

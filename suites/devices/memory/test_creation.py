@@ -10,8 +10,7 @@ import numpy as np
 import pytest
 
 import cuassay
-from cuassay import devices, random
-from cuassay.core.device import Device
+from cuassay import Device, devices, random
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError, OutOfMemoryError, ShapeError
 
 

@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import Device, cuda, devices, from_host, namespace, ops, to_host
+from cuassay import Device, cuda, devices, from_host, namespace, ops, to_host, use_deterministic_algorithms
 from cuassay.amp import autocast
-from cuassay.core.determinism import use_deterministic_algorithms
 from cuassay.errors import ArgumentError, CuassayError, DTypeError, ShapeError
 from cuassay.ops import registry
 from cuassay.testing import devices as on

@@ -15,10 +15,8 @@ import pytest
 from cuassay import Device, cuda, devices, namespace, ops
 from cuassay.random import Generator
 from cuassay.results.record import Recorder
-from cuassay.testing import requires
-from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import HostArray, Sample, Samples
-from cuassay.testing.tolerance import Tolerance
+from cuassay.testing import OpSpec, Sample, Tolerance, requires
+from cuassay.testing.samples import HostArray, Samples
 
 
 def on_a_stream(make: Callable[[Any, int], Any]) -> Callable[[Device], Any]:

@@ -16,10 +16,9 @@ from cuassay.core.protocols import Backend
 from cuassay.errors import DeviceError
 from cuassay.ops import registry
 from cuassay.optim import Adam
-from cuassay.testing import exclusive, requires
+from cuassay.testing import OpSpec, exclusive, requires
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.checks import CHECKS
-from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.samples import LAYOUTS, Samples
 

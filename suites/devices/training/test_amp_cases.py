@@ -10,10 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import devices, ops
+from cuassay import Device, devices, ops
 from cuassay.amp import GradScaler, autocast
 from cuassay.arrays.dtypes import as_dtype, dtype_name
-from cuassay.core.device import Device
 from cuassay.optim import Adam
 
 CASES = json.loads((Path(__file__).parents[2] / "data" / "amp" / "amp_cases.json").read_text())

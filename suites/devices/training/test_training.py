@@ -11,8 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import to_host
-from cuassay.core.device import Device
+from cuassay import Device, to_host
 from cuassay.testing import requires
 
 pytest.importorskip("sklearn", reason="scikit-learn, whose digits are trained on, is not installed")

@@ -20,7 +20,8 @@ from cuassay.benchmarking.asv import PARAM_NAMES, main, series, series_name, wri
 from cuassay.benchmarking.cases import DTYPES, case_label, case_labels, cases
 from cuassay.errors import SpecError
 from cuassay.results.record import Recorder
-from cuassay.testing.opspec import REDUCED, OpSpec
+from cuassay.testing import OpSpec
+from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.presence import sizes_for
 

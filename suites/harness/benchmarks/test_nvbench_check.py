@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
+from cuassay import Device
 from cuassay.benchmarking.timing import Timing
-from cuassay.core.device import Device
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.core.device import Device
+from cuassay import Device
 from cuassay.testing import OpSpec
 from cuassay.testing.generated import measured
 from cuassay.testing.generated.checks import CHECKS

@@ -13,13 +13,13 @@ import pytest
 
 from cuassay import devices, precision, set_default_precision
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core.generator import GeneratorState
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.errors import ArgumentError, DeviceError, RaceError
 from cuassay.ops import Op, outputs, registry
+from cuassay.random import GeneratorState
+from cuassay.testing import OpSpec
 from cuassay.testing.generated.checks import CHECKS
 from cuassay.testing.guards import guarded
-from cuassay.testing.opspec import OpSpec
 from cuassay.testing.own_specs import own_specs
 
 Kernel = Callable[..., None]

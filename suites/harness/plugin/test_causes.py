@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 
 KEPT = """
     from cuassay.testing import OpSpec, conformance

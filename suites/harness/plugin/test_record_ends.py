@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from json_rows import rows_of
 
+from cuassay_reports.analysis import load
 from cuassay_reports.command import run as report
-from cuassay_reports.load import load
 
 RECORD = ("--device", "cpu", "--cuassay-record", "rows.jsonl")
 

@@ -13,7 +13,8 @@ import pandas as pd
 import pytest
 
 from cuassay_reports import cache, gather
-from cuassay_reports.load import Results, load
+from cuassay_reports.analysis import load
+from cuassay_reports.load import Results
 
 Make = Callable[..., Any]
 FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations")

@@ -11,7 +11,7 @@ from json_rows import rows_of
 from cuassay.benchmarking.ledger import MAX_MESSAGE_CHARACTERS, MAX_SAMPLES, file_name, main, read, trimmed, write
 from cuassay.errors import ResultError
 from cuassay.results.record import Recorder
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 from cuassay_reports.matrix import support
 
 Row = dict[str, Any]

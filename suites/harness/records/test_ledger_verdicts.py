@@ -14,8 +14,9 @@ import pandas as pd
 import pytest
 
 from cuassay.benchmarking.asv import main
+from cuassay_reports.analysis import load
 from cuassay_reports.compare import SERIES, changes
-from cuassay_reports.load import Results, grouped_by, load, records
+from cuassay_reports.load import Results, grouped_by, records
 from cuassay_reports.pairs import Pairs
 
 ROOT = Path(__file__).parents[3]

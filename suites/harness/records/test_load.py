@@ -11,8 +11,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
+from cuassay_reports.analysis import load
 from cuassay_reports.columns import TABLES, ResultFormatError, validate
-from cuassay_reports.load import load
 from cuassay_reports.shapes import rejections
 
 Make = Callable[..., Any]

@@ -15,8 +15,8 @@ from json_rows import rows_of
 from cuassay.errors import ResultError
 from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerprint, revision
 from cuassay.results.record import Recorder, new_run_id
+from cuassay_reports.analysis import load
 from cuassay_reports.columns import SCHEMA
-from cuassay_reports.load import load
 
 TIME: dict[str, object] = {
     "benchmark": "add",

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from cuassay_reports.analysis import load
 from cuassay_reports.compare import changes, judge, peers, throughput
 from cuassay_reports.history import history, lines
-from cuassay_reports.load import load
 from cuassay_reports.timings import sections
 
 Make = Callable[..., Any]

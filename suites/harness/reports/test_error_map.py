@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from cuassay_reports.analysis import load
 from cuassay_reports.error_map import error_map_picture
-from cuassay_reports.load import load
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html
 

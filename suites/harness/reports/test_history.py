@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cuassay_reports.acknowledged import NAME, acknowledgements
+from cuassay_reports.analysis import change_points, load, roster, series, slower_since, suspects
 from cuassay_reports.columns import ResultFormatError
-from cuassay_reports.history import change_points, roster, series, slower_since, suspects
-from cuassay_reports.load import Results, load
+from cuassay_reports.load import Results
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html
 from cuassay_reports.steps import segments, segments_of

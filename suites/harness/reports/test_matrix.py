@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 from cuassay_reports.matrix import STATES, dtypes_in_order, support
 from cuassay_reports.skips import by_reason, new_since, without_device
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from cuassay_reports.analysis import load
 from cuassay_reports.command import main
-from cuassay_reports.load import load
 from cuassay_reports.skips import nowhere
 
 Make = Callable[..., Any]

@@ -17,8 +17,8 @@ import pytest
 from cuassay.cli import main
 from cuassay.commands.suspects import fill_in
 from cuassay.errors import ArgumentError
+from cuassay_reports.analysis import load
 from cuassay_reports.command import run
-from cuassay_reports.load import load
 from cuassay_reports.page import build
 from cuassay_reports.verdicts import THRESHOLDS
 

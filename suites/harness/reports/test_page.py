@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from cuassay_reports import units
+from cuassay_reports.analysis import load
 from cuassay_reports.charts import sparkline
 from cuassay_reports.command import main, run
-from cuassay_reports.load import load
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html, render_markdown, render_text
 

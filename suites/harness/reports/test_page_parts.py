@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from markupsafe import Markup
 
+from cuassay_reports.analysis import load
 from cuassay_reports.attention import Attention, Standing, Suspect
-from cuassay_reports.load import load
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 from cuassay_reports.page import build
 from cuassay_reports.peer_summary import WORST, PeerSummary, beside_best, peer_summaries
 from cuassay_reports.render import render_html, render_markdown, render_text

@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 from cuassay_reports.mutations import mutation_section
 from cuassay_reports.noise import noise, noise_sections
 from cuassay_reports.page import build

@@ -17,7 +17,7 @@ import pytest
 
 from cuassay import cli
 from cuassay.benchmarking import run
-from cuassay_reports.load import load
+from cuassay_reports.analysis import load
 
 GOOD = "def test_it(device): pass\n"
 

@@ -16,8 +16,7 @@ import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
 
-from cuassay import cuda, devices, ops
-from cuassay.core.precision import precision
+from cuassay import cuda, devices, ops, precision
 from cuassay.devices.cuda.launch import launch, source
 from cuassay.errors import LibraryNotFoundError
 

@@ -8,10 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import devices, ops
-from cuassay.core.device import Device
-from cuassay.core.generator import GeneratorState
+from cuassay import Device, devices, ops
 from cuassay.core.recordings import Place, Position, ReplayState
+from cuassay.random import GeneratorState
 
 pytest.importorskip("cuassay_host", reason="the kind `host` is on the path in `ci/run cupy` only")
 emulated = pytest.importorskip("kernel_emulator.memory", reason="CuPy is not installed")

@@ -15,9 +15,9 @@ import cupy
 from cuassay import cuda, devices
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.errors import ArgumentError, CompileError, DriverError, DTypeError, LibraryNotFoundError
-from cuassay.testing import OpSpec
+from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
-from cuassay.testing.samples import Sample, Samples
+from cuassay.testing.samples import Samples
 
 AXPY = """
 template <typename T> __device__ T axpy_of(T factor, T x, T y) { return factor * x + y; }

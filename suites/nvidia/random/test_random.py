@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 
 from cuassay import Device, from_host, ops, random, to_host
-from cuassay.core.generator import DEFAULT_SEED, GeneratorState
+from cuassay.core.generator import DEFAULT_SEED
 from cuassay.cuda import random as face
 from cuassay.devices.cuda.driver import runtime
 from cuassay.errors import ArgumentError
+from cuassay.random import GeneratorState
 from cuassay.testing import exclusive
 
 pytestmark = pytest.mark.usefixtures("own_generators")

@@ -24,8 +24,7 @@ from cuassay.cuda import memory, tunable
 from cuassay.devices.cuda.memory import hook
 from cuassay.devices.cuda.memory.sources import DeviceSource
 from cuassay.errors import CaptureError, DeviceError
-from cuassay.testing import OpSpec, exclusive
-from cuassay.testing.samples import Sample
+from cuassay.testing import OpSpec, Sample, exclusive
 
 N = 1000
 

@@ -18,9 +18,9 @@ import cupy
 
 import cuassay
 from cuassay import cuda, devices, ops, random
-from cuassay.core.generator import GeneratorState
 from cuassay.cuda import memory
 from cuassay.devices.cuda.memory import hook, perthread
+from cuassay.random import GeneratorState
 
 pytestmark = pytest.mark.usefixtures("on_cuda")
 

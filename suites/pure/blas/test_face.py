@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from cuassay import cuda, current_precision, precision
-from cuassay.core.precision import MatmulOptions, matmul_options, set_default_precision, set_matmul_options
+from cuassay import cuda, current_precision, precision, set_default_precision
+from cuassay.core.precision import MatmulOptions, matmul_options, set_matmul_options
 from cuassay.errors import ArgumentError
 
 

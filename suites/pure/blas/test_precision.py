@@ -10,19 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cuassay.core import determinism, settings
-from cuassay.core.precision import (
-    MODES,
-    MatmulOptions,
+from cuassay import (
     current_precision,
     get_float32_matmul_precision,
-    matmul_options,
     precision,
-    resolved,
     set_default_precision,
     set_float32_matmul_precision,
-    set_matmul_options,
 )
+from cuassay.core import determinism, settings
+from cuassay.core.precision import MODES, MatmulOptions, matmul_options, resolved, set_matmul_options
 from cuassay.errors import ArgumentError, CapabilityError, SettingError
 
 

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuassay import from_host
-from cuassay.testing.compare import HEADROOM, assert_close, assert_same_bits, describe_case, judge
+from cuassay.testing import assert_close
+from cuassay.testing.compare import HEADROOM, assert_same_bits, describe_case, judge
 
 INF, NAN = np.inf, np.nan
 

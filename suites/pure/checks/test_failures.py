@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay.testing.compare import assert_close
+from cuassay.testing import assert_close
 from cuassay.testing.failures import error_map, inputs_there
 
 A = np.arange(20, dtype=np.float32).reshape(4, 5)

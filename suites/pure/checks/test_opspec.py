@@ -11,11 +11,9 @@ import pytest
 from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
-from cuassay.testing import conformance
-from cuassay.testing.opspec import REDUCED, KnownFailure, OpSpec, Work
+from cuassay.testing import KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
+from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
-from cuassay.testing.samples import Sample
-from cuassay.testing.tolerance import Tolerance
 
 
 def double(xp: Any, a: Any) -> Any:

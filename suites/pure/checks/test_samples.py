@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from cuassay.core.capability import DTYPE_NAMES
 from cuassay.errors import SpecError
+from cuassay.testing import Sample
 from cuassay.testing.default_samples import binary, unary
-from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Sample, Samples, normalized
+from cuassay.testing.samples import BENCH_TILE, LAYOUTS, BenchSamples, HostArray, Samples, normalized
 
 SHAPES = [(), (1,), (7,), (3, 5), (2, 3, 4)]
 

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from cuassay.errors import SpecError
-from cuassay.testing import OpSpec, Work
+from cuassay.testing import OpSpec, Tolerance, Work
 from cuassay.testing.terms import count_terms, is_elementwise
-from cuassay.testing.tolerance import Tolerance, allowed
+from cuassay.testing.tolerance import allowed
 
 GRID = np.linspace(0.5, 2, 6 * 8).reshape(6, 8)
 COUNTS: dict[str, tuple[Any, tuple[Any, ...], int]] = {

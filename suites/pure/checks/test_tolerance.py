@@ -9,7 +9,8 @@ from cuassay import precision
 from cuassay.core.capability import OP_CLASSES
 from cuassay.core.precision import MODES
 from cuassay.errors import SpecError
-from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, Tolerance, allowed
+from cuassay.testing import Tolerance
+from cuassay.testing.tolerance import BY_CLASS, GENERAL, GROWTH, MODE_EPS, allowed
 
 ONE = np.ones(1)
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from cuassay import ops
-from cuassay.core.graph_pools import graph_pool_handle
+from cuassay.cuda import graph_pool_handle
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import CaptureError
 

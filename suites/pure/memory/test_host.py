@@ -12,10 +12,10 @@ import hypothesis.strategies as st
 import pytest
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from cuassay.core.device import Device
+from cuassay import Device
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
-from cuassay.memory import Block, IntegerSource, parse_config
-from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
+from cuassay.memory import Block, HostAllocator, IntegerSource, parse_config
+from cuassay.memory.host import HOST, CaptureKeepAlive
 from cuassay.memory.host_statistics import Duration
 from cuassay.memory.trace import ShadowModel
 

@@ -11,10 +11,10 @@ import pytest
 from cuassay import devices, linalg, ops
 from cuassay.arrays import distributions
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core.generator import GeneratorState
 from cuassay.devices.cpu import optim as reference
 from cuassay.errors import ArgumentError, DeviceError, DTypeError
 from cuassay.optim import Adam, AdamW
+from cuassay.random import GeneratorState
 
 STATE = GeneratorState(3)
 BFLOAT16 = as_dtype("bfloat16")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from cuassay import from_host, ops, to_host
-from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError, DeviceError, DTypeError, SchemaError, ShapeError
 from cuassay.ops import Call, interpose, registry
+from cuassay.random import GeneratorState
 
 ONES = np.ones(4, np.float32)
 

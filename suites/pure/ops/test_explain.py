@@ -11,8 +11,8 @@ import pytest
 from cuassay import from_host, ops
 from cuassay.core import determinism
 from cuassay.errors import CapabilityError, DTypeError
-from cuassay.ops import registry
-from cuassay.ops.explain import Step, explain, note, within
+from cuassay.ops import explain, registry
+from cuassay.ops.explain import Step, note, within
 
 ONES = np.ones(4, np.float32)
 

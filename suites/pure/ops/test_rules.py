@@ -12,7 +12,8 @@ import pytest
 
 from cuassay import ops
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
-from cuassay.ops.decompositions import library, preferred_linalg_library
+from cuassay.linalg import preferred_linalg_library
+from cuassay.ops.decompositions import library
 
 ONES = np.ones((2, 3), np.float32)
 ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)

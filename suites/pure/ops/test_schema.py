@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 from cuassay import ops
 from cuassay.errors import ArgumentError, DTypeError, SchemaError, ShapeError
-from cuassay.ops.schema import Meta, parse_signature
+from cuassay.ops import Meta
+from cuassay.ops.schema import parse_signature
 from cuassay.ops.shapes import broadcast
 
 F32 = np.dtype(np.float32)
@@ -35,7 +36,7 @@ def test_a_signature_is_read_and_written_back(line: str) -> None:
 
 
 def _schema(name: str, params: Any, outputs: Any) -> Any:
-    from cuassay.ops.schema import Schema
+    from cuassay.ops import Schema
 
     return Schema(
         name=name, params=params, outputs=outputs, shape=lambda bound: (), dtypes=("float32",), op_class="storage"

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from cuassay import ops
 from cuassay.arrays import distributions, philox
 from cuassay.arrays.dtypes import FLOATS, as_dtype
-from cuassay.core.generator import GeneratorState
 from cuassay.errors import ArgumentError
+from cuassay.random import GeneratorState
 
 N = 100_000
 #: Six standard errors: of a right generator one estimate in 10^9 is further off.

@@ -12,17 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from cuassay import random
-from cuassay.core.device import Device
-from cuassay.core.generator import DEFAULT_SEED, GeneratorState
-from cuassay.core.generators import (
-    Generator,
-    default_generator,
-    default_generators,
-    seed_default_generators,
-)
+from cuassay import Device, random
+from cuassay.core.generator import DEFAULT_SEED
+from cuassay.core.generators import default_generators, seed_default_generators
 from cuassay.core.recordings import Recordings
 from cuassay.errors import ArgumentError, CaptureError
+from cuassay.random import Generator, GeneratorState, default_generator
 
 pytestmark = pytest.mark.usefixtures("own_generators")
 

@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuassay.arrays import philox
-from cuassay.core.generator import DEFAULT_SEED, GeneratorState
+from cuassay.core.generator import DEFAULT_SEED
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.random import GeneratorState
 
 ONES = 0xFFFFFFFF
 STATES = st.builds(
