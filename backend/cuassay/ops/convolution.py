@@ -6,18 +6,18 @@ Where a window begins is arithmetic on strides, the same for every kind: ``(N, C
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from cuassay.core.numbers import as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, ShapeError
+from cuassay.ops.schema import Arguments
 
 __all__ = ["Geometry", "conv2d", "geometry"]
 
 Shape = tuple[int, ...]
-Bound = Mapping[str, Any]
 Pair = tuple[int, int]
 
 #: Bytes of unfolded images that exist at once, unless one image is larger.
@@ -91,12 +91,12 @@ class Geometry:
         return (slice(first, min(first + step, self.images)) for first in range(0, self.images, step))
 
 
-def conv2d(bound: Bound) -> Shape:
+def conv2d(bound: Arguments) -> Shape:
     """(N, C, H, W) with weight (O, C / groups, KH, KW) and bias (O,) gives (N, O, OH, OW)."""
     return geometry(bound).shape
 
 
-def geometry(bound: Bound) -> Geometry:
+def geometry(bound: Arguments) -> Geometry:
     """The extents of a call, checked.
 
     Raises

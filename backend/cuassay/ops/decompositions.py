@@ -7,7 +7,6 @@ stack.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from importlib.util import find_spec
 from typing import Any
 
@@ -18,6 +17,7 @@ from cuassay.core.numbers import as_real
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
+from cuassay.ops.schema import Arguments
 
 __all__ = [
     "LAPACK",
@@ -36,7 +36,6 @@ __all__ = [
 ]
 
 Shape = tuple[int, ...]
-Bound = Mapping[str, Any]
 
 #: What LAPACK and cuSOLVER compute in: neither has 16-bit factorizations.
 LAPACK = ("float32", "float64", "complex64", "complex128")
@@ -90,7 +89,7 @@ def real_dtype(dtype: Any) -> np.dtype[Any]:
 # ------------------------------------------------------------------------------------------------ rules
 
 
-def solve(bound: Bound) -> Shape:
+def solve(bound: Arguments) -> Shape:
     """Square `a` (..., N, N), `b` and `x` (..., N, K), `info` (...)."""
     stack, rows, _ = _square("solve_", bound)
     shape = _right("solve_", bound, stack, rows)
@@ -98,26 +97,26 @@ def solve(bound: Bound) -> Shape:
     return ()
 
 
-def inv(bound: Bound) -> Shape:
+def inv(bound: Arguments) -> Shape:
     """Square `a` and `inverse` (..., N, N), `info` (...)."""
     stack, rows, _ = _square("inv_", bound)
     _check("inv_", bound, inverse=((*stack, rows, rows), bound["a"].dtype), info=(stack, _INT32))
     return ()
 
 
-def det(bound: Bound) -> Shape:
+def det(bound: Arguments) -> Shape:
     """Square `a` (..., N, N) gives (...)."""
     return _square("det", bound)[0]
 
 
-def cholesky(bound: Bound) -> Shape:
+def cholesky(bound: Arguments) -> Shape:
     """Square `a` and `factor` (..., N, N), `info` (...)."""
     stack, rows, _ = _square("cholesky_", bound)
     _check("cholesky_", bound, factor=((*stack, rows, rows), bound["a"].dtype), info=(stack, _INT32))
     return ()
 
 
-def qr(bound: Bound) -> Shape:
+def qr(bound: Arguments) -> Shape:
     """`a` (..., M, N), K = min(M, N), or M where complete: `q` (..., M, K), `r` (..., K, N)."""
     stack, rows, columns = _matrices("qr_", bound)
     if bound["mode"] not in ("reduced", "complete"):
@@ -128,7 +127,7 @@ def qr(bound: Bound) -> Shape:
     return ()
 
 
-def svd(bound: Bound) -> Shape:
+def svd(bound: Arguments) -> Shape:
     """`a` (..., M, N), K = min(M, N): `u` (..., M, K), `s` (..., K), `vh` (..., K, N); full: (M, M) and (N, N)."""
     stack, rows, columns = _matrices("svd_", bound)
     inner, full, dtype = min(rows, columns), flag("full_matrices", bound["full_matrices"]), bound["a"].dtype
@@ -140,7 +139,7 @@ def svd(bound: Bound) -> Shape:
     return ()
 
 
-def eigh(bound: Bound) -> Shape:
+def eigh(bound: Arguments) -> Shape:
     """Square `a` and `v` (..., N, N), `w` (..., N), `info` (...)."""
     stack, rows, _ = _square("eigh_", bound)
     if bound["uplo"] not in ("L", "U"):
@@ -152,7 +151,7 @@ def eigh(bound: Bound) -> Shape:
     return ()
 
 
-def lstsq(bound: Bound) -> Shape:
+def lstsq(bound: Arguments) -> Shape:
     """`a` (..., M, N), `b` (..., M, K): `x` (..., N, K), `residuals` (..., K), `rank` (...), `s` (..., min(M, N))."""
     stack, rows, columns = _matrices("lstsq_", bound)
     if bound["rcond"] is not None and as_real(bound["rcond"]) is None:
@@ -171,21 +170,21 @@ def lstsq(bound: Bound) -> Shape:
 # ------------------------------------------------------------------------------------------------ parts of rules
 
 
-def _matrices(name: str, bound: Bound) -> tuple[Shape, int, int]:
+def _matrices(name: str, bound: Arguments) -> tuple[Shape, int, int]:
     shape = tuple(bound["a"].shape)
     if len(shape) < 2:
         raise ShapeError(f"{name} needs a matrix (..., M, N); got shape {shape}; give two dimensions or more")
     return shape[:-2], shape[-2], shape[-1]
 
 
-def _square(name: str, bound: Bound) -> tuple[Shape, int, int]:
+def _square(name: str, bound: Arguments) -> tuple[Shape, int, int]:
     stack, rows, columns = _matrices(name, bound)
     if rows != columns:
         raise ShapeError(f"{name} needs square matrices (..., N, N); got {(*stack, rows, columns)}; lstsq takes others")
     return stack, rows, columns
 
 
-def _right(name: str, bound: Bound, stack: Shape, rows: int) -> Shape:
+def _right(name: str, bound: Arguments, stack: Shape, rows: int) -> Shape:
     shape = tuple(bound["b"].shape)
     if len(shape) < 2 or shape[:-1] != (*stack, rows):
         raise ShapeError(
@@ -195,11 +194,11 @@ def _right(name: str, bound: Bound, stack: Shape, rows: int) -> Shape:
     return shape
 
 
-def _promoted(bound: Bound) -> np.dtype[Any]:
+def _promoted(bound: Arguments) -> np.dtype[Any]:
     return promote(bound["a"].dtype, bound["b"].dtype)
 
 
-def _check(name: str, bound: Bound, **wanted: tuple[Shape, Any]) -> None:
+def _check(name: str, bound: Arguments, **wanted: tuple[Shape, Any]) -> None:
     """Each parameter that is written has its shape and dtype."""
     for parameter, (shape, dtype) in wanted.items():
         array = bound[parameter]

@@ -16,11 +16,10 @@ from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
-from cuassay.ops.schema import ShapeRule
+from cuassay.ops.schema import Arguments, ShapeRule
 
 __all__ = ["adam", "aligned", "global_norm", "loss_scale", "norms", "unscaled"]
 
-Bound = Mapping[str, Any]
 Arrays = Sequence[Any]
 
 
@@ -39,7 +38,7 @@ def aligned(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
         A parameter that is such a number, never a list.
     """
 
-    def rule(bound: Bound) -> tuple[int, ...]:
+    def rule(bound: Arguments) -> tuple[int, ...]:
         lists = {name: bound[name] for name in names if not _is_scalar(bound[name])}
         _check_beside(lists)
         _check_written(lists)
@@ -154,7 +153,7 @@ def _dtype_of(name: str, arrays: Arrays) -> Any:
     return dtype
 
 
-def norms(bound: Bound) -> tuple[int, ...]:
+def norms(bound: Arguments) -> tuple[int, ...]:
     """One number an array, and at least one array."""
     _check_beside({"a": bound["a"]})
     _dtype_of("a", bound["a"])
@@ -163,7 +162,7 @@ def norms(bound: Bound) -> tuple[int, ...]:
     return (len(bound["a"]),)
 
 
-def global_norm(bound: Bound) -> tuple[int, ...]:
+def global_norm(bound: Arguments) -> tuple[int, ...]:
     """Gradients of one dtype; one float32 element in each of the others."""
     _check_beside({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
@@ -172,7 +171,7 @@ def global_norm(bound: Bound) -> tuple[int, ...]:
     return ()
 
 
-def unscaled(bound: Bound) -> tuple[int, ...]:
+def unscaled(bound: Arguments) -> tuple[int, ...]:
     """As `global_norm`, without a norm; gradients are written, each once."""
     _check_beside({"grads": bound["grads"]})
     _check_written({"grads": bound["grads"]})
@@ -181,7 +180,7 @@ def unscaled(bound: Bound) -> tuple[int, ...]:
     return ()
 
 
-def check_ones(bound: Bound, *names: str) -> None:
+def check_ones(bound: Arguments, *names: str) -> None:
     for name in names:
         if hasattr(bound[name], "dtype"):
             check_one(name, bound[name], "float32")
@@ -194,7 +193,7 @@ def check_ones(bound: Bound, *names: str) -> None:
 # ------------------------------------------------------------------------------------------------ Adam
 
 
-def adam(bound: Bound) -> tuple[int, ...]:
+def adam(bound: Arguments) -> tuple[int, ...]:
     """Parameters with gradients and states that fit, and hyperparameters that are numbers Adam is defined for."""
     lists = {name: bound[name] for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")}
     lists |= {name: bound[name] for name in ("max_exp_avg_sqs", "masters") if bound[name]}
@@ -216,7 +215,7 @@ def adam(bound: Bound) -> tuple[int, ...]:
     return ()
 
 
-def loss_scale(bound: Bound) -> tuple[int, ...]:
+def loss_scale(bound: Arguments) -> tuple[int, ...]:
     """The numbers of a loss scale, and what moves it."""
     for name in ("scale", "inv_scale", "found_inf"):
         check_one(name, bound[name], "float32")
@@ -257,7 +256,7 @@ def _check_adam_dtypes(dtypes: Mapping[str, str]) -> None:
             )
 
 
-def check_hyperparameters(bound: Bound) -> None:
+def check_hyperparameters(bound: Arguments) -> None:
     """Of numbers on the host: lr, betas, eps, weight decay and max_norm. Raises `ArgumentError`, `DTypeError`."""
     lr = bound["lr"]
     if hasattr(lr, "dtype"):
@@ -281,7 +280,7 @@ def _check_number(name: str, value: Any, low: float, high: float) -> None:
         raise ArgumentError(f"{name} must be a number, {low} or more and {until}; got {shown(value)}; correct it")
 
 
-def _check_stochastic(bound: Bound) -> None:
+def _check_stochastic(bound: Arguments) -> None:
     if bound["seed"] is None:
         return
     if (seed := as_whole(bound["seed"])) is None or not 0 <= seed < 2**64:

@@ -5,7 +5,7 @@ Each checks what every kind of device must refuse alike: extents, activations, o
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from itertools import pairwise
 from numbers import Complex, Real
 from typing import Any
@@ -15,12 +15,11 @@ from cuassay.arrays.layout import broadcast_shapes
 from cuassay.core.numbers import as_whole
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops import shapes
-from cuassay.ops.schema import ShapeRule
+from cuassay.ops.schema import Arguments, ShapeRule
 
 __all__ = ["ACTIVATIONS", "added", "formats", "grouped", "groups", "layer", "matrices", "pairs", "scaled", "scaling"]
 
 Shape = tuple[int, ...]
-Bound = Mapping[str, Any]
 
 #: What may follow a product in the same pass. GELU is the one by tanh: that is what libraries fuse.
 ACTIVATIONS = (None, "relu", "gelu_tanh")
@@ -30,7 +29,7 @@ def _shape(value: Any) -> Shape:
     return tuple(getattr(value, "shape", ()))
 
 
-def matrices(bound: Bound) -> Shape:
+def matrices(bound: Arguments) -> Shape:
     """(M, K) and (K, N) give (M, N); nothing broadcasts."""
     a, b = _shape(bound["a"]), _shape(bound["b"])
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
@@ -39,7 +38,7 @@ def matrices(bound: Bound) -> Shape:
     return a[0], b[1]
 
 
-def pairs(bound: Bound) -> Shape:
+def pairs(bound: Arguments) -> Shape:
     """(B, M, K) and (B, K, N) give (B, M, N); nothing broadcasts."""
     a, b = _shape(bound["a"]), _shape(bound["b"])
     if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
@@ -48,7 +47,7 @@ def pairs(bound: Bound) -> Shape:
     return a[0], a[1], b[2]
 
 
-def _check_out_dtype(bound: Bound) -> None:
+def _check_out_dtype(bound: Arguments) -> None:
     """A dtype that holds what is computed: floating, complex where an operand is."""
     named = bound.get("out_dtype")
     if named is None:
@@ -61,7 +60,7 @@ def _check_out_dtype(bound: Bound) -> None:
 def added(rule: ShapeRule) -> ShapeRule:
     """`rule`, and a `c` that broadcasts to what it gives; the activation, where there is one, exists."""
 
-    def checked(bound: Bound) -> Shape:
+    def checked(bound: Arguments) -> Shape:
         shape, c = rule(bound), _shape(bound["c"])
         if len(c) > len(shape) or broadcast_shapes(c, shape) != shape:
             raise ShapeError(f"c must broadcast to the product's shape {shape}; got {c}; expand or reshape it")
@@ -72,7 +71,7 @@ def added(rule: ShapeRule) -> ShapeRule:
     return checked
 
 
-def _check_factors(bound: Bound) -> None:
+def _check_factors(bound: Arguments) -> None:
     """Numbers on the host: complex ones where the operands are."""
     for name in ("alpha", "beta"):
         value = bound[name]
@@ -82,13 +81,13 @@ def _check_factors(bound: Bound) -> None:
             raise ArgumentError(f"{name} must be a number, complex only if an operand is; got {value!r}; give a float")
 
 
-def layer(bound: Bound) -> Shape:
+def layer(bound: Arguments) -> Shape:
     """`shapes.linear`, and an activation that exists."""
     _check_activation(bound)
     return shapes.linear(bound)
 
 
-def _check_activation(bound: Bound) -> None:
+def _check_activation(bound: Arguments) -> None:
     dtypes = (value.dtype for value in bound.values() if hasattr(value, "dtype"))
     if bound.get("activation") and any(map(is_complex, dtypes)):
         raise DTypeError("an activation needs real numbers; got complex ones; apply it to parts of the result")
@@ -100,7 +99,7 @@ def _check_activation(bound: Bound) -> None:
 # ------------------------------------------------------------------------------------------------ groups
 
 
-def grouped(bound: Bound) -> Shape:
+def grouped(bound: Arguments) -> Shape:
     """Rows (T, K), in groups that end at ``offs``, and (G, K, N) give (T, N)."""
     a, b = _shape(bound["a"]), _shape(bound["b"])
     if len(a) != 2 or len(b) != 3 or a[1] != b[1]:
@@ -131,7 +130,7 @@ def groups(offs: Any, count: int, rows: int) -> tuple[tuple[int, int], ...]:
 # ------------------------------------------------------------------------------------------------ fp8
 
 
-def scaled(bound: Bound) -> Shape:
+def scaled(bound: Arguments) -> Shape:
     """(M, K) and (K, N) of fp8, scaled one by one or by row and column, give (M, N)."""
     shape = matrices(bound)
     formats(bound)
@@ -147,7 +146,7 @@ def scaled(bound: Bound) -> Shape:
     return shape
 
 
-def formats(bound: Bound) -> tuple[str, str]:
+def formats(bound: Arguments) -> tuple[str, str]:
     """The fp8 formats of `a` and `b`: of their dtypes, or, of codes held as uint8, those named.
 
     Raises
@@ -158,7 +157,7 @@ def formats(bound: Bound) -> tuple[str, str]:
     return _format(bound, "a"), _format(bound, "b")
 
 
-def _format(bound: Bound, name: str) -> str:
+def _format(bound: Arguments, name: str) -> str:
     held, named = dtype_name(bound[name].dtype), bound[f"format_{name}"]
     if held in FP8 and named in (None, held):
         return held
@@ -170,7 +169,7 @@ def _format(bound: Bound, name: str) -> str:
     )
 
 
-def scaling(bound: Bound) -> str:
+def scaling(bound: Arguments) -> str:
     """``"tensor"``: one scale each; ``"outer"``: one for each row of `a`, (M, 1), and column of `b`, (1, N).
 
     Raises

@@ -28,7 +28,7 @@ from cuassay.core.device import Device
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, SchemaError
 
-__all__ = ["NUMBERS", "Access", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
+__all__ = ["NUMBERS", "Access", "Arguments", "Form", "Meta", "Param", "Schema", "ShapeRule", "parse_signature"]
 
 Form = Literal["array", "arrays", "scalar"]
 Access = Literal["read", "both"]
@@ -94,8 +94,11 @@ class Param:
         return (value,) if self.required or (value is not None and type(value) not in NUMBERS) else ()
 
 
-#: Arguments by name, arrays as `Meta`, to the shape of the output.
-ShapeRule = Callable[[Mapping[str, Any]], tuple[int, ...]]
+#: The arguments of a call by parameter name, defaults filled in; for a shape rule, arrays as `Meta`.
+Arguments = Mapping[str, Any]
+
+#: Arguments to the shape of the output.
+ShapeRule = Callable[[Arguments], tuple[int, ...]]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,12 +20,12 @@ from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.ops.tables import BLOCK, KEEPER, Tables
 from cuassay.ops import Op, registry
+from cuassay.ops.schema import Arguments
 
 __all__ = ["register", "word"]
 
 Array = Any
 Arrays = Sequence[Any]
-Bound = Mapping[str, Any]
 Run = Callable[[], None]
 
 #: Packs a thread, elementwise and for norms; a norm's block leaves one number, so it takes more.
@@ -48,7 +48,7 @@ class _ListLaunch:
         """Build the tables, launch."""
         self._ready(*arguments, **scalars)()
 
-    def prepare(self, op: Op, bound: Bound, out: Array) -> Run:
+    def prepare(self, op: Op, bound: Arguments, out: Array) -> Run:
         """The launch, with its tables."""
         return self._ready(**bound) if out is None else self._ready(**bound, out=out)
 
@@ -144,7 +144,7 @@ class _GlobalNorm:
         self._tables.use(self._tables)
         self._fire()
 
-    def rebind(self, changed: Bound) -> Run | None:
+    def rebind(self, changed: Arguments) -> Run | None:
         """With other gradients, where nothing else changes and they fit."""
         tables = self._tables.replaced(0, changed["grads"]) if set(changed) == {"grads"} else None
         if tables is None:

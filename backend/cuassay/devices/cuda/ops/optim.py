@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, dtype_name
@@ -18,10 +18,10 @@ from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.ops.multi_tensor import word
 from cuassay.devices.cuda.ops.tables import BLOCK, Tables, elements_of
 from cuassay.ops import Op, lists, registry
+from cuassay.ops.schema import Arguments
 
 __all__ = ["register"]
 
-Bound = Mapping[str, Any]
 
 #: The lists in the order of the kernel's table.
 _LISTS = ("params", "grads", "exp_avgs", "exp_avg_sqs", "max_exp_avg_sqs", "masters")
@@ -57,12 +57,12 @@ class _Cells(ctypes.Structure):
 class _Step:
     """One step made ready."""
 
-    def __init__(self, bound: Bound) -> None:
+    def __init__(self, bound: Arguments) -> None:
         from_zero = bound["seed"] is not None  # one call of Philox serves eight neighbours
         lists = [bound[name] or None for name in _LISTS]
         self._bind(bound, Tables(lists, 1, accesses=_ACCESSES, from_zero=from_zero))
 
-    def _bind(self, bound: Bound, tables: Tables) -> None:
+    def _bind(self, bound: Arguments, tables: Tables) -> None:
         self._bound, self._tables = bound, tables
         arguments = (tables.tensors, tables.chunks, bound["steps"], tables.arrivals, _hyper(bound), _cells(bound))
         self._fire: Callable[[], None] = kernel("adam.cu", _kernel_name(bound, tables.off)).bind(
@@ -74,7 +74,7 @@ class _Step:
         self._tables.use(self._tables)
         self._fire()
 
-    def rebind(self, changed: Bound) -> _Step | None:
+    def rebind(self, changed: Arguments) -> _Step | None:
         """With other gradients that fit, device scalars or hyperparameters; None where more changes."""
         if any(name in changed for name in (*_LISTS, "steps", "seed") if name != "grads"):
             return None
@@ -88,7 +88,7 @@ class _Step:
         return self
 
 
-def _hyper(bound: Bound) -> _Hyper:
+def _hyper(bound: Arguments) -> _Hyper:
     lr, beta1, beta2 = bound["lr"], float(bound["beta1"]), float(bound["beta2"])
     on_device = hasattr(lr, "dtype")
     return _Hyper(
@@ -109,14 +109,14 @@ def _hyper(bound: Bound) -> _Hyper:
     )
 
 
-def _cells(bound: Bound) -> _Cells:
+def _cells(bound: Arguments) -> _Cells:
     given = {name: bound[name] for name in _CELLS if hasattr(bound[name], "dtype")}
     if bound["max_norm"] is None:
         given.pop("norm", None)
     return _Cells(**{name: array.data.ptr for name, array in given.items()})
 
 
-def _kernel_name(bound: Bound, off: int) -> str:
+def _kernel_name(bound: Arguments, off: int) -> str:
     dtypes = [dtype_name(bound[name][0].dtype) for name in ("params", "grads", "exp_avgs")]
     grads = 0 if bound["grad_scale"] is None and bound["max_norm"] is None else 1
     flags = [
@@ -129,7 +129,7 @@ def _kernel_name(bound: Bound, off: int) -> str:
     return f"adam<{', '.join([*dtypes, *flags, str(_blocks(bound, off))])}>"
 
 
-def _blocks(bound: Bound, off: int) -> int:
+def _blocks(bound: Arguments, off: int) -> int:
     """Blocks a multiprocessor shall hold: as many as leave each thread the registers it needs. Measured on H200."""
     length = elements_of(*(bound[name][0].dtype for name in _LISTS if bound[name]))
     amsgrad = bool(bound["max_exp_avg_sqs"])
@@ -150,7 +150,7 @@ class _FusedAdam:
         names = registry.op("fused_adam_").schema.array_names
         _Step({**dict(zip(names, arrays, strict=True)), **scalars})()
 
-    def prepare(self, op: Op, bound: Bound, out: None) -> _Step:
+    def prepare(self, op: Op, bound: Arguments, out: None) -> _Step:
         """The launch, with its tables."""
         return _Step(bound)
 
