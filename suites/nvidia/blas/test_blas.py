@@ -128,7 +128,7 @@ def test_a_handle_is_not_given_to_another_thread_while_a_plan_uses_it() -> None:
     given: list[Any] = []
     problem = offline.problem_of(GemmShape(m=32, n=16, k=64))
 
-    for work in (lambda: made.append(cublas.CublasPlan(problem, 0)), lambda: given.append(cublas._handle(0).value)):
+    for work in (lambda: made.append(cublas.CublasPlan(problem, 0)), lambda: given.append(cublas._handles.on(0).value)):
         thread = threading.Thread(target=work)
         thread.start()
         thread.join()

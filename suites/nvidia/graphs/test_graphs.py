@@ -266,12 +266,11 @@ def test_a_librarys_handle_is_made_in_another_thread_without_breaking_a_capture(
         request.getfixturevalue("cublaslt")  # skips where it is absent
     module: Any = {"cublas": cublas, "cublaslt": cublaslt}[library]
     module.version()
-    monkeypatch.setattr(module, "_idle", {})
-    handle = cublas._handle if library == "cublas" else cublaslt.handle
+    monkeypatch.setattr(module._handles, "_idle", {})
     a, graph = full(1), made()
 
     def make() -> None:
-        assert handle(0)
+        assert module._handles.on(0)
 
     with cuda.graph(graph):
         ops.add(a, a)

@@ -8,7 +8,6 @@ No bias, no activation, `c` is `d`: `devices.cuda.blas.gemm` does around it what
 from __future__ import annotations
 
 import ctypes
-import threading
 from functools import cache
 from typing import Any
 
@@ -18,9 +17,9 @@ import numpy as np
 from cuassay.core import settings
 from cuassay.core.handle import Handle
 from cuassay.devices.cuda.blas import controls
+from cuassay.devices.cuda.blas.handles import ThreadHandles
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Problem
 from cuassay.devices.cuda.driver.check import guarded
-from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
 
@@ -43,30 +42,6 @@ _STATUS: dict[int, tuple[str, str]] = {
     14: ("CUBLAS_STATUS_INTERNAL_ERROR", "run under compute-sanitizer; an earlier kernel may have failed"),
     15: ("CUBLAS_STATUS_NOT_SUPPORTED", "use another dtype, or contiguous operands"),
 }
-
-
-#: Handles of threads that have ended, by device: making one takes milliseconds.
-_idle: dict[int, list[ctypes.c_void_p]] = {}
-
-
-class _Lease:
-    """One handle a device, as two threads must not use one at once; given back when its thread ends."""
-
-    def __init__(self) -> None:
-        self.by_device: dict[int, ctypes.c_void_p] = {}
-
-    def __del__(self, idle: dict[int, list[ctypes.c_void_p]] = _idle) -> None:
-        # At exit the module's names are gone before this is.
-        for device, handle in self.by_device.items():
-            idle.setdefault(device, []).append(handle)
-
-
-class _Handles(threading.local):
-    def __init__(self) -> None:
-        self.lease = _Lease()
-
-
-_handles = _Handles()
 
 
 @cache
@@ -94,27 +69,18 @@ def _check(status: int, doing: str) -> None:
         raise DriverError(f"{doing} failed: {name}; {advice}", status=name, code=status)
 
 
-def _handle(device: int) -> ctypes.c_void_p:
-    """The handle of this thread on the current device `device`, made at its first use."""
-    found = _handles.lease.by_device.get(device)
-    if found is None:
-        idle = _idle.setdefault(device, [])
-        found = idle.pop() if idle else _new_handle()
-        _handles.lease.by_device[device] = found
-    return found
-
-
 def _new_handle() -> ctypes.c_void_p:
     found = ctypes.c_void_p()
-    with relaxed():  # it takes memory, which would break a capture
-        cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
-        _check(_library().cublasCreate_v2(ctypes.byref(found)), "making a cuBLAS handle")
+    _check(_library().cublasCreate_v2(ctypes.byref(found)), "making a cuBLAS handle")
     return found
+
+
+_handles = ThreadHandles(_new_handle)
 
 
 def current_handle(device: int) -> int:
     """The address of this thread's ``cublasHandle_t``, on the current stream, with cuBLAS' own workspace."""
-    handle = _handle(device)
+    handle = _handles.on(device)
     stream = ctypes.c_void_p(cupy.cuda.get_current_stream().ptr)
     _check(_library().cublasSetStream_v2(handle, stream), "setting cuBLAS' stream")
     return int(handle.value or 0)
@@ -129,7 +95,10 @@ class CublasPlan(Handle):
     def __init__(self, problem: Problem, device: int) -> None:
         self.problem = problem
         self.workspace_nbytes = controls.workspace_nbytes(device, "cublas")
-        self._handle, self._lease = _handle(device), _handles.lease  # the lease: no other thread is given the handle
+        self._handle, self._lease = (
+            _handles.on(device),
+            _handles.lease,
+        )  # the lease: no other thread is given the handle
         self._factors: np.ndarray[Any, Any] = np.array([problem.alpha, problem.beta], problem.scale_dtype)
         self._math = _DEFAULT_MATH if problem.reductions & _REDUCED else _WIDE_REDUCTION
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")

@@ -7,7 +7,6 @@ is taken from our allocator for each call, so that it is ordered with the stream
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -19,8 +18,8 @@ import numpy as np
 
 from cuassay.core import settings
 from cuassay.core.handle import Handle
+from cuassay.devices.cuda.blas.handles import ThreadHandles
 from cuassay.devices.cuda.blas.problem import COMPUTE_TYPES, DATA_TYPES, Operand, Problem
-from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.driver.libraries import cublaslt as _lt
 from cuassay.devices.cuda.memory import hook
 from cuassay.errors import DriverError
@@ -113,43 +112,20 @@ def _driver_error(error: Any, doing: str) -> DriverError:
 
 # ------------------------------------------------------------------------------------------------ handles
 
-#: Handles of threads that have ended, by device: making one takes milliseconds. The library itself may hand out one
-#: and the same for a device, as 13.1 does: what is each thread's own are descriptors and workspaces.
-_idle: dict[int, list[int]] = {}
+
+def _new_handle() -> int:
+    with _translated("making a cuBLASLt handle"):
+        return int(_lt().create())
 
 
-class _Lease:
-    """One handle a device; given back when its thread ends, and this goes with the thread's own variables."""
-
-    def __init__(self) -> None:
-        self.by_device: dict[int, int] = {}
-
-    def __del__(self, idle: dict[int, list[int]] = _idle) -> None:
-        # At exit the module's names are gone before this is.
-        for device, address in self.by_device.items():
-            idle.setdefault(device, []).append(address)
-
-
-class _Handles(threading.local):
-    def __init__(self) -> None:
-        self.lease = _Lease()
-
-
-_handles = _Handles()
+#: The library itself may hand out one and the same for a device, as 13.1 does. Each thread has its own descriptors and
+#: workspaces in any case.
+_handles = ThreadHandles(_new_handle)
 
 
 def handle(device: int) -> int:
     """The address of this thread's ``cublasLtHandle_t`` on the current device `device`."""
-    found = _handles.lease.by_device.get(device)
-    if found is None:
-        try:
-            found = _idle.setdefault(device, []).pop()
-        except IndexError:
-            with relaxed(), _translated("making a cuBLASLt handle"):  # it takes memory, which would break a capture
-                cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
-                found = int(_lt().create())
-        _handles.lease.by_device[device] = found
-    return found
+    return _handles.on(device)
 
 
 # ------------------------------------------------------------------------------------------------ descriptors

@@ -1,0 +1,65 @@
+"""Handles of a library: one for each thread and device, as two threads must not use one at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+import cupy
+
+from cuassay.devices.cuda.driver.graph_driver import relaxed
+
+__all__ = ["Lease", "ThreadHandles"]
+
+T = TypeVar("T")
+
+
+class Lease(Generic[T]):
+    """The handles of one thread, by device; idle again once the thread has ended and nobody holds this."""
+
+    def __init__(self, idle: dict[int, list[T]]) -> None:
+        self.by_device: dict[int, T] = {}
+        self._idle = idle
+
+    def __del__(self) -> None:
+        for device, handle in self.by_device.items():
+            self._idle.setdefault(device, []).append(handle)
+
+
+class ThreadHandles(Generic[T]):
+    """Makes a handle when a thread first asks on a device, unless one of an ended thread is idle.
+
+    Parameters
+    ----------
+    make : callable
+        Makes a handle on the current device, which takes milliseconds.
+    """
+
+    def __init__(self, make: Callable[[], T]) -> None:
+        self._make = make
+        self._idle: dict[int, list[T]] = {}
+        self._local = threading.local()
+
+    @property
+    def lease(self) -> Lease[T]:
+        """The lease of the calling thread; while it is held, no other thread is given its handles."""
+        if not hasattr(self._local, "lease"):
+            self._local.lease = Lease(self._idle)
+        found: Lease[T] = self._local.lease
+        return found
+
+    def on(self, device: int) -> T:
+        """The calling thread's handle on the current device `device`."""
+        by_device = self.lease.by_device
+        if device not in by_device:
+            try:
+                by_device[device] = self._idle.setdefault(device, []).pop()
+            except IndexError:
+                by_device[device] = self._made()
+        return by_device[device]
+
+    def _made(self) -> T:
+        with relaxed():  # it takes memory, which would break a capture
+            cupy.cuda.runtime.free(0)  # a thread that has called nothing yet has no context
+            return self._make()
