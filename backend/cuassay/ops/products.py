@@ -25,13 +25,9 @@ Shape = tuple[int, ...]
 ACTIVATIONS = (None, "relu", "gelu_tanh")
 
 
-def _shape(value: Any) -> Shape:
-    return tuple(getattr(value, "shape", ()))
-
-
 def matrices(bound: Arguments) -> Shape:
     """(M, K) and (K, N) give (M, N); nothing broadcasts."""
-    a, b = _shape(bound["a"]), _shape(bound["b"])
+    a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 2 or len(b) != 2 or a[1] != b[0]:
         raise ShapeError(f"mm needs matrices (M, K) and (K, N); got {a} and {b}; use matmul for vectors and stacks")
     _check_out_dtype(bound)
@@ -40,7 +36,7 @@ def matrices(bound: Arguments) -> Shape:
 
 def pairs(bound: Arguments) -> Shape:
     """(B, M, K) and (B, K, N) give (B, M, N); nothing broadcasts."""
-    a, b = _shape(bound["a"]), _shape(bound["b"])
+    a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 3 or len(b) != 3 or a[0] != b[0] or a[2] != b[1]:
         raise ShapeError(f"bmm needs stacks (B, M, K) and (B, K, N); got {a} and {b}; use matmul to broadcast them")
     _check_out_dtype(bound)
@@ -61,7 +57,7 @@ def added(rule: ShapeRule) -> ShapeRule:
     """`rule`, and a `c` that broadcasts to what it gives; the activation, where there is one, exists."""
 
     def checked(bound: Arguments) -> Shape:
-        shape, c = rule(bound), _shape(bound["c"])
+        shape, c = rule(bound), shapes.shape_of(bound["c"])
         if len(c) > len(shape) or broadcast_shapes(c, shape) != shape:
             raise ShapeError(f"c must broadcast to the product's shape {shape}; got {c}; expand or reshape it")
         _check_factors(bound)
@@ -101,7 +97,7 @@ def _check_activation(bound: Arguments) -> None:
 
 def grouped(bound: Arguments) -> Shape:
     """Rows (T, K), in groups that end at ``offs``, and (G, K, N) give (T, N)."""
-    a, b = _shape(bound["a"]), _shape(bound["b"])
+    a, b = shapes.shape_of(bound["a"]), shapes.shape_of(bound["b"])
     if len(a) != 2 or len(b) != 3 or a[1] != b[1]:
         raise ShapeError(f"grouped_mm needs rows (T, K) and matrices (G, K, N); got {a} and {b}; reshape an operand")
     groups(bound["offs"], b[0], a[0])
@@ -141,8 +137,10 @@ def scaled(bound: Arguments) -> Shape:
             f"scaled_mm needs out_dtype, as fp8 operands name none; got None; give one of {', '.join(FLOATS)}"
         )
     _check_out_dtype(bound)
-    if bias is not None and _shape(bias) != shape[1:]:
-        raise ShapeError(f"scaled_mm's bias must have shape {shape[1:]}; got {_shape(bias)}; give one for each column")
+    if bias is not None and shapes.shape_of(bias) != shape[1:]:
+        raise ShapeError(
+            f"scaled_mm's bias must have shape {shape[1:]}; got {shapes.shape_of(bias)}; give one for each column"
+        )
     return shape
 
 
@@ -179,8 +177,8 @@ def scaling(bound: Arguments) -> str:
     DTypeError
         If they are not floating numbers.
     """
-    a, b = _shape(bound["scale_a"]), _shape(bound["scale_b"])
-    rows, columns = _shape(bound["a"])[0], _shape(bound["b"])[1]
+    a, b = shapes.shape_of(bound["scale_a"]), shapes.shape_of(bound["scale_b"])
+    rows, columns = shapes.shape_of(bound["a"])[0], shapes.shape_of(bound["b"])[1]
     for name in ("scale_a", "scale_b"):
         if (found := dtype_name(bound[name].dtype)) not in FLOATS:
             raise DTypeError(f"scaled_mm's {name} must be one of {', '.join(FLOATS)}; got {found}; cast it to float32")

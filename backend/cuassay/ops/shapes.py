@@ -16,18 +16,19 @@ from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
-__all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same"]
+__all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same", "shape_of"]
 
 Shape = tuple[int, ...]
 
 
-def _shape(value: Any) -> Shape:
+def shape_of(value: Any) -> Shape:
+    """The shape of an array; of a Python scalar ``()``."""
     return tuple(getattr(value, "shape", ()))
 
 
 def broadcast(bound: Mapping[str, Any]) -> Shape:
     """All arguments broadcast together, NumPy's rule; Python scalars have shape ``()``."""
-    shapes = [tuple(getattr(value, "shape", ())) for value in bound.values()]
+    shapes = [shape_of(value) for value in bound.values()]
     return shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
 
 
@@ -35,7 +36,7 @@ def same(name: str) -> ShapeRule:
     """The shape of argument `name`; an ``axis`` argument, where there is one, must exist."""
 
     def rule(bound: Mapping[str, Any]) -> Shape:
-        shape = _shape(bound[name])
+        shape = shape_of(bound[name])
         if "axis" in bound:
             normalize_axis(bound["axis"], len(shape))
         return shape
@@ -48,12 +49,12 @@ def cast(bound: Mapping[str, Any]) -> Shape:
     wanted = as_dtype(bound["dtype"])
     if not is_float(wanted) or dtype_name(wanted) in FP8:
         raise DTypeError(f"cast goes between {', '.join(FLOATS)}; got {dtype_name(wanted)}; use the array's astype")
-    return _shape(bound["a"])
+    return shape_of(bound["a"])
 
 
 def reduced(bound: Mapping[str, Any]) -> Shape:
     """``a`` without the axes in ``axis`` (None: all of them), or with length 1 there when ``keepdims``."""
-    shape = _shape(bound["a"])
+    shape = shape_of(bound["a"])
     axes = reduced_axes(bound["axis"], len(shape))
     keepdims = bound["keepdims"]
     if keepdims is not False and flag("keepdims", keepdims):
@@ -74,7 +75,7 @@ def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]
 
 def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
     """`reduced`, for an operation that has no value over zero elements."""
-    shape = _shape(bound["a"])
+    shape = shape_of(bound["a"])
     result = reduced(bound)
     if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
         raise ShapeError(
@@ -85,23 +86,23 @@ def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
 
 def normalized(bound: Mapping[str, Any]) -> Shape:
     """The shape of ``a``; ``weight`` and ``bias`` are vectors of its last extent."""
-    shape = _shape(bound["a"])
+    shape = shape_of(bound["a"])
     if not shape:
         raise ShapeError("layer_norm needs an axis to normalize over; got a 0-d array; give at least one dimension")
     if as_real(bound["eps"]) is None:
         raise ArgumentError(f"layer_norm's eps must be a real number; got {shown(bound['eps'])}; 1e-5 is usual")
     for name in ("weight", "bias"):
-        if _shape(bound[name]) != shape[-1:]:
+        if shape_of(bound[name]) != shape[-1:]:
             raise ShapeError(
                 f"layer_norm's {name} must have shape {shape[-1:]}, the last axis of a {shape}; "
-                f"got {_shape(bound[name])}"
+                f"got {shape_of(bound[name])}"
             )
     return shape
 
 
 def matmul(bound: Mapping[str, Any]) -> Shape:
     """NumPy's matmul: the last two axes multiply, those before broadcast; a vector gains and loses an axis."""
-    a, b = _shape(bound["a"]), _shape(bound["b"])
+    a, b = shape_of(bound["a"]), shape_of(bound["b"])
     if not a or not b:
         raise ShapeError(f"matmul needs arrays of one dimension or more; got shapes {a} and {b}; use mul for scalars")
     left, right = (1, *a) if len(a) == 1 else a, (*b, 1) if len(b) == 1 else b
@@ -115,7 +116,7 @@ def matmul(bound: Mapping[str, Any]) -> Shape:
 
 def linear(bound: Mapping[str, Any]) -> Shape:
     """``(..., K)`` with weight ``(N, K)`` and bias ``(N,)`` gives ``(..., N)``."""
-    a, weight, bias = _shape(bound["a"]), _shape(bound["weight"]), _shape(bound["bias"])
+    a, weight, bias = shape_of(bound["a"]), shape_of(bound["weight"]), shape_of(bound["bias"])
     if not a or len(weight) != 2 or a[-1] != weight[1] or bias != weight[:1]:
         raise ShapeError(f"linear needs a (..., K), weight (N, K) and bias (N,); got {a}, {weight} and {bias}")
     return (*a[:-1], weight[0])

@@ -20,7 +20,15 @@ from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of, is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed, by_rounding_error, rounding_limit
 
-__all__ = ["compare", "compare_values", "explained_rounding", "host_rounding", "reference_rounding", "result_dtype"]
+__all__ = [
+    "compare",
+    "compare_values",
+    "explained_rounding",
+    "floats_of",
+    "host_rounding",
+    "reference_rounding",
+    "result_dtype",
+]
 
 
 def compare(spec: OpSpec, device: Device, dtype: Any, sample: Sample, actual: Any, *, expected: Any = None) -> None:
@@ -159,7 +167,7 @@ def _rounding_errors(spec: OpSpec, sample: Sample) -> Any:
 
 def _is_narrow_inside(spec: OpSpec, sample: Sample) -> bool:
     """Whether the function's answer in float64 is all float32 numbers, unlike the reference's: it tells no rounding."""
-    if spec.reference is None or not all(epsilon(x.dtype) > epsilon("float64") for x in _floats_of(sample)):
+    if spec.reference is None or not all(epsilon(x.dtype) > epsilon("float64") for x in floats_of(sample)):
         return False
     with np.errstate(all="ignore"):
         wide, exact = np.asarray(spec.run("cpu", *widened(sample))), spec.expected(sample)
@@ -184,7 +192,8 @@ def _in_float32(spec: OpSpec, sample: Sample) -> Any:
     return None if own is None else own[0]
 
 
-def _floats_of(sample: Sample) -> list[Any]:
+def floats_of(sample: Sample) -> list[Any]:
+    """The arrays of floats among a call's arguments."""
     return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 

@@ -6,7 +6,7 @@ are not. In the dtype itself it tells which of the results a function can be ask
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Literal
 
 import numpy as np
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import epsilon
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values
+from cuassay.testing.generated.comparison import compare_values, floats_of
 from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.numbers import floats_of, free_floats, refilled
+from cuassay.testing.generated.numbers import free_floats, refilled
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far_units", "check_predicate", "decided", "of_reference"]
+__all__ = ["check_far_units", "check_predicate", "decided", "of_reference", "on_host", "with_number"]
 
 Array = NDArray[Any]
 
@@ -49,7 +49,8 @@ def decided(narrow: Array, expected: Array, dtype: Any, size: Any) -> NDArray[np
         return np.asarray(np.isfinite(moved) & (moved <= 64 * epsilon(dtype) * size))
 
 
-def _on_host(result: Any) -> Array:
+def on_host(result: Any) -> Array:
+    """A result as an array of NumPy's."""
     return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
 
 
@@ -74,7 +75,7 @@ def check_far_units(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
 
 def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample, narrow: Array) -> None:
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
-    got = _on_host(result)
+    got = on_host(result)
     if not narrow.shape == expected.shape == got.shape or expected.dtype.kind not in "fc":
         return
     least = np.finfo(dtype).tiny / epsilon(dtype)
@@ -99,16 +100,22 @@ def check_predicate(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
                 compare_values(spec, device, dtype, filled, run_sample(spec, device, filled))
 
 
+def with_number(number: float) -> Callable[[Array], Array]:
+    """What puts `number` among the others of an array."""
+
+    def put(array: Array) -> Array:
+        flat = array.reshape(-1).copy()
+        flat[flat.size // 3] = number
+        return flat.reshape(array.shape)
+
+    return put
+
+
 def _with_specials(sample: Sample) -> Iterator[Sample]:
     arrays = free_floats(sample)
     first = arrays[0]
     for number in (np.inf, -np.inf, np.nan):
-
-        def put(array: Array, number: float = number) -> Array:
-            flat = array.reshape(-1).copy()
-            flat[flat.size // 3] = number
-            return flat.reshape(array.shape)
-
+        put = with_number(number)
         yield refilled(sample, put, f"one number is {number}")
         if len(arrays) > 1:
             alone = f"one number of the first input is {number}"

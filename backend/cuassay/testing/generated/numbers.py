@@ -17,7 +17,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
-from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding
+from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding, floats_of
 from cuassay.testing.generated.execution import (
     check,
     explained,
@@ -33,7 +33,7 @@ from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import SPAN, HostArray, Sample, each
 from cuassay.testing.terms import arrays_of, is_elementwise
 
-__all__ = ["conditioning", "floats_of", "free_floats", "is_general", "refilled"]
+__all__ = ["conditioning", "free_floats", "is_general", "refilled"]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
@@ -47,11 +47,6 @@ def refilled(sample: Sample, change: Change, label: str, *, every: bool = False)
 
     args, kwargs = sample.changed(put)
     return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, {label}")
-
-
-def floats_of(sample: Sample) -> list[NDArray[Any]]:
-    """The arrays of floats among a call's arguments."""
-    return [array for array in arrays_of(*sample.host()) if is_float(array.dtype)]
 
 
 def free_floats(sample: Sample) -> list[NDArray[Any]]:

@@ -13,14 +13,20 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.arrays.dtypes import dtype_name, epsilon, is_float, largest
 from cuassay.core.device import Device
 from cuassay.testing.compare import judge
-from cuassay.testing.generated.comparison import compare_values, explained_rounding
+from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of
 from cuassay.testing.generated.execution import check, is_function, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.natively import check_far_units, check_predicate, decided, of_reference
-from cuassay.testing.generated.numbers import conditioning, floats_of, free_floats, is_general, refilled
+from cuassay.testing.generated.natively import (
+    check_far_units,
+    check_predicate,
+    decided,
+    of_reference,
+    on_host,
+    with_number,
+)
+from cuassay.testing.generated.numbers import conditioning, free_floats, is_general, refilled
 from cuassay.testing.generated.selection import by_options
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
@@ -56,16 +62,12 @@ def _check(
         return
     with on_sample(sample):
         result = run_sample(spec, device, sample)
-        got = _on_host(result)
+        got = on_host(result)
         if got.shape == expected.shape and expected.dtype.kind in "fc":
             excused = ~np.isfinite(expected) if only_finite else np.isnan(expected)
             expected = np.where(excused, got, expected)
         limit = explained_rounding(spec, dtype, sample, expected) + 2 * conditioning(spec, sample)
         compare_values(spec, device, dtype, sample, result, expected=expected, limit=limit)
-
-
-def _on_host(result: Any) -> Array:
-    return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
 
 
 # ------------------------------------------------------------------------------------------------ zeros
@@ -201,7 +203,7 @@ def _check_spike(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> No
     if not is_safely_taken(spec, spiked):
         return
     expected = spec.expected(spiked)
-    got = _on_host(result := run_sample(spec, device, spiked))
+    got = on_host(result := run_sample(spec, device, spiked))
     if expected.dtype.kind != "f" or got.shape != expected.shape or not np.isfinite(expected).all():
         return
     _, terms = spec.scale(sample, spec.expected(sample))
@@ -265,15 +267,6 @@ def _are_whole_lines(bad: NDArray[np.bool_], among: NDArray[np.bool_]) -> bool:
 # ------------------------------------------------------------------------------------------------ infinities
 
 
-def _with(number: float) -> Fill:
-    def put(array: Array) -> Array:
-        flat = array.reshape(-1).copy()
-        flat[flat.size // 3] = number
-        return flat.reshape(array.shape)
-
-    return put
-
-
 @check(is_function)
 def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
     """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
@@ -288,7 +281,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
         if len(floats_of(sample)) > 1:
             continue
         for number in (np.inf, -np.inf):
-            filled = refilled(sample, _with(number), f"one number is {number}")
+            filled = refilled(sample, with_number(number), f"one number is {number}")
             if is_safely_taken(spec, filled):
                 with on_sample(filled):
                     _check_infinity(spec, device, dtype, filled)
@@ -296,7 +289,7 @@ def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
 
 def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
-    got = _on_host(result)
+    got = on_host(result)
     if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
         return
     lost = np.isnan(got) & ~np.isnan(expected)
@@ -330,7 +323,7 @@ def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
 def _check_halves(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
     """Results are compared where no rounding decides: there the reference gives the same in the dtype itself."""
     expected, result = spec.expected(sample), run_sample(spec, device, sample)
-    got, narrow = _on_host(result), of_reference(spec, sample)
+    got, narrow = on_host(result), of_reference(spec, sample)
     if narrow is None or narrow.shape != expected.shape or got.shape != expected.shape:
         return
     size = max(1.0, float(np.max(np.abs(expected), initial=0.0, where=np.isfinite(expected))))
