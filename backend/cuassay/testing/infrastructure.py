@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cuassay.core.device import Device
 
-__all__ = ["chain", "infrastructure_failure"]
+__all__ = ["LOST_GPU", "chain", "infrastructure_failure"]
+
+#: The cause after which a device is not used again, if there is another.
+LOST_GPU = "the GPU is lost"
 
 #: What is wrong to what CUDA, CuPy, torch and NVML say of it. An error that a test's own kernel can cause is not here.
 CAUSES = {
-    "the GPU is lost": (
-        r"ECC_?UNCORRECTABLE|uncorrectable ECC|NVLINK_?UNCORRECTABLE|GPU is lost|fallen off the bus|\bXid\b"
-    ),
+    LOST_GPU: (r"ECC_?UNCORRECTABLE|uncorrectable ECC|NVLINK_?UNCORRECTABLE|GPU is lost|fallen off the bus|\bXid\b"),
     "another process holds the GPU": r"DEVICE_UNAVAILABLE|DevicesUnavailable|CUDA-capable device\(s\) is/are busy",
     "no driver": (
         r"CUDA_ERROR_NO_DEVICE|cudaErrorNoDevice|no CUDA-capable device|INSUFFICIENT_DRIVER|InsufficientDriver"

@@ -43,6 +43,11 @@ _ISOLATE_HELP = (
     "run the tests in a worker process: one that crashes, hangs longer than CUASSAY_HANG_SECONDS or loses its device "
     "costs the test it ran, and the rest goes on in a fresh process; workers of xdist are replaced without it"
 )
+_WORKERS_HELP = (
+    "how workers of xdist meet devices: one (default) runs the tests of a device in one worker at a time; own gives "
+    "each worker a device of its own, by UUID; share gives each worker one that others may have as well, and reserves "
+    "the memory that tests declare"
+)
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -65,6 +70,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--cuassay-skip-budget", action="append", default=[], metavar="[D=]N", help=_BUDGET_HELP)
     group.addoption("--cuassay-skip-baseline", metavar="FILE", help=_BASELINE_HELP)
     group.addoption("--cuassay-isolate", action="store_true", help=_ISOLATE_HELP)
+    group.addoption("--cuassay-workers", choices=("one", "own", "share"), default="one", help=_WORKERS_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
     parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)

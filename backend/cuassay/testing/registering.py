@@ -8,10 +8,13 @@ from __future__ import annotations
 import os
 from importlib.util import find_spec
 from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
 from typing import Any
 
 import pytest
 
+from cuassay.core import settings
 from cuassay.errors import DeviceError, ResultError
 from cuassay.testing.exits import guard_exits
 from cuassay.testing.isolation import worker_input
@@ -71,11 +74,25 @@ def _register_in_controller(config: pytest.Config, presence: Presence) -> None:
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
     _expect(config)
     if config.pluginmanager.hasplugin("xdist"):
-        from cuassay.testing.workers import Workers
-
-        config.pluginmanager.register(Workers(presence), "cuassay_workers")
+        config.pluginmanager.register(_workers(config, presence), "cuassay_workers")
     if config.getoption("cuassay_record"):
         _record(config, presence)
+
+
+def _workers(config: pytest.Config, presence: Presence) -> Any:
+    from cuassay.testing.workers import Workers
+
+    mode = config.getoption("cuassay_workers")
+    if mode == "one" or not config.getoption("tx", default=None):
+        return Workers(presence)
+    from cuassay.testing.pool import pools_of
+
+    pools = pools_of(presence, mode)
+    folder = str(settings.get("CUASSAY_RESERVATIONS")) if mode == "share" else ""
+    if mode == "share" and not folder:
+        folder = mkdtemp(prefix="cuassay-")
+        config.add_cleanup(lambda: rmtree(folder, ignore_errors=True))
+    return Workers(presence, pools, folder)
 
 
 def _record(config: pytest.Config, presence: Presence) -> None:

@@ -1,66 +1,34 @@
-"""Which xdist worker runs what: one accelerator's tests stay on one worker, everything else spreads freely.
+"""Workers of xdist and devices: one accelerator's tests stay in one worker, or each worker has a device.
 
-A worker that has lost a device ends after the test that lost it, and xdist starts another.
-
-Two workers on one accelerator share its memory and disturb each other's times. xdist's own ``--dist loadgroup`` would
-say the same by a mark, but pytest 9.2 with xdist 3.8 ignores the mark silently (pytest-xdist issue 1386). This module
-is a plugin of its own, registered only where xdist is.
+A worker that has lost a device ends after the test that lost it, and xdist starts another; so does one in which the
+machine failed a test, which then runs again. Two workers on one accelerator share its memory and disturb each other's
+times. This module is a plugin of its own, registered only where xdist is.
 """
 
 from __future__ import annotations
 
 import os
-import re
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
-from xdist.scheduler import LoadScopeScheduling
+from xdist.scheduler import EachScheduling, LoadScopeScheduling
 
+from cuassay.testing.infrastructure import LOST_GPU
 from cuassay.testing.isolation import LOST
+from cuassay.testing.pool import DevicePool
 from cuassay.testing.presence import HOST_KINDS, Presence
+from cuassay.testing.scheduling import DeviceScheduling
+from cuassay.testing.second_runs import SecondRuns
 
 __all__ = ["DeviceScheduling", "Reporter", "Workers"]
 
 
-class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
-    """Splits the tests by accelerator; the others as ``--dist`` asks.
-
-    Parameters
-    ----------
-    config, log
-        xdist's own.
-    accelerators : iterable of str
-        Names of the devices that one worker at a time may use.
-    """
-
-    def __init__(self, config: pytest.Config, log: Any, accelerators: Iterable[str]) -> None:
-        super().__init__(config, log)
-        self._by = config.getoption("dist")
-        names = "|".join(map(re.escape, accelerators))
-        self._device = re.compile(rf"[\[-]({names})(?=[-\]])")
-
-    def remove_node(self, node: Any) -> str | None:
-        """The test that ended the worker, if one did; xdist itself would give it to the next worker, and so on."""
-        units = self.assigned_work.get(node, {}).values()
-        crashed = next(((unit, name) for unit in units for name, is_done in unit.items() if not is_done), None)
-        if crashed is not None:
-            unit, name = crashed
-            unit[name] = True
-        super().remove_node(node)
-        return None if crashed is None else str(crashed[1])
-
-    def _split_scope(self, nodeid: str) -> str:
-        found = self._device.search(nodeid)
-        if found is not None:
-            return found[1]
-        if self._by == "loadfile":
-            return nodeid.partition("::")[0]
-        return nodeid.rpartition("::")[0] if self._by == "loadscope" else nodeid
-
-
 class Reporter:
     """The worker's side: what a report carries must be text that execnet can send, or the worker dies of it."""
+
+    def __init__(self) -> None:
+        self._is_unwell = False
 
     @pytest.hookimpl(wrapper=True)
     def pytest_report_to_serializable(self) -> Generator[None, Any, Any]:
@@ -71,37 +39,81 @@ class Reporter:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, Any, Any]:
-        """End this process after a test that has lost its device, if it is replaced: `Workers` knows of the test."""
+        """End this process after a test that has lost its device, or that the machine failed, if it is replaced."""
         result = yield
         told = item.config.workerinput  # type: ignore[attr-defined]
-        if told.get("cuassay_replaced_by") == "xdist" and item.config.stash[LOST]:
+        if told.get("cuassay_replaced_by") == "xdist" and (item.config.stash[LOST] or self._is_unwell):
             os._exit(1)
         return result
 
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """See that the machine failed the test."""
+        self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")
+
 
 class Workers:
-    """The controller's side: tells the workers the devices, chooses the scheduler, and sees workers replaced."""
+    """The controller's side: tells the workers the devices, chooses the scheduler, and sees workers replaced.
 
-    def __init__(self, presence: Presence) -> None:
+    Parameters
+    ----------
+    presence : Presence
+        The devices of the session.
+    pools : sequence of DevicePool
+        From which each worker gets a device; if there are none, it sees all.
+    folder : str
+        Where workers reserve memory of devices that they share; empty: nowhere.
+    """
+
+    def __init__(self, presence: Presence, pools: Sequence[DevicePool] = (), folder: str = "") -> None:
         self._presence = presence
+        self._pools = pools
+        self._folder = folder
         self._reported: set[str] = set()
+        self._second = SecondRuns()
+        self._publish: Any = None
+
+    def pytest_report_header(self) -> list[str]:
+        """Name the devices that the workers have."""
+        return [f"cuassay: each worker has one of {', '.join(pool.words)} as {pool.kind}:0" for pool in self._pools]
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_xdist_newgateway(self, gateway: Any) -> None:
+        """Give a new worker its device, before it imports anything."""
+        environment = {pool.variable: pool.take(gateway.id) or "" for pool in self._pools}
+        if self._folder:
+            environment["CUASSAY_RESERVATIONS"] = self._folder
+        if environment:
+            channel = gateway.remote_exec("import os; os.environ.update(channel.receive())")
+            channel.send(environment)
+            channel.waitclose()
 
     def pytest_configure_node(self, node: Any) -> None:
         """Send the decision to a new worker."""
-        node.workerinput["cuassay"] = self._presence.to_worker()
+        told = self._presence.to_worker()
+        told["counts"] |= {pool.kind: 1 for pool in self._pools}
+        node.workerinput["cuassay"] = told
         if node.config.getoption("maxworkerrestart", default=None) != "0":
             node.workerinput["cuassay_replaced_by"] = "xdist"
 
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node: Any) -> None:
+        """Let the next worker have the device."""
+        for pool in self._pools:
+            pool.give_back(node.gateway.id)
+
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> DeviceScheduling | None:
         """Ours where several workers meet an accelerator; else None, which leaves it to xdist."""
-        accelerators = [str(device) for device in self._presence.devices if device.kind not in HOST_KINDS]
+        pooled = [pool.kind for pool in self._pools]
+        accelerators = [
+            str(device) for device in self._presence.devices if device.kind not in HOST_KINDS or device.kind in pooled
+        ]
         if not accelerators or config.getoption("dist") in ("no", "each"):
             return None
-        return DeviceScheduling(config, log, accelerators)
+        return DeviceScheduling(config, log, accelerators, self._pools)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Remember the tests after which their worker ends."""
-        if hasattr(report, "cuassay_lost"):
+        if hasattr(report, "cuassay_lost") or hasattr(report, "cuassay_infrastructure"):
             self._reported.add(report.nodeid)
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -111,14 +123,54 @@ class Workers:
         """
         distributed = session.config.pluginmanager.getplugin("dsession")
         report = getattr(distributed, "handle_crashitem", None)
-        is_counted = session.config.getoption("maxworkerrestart", default=None) is not None
+        most = session.config.getoption("maxworkerrestart", default=None)
         if distributed is None or report is None:
             return
 
         def handle(nodeid: str, worker: Any) -> None:
-            if not is_counted:
+            if most is None:
                 distributed._failed_nodes_count -= 1  # noqa: SLF001  it counts each one after this call
-            if nodeid not in self._reported:
+            if self._second.begin(nodeid):
+                if not isinstance(distributed.sched, DeviceScheduling):  # ours has done it
+                    distributed.sched.mark_test_pending(nodeid)
+            elif nodeid not in self._reported:
                 report(nodeid, worker)
 
         distributed.handle_crashitem = handle
+        if most != "0":
+            self._keep_first_runs(distributed)
+
+    def _keep_first_runs(self, distributed: Any) -> None:
+        self._publish = publish = distributed.worker_testreport
+
+        def take(node: Any, rep: pytest.TestReport) -> None:
+            cause, scheduler = getattr(rep, "cuassay_infrastructure", None), distributed.sched
+            for pool in self._pools:
+                if cause:
+                    pool.fail(node.gateway.id, is_lost=cause.startswith(LOST_GPU))
+            if not (_runs_again(scheduler) and self._second.keeps(node, rep)):
+                publish(node, rep)
+            elif cause and isinstance(scheduler, DeviceScheduling):
+                scheduler.run_again(rep.nodeid, node.gateway.id)
+
+        distributed.worker_testreport = take
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self) -> None:
+        """Report what should have run again and did not come to it."""
+        if self._publish is not None:
+            self._second.publish(self._publish)
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Say what ran again."""
+        if self._second.causes:
+            number = len(self._second.causes)
+            terminalreporter.section("cuassay isolation")
+            terminalreporter.write_line(f"failed by the machine, and run again in a fresh process ({number}):")
+        for nodeid, cause in self._second.causes.items():
+            terminalreporter.write_line(f"  {nodeid}: {cause}")
+
+
+def _runs_again(scheduler: Any) -> bool:
+    """Whether the scheduler takes a test back: xdist's for scopes does not."""
+    return isinstance(scheduler, DeviceScheduling) or not isinstance(scheduler, (LoadScopeScheduling, EachScheduling))

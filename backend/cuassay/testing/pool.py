@@ -1,0 +1,107 @@
+"""Which worker of xdist has which device: by UUID, within what the caller's own mask leaves visible.
+
+A worker is told before it imports anything, through the variable that masks devices of the kind. In it the device has
+index 0, so that every worker collects the same tests.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import pytest
+
+from cuassay.testing.presence import HOST_KINDS
+
+if TYPE_CHECKING:
+    from cuassay.testing.presence import Presence
+
+__all__ = ["DevicePool", "pools_of"]
+
+
+class DevicePool:
+    """The devices of one kind.
+
+    Parameters
+    ----------
+    kind : str
+        The kind.
+    variable : str
+        What masks its devices in a new process, such as CUDA_VISIBLE_DEVICES.
+    words : sequence of str
+        The devices, as `variable` names them.
+    shares : bool
+        Whether several workers may have one device.
+    """
+
+    def __init__(self, kind: str, variable: str, words: Sequence[str], *, shares: bool) -> None:
+        self.kind = kind
+        self.variable = variable
+        self.words = tuple(words)
+        self._shares = shares
+        self._taken: dict[str, str] = {}
+        self._failures: Counter[str] = Counter()
+        self._lost: set[str] = set()
+
+    def __repr__(self) -> str:
+        return f"DevicePool({self.kind}, {len(self.words)} devices, {len(set(self._taken.values()))} taken)"
+
+    def word_of(self, worker: str) -> str | None:
+        """The device that `worker` has."""
+        return self._taken.get(worker)
+
+    def take(self, worker: str) -> str | None:
+        """Give `worker` the device that fewest others have, of those the one that failed least; None if none is left.
+
+        A lost device is given again only if no other is left at all.
+        """
+        users = Counter(self._taken.values())
+        well = [word for word in self.words if word not in self._lost] or self.words
+        free = [word for word in well if self._shares or not users[word]]
+        if not free:
+            return None
+        self._taken[worker] = min(free, key=lambda word: (users[word], self._failures[word]))
+        return self._taken[worker]
+
+    def give_back(self, worker: str) -> None:
+        """The worker has ended."""
+        self._taken.pop(worker, None)
+
+    def fail(self, worker: str, *, is_lost: bool) -> None:
+        """A test of `worker` failed by its device, which may be lost."""
+        word = self._taken.get(worker)
+        if word is not None:
+            self._failures[word] += 1
+            self._lost |= {word} if is_lost else set()
+
+
+def pools_of(presence: Presence, mode: str) -> list[DevicePool]:
+    """A pool for each kind whose devices can be given to workers.
+
+    Raises
+    ------
+    pytest.UsageError
+        If a device is chosen that is not the first of its kind, or none can be given.
+    """
+    from cuassay.devices import backend
+
+    other = next((device for device in presence.devices if device.index), None)
+    if other is not None:
+        raise pytest.UsageError(
+            f"--cuassay-workers {mode} gives each worker one device, which has index 0 there; {other} is chosen; "
+            "choose a kind, such as --device cuda, and leave devices out by the variable that masks them"
+        )
+    backends = [backend(device.kind) for device in presence.devices]
+    pools = [
+        DevicePool(one.kind, *ask(), shares=mode == "share")
+        for one in backends
+        if (ask := getattr(one, "visibility", None)) is not None
+    ]
+    if not pools:
+        chosen = ", ".join(map(str, presence.devices))
+        raise pytest.UsageError(
+            f"--cuassay-workers {mode} gives devices to workers; none of {chosen} can be given; "
+            f"choose an accelerator, such as --device {next(iter(HOST_KINDS[1:]))}, or leave the option out"
+        )
+    return pools

@@ -1,0 +1,133 @@
+"""In which worker of xdist a test runs, where workers and devices must match.
+
+xdist's own ``--dist loadgroup`` would say the same by a mark, but pytest 9.2 with xdist 3.8 ignores the mark silently
+(pytest-xdist issue 1386).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import pytest
+from xdist.scheduler import LoadScopeScheduling
+
+from cuassay.testing.pool import DevicePool
+
+__all__ = ["DeviceScheduling"]
+
+#: Tests that a worker must know of to go on.
+_AHEAD = 2
+
+#: Begins the scope of a test that runs again, alone.
+_AGAIN = "again "
+
+
+class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
+    """Splits the tests by accelerator, or gives them to workers that have one; the others as ``--dist`` asks.
+
+    Parameters
+    ----------
+    config, log
+        xdist's own.
+    accelerators : iterable of str
+        Names of the devices that only some workers may use: one at a time, or those of `pools`.
+    pools : sequence of DevicePool
+        What each worker has; if there are none, every worker sees every device.
+    """
+
+    def __init__(
+        self, config: pytest.Config, log: Any, accelerators: Iterable[str], pools: Sequence[DevicePool] = ()
+    ) -> None:
+        super().__init__(config, log)
+        self._by = config.getoption("dist")
+        names = "|".join(map(re.escape, accelerators))
+        self._device = re.compile(rf"[\[-]({names})(?=[-\]])")
+        self._pools = {f"{pool.kind}:0": pool for pool in pools}
+        self._needs: dict[str, Sequence[DevicePool]] = {}
+        self._to_begin: set[str] = set()
+        self._again: dict[str, str | None] = {}
+
+    def remove_node(self, node: Any) -> str | None:
+        """The test that ended the worker, if one did; xdist itself would give it to the next worker, and so on."""
+        units = self.assigned_work.get(node, {}).values()
+        crashed = next(((unit, name) for unit in units for name, is_done in unit.items() if not is_done), None)
+        if crashed is not None:
+            unit, name = crashed
+            unit[name] = name not in self._to_begin or name in self._again
+            if name in self._to_begin and name in self._again:
+                self.workqueue[self._split_scope(name)] = {name: False}
+            self._to_begin.discard(name)
+        super().remove_node(node)
+        return None if crashed is None else str(crashed[1])
+
+    def run_again(self, nodeid: str, worker: str) -> None:
+        """When `worker` has ended, run its test again: on another device of `pools`, if a worker at work has one."""
+        self._to_begin.add(nodeid)
+        found = self._device.search(nodeid)
+        pool = None if found is None else self._pools.get(found[1])
+        if pool is not None:
+            self._again[nodeid] = pool.word_of(worker)
+
+    def _split_scope(self, nodeid: str) -> str:
+        if nodeid in self._again:
+            return f"{_AGAIN}{nodeid}"
+        found = self._device.search(nodeid)
+        if found is not None and found[1] not in self._pools:
+            return found[1]
+        if self._by == "loadfile":
+            return nodeid.partition("::")[0]
+        return nodeid.rpartition("::")[0] if self._by == "loadscope" else nodeid
+
+    # ---------------------------------------------------------------------------------------------- who has what
+
+    def _assign_work_unit(self, node: Any) -> None:
+        """Assign the first unit that `node` can run, one that needs a device before the others."""
+        if self._pools and not self._needs:
+            for scope in sorted(self.workqueue, key=lambda scope: not self._pools_of(scope)):
+                self.workqueue.move_to_end(scope)
+        if (scope := self._next(node)) is not None:
+            self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
+
+    def _reschedule(self, node: Any) -> None:
+        """As xdist's; a worker that can run nothing of what is left ends, like one for which nothing is left.
+
+        A worker runs a test when it knows of the next: xdist gives one that replaces another a single unit, and waits.
+        """
+        if node not in self.registered_collections:
+            return  # it still collects; `schedule` comes
+        if self.workqueue and not node.shutting_down and self._next(node) is None:
+            node.shutdown()
+        else:
+            super()._reschedule(node)
+            if not node.shutting_down and self._pending_of(self.assigned_work[node]) < _AHEAD:
+                self._reschedule(node)
+
+    def _next(self, node: Any) -> str | None:
+        """The next unit for `node`: one without a device looks from the end, where those are that need none."""
+        has_device = any(pool.word_of(node.gateway.id) for pool in self._pools.values())
+        scopes = self.workqueue if has_device or not self._pools else reversed(self.workqueue)
+        return next((scope for scope in scopes if self._can_run(node, scope)), None)
+
+    def _can_run(self, node: Any, scope: str) -> bool:
+        pools = self._pools_of(scope) if self._pools else ()
+        return all(pool.word_of(node.gateway.id) for pool in pools) and self._is_elsewhere(node, scope, pools)
+
+    def _pools_of(self, scope: str) -> Sequence[DevicePool]:
+        """The pools of the devices that the tests of a unit need."""
+        if scope not in self._needs:
+            found = {match[1] for nodeid in self.workqueue[scope] if (match := self._device.search(nodeid))}
+            self._needs[scope] = [pool for name, pool in self._pools.items() if name in found]
+        return self._needs[scope]
+
+    def _is_elsewhere(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
+        """Whether a test that failed by its device may run in `node`: on another device, or if there is no other."""
+        failed = self._again.get(scope.removeprefix(_AGAIN)) if scope.startswith(_AGAIN) else None
+        at_work = [one for one in self.nodes if one is not node and not one.shutting_down]
+        return failed is None or all(
+            pool.word_of(node.gateway.id) != failed
+            or all(pool.word_of(one.gateway.id) in (failed, None) for one in at_work)
+            for pool in pools
+        )
