@@ -66,7 +66,7 @@ def rotate(
     sets : int
         How many calls a pass is.
     samples : int
-        Of each pass, taken in rounds of all; one is as many passes as fill `timing.BATCH_SECONDS`.
+        Of each pass, taken in rounds of all; one is as many passes as fill `sampling.BATCH_SECONDS`.
     max_seconds : float
         No round is begun later than this, once there are `MIN_SAMPLES`.
     live : collection of str

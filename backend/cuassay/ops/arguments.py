@@ -18,7 +18,7 @@ from cuassay.errors import ArgumentError, CuassayError
 from cuassay.ops.outputs import is_read_only, read_only
 from cuassay.ops.schema import NUMBERS, Meta, Schema
 
-__all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "shape_of"]
+__all__ = ["as_meta", "blame", "blame_shape", "check_lists", "flag", "output_shape"]
 
 
 def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
@@ -31,7 +31,7 @@ def check_lists(schema: Schema, bound: Mapping[str, Any]) -> None:
             )
 
 
-def shape_of(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
+def output_shape(schema: Schema, bound: Mapping[str, Any]) -> tuple[int, ...]:
     """The shape of the output by the schema's rule.
 
     Raises

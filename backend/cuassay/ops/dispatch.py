@@ -228,7 +228,7 @@ def _output(op: Op, bound: Mapping[str, Any], route: _Route, device: Device, out
         refuse_out(schema, out)
     try:
         shape = schema.shape(bound)
-    except (TypeError, ValueError) as error:  # not `shape_of`: another frame costs each call 1 %
+    except (TypeError, ValueError) as error:  # not `output_shape`: another frame costs each call 1 %
         blame_shape(schema, bound, error)
     if route.result is None:
         return None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from cuassay.errors import SchemaError
 from cuassay.ops import registry
-from cuassay.ops.arguments import as_meta, shape_of
+from cuassay.ops.arguments import as_meta, output_shape
 from cuassay.ops.interposers import interposers
 from cuassay.ops.schema import Meta, Schema
 
@@ -126,7 +126,7 @@ class Op:
         dtype = self.schema.registry_dtype(promoted_operands(self.schema, bound))
         if not self.schema.outputs:
             raise SchemaError(f"{self.name} makes no array, so it has no meta; it writes its parameters")
-        return Meta(shape_of(self.schema, bound), self.schema.result_dtype(dtype, bound))
+        return Meta(output_shape(self.schema, bound), self.schema.result_dtype(dtype, bound))
 
     def dtypes(self, kind: str) -> tuple[str, ...]:
         """The registry dtypes that run on `kind`, once that kind is loaded."""

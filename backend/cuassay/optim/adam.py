@@ -16,7 +16,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
-from cuassay.ops.arguments import flag, shape_of
+from cuassay.ops.arguments import flag, output_shape
 from cuassay.optim.state import FIXED, CachedPlan, State, arguments, host_number
 
 __all__ = ["Adam", "AdamW"]
@@ -131,7 +131,7 @@ class Adam:
             told = "no parameters" if twice is None else f"params[{twice}] twice"
             raise ArgumentError(f"a parameter group got {told}; give each parameter once, and at least one")
         state = State(full)
-        shape_of(ops.fused_adam_.schema, arguments(full, state, self._decoupled))
+        output_shape(ops.fused_adam_.schema, arguments(full, state, self._decoupled))
         self.param_groups.append(full)
         self._states.append(state)
 

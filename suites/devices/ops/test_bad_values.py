@@ -31,7 +31,7 @@ import cuassay
 from cuassay import Device, devices, from_host, ops
 from cuassay.errors import ArgumentError, DTypeError
 from cuassay.ops import Op
-from cuassay.ops.arguments import shape_of
+from cuassay.ops.arguments import output_shape
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -170,7 +170,7 @@ def test_fault_of_a_shape_rule_is_not_blamed_on_the_arguments() -> None:
         return tuple(bound["misspelt"])
 
     with pytest.raises(KeyError, match="misspelt"):
-        shape_of(replace(ops.add.schema, shape=faulty), {"a": np.ones(2), "b": np.ones(2)})
+        output_shape(replace(ops.add.schema, shape=faulty), {"a": np.ones(2), "b": np.ones(2)})
 
 
 @pytest.mark.parametrize("value", ["yes", None, 2], ids=str)

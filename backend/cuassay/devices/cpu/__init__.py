@@ -6,7 +6,18 @@ step, so that its bfloat16 sum of 4,096 ones is 256.
 
 from __future__ import annotations
 
-from cuassay.devices.cpu import conv, elementwise, linalg, optim, random, reduction, scaling, solver
+from cuassay.devices.cpu import (
+    conv,
+    elementwise,
+    linalg,
+    loss_scale,
+    multi_tensor,
+    normalization,
+    optim,
+    random,
+    reduction,
+    solver,
+)
 from cuassay.devices.cpu.runtime import CpuBackend
 
 __all__ = ["BACKEND"]
@@ -14,9 +25,11 @@ __all__ = ["BACKEND"]
 BACKEND = CpuBackend()
 elementwise.register()
 reduction.register()
+normalization.register()
 linalg.register()
 conv.register()
 solver.register()
+multi_tensor.register()
 optim.register()
 random.register()
-scaling.register()
+loss_scale.register()

@@ -1,12 +1,12 @@
-"""Operations over lists of NumPy arrays and the Adam step: the readable reference.
+"""The Adam step on lists of NumPy arrays: the readable reference.
 
-Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.optim`, `.multi_tensor`.
+Called by `cuassay.ops`; OpSpec: `cuassay.testing.specs.optim`.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import FLOATS, compute_dtype, dtype_name
 from cuassay.arrays.philox import philox4x32
-from cuassay.arrays.rounding import narrowed
+from cuassay.devices.cpu.multi_tensor import as_computed, foreach_zero_
 from cuassay.ops import registry
 
 __all__ = ["register", "stochastic_bits"]
@@ -28,85 +28,6 @@ _GROUP = 8
 #: The lists that are rounded, each with numbers of its own, and how many a step has.
 _STREAMS = {"params": 0, "exp_avgs": 2, "exp_avg_sqs": 3, "max_exp_avg_sqs": 4}
 _STREAMS_A_STEP = 6
-
-
-def _wide(array: Array) -> Array:
-    return array.astype(compute_dtype(array.dtype))
-
-
-def _each(a: Arrays, b: Any) -> list[tuple[Array, Any]]:
-    """Every array of `a` with its partner: an array of the list `b`, or the one number, in the computing dtype."""
-    if isinstance(b, list | tuple):
-        return [(left, _wide(right)) for left, right in zip(a, b, strict=True)]
-    return [(left, compute_dtype(left.dtype).type(np.asarray(b).reshape(()))) for left in a]
-
-
-def foreach_add_(a: Arrays, b: Any, *, alpha: float) -> None:
-    """``a += alpha * b``."""
-    for left, right in _each(a, b):
-        left[...] = (_wide(left) + compute_dtype(left.dtype).type(alpha) * right).astype(left.dtype)
-
-
-def foreach_mul_(a: Arrays, b: Any) -> None:
-    """``a *= b``."""
-    for left, right in _each(a, b):
-        left[...] = (_wide(left) * right).astype(left.dtype)
-
-
-def foreach_lerp_(a: Arrays, b: Arrays, weight: Any) -> None:
-    """``a += weight * (b - a)``, exact at both ends."""
-    for (left, right), (_, share) in zip(_each(a, b), _each(a, weight), strict=True):
-        wide = _wide(left)
-        moved = wide + share * (right - wide) if share < 0.5 else right - (right - wide) * (1 - share)
-        left[...] = moved.astype(left.dtype)
-
-
-def foreach_copy_(a: Arrays, b: Arrays) -> None:
-    """``a = b``."""
-    for left, right in zip(a, b, strict=True):
-        left[...] = narrowed(right, left.dtype)
-
-
-def foreach_zero_(a: Arrays) -> None:
-    """``a = 0``."""
-    for array in a:
-        array[...] = 0
-
-
-def foreach_norm(a: Arrays, *, ord: float, out: Array) -> None:  # noqa: A002  NumPy's name
-    """Squares in float64; NaN wins."""
-    for place, array in enumerate(a):
-        out[place] = _norm(array, ord)
-
-
-def _norm(array: Array, order: float) -> float:
-    wide = array.astype(np.float64)
-    if order == math.inf:
-        return float(np.max(np.abs(wide), initial=0.0))
-    return float(np.sqrt(np.sum(wide * wide)))
-
-
-def global_norm_(grads: Arrays, norm: Any, found_inf: Any, grad_scale: Any, *, accumulate: bool) -> None:
-    """The 2-norm of the whole list, and whether it has an element that is not finite."""
-    total = math.hypot(*(_norm(grad, 2) for grad in grads))
-    total = math.nan if any(np.isnan(grad.astype(np.float64)).any() for grad in grads) else total
-    former = found_inf is not None and accumulate and bool(np.any(found_inf != 0))
-    if found_inf is not None:
-        found_inf[...] = not math.isfinite(total) or former
-    if norm is not None:
-        mine = total if grad_scale is None else total / float(grad_scale.reshape(()))
-        norm[...] = math.hypot(mine, float(norm.reshape(()))) if accumulate else mine
-
-
-def foreach_unscale_(grads: Arrays, found_inf: Array, inv_scale: Array) -> None:
-    """``grads *= inv_scale``, and whether one was not finite."""
-    for grad, factor in _each(grads, inv_scale):
-        if not np.isfinite(grad.astype(np.float64)).all():
-            found_inf[...] = 1
-        grad[...] = (_wide(grad) * factor).astype(grad.dtype)
-
-
-# ------------------------------------------------------------------------------------------------ Adam
 
 
 def fused_adam_(
@@ -132,14 +53,15 @@ def fused_adam_(
         factor = _factor(grad_scale, norm, hyper["max_norm"])
         rate = float(np.asarray(lr).reshape(()))
         for place, param in enumerate(params):
-            grad = _wide(grads[place]).astype(compute_dtype(param.dtype)) * compute_dtype(param.dtype).type(factor)
+            dtype = compute_dtype(param.dtype)
+            grad = as_computed(grads[place]).astype(dtype) * dtype.type(factor)
             if grad_scale is not None or hyper["max_norm"] is not None:
                 grads[place][...] = grad.astype(grads[place].dtype)
             states = {"exp_avgs": exp_avgs[place], "exp_avg_sqs": exp_avg_sqs[place]}
             if max_exp_avg_sqs:
                 states["max_exp_avg_sqs"] = max_exp_avg_sqs[place]
             weight = masters[place] if masters else param
-            new = _updated(_wide(weight), grad, states, float(steps[place]), rate, **hyper)
+            new = _updated(as_computed(weight), grad, states, float(steps[place]), rate, **hyper)
             if masters:
                 masters[place][...] = new["params"]
                 param[...] = new.pop("params").astype(param.dtype)
@@ -224,20 +146,5 @@ def _rounded(values: Array, bits: NDArray[np.uint32]) -> Array:
 
 
 def register() -> None:
-    """Enter these into the registry."""
-    table: dict[str, Callable[..., None]] = {
-        function.__name__: function
-        for function in (
-            foreach_add_,
-            foreach_mul_,
-            foreach_lerp_,
-            foreach_copy_,
-            foreach_zero_,
-            foreach_norm,
-            global_norm_,
-            foreach_unscale_,
-            fused_adam_,
-        )
-    }
-    for name, implementation in table.items():
-        registry.implement(name, kind="cpu", dtypes=FLOATS)(implementation)
+    """Enter it into the registry."""
+    registry.implement("fused_adam_", kind="cpu", dtypes=FLOATS)(fused_adam_)

@@ -118,7 +118,7 @@ class CudaBackend:
         return libraries.libraries()
 
     def health(self, index: int) -> str | None:
-        """Whether the context is dead; None where no context was ever made."""
+        """Why the context is dead; None if it is not, or if none was ever made."""
         return runtime.poisoned(index)
 
     def note_launches(self, note: Callable[[str], None] | None) -> None:

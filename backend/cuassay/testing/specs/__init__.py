@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from cuassay.testing.specs import (
-    amp,
     conv,
     elementwise,
     linalg,
+    loss_scale,
     multi_tensor,
     optim,
     random,
@@ -29,5 +29,5 @@ SPECS = (
     *solver.SPECS,
     *storage.SPECS,
     *random.SPECS,
-    *amp.SPECS,
+    *loss_scale.SPECS,
 )

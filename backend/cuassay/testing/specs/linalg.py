@@ -1,4 +1,4 @@
-"""OpSpecs of matrix products: implemented in ``devices/<kind>/linalg.py`` (on cuda also ``gemm.py``)."""
+"""OpSpecs of matrix products: implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpSpecs of operations over lists of arrays: implemented in ``devices/<kind>/multi_tensor.py`` or ``optim.py``.
+"""OpSpecs of operations over lists of arrays: implemented in ``devices/<kind>/multi_tensor.py``.
 
 Such an operation makes no array: what is compared is all it writes, one list after another.
 """

@@ -1,4 +1,4 @@
-"""OpSpecs of reductions and row-wise normalizations: implemented in ``devices/<kind>/reduction.py``."""
+"""OpSpecs of reductions and row-wise normalizations: implemented in ``reduction.py`` and ``normalization.py``."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""OpSpecs of grouped and of fp8 products: implemented in ``devices/<kind>/linalg.py`` (on cuda in ``blas/``)."""
+"""OpSpecs of grouped and of fp8 products: implemented in ``devices/cpu/linalg.py`` and ``devices/cuda/blas``."""
 
 from __future__ import annotations
 

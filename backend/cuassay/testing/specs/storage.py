@@ -1,4 +1,4 @@
-"""OpSpecs of operations that move numbers without computing: ``devices/<kind>/elementwise.py`` and ``storage.py``."""
+"""OpSpecs of operations that move numbers without computing: ``devices/<kind>/elementwise.py``."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ class GraphPool:
     Parameters
     ----------
     identity : tuple of int
-        The token it is asked for by: of `cuassay.core.graphs.graph_pool_handle`, or the id of a `MemPool`.
+        The token it is asked for by: of `cuassay.core.graph_pools.graph_pool_handle`, or the id of a `MemPool`.
     device : int
         The device's index.
     """

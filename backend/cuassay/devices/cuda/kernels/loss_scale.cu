@@ -4,7 +4,7 @@
 // Source: P. Micikevicius et al., "Mixed precision training", arXiv 1710.03740, section 3.2, grown as torch's GradScaler does.
 // Shapes: one number each.
 // Launch: one thread: it runs between two passes over gigabytes, and spares the host a wait.
-// Caller: devices/cuda/ops/loss_scale.py. OpSpecs: cuassay/testing/specs/amp.py.
+// Caller: devices/cuda/ops/loss_scale.py. OpSpecs: cuassay/testing/specs/loss_scale.py.
 
 #include "element.cuh"
 

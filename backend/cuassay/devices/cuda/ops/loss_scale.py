@@ -1,6 +1,6 @@
 """The update of a loss scale on the device, so that no step waits for the host to learn of an overflow.
 
-Kernel: kernels/loss_scale.cu. Called by `cuassay.amp.GradScaler`; OpSpec: `cuassay.testing.specs.amp`.
+Kernel: kernels/loss_scale.cu. Called by `cuassay.amp.GradScaler`; OpSpec: `cuassay.testing.specs.loss_scale`.
 """
 
 from __future__ import annotations

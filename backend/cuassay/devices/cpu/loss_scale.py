@@ -1,6 +1,6 @@
 """The update of a loss scale on NumPy arrays.
 
-Called by `cuassay.amp.GradScaler` through `cuassay.ops`; OpSpec: `cuassay.testing.specs.amp`.
+Called by `cuassay.amp.GradScaler` through `cuassay.ops`; OpSpec: `cuassay.testing.specs.loss_scale`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""OpSpec of the loss scale's update: implemented in ``devices/<kind>/scaling.py``.
+"""OpSpec of the loss scale's update: implemented in ``devices/<kind>/loss_scale.py``.
 
 It makes no array: what is compared is all it writes, scale, inverse, tracker and flag.
 """
