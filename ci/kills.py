@@ -1,9 +1,9 @@
 """Kills sessions at random moments, and says what their reports, processes and records were like afterwards.
 
-Three kinds: plain pytest, pytest under xdist, and ``cuassay run``. Four of five kills (SIGKILL) come after a random
-number of outcomes, the others within the start. Half of them hit the process that was started, the others any of its
-processes. Of each is asked: does a report call the run passed, is a process left, is an outcome lost that the session
-had finished? Needs Linux (``/proc``).
+Four kinds: plain pytest, pytest with isolation, pytest under xdist, and ``cuassay run``. Four of five kills (SIGKILL)
+come after a random number of outcomes, the others within the start. Half of them hit the process that was started, the
+others any of its processes. Of each is asked: does a report call the run passed, is a process left, is an outcome lost
+that the session had finished? Needs Linux (``/proc``).
 
 ``python ci/kills.py --kills 100 --seed 1`` prints the table, and ends with 1 where an answer is yes.
 """
@@ -81,6 +81,7 @@ _PYTEST = ["-m", "pytest", "-q", "--device", "cpu", "--cuassay-record", "results
 #: Kind to the arguments of the interpreter that start it.
 KINDS = {
     "pytest": [*_PYTEST, "test_killed.py"],
+    "pytest --cuassay-isolate": [*_PYTEST, "--cuassay-isolate", "test_killed.py"],
     "pytest -n 2": [*_PYTEST, "-n", "2", "test_killed.py"],
     "cuassay run": ["-c", _RUN],
 }

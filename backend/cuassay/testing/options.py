@@ -43,6 +43,10 @@ _ISOLATE_HELP = (
     "run the tests in a worker process: one that crashes, hangs longer than CUASSAY_HANG_SECONDS or loses its device "
     "costs the test it ran, and the rest goes on in a fresh process; workers of xdist are replaced without it"
 )
+_RESUME_HELP = (
+    "run only the tests that have no outcome in the record FILE, such as that of a session that was killed; with "
+    "--collect-only they are listed"
+)
 _WORKERS_HELP = (
     "how workers of xdist meet devices: one (default) runs the tests of a device in one worker at a time; own gives "
     "each worker a device of its own, by UUID; share gives each worker one that others may have as well, and reserves "
@@ -71,6 +75,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--cuassay-skip-baseline", metavar="FILE", help=_BASELINE_HELP)
     group.addoption("--cuassay-isolate", action="store_true", help=_ISOLATE_HELP)
     group.addoption("--cuassay-workers", choices=("one", "own", "share"), default="one", help=_WORKERS_HELP)
+    group.addoption("--cuassay-resume", metavar="FILE", help=_RESUME_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
     parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)

@@ -31,6 +31,10 @@ def register(config: pytest.Config, presence: Presence) -> None:
         from cuassay.testing.sharding import Sharding, parse_shard
 
         config.pluginmanager.register(Sharding(parse_shard(config.getoption("cuassay_shard"))), "cuassay_sharding")
+    if config.getoption("cuassay_resume"):
+        from cuassay.testing.resume import Resume
+
+        config.pluginmanager.register(Resume.of(config), "cuassay_resume")
     if config.getini("cuassay_skips") or config.getoption("cuassay_check_skips"):
         from cuassay.testing import skips_plugin
 

@@ -12,7 +12,7 @@ SCRIPT = Path(__file__).parents[3] / "ci" / "kills.py"
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-@pytest.mark.parametrize("kind", ["pytest", "pytest -n 2", "cuassay run"])
+@pytest.mark.parametrize("kind", ["pytest", "pytest --cuassay-isolate", "pytest -n 2", "cuassay run"])
 def test_a_session_killed_at_a_random_moment_is_found_out(kind: str) -> None:
     pytest.importorskip("xdist")
     command = [sys.executable, str(SCRIPT), "--kills", "2", "--kind", kind]

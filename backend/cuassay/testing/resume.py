@@ -1,0 +1,86 @@
+"""``--cuassay-resume FILE``: only the tests without an outcome in a record, such as that of a session that was killed.
+
+What was under way when it was killed has none. Workers read as much of the file as the process that reports found,
+because that process may write to the same file.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.testing.isolation import worker_input
+
+__all__ = ["Resume"]
+
+_TOLD = "cuassay_resume_nbytes"
+
+
+class Resume:
+    """Leaves out the tests that ran; a pytest plugin of its own.
+
+    Parameters
+    ----------
+    path : Path
+        The record.
+    nbytes : int, optional
+        How much of it to read; by default all that is there.
+
+    Raises
+    ------
+    pytest.UsageError
+        If it is not a record.
+    """
+
+    def __init__(self, path: Path, nbytes: int | None = None) -> None:
+        self._path = path
+        try:
+            self._nbytes = path.stat().st_size if nbytes is None else nbytes
+            with path.open("rb") as file:
+                self._done = _outcomes_in(file.read(self._nbytes))
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise pytest.UsageError(
+                f"--cuassay-resume {path} is not a record: {error!r}; name a file that --cuassay-record wrote"
+            ) from None
+        self._left_out = 0
+
+    def __repr__(self) -> str:
+        return f"Resume({str(self._path)!r}, {self._done.total()} outcomes)"
+
+    @classmethod
+    def of(cls, config: pytest.Config) -> Resume:
+        """As the option asks, in a worker as much as its controller found."""
+        return cls(Path(config.getoption("cuassay_resume")), worker_input(config, _TOLD))
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_configure_node(self, node: Any) -> None:
+        """Let a worker leave out the same tests."""
+        node.workerinput[_TOLD] = self._nbytes
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Keep what has no outcome; of two tests of one name the first ran first."""
+        done, kept, left_out = self._done.copy(), list[pytest.Item](), list[pytest.Item]()
+        for item in items:
+            (left_out if done[item.nodeid] > 0 else kept).append(item)
+            done[item.nodeid] -= 1
+        items[:] = kept
+        self._left_out = len(left_out)
+        if left_out:
+            config.hook.pytest_deselected(items=left_out)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """Succeed if nothing is left to run."""
+        if self._left_out and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
+
+
+def _outcomes_in(text: bytes) -> Counter[str]:
+    """How often each test has an outcome; a last line that a kill cut is left out."""
+    rows = [json.loads(line) for line in text.splitlines(keepends=True) if line.endswith(b"\n")]
+    return Counter(row["nodeid"] for row in rows if row["record"] == "test")
