@@ -2,6 +2,9 @@
 
 Always a cubin of the device's architecture, never PTX: PTX from a compiler newer than the driver does not load.
 Loading and launching are `launch`'s.
+
+`cuda.core.Program` and its caches (1.2.2) do not replace this module. With a cache they refuse name expressions, by
+which every kernel here is instantiated. They do not notice changed headers, and they keep no log, so no `Resources`.
 """
 
 from __future__ import annotations
