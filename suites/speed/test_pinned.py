@@ -1,4 +1,4 @@
-"""Pinned memory and its peers: an array asked for and dropped, a small copy given to a stream, large ones both ways.
+"""Pinned memory and its peers: an array asked for and dropped, a small copy given to a stream, large ones both copies.
 
 What is pinned for the first time is given back before each round.
 """
@@ -97,7 +97,7 @@ def test_first_pinning(benchmark: Any, gpu: str, peer: Callable[[], Any]) -> Non
     cuda.empty_host_cache()
 
 
-class Ways:
+class Copies:
     """A copy of `nbytes` given to `stream`, upward or downward, by each peer."""
 
     def __init__(self, nbytes: int, *, upward: bool) -> None:
@@ -141,29 +141,29 @@ class Ways:
 @pytest.mark.benchmark(group="100 copies of 64 bytes given to a stream")
 @pytest.mark.parametrize("peer", ["ours", "driver", "torch"])
 def test_small_copy(benchmark: Any, gpu: str, peer: str) -> None:
-    ways = Ways(64, upward=True)
-    with cuda.stream(ways.stream):
-        copy = getattr(ways, peer)()
+    copies = Copies(64, upward=True)
+    with cuda.stream(copies.stream):
+        copy = getattr(copies, peer)()
 
         def hundred() -> None:
             for _ in range(100):
                 copy()
 
-        benchmark.pedantic(hundred, setup=ways.stream.synchronize, rounds=50, warmup_rounds=3)
-        ways.stream.synchronize()
+        benchmark.pedantic(hundred, setup=copies.stream.synchronize, rounds=50, warmup_rounds=3)
+        copies.stream.synchronize()
 
 
 @pytest.mark.benchmark(group="256 MiB between host and device")
 @pytest.mark.parametrize("upward", [True, False], ids=["to the device", "to the host"])
 @pytest.mark.parametrize("peer", ["ours", "driver", "torch"])
 def test_large_copy(benchmark: Any, gpu: str, peer: str, upward: bool) -> None:
-    ways = Ways(LARGE, upward=upward)
-    with cuda.stream(ways.stream):
-        copy = getattr(ways, peer)()
+    copies = Copies(LARGE, upward=upward)
+    with cuda.stream(copies.stream):
+        copy = getattr(copies, peer)()
 
         def once() -> None:
             copy()
-            ways.stream.synchronize()
+            copies.stream.synchronize()
 
         benchmark.pedantic(once, rounds=15, warmup_rounds=2)
     benchmark.extra_info["GB/s"] = LARGE / benchmark.stats.stats.median / 1e9 if benchmark.stats else None

@@ -29,18 +29,17 @@ _MOST_REFUSED = 4096
 #: Calls on the same addresses before a graph is made of them, which takes as long as ten calls.
 _PATIENCE = 8
 
-
 #: The generation of no controls.
 _NEVER = -1
 
 
 class PlanCache(dict[Any, Any]):
-    """PlanCache by what decides.
+    """What one thread has ready on one device: plans, each by all that decides it.
 
     Attributes
     ----------
     repeats : dict
-        By what decides and the addresses: how often it was called, then the graph that was made of the call.
+        By the same and the addresses: how often a product was called, then the graph that was made of the call.
     """
 
     def __init__(self) -> None:
@@ -76,7 +75,7 @@ class PlanCache(dict[Any, Any]):
 
 
 class _Tables:
-    """PlanCache by device, for the controls and the options as they were.
+    """The `PlanCache` of each device, for the controls and the options as they were.
 
     Those of a capture in which something was decided for the time being have a generation that never comes, so that
     each call looks whether the capture has ended, and `during` says which was theirs.

@@ -37,7 +37,7 @@ Array = Any
 Shape = tuple[int, ...]
 
 #: The arguments of `gemm`, in order; see `Product`.
-Arguments = tuple[Any, ...]
+GemmArguments = tuple[Any, ...]
 
 #: A product of more operations takes an H200 longer than its call takes the host.
 _MOST_FLOPS = 10**9
@@ -124,7 +124,7 @@ class Products(Shortcut):
         From the operands and the output to the arguments of `gemm`, of which the first two and the bias are operands.
     """
 
-    def __init__(self, op: Op, shape: Callable[..., Shape | None], spread: Callable[..., Arguments]) -> None:
+    def __init__(self, op: Op, shape: Callable[..., Shape | None], spread: Callable[..., GemmArguments]) -> None:
         super().__init__(op)
         self._shape, self._spread = shape, spread
         self._types = (_ndarray,) * len(op.schema.arrays)
@@ -214,16 +214,16 @@ def _layer(a: Shape, weight: Shape, bias: Shape) -> Shape | None:
     return (a[0], weight[0]) if plain else None
 
 
-def _plain(a: Array, b: Array, out: Array) -> Arguments:
+def _plain(a: Array, b: Array, out: Array) -> GemmArguments:
     return a, b, out, None, None, 1.0, 0.0, None, current_precision()
 
 
-def _biased(a: Array, weight: Array, bias: Array, out: Array) -> Arguments:
+def _biased(a: Array, weight: Array, bias: Array, out: Array) -> GemmArguments:
     return a, weight.T, out, None, bias, 1.0, 0.0, None, current_precision()
 
 
 #: Op to shape rule and arguments.
-_SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., Arguments]]] = {
+_SERVED: dict[str, tuple[Callable[..., Shape | None], Callable[..., GemmArguments]]] = {
     "mm": (_two, _plain),
     "matmul": (lambda a, b: _two(a, b) or _many(a, b), _plain),
     "bmm": (_many, _plain),
