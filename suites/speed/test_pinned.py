@@ -1,4 +1,4 @@
-"""Pinned memory and its peers: an array asked for and dropped, a small copy given to a stream, large ones both copies.
+"""Pinned memory and its peers: an array asked for and dropped, a small copy given to a stream, large ones both ways.
 
 What is pinned for the first time is given back before each round.
 """
