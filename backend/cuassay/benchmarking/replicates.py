@@ -17,13 +17,11 @@ from typing import Any
 from cuassay.benchmarking.ledger import read
 from cuassay.errors import MeasurementError
 from cuassay.results.lifeline import Lifeline
+from cuassay_reports.columns import SERIES
 
 __all__ = ["merged", "replicated"]
 
 Row = Mapping[str, Any]
-
-#: The columns by which rows of several processes are known to be of one series.
-_SERIES = ("benchmark", "device", "case", "implementation", "clock", "dtype", "cache", "mode", "launches", "unit")
 
 #: Tables of a process that are kept whole; its plan and its end are not those of the run.
 _KEPT = ("limit", "condition")
@@ -64,7 +62,7 @@ def merged(rows: Iterable[Row]) -> Iterator[dict[str, Any]]:
     """One row for each series: its samples are the medians of `rows`, the ``time`` rows of all processes."""
     series: dict[tuple[Any, ...], list[Row]] = {}
     for row in rows:
-        series.setdefault(tuple(row.get(name) for name in _SERIES), []).append(row)
+        series.setdefault(tuple(row.get(name) for name in SERIES), []).append(row)
     yield from map(_merged, series.values())
 
 

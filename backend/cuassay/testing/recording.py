@@ -24,6 +24,7 @@ from cuassay.results.part import TESTS, Part
 from cuassay.results.record import Recorder, begin
 from cuassay.testing import rerun
 from cuassay.testing.summary import first_line
+from cuassay_reports.columns import SERIES
 
 if TYPE_CHECKING:
     from cuassay.benchmarking.conditions import Watch
@@ -33,9 +34,6 @@ __all__ = ["Recording", "device_columns", "fingerprint_of"]
 
 #: What a kind's `identity` calls a fact, where the fingerprint has another name for it.
 _FACTS = {"blas_threads": "threads"}
-
-#: The columns by which a report knows a series in a run; see `cuassay_reports.compare.SERIES`.
-_SERIES = ("benchmark", "case", "dtype", "device", "implementation", "clock", "cache", "mode", "unit", "launches")
 
 #: Modules that are named where they could not be collected.
 _NAMED = 3
@@ -162,7 +160,7 @@ class Recording:
         ArgumentError
             If another test has recorded the same series: a report would keep the last.
         """
-        first = self._timed.setdefault(tuple(map(columns.get, _SERIES)), self._test)
+        first = self._timed.setdefault(tuple(map(columns.get, SERIES)), self._test)
         if first != self._test:
             told = [columns.get(name) for name in ("benchmark", "case", "dtype", "implementation")]
             raise ArgumentError(
