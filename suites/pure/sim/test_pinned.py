@@ -301,3 +301,19 @@ def test_a_slice_is_a_view_a_list_of_places_a_copy() -> None:
     assert (float(array[10]), float(array[3])) == (-1.0, 3.0)
     assert devices.is_pinned(part)
     np.testing.assert_array_equal(np.asarray(chosen), [-2.0, 5.0])
+
+
+def test_new_memory_has_no_accesses_of_its_former_arrays(machine: Any, stream: SimStream) -> None:
+    host, there = pinned(1), on_device()
+    with BACKEND.use_stream(stream):
+        devices.copy(host, there, non_blocking=True)
+    stream.synchronize()
+    address, home = host.block.block.address, host_memory(machine)
+    assert len(home.log) == 1
+    del host
+    home.allocator.maintain()
+
+    again = [pinned() for _ in range(4)]
+
+    assert address in [array.block.block.address for array in again]
+    assert len(home.log) == 0

@@ -5,14 +5,17 @@ from __future__ import annotations
 import operator
 from collections.abc import Iterator
 from importlib import metadata
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
 
 from cuassay import ops
+from cuassay.core import syncdebug
 from cuassay.devices.sim import BACKEND
-from cuassay.errors import ArgumentError
+from cuassay.devices.sim.device import HOST_CALL, LAUNCH
+from cuassay.errors import ArgumentError, CapabilityError, SynchronizationError
 
 
 @pytest.fixture(autouse=True)
@@ -103,13 +106,17 @@ def test_a_product_takes_the_time_of_its_terms(xp: Any, machine: Any, product: A
     assert stream.queue.finished - before >= 2 * n**3 / machine.profile.throughput
 
 
-def test_a_spin_of_two_billion_cycles_takes_a_second(machine: Any) -> None:
+def test_two_billion_cycles_of_a_spin_take_a_second() -> None:
     stream = BACKEND.new_stream(0)
+    marks = [BACKEND.new_event(0, timing=True) for _ in range(3)]
     with BACKEND.use_stream(stream):
-        before = max(stream.queue.finished, machine.host.now)
-        BACKEND.spin(0, 2 * 10**9)
+        for mark, cycles in zip(marks, (10**9, 2 * 10**9, 4 * 10**9), strict=True):
+            BACKEND.spin(0, cycles)
+            mark.record()
+    stream.synchronize()
+    shorter, longer = (a.elapsed_time(b) for a, b in pairwise(marks))
 
-    assert stream.queue.finished - before == pytest.approx(1, rel=0.01)
+    assert longer - shorter == pytest.approx(1e3, rel=1e-12)
 
 
 def test_an_empty_array_has_one_of_two_orders(xp: Any) -> None:
@@ -127,3 +134,82 @@ def test_piecewise_refuses_another_number_of_functions(xp: Any) -> None:
 def test_a_capability_without_a_size_has_none() -> None:
     assert BACKEND.machine.answer("graphs").value == 0
     assert BACKEND.machine.answer("count").value == 2
+
+
+@pytest.mark.parametrize("shape", [(2**18,), (8, 2**15), (2**18, 1)], ids=str)
+def test_a_sum_of_two_arrays_takes_the_time_of_its_bytes(xp: Any, machine: Any, shape: Any) -> None:
+    a = xp.ones(shape, np.float32)
+    assert time_of(machine, lambda: ops.add(a, a)) == pytest.approx(LAUNCH + 3 * a.nbytes / machine.profile.bandwidth)
+
+
+@pytest.mark.parametrize(("rows", "terms", "columns"), [(256, 2048, 512), (2048, 512, 256), (512, 256, 2048)])
+def test_a_product_takes_the_time_of_its_rows_terms_and_columns(
+    xp: Any, machine: Any, rows: int, terms: int, columns: int
+) -> None:
+    a, b = xp.ones((rows, terms), np.float32), xp.ones((terms, columns), np.float32)
+    expected = LAUNCH + 2 * rows * terms * columns / machine.profile.throughput
+
+    assert time_of(machine, lambda: ops.mm(a, b)) == pytest.approx(expected)
+
+
+def time_of(machine: Any, work: Any) -> float:
+    """Virtual seconds of one launch on a stream that waits for nothing."""
+    stream = BACKEND.new_stream(0)
+    BACKEND.synchronize(0)
+    with BACKEND.use_stream(stream):
+        begun = machine.host.now + HOST_CALL
+        kept = work()
+    stream.synchronize()
+    del kept
+    return float(stream.queue.finished - begun)
+
+
+def test_facts_of_a_ufunc_are_numbers_and_its_methods_give_device_arrays(xp: Any) -> None:
+    assert xp.add.nin == 2
+    assert xp.add.outer([1, 2], [3]).device == xp.add.reduce([[1, 2]], axis=1).device == xp.zeros(1).device
+
+
+def test_an_array_does_not_become_numpys_unasked(xp: Any) -> None:
+    with pytest.raises(TypeError, match=r"is not made a numpy.ndarray implicitly.*\.get\(\)"):
+        np.asarray(xp.ones(3))
+
+
+@pytest.mark.parametrize("asked", [["C", "F"], ["X"], "X"], ids=str)
+def test_require_takes_one_order_and_known_words(xp: Any, asked: Any) -> None:
+    with pytest.raises(ValueError, match="require takes C or F, and A, W, O, E; got"):
+        xp.require(xp.ones(3), requirements=asked)
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_two_devices_reach_each_other(count: int) -> None:
+    with BACKEND.simulated(devices=count) as backend:
+        assert bool(backend.probe(0, "peer_access")) == (count == 2)
+
+
+@pytest.mark.parametrize("method", ["nonzero", "compress"])
+def test_a_method_whose_result_has_an_unknown_shape_makes_the_host_wait(
+    xp: Any, method: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = xp.ones(3)
+    arguments = {"nonzero": (), "compress": ([True, False, True],)}[method]
+    monkeypatch.setattr(syncdebug.state, "mode", 2)
+
+    with pytest.raises(SynchronizationError, match=method):
+        getattr(x, method)(*arguments)
+
+
+@pytest.mark.parametrize(("version", "name"), [(None, '"dltensor"'), ((1, 0), '"dltensor_versioned"')], ids=str)
+def test_a_dlpack_capsule_is_of_the_version_that_was_asked_for(xp: Any, version: Any, name: str) -> None:
+    assert name in repr(xp.ones(3).__dlpack__(dl_device=(1, 0), max_version=version))
+
+
+def test_a_dlpack_copy_keeps_the_order_of_the_axes(xp: Any) -> None:
+    x = xp.asarray(np.arange(6.0).reshape(2, 3), order="F")
+
+    assert np.from_dlpack(x, device="cpu").strides == x.strides
+
+
+@pytest.mark.parametrize("make", [lambda xp, x: xp.asarray(x), lambda xp, x: xp.asarray([1.0], dtype=x.dtype)])
+def test_a_dtype_that_was_asked_for_is_not_narrowed(make: Any) -> None:
+    with BACKEND.simulated(devices=1, profile="mps") as backend, pytest.raises(CapabilityError, match="float64"):
+        make(backend.namespace(0), np.ones(3))

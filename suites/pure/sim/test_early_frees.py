@@ -1,0 +1,116 @@
+"""Memory that is dropped at odd moments: while work of the machine runs, before its stream is done, or as a part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.devices.sim import BACKEND
+from cuassay.errors import RaceError
+
+TOTAL = 2**23
+
+
+@pytest.fixture(autouse=True)
+def machine() -> Iterator[Any]:
+    with BACKEND.simulated(devices=2, memory=TOTAL) as backend:
+        yield backend.machine
+
+
+@pytest.fixture
+def xp() -> Any:
+    return BACKEND.namespace(0)
+
+
+@pytest.fixture
+def side() -> Any:
+    return BACKEND.new_stream(0)
+
+
+def written_on(stream: Any, array: Any) -> Any:
+    BACKEND.synchronize(0)
+    with BACKEND.use_stream(stream):
+        array.fill(2)
+    return array
+
+
+def test_an_early_free_is_told_once_and_the_program_goes_on(xp: Any, side: Any) -> None:
+    kept, dropped = xp.zeros(4), xp.zeros(4)
+    written_on(side, kept)
+    with BACKEND.use_stream(side):
+        dropped.fill(2)
+    del dropped
+
+    with pytest.raises(RaceError, match="early free"):
+        xp.zeros(4)
+
+    assert kept.get().tolist() == [2] * 4
+    BACKEND.synchronize(0)
+
+
+def test_an_early_free_during_other_work_is_told_by_the_next_wait(machine: Any, xp: Any, side: Any) -> None:
+    array = written_on(side, xp.zeros(4))
+    with machine.working():
+        del array
+
+    with pytest.raises(RaceError, match="early free"):
+        BACKEND.synchronize(0)
+
+
+def test_memory_dropped_during_other_work_is_free_at_the_next_look(machine: Any, xp: Any) -> None:
+    array = xp.zeros(4)
+    with machine.working():
+        del array
+
+    assert BACKEND.memory_info(0) == (TOTAL, TOTAL)
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_a_view_keeps_the_memory_of_its_own_array(xp: Any, which: int) -> None:
+    arrays = [xp.ones((4, 1)), xp.full((1, 4), 7.0)]
+    views = xp.broadcast_arrays(*arrays)
+    view = views[which]
+    expected = view.get().tolist()
+    arrays.clear()
+    del views
+
+    others = [xp.zeros(4) for _ in range(4)]
+
+    assert view.get().tolist() == expected
+    assert all(one.block is not view.block for one in others)
+
+
+def test_arrays_and_blocks_are_in_use_and_cached_segments_are_not(xp: Any) -> None:
+    before = BACKEND.memory_in_use(0)
+    allocator = BACKEND.allocator(0)
+    array, block, cached = xp.zeros(1024, np.uint8), allocator.malloc(4096, 0), allocator.malloc(2048, 0)
+    allocator.free(cached)
+
+    assert BACKEND.memory_in_use(0) - before == array.nbytes + block.nbytes
+
+    allocator.free(block)
+    assert BACKEND.memory_in_use(0) - before == array.nbytes
+    assert BACKEND.memory_info(0)[0] < TOTAL - array.nbytes
+    BACKEND.release_cached(0)
+    assert BACKEND.memory_info(0)[0] == TOTAL - array.nbytes
+
+
+def test_memory_waits_for_the_last_of_a_streams_reads(machine: Any, xp: Any, side: Any) -> None:
+    array, third = xp.zeros(TOTAL // 2, np.uint8), BACKEND.new_stream(0)
+    BACKEND.synchronize(0)
+    with BACKEND.use_stream(side):
+        (array[:8] + 1).fill(0)
+        first_read = side.record_event()
+        BACKEND.spin(0, 10**9)
+        (array[:8] + 1).fill(0)
+    array.record_stream(side)
+    del array
+    third.wait_event(first_read)
+
+    with BACKEND.use_stream(third):
+        xp.empty(TOTAL - 4096, np.uint8).fill(0)
+
+    assert machine.host.now >= side.queue.finished
