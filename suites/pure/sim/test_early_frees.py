@@ -98,19 +98,80 @@ def test_arrays_and_blocks_are_in_use_and_cached_segments_are_not(xp: Any) -> No
     assert BACKEND.memory_info(0)[0] == TOTAL - array.nbytes
 
 
+def low_of_half(xp: Any, stream: Any) -> int:
+    """Where an array of half the memory lies that is made on `stream` now."""
+    with BACKEND.use_stream(stream):
+        made = xp.empty(TOTAL // 2, np.uint8)
+    return int(made.span.low)
+
+
 def test_memory_waits_for_the_last_of_a_streams_reads(machine: Any, xp: Any, side: Any) -> None:
-    array, third = xp.zeros(TOTAL // 2, np.uint8), BACKEND.new_stream(0)
+    array, rest, third = xp.zeros(TOTAL // 2, np.uint8), xp.zeros(TOTAL // 2 - 4096, np.uint8), BACKEND.new_stream(0)
     BACKEND.synchronize(0)
     with BACKEND.use_stream(side):
         (array[:8] + 1).fill(0)
         first_read = side.record_event()
         BACKEND.spin(0, 10**9)
-        (array[:8] + 1).fill(0)
+        (array[8:16] + 1).fill(0)
     array.record_stream(side)
     del array
     third.wait_event(first_read)
 
-    with BACKEND.use_stream(third):
-        xp.empty(TOTAL - 4096, np.uint8).fill(0)
+    low_of_half(xp, third)
 
     assert machine.host.now >= side.queue.finished
+    assert rest.get().any() == 0
+
+
+@pytest.mark.parametrize("launches", [1, 2])
+def test_untouched_memory_is_given_back_in_the_order_of_its_own_stream(xp: Any, side: Any, launches: int) -> None:
+    with BACKEND.use_stream(side):
+        array = xp.empty(4)
+        for _ in range(launches):
+            BACKEND.spin(0, 10**9)
+    low = array.span.low
+    del array
+
+    other, own = xp.empty(4), BACKEND.empty((4,), "float64", 0, side)
+
+    assert other.span.low != low
+    assert own.span.low == low
+
+
+def test_memory_of_a_stream_that_waits_is_not_given_to_one_that_does_not(xp: Any, side: Any) -> None:
+    array = written_on(side, xp.zeros(4))
+    BACKEND.current_stream(0).wait_stream(side)
+    low = array.span.low
+    del array
+
+    with BACKEND.use_stream(BACKEND.new_stream(0)):
+        other = xp.empty(4)
+
+    assert other.span.low != low
+
+
+def test_the_first_of_two_early_frees_is_told(xp: Any, side: Any) -> None:
+    first, second = xp.zeros(3), xp.zeros(5)
+    written_on(side, first)
+    with BACKEND.use_stream(side):
+        second.fill(1)
+    del first
+    del second
+
+    with pytest.raises(RaceError, match=r"shape \(3,\)"):
+        BACKEND.synchronize(0)
+
+
+def test_accesses_of_dropped_memory_are_forgotten(xp: Any) -> None:
+    array = xp.zeros(4)
+    log = array.owner.log
+    del array
+
+    assert len(log) == 0
+
+
+def test_an_array_without_elements_beside_another_takes_none_of_its_memory(xp: Any) -> None:
+    none, some = xp.atleast_2d(xp.ones(0), xp.ones(3))
+
+    assert none.shape == (1, 0)
+    assert some.get().tolist() == [[1, 1, 1]]

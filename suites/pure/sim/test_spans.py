@@ -23,9 +23,9 @@ _dtypes = st.sampled_from(["uint8", "uint16", "float32"])
 
 @pytest.fixture(scope="module")
 def whole() -> Iterator[Any]:
-    """Five rows of 20 bytes."""
+    """Five rows of eight bytes."""
     with BACKEND.simulated(devices=1):
-        yield BACKEND.from_host(np.zeros((5, 20), np.uint8), 0)
+        yield BACKEND.from_host(np.zeros((5, 8), np.uint8), 0)
 
 
 @pytest.fixture

@@ -152,6 +152,13 @@ def test_a_product_takes_the_time_of_its_rows_terms_and_columns(
     assert time_of(machine, lambda: ops.mm(a, b)) == pytest.approx(expected)
 
 
+def test_a_batch_of_products_takes_the_time_of_each(xp: Any, machine: Any) -> None:
+    a, b = xp.ones((4, 128, 512), np.float32), xp.ones((4, 512, 1024), np.float32)
+    expected = LAUNCH + 2 * 4 * 128 * 512 * 1024 / machine.profile.throughput
+
+    assert time_of(machine, lambda: ops.bmm(a, b)) == pytest.approx(expected)
+
+
 def time_of(machine: Any, work: Any) -> float:
     """Virtual seconds of one launch on a stream that waits for nothing."""
     stream = BACKEND.new_stream(0)
