@@ -7,15 +7,23 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
 from cuassay import ops
-from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.core.generator import GeneratorState
+from cuassay.errors import ArgumentError, DTypeError, SchemaError, ShapeError
 from cuassay.linalg import preferred_linalg_library
+from cuassay.ops import registry
 from cuassay.ops.decompositions import library
+from cuassay.ops.explain import described
 
 ONES = np.ones((2, 3), np.float32)
+ONE, CODES = np.ones(1, np.float32), np.zeros((16, 16), np.uint8)
+FP8 = CODES.view(ml_dtypes.float8_e4m3fn)
+STATE = GeneratorState(1, 0)
+ADAM = (*([np.ones(3, np.float32)] for _ in range(4)), [], [], ONE)
 ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
 
 
@@ -48,6 +56,60 @@ ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
             id="activation",
         ),
         pytest.param(lambda: ops.sum(ONES, keepdims=2), ArgumentError, "must be True or False; got 2", id="flag"),
+        pytest.param(
+            lambda: ops.linear(ONES, ONES, ONES[0, :2], activation="tanh"),
+            ArgumentError,
+            r"activation must be one of .*'relu'.*; got 'tanh'",
+            id="activation-of-a-layer",
+        ),
+        pytest.param(
+            lambda: ops.bmm(GROUPS, GROUPS[:, :, :2].repeat(2, 1)[:, :3], out_dtype="int32"),
+            DTypeError,
+            "out_dtype must be one of .*float32.*; got 'int32'",
+            id="dtype-of-a-product",
+        ),
+        pytest.param(
+            lambda: ops.scaled_mm(CODES, CODES, ONE, ONE, None, format_a="float8_e4m3fn"),
+            DTypeError,
+            "scaled_mm's b is uint8 with format_b=None; give an array of",
+            id="codes-without-a-format",
+        ),
+        pytest.param(
+            lambda: ops.scaled_mm(FP8, FP8, ONE, ONE, None, format_b="float8_e5m2"),
+            DTypeError,
+            "scaled_mm's b is float8_e4m3fn with format_b='float8_e5m2'",
+            id="format-that-is-another",
+        ),
+        pytest.param(
+            lambda: ops.scaled_mm(FP8, FP8, ONE, np.ones((1, 2), np.float32), None),
+            ShapeError,
+            r"scales must have one element each, or shapes \(16, 1\) and \(1, 16\); got \(1,\) and \(1, 2\)",
+            id="one-scale-and-two",
+        ),
+        pytest.param(
+            lambda: ops.integers(np.zeros(3, np.int8), state=STATE, low=0, high=129),
+            ArgumentError,
+            "-128 <= low < high <= 128; got low 0, high 129",
+            id="bound-beyond-the-dtype",
+        ),
+        pytest.param(
+            lambda: ops.integers(np.zeros(3, np.int8), state=STATE, low=False, high=5),
+            ArgumentError,
+            "need whole numbers",
+            id="bound-that-is-a-flag",
+        ),
+        pytest.param(
+            lambda: ops.fused_adam_(*ADAM, 0.1, None, None, None, seed=1),
+            DTypeError,
+            "stochastic rounding .* is for bfloat16 params or states; got float32",
+            id="seed-without-bfloat16",
+        ),
+        pytest.param(
+            lambda: ops.amax(np.ones((0, 3), np.float32), axis=0), ShapeError, "maximum of no elements", id="no-rows"
+        ),
+        pytest.param(
+            lambda: registry.op("adds"), SchemaError, "declared so far: add, addmm, .*, softmax, ", id="names-in-order"
+        ),
     ],
 )
 def test_a_bad_argument_is_named_with_its_rule(call: Callable[[], Any], error: type[Exception], match: str) -> None:
@@ -92,3 +154,43 @@ def test_ops_alone_load_the_kind_of_a_first_array() -> None:
     code = "import numpy as np; from cuassay import ops; print(ops.add(np.ones(2, np.float32), np.ones(2, np.float32)))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "[2. 2.]\n"), done.stderr
+
+
+def test_a_maximum_over_the_other_axis_of_an_empty_array_is_empty() -> None:
+    assert ops.amax(np.ones((0, 3), np.float32), axis=1).shape == (0,)
+
+
+@pytest.mark.parametrize(("a", "b", "shape"), [((3,), (3, 2), (2,)), ((2, 3), (3,), (2,)), ((3,), (3,), ())], ids=str)
+def test_a_vector_in_a_product_gains_and_loses_an_axis(a: Any, b: Any, shape: Any) -> None:
+    assert ops.matmul.meta(np.ones(a, np.float32), np.ones(b, np.float32)).shape == shape
+
+
+def test_one_scale_may_have_two_axes() -> None:
+    scales = [ONE.reshape(shape) for shape in ((), (1,), (1, 1))]
+    found = [ops.scaled_mm(FP8, FP8, a, b, None, out_dtype="float32") for a in scales for b in scales]
+
+    assert all((one == 0).all() for one in found)
+
+
+def test_an_op_has_the_words_of_its_declaration() -> None:
+    assert ops.dropout.__doc__ == ops.dropout.schema.doc
+    assert "probability" in str(ops.dropout.__doc__)
+
+
+def test_only_the_named_kernel_is_substituted() -> None:
+    called: list[str] = []
+
+    def spy(kernel: Any) -> Any:
+        return lambda *args, **options: (called.append("add"), kernel(*args, **options))[1]
+
+    with registry.substituted("add", kind="cpu", wrap=spy):
+        ops.mul(ONES, ONES)
+        assert called == []
+        ops.add(ONES, ONES)
+    ops.add(ONES, ONES)
+
+    assert called == ["add"]
+
+
+def test_an_explained_call_counts_a_list_of_one_array() -> None:
+    assert described("norm", {"arrays": [ONES], "ord": 2}, "cpu") == "norm(arrays of 1 arrays, ord 2) on cpu"
