@@ -96,35 +96,32 @@ def _normal(like: Array, *, state: GeneratorState, mean: float = 0.0, std: float
 def _integers(like: Array, *, state: GeneratorState, low: int, high: int) -> Array:
     count = 2 if high - low <= 2**32 else 4
     words = random_words(state, -(-like.size * count // 4)).reshape(-1, count)[: like.size].astype(object)
-    bits = 32 * count
-    drawn = [low + (sum(int(w) << 32 * i for i, w in enumerate(one)) * (high - low) >> bits) for one in words]
-    return np.array(drawn, like.dtype).reshape(like.shape)
+    whole = sum(words[:, place] << 32 * place for place in range(count))  # as Python's integers, which are exact
+    return np.asarray(low + (whole * (high - low) >> 32 * count)).astype(like.dtype).reshape(like.shape)
 
 
 def _permutation(like: Array, *, state: GeneratorState) -> Array:
-    keys = [int(word) for word in random_words(state, 7).ravel()]
-    bits, drawn = max(like.size - 1, 0).bit_length(), []
-    for index in range(like.size):
-        place = _walked(index, bits, keys)
-        while place >= like.size:
-            place = _walked(place, bits, keys)
-        drawn.append(place)
-    return np.array(drawn, like.dtype)
+    keys = random_words(state, 7).ravel()
+    bits = max(like.size - 1, 0).bit_length()
+    places = _walked(np.arange(like.size, dtype=np.uint64), bits, keys)
+    while (beyond := places >= like.size).any():
+        places[beyond] = _walked(places[beyond], bits, keys)
+    return places.astype(like.dtype).reshape(like.shape)
 
 
-def _walked(index: int, bits: int, keys: list[int]) -> int:
+def _walked(index: Array, bits: int, keys: Array) -> Array:
     low_bits = bits // 2
-    left, right = index >> low_bits, index & (1 << low_bits) - 1
-    for even, odd in zip(keys[:24:2], keys[1:24:2], strict=True):
-        left ^= _hashed(right + even) % (1 << bits - low_bits)
-        right ^= _hashed(left + odd) % (1 << low_bits)
+    left, right = index >> low_bits, index & ((1 << low_bits) - 1)
+    for even, odd in keys[:24].reshape(-1, 2):
+        left = left ^ _hashed(right + even) % (1 << bits - low_bits)
+        right = right ^ _hashed(left + odd) % (1 << low_bits)
     found = left << low_bits | right
-    return found ^ (keys[24] & 1) if found < 2 else found
+    return np.where(found < 2, found ^ (keys[24] & 1), found)
 
 
-def _hashed(value: int) -> int:
+def _hashed(value: Array) -> Array:
     for shift, factor in ((16, 0x85EBCA6B), (13, 0xC2B2AE35), (16, 1)):
-        value %= 2**32
+        value = value % 2**32
         value = (value ^ value >> shift) * factor
     return value % 2**32
 
