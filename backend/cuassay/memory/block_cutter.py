@@ -58,9 +58,8 @@ class BlockCutter:
         config = self._heap.config
         if stream_pool.pool.no_split or (page_space is None and not is_small):
             block = free_list.take(size, config.may_serve)
-        elif (
-            is_small or page_space is None or size % page_space.granularity
-        ):  # the latter only tells the type checker what the first branch implies
+        # a large block without pages is taken above: asking for them here only tells the type checker
+        elif is_small or page_space is None or size % page_space.granularity:
             block = free_list.cut(size)
         else:
             block = free_list.cut(size, page_space.granularity) or page_space.take(size)

@@ -277,9 +277,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
     report: pytest.TestReport = yield
     case = item.stash.get(_CASE, {})
     if case or skips.is_nowhere(item):
-        report.__dict__["cuassay"] = item.stash.get(
-            _TOLD, {}
-        ).copy()  # xdist carries plain attributes to the controller
+        # xdist carries plain attributes to the controller
+        report.__dict__["cuassay"] = item.stash.get(_TOLD, {}).copy()
     if report.failed and call.excinfo is not None:
         _diagnose(item, case, call.excinfo.value, report)
     return report

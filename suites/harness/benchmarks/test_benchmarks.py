@@ -257,10 +257,8 @@ def test_the_measuring_child_says_how_much_and_writes_rows(
         ("matmul", "sim:0", "device"),
     }
     assert len(times) == 6
-    assert [row["limit"] for row in rows if row["record"] == "limit"] == [
-        "empty",
-        "empty",
-    ]  # before the timings and after
+    before_and_after = [row["limit"] for row in rows if row["record"] == "limit"]
+    assert before_and_after == ["empty", "empty"]
 
 
 def test_a_measured_device_has_its_ceilings_in_the_record(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -444,9 +444,8 @@ def test_a_capture_that_ends_while_a_block_is_held_back_loses_no_block() -> None
     with allocator.capturing():
         allocator.free(block)
         held = block.stream_pool.deferred.held.popleft()
-    block.stream_pool.deferred.held.append(
-        held
-    )  # as by a thread that was told of the capture, and was slower than its end
+    # As by a thread that was told of the capture, and was slower than its end.
+    block.stream_pool.deferred.held.append(held)
 
     assert allocator.empty_cache() == 32 * MIB
 

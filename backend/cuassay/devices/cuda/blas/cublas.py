@@ -95,10 +95,8 @@ class CublasPlan(Handle):
     def __init__(self, problem: Problem, device: int) -> None:
         self.problem = problem
         self.workspace_nbytes = controls.workspace_nbytes(device, "cublas")
-        self._handle, self._lease = (
-            _handles.on(device),
-            _handles.lease,
-        )  # the lease: no other thread is given the handle
+        self._handle = _handles.on(device)
+        self._lease = _handles.lease  # while it is held, no other thread is given the handle
         self._factors: np.ndarray[Any, Any] = np.array([problem.alpha, problem.beta], problem.scale_dtype)
         self._math = _DEFAULT_MATH if problem.reductions & _REDUCED else _WIDE_REDUCTION
         self._blocking: bool = settings.get("CUASSAY_LAUNCH_BLOCKING")

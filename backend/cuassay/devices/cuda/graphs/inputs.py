@@ -137,9 +137,8 @@ def _kernel_arguments(node: int) -> tuple[KernelParams, list[Any]]:
         return params, _packed(params.extra)
     values: list[Any] = []
     offset, size = ctypes.c_size_t(), ctypes.c_size_t()
-    while not status(
-        "cuFuncGetParamInfo", params.function, len(values), ctypes.byref(offset), ctypes.byref(size)
-    ):  # refused: there are no more
+    # The driver refuses a number beyond the last parameter's.
+    while not status("cuFuncGetParamInfo", params.function, len(values), ctypes.byref(offset), ctypes.byref(size)):
         copy = (ctypes.c_ubyte * size.value)()
         ctypes.memmove(copy, params.arguments[len(values)], size.value)
         values.append(copy)
@@ -174,9 +173,8 @@ class Inputs:
     def __init__(self, graph: int, executable: int, witness: Witness | None) -> None:
         self._executable = executable
         self._witness = witness
-        self._words: dict[
-            int, ctypes.c_uint64
-        ] = {}  # by captured address: what all arguments that were it are read from
+        #: By captured address: what all arguments that were it are read from.
+        self._words: dict[int, ctypes.c_uint64] = {}
         self._nodes = [_read(number, handle) for number, handle in enumerate(_handles(graph))]
 
     def pointer(self, array: Any) -> Callable[[Any], bool] | None:
