@@ -106,8 +106,9 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 
 @check(is_function)
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """A large offset, NaN, ties, a stretch of minus infinity longer than a warp, and one large number at the end."""
+    """An offset, NaN, ties, a stretch of minus infinity, a large number at the end; signed integers of both ends."""
     if not is_float(dtype):
+        _check_integer_ends(spec, device, dtype)
         return
     sample = one(spec, device, dtype, most=9000)
     if not floats_of(sample):
@@ -302,6 +303,35 @@ def _check_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
         wide = replace(sample, args=tuple(HostArray(array.values.astype(np.int64)) for array in args))
         if is_taken(spec, wide) and is_taken(spec, sample):
             compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
+
+
+def _check_integer_ends(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Given samples with signed integers of the whole range, where each right result is an integer in range."""
+    if dtype_name(dtype) not in INTEGERS or np.iinfo(dtype).min == 0 or spec.reference is None:
+        return
+    limits, chance = np.iinfo(dtype), generator()
+    ends = np.array([limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1], dtype)
+
+    def drawn(array: NDArray[Any]) -> NDArray[Any]:
+        values = chance.integers(limits.min, limits.max, array.size, dtype=dtype, endpoint=True)
+        values[: ends.size] = ends[: values.size]
+        return chance.permutation(values).reshape(array.shape)
+
+    like = one(spec, device, dtype, most=_COUNT)
+    if any(isinstance(array, HostArray) and array.span != SPAN for array in each(like.args, like.kwargs)):
+        return
+    args = tuple(HostArray(drawn(given.values)) if isinstance(given, HostArray) else given for given in like.args)
+    sample = replace(like, args=args, label=f"{like.label}, integers of the whole range")
+    wide = replace(sample, args=tuple(_in_64_bits(given) for given in args))
+    if is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
+        expected = spec.expected(wide)
+        if expected.dtype.kind in "iu" and ((limits.min <= expected) & (expected <= limits.max)).all():
+            with on_sample(sample):
+                compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
+
+
+def _in_64_bits(given: Any) -> Any:
+    return HostArray(given.values.astype(np.int64)) if isinstance(given, HostArray) else given
 
 
 def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:

@@ -5,7 +5,7 @@ Each word of `OpSpec.relations` is one of `RELATIONS`; its sentence is the docst
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -15,9 +15,12 @@ from cuassay import devices
 from cuassay.arrays.dtypes import epsilon, is_complex, is_float
 from cuassay.core.device import Device
 from cuassay.testing.compare import assert_close, assert_same_bits
-from cuassay.testing.generated.execution import check, on_sample, run_sample
-from cuassay.testing.generated.selection import few
+from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.numbers import is_general, refilled
+from cuassay.testing.generated.selection import few, one
+from cuassay.testing.generated.special import eighths
 from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import HostArray, Sample
 
 __all__ = ["RELATIONS"]
@@ -96,7 +99,7 @@ def _close(got: Array, want: Array, given: Array) -> None:
 @check(lambda spec: spec.op is None and bool(spec.relations))
 def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
     """The declared relations hold between results on related inputs, whatever the reference says."""
-    for sample in few(spec, device, dtype):
+    for sample, words in _cases(spec, device, dtype):
         a = sample.host()[0][0]
         if not isinstance(a, np.ndarray) or not a.size:
             continue
@@ -106,7 +109,7 @@ def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
             result = run_sample(spec, device, given)
             return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
 
-        for word in spec.relations:
+        for word in words:
             with on_sample(sample):
                 try:
                     RELATIONS[word](call, a)
@@ -114,3 +117,26 @@ def check_relations(spec: OpSpec, device: Device, dtype: Any) -> None:
                     raise AssertionError(
                         f"it is not {word.replace('_', ' ')}: {RELATIONS[word].__doc__} Declared by relations=\n{error}"
                     ) from None
+
+
+#: Relations that hold at any magnitude, and the factor at which a forgotten clamp breaks them.
+_OF_ANY_SIZE, _LARGE = ("even", "odd", "linear"), 2.0**16
+
+
+def _cases(spec: OpSpec, device: Device, dtype: Any) -> Iterator[tuple[Sample, tuple[str, ...]]]:
+    """Ordinary samples, one of ties of a rounding, and one of large numbers, each with the words to check."""
+    for sample in few(spec, device, dtype):
+        yield sample, spec.relations
+    like = one(spec, device, dtype, most=_MOST_ELEMENTS)
+    if not is_float(dtype) or is_coarse(dtype) or not is_general(spec, like):
+        return
+    ties = refilled(like, eighths, "multiples of 1/8")
+    if is_safely_taken(spec, ties):
+        yield ties, spec.relations
+    large = refilled(like, lambda array: (array * array.dtype.type(_LARGE)).astype(array.dtype), f"times {_LARGE:g}")
+    if is_safely_taken(spec, large):
+        yield large, tuple(word for word in spec.relations if word in _OF_ANY_SIZE)
+
+
+#: Elements of the samples with other numbers.
+_MOST_ELEMENTS = 9000

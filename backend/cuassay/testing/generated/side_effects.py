@@ -232,10 +232,14 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
             if turn:
                 raise
             return  # wrong in the first call: `values` reports it
+    _check_widest_first(spec, device, dtypes)
     for sample in _with_other_options(spec, device, plain):
         fresh = functools.partial(verify, spec, device, plain, [_of_new_shape(sample)])
         always = "wrong with these options, for a shape that it meets for the first time as well"
         with explained("with other options, after a call with inputs of the same shape", fresh, always):
+            verify(spec, device, plain, [sample])
+    for sample in _with_near_options(spec, device, plain):
+        with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
             verify(spec, device, plain, [sample])
 
 
@@ -260,3 +264,57 @@ def _with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sa
             swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
             if is_safely_taken(spec, swapped):
                 yield from (sample, swapped)
+
+
+#: Factors of an option: one above and one below the next integers, for a key that rounds.
+_NEAR = (0.9, 0.7)
+
+
+def _with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary samples with their float options a little smaller, where function and reference take these."""
+    if spec.is_its_own_reference:
+        return
+    for sample in by_options(spec, device, dtype, most=_MOST):
+        for name, value in sample.kwargs.items():
+            for factor in _NEAR if isinstance(value, float) and value else ():
+                options = {**sample.kwargs, name: value * factor}
+                near = replace(sample, kwargs=options, label=f"{sample.label}, {name}={options[name]:g}")
+                if is_safely_taken(spec, near) and _runs(spec, device, near):
+                    yield near
+
+
+def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
+    """Whether the function takes options that nobody declared: it may refuse them by any error."""
+    try:
+        run_sample(spec, device, sample)
+    except Exception:  # noqa: BLE001  a library refuses by errors of its own
+        return False
+    return True
+
+
+def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
+    """Calls of a new shape, the last dtype first: what is kept in it must not become the dtype of other results."""
+    alone: dict[str, Any] = {}
+    if len(dtypes) < 2:
+        return
+    for place, name in enumerate(dtypes):
+        alone[name] = _result_dtype(spec, device, name, _MORE + 2 + place)
+    for before, name in zip(dtypes[::-1], dtypes[-2::-1], strict=False):
+        _result_dtype(spec, device, before, _MORE + 1)
+        got = _result_dtype(spec, device, name, _MORE + 1)
+        if got != alone[name]:
+            raise AssertionError(
+                f"the dtype of the result depends on earlier calls: {got} for {name} inputs after a call with "
+                f"{before} inputs of the same shape, {alone[name]} otherwise; does the key of a cache lack the dtype?"
+            )
+
+
+def _result_dtype(spec: OpSpec, device: Device, name: str, more: int) -> str | None:
+    """The dtype of the result for inputs with an extent that is longer by `more`; None where these are refused."""
+    sample = one(spec, device, as_dtype(name), most=_MOST)
+    extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
+    longer = resized(sample, {extent: extent + more}) if extent > 1 else sample
+    if not is_safely_taken(spec, longer):
+        return None
+    result = run_sample(spec, device, longer)
+    return dtype_name(result.dtype) if hasattr(result, "dtype") else None

@@ -32,6 +32,7 @@ from cuassay.testing.generated.execution import (
     on_sample,
     run_sample,
     runs_on_host,
+    verify,
 )
 from cuassay.testing.generated.selection import by_options, generator, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
@@ -61,8 +62,10 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             for sample in _around_powers(spec, options):
                 if _has_expected_shape(spec, sample):
                     check_larger(spec, device, dtype, sample, options)
-            for sample in _apart(spec, options):
+            for sample in (*_multiples(spec, options), *_apart(spec, options)):
                 check_larger(spec, device, dtype, sample, options)
+            with explained("wrong after calls with larger inputs: is something kept that depends on their size?"):
+                verify(spec, device, dtype, [options])
             _check_empty_axes(spec, device, dtype, options)
         _check_places(spec, device)
 
@@ -218,6 +221,14 @@ def _around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
     if extent > 1:
         others = (resized(sample, {extent: length}) for length in _SMALL if length != extent)
         yield from (other for other in others if _elements(other) <= _MOST_OF_SMALL)
+
+
+def _multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with an extent that cannot be just any number, as of pairs of numbers, two and three times as long."""
+    for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
+        if not is_safely_taken(spec, resized(sample, {extent: extent + 1})):
+            others = (resized(sample, {extent: times * extent}) for times in (2, 3))
+            yield from (other for other in others if _elements(other) <= _MOST_OF_SMALL)
 
 
 def _apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:

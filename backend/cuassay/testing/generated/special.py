@@ -303,7 +303,8 @@ def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample) ->
 # ------------------------------------------------------------------------------------------------ halves
 
 
-def _eighths(array: Array) -> Array:
+def eighths(array: Array) -> Array:
+    """The nearest multiples of 1/8: some lie half-way between two results of a rounding."""
     return np.asarray((np.round(array.astype(np.float64) * 8) / 8).astype(array.dtype))
 
 
@@ -313,7 +314,7 @@ def check_halves(spec: OpSpec, device: Device, dtype: Any) -> None:
     if is_coarse(dtype):
         return
     for sample in _samples(spec, device, dtype):
-        filled = refilled(sample, _eighths, "multiples of 1/8")
+        filled = refilled(sample, eighths, "multiples of 1/8")
         if not is_safely_taken(spec, filled):
             continue
         with on_sample(filled):
