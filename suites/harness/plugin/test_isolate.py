@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import json
 import os
-import signal
 import xml.etree.ElementTree as ET
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -324,15 +322,7 @@ def test_warnings_of_tests_are_shown(pytester: pytest.Pytester) -> None:
     result.stdout.fnmatch_lines(["*DeprecationWarning: mind the step"])
 
 
-@pytest.fixture
-def ctrl_c_is_not_ignored() -> Iterator[None]:
-    """What is started gets SIGINT, also where this session was started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("ctrl_c_is_not_ignored")
+@pytest.mark.usefixtures("ctrl_c_raises")
 def test_ctrl_c_ends_the_worker_and_undoes_its_fixtures(pytester: pytest.Pytester) -> None:
     pytester.makepyfile("""
         import os, pathlib, pytest, signal, time

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,12 +15,7 @@ from cuassay.core.interrupts import Attempt, finish, is_late, mark_early, mark_l
 _raise: Callable[[int], int] = ctypes.CDLL(None)["raise"]
 
 
-@pytest.fixture(autouse=True)
-def ctrl_c_raises() -> Iterator[None]:
-    """Let SIGINT raise KeyboardInterrupt, also where the session was started in the background, which ignores it."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
+pytestmark = pytest.mark.usefixtures("ctrl_c_raises")
 
 
 class Lossy:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import operator
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -15,12 +15,6 @@ from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, DeviceError, RaceError
 
 Call = Callable[[Any], Any]
-
-
-@pytest.fixture
-def xp() -> Iterator[Any]:
-    with BACKEND.simulated(devices=2, memory=2**22):
-        yield BACKEND.namespace(0)
 
 
 # ------------------------------------------------------------------------------------------------ the standard

@@ -2,22 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 import pytest
 
-from cuassay.devices.sim import BACKEND
 from cuassay.errors import MissingNameError
 
 Code = Callable[[Any], Any]
-
-
-@pytest.fixture
-def xp() -> Iterator[Any]:
-    with BACKEND.simulated(devices=2, memory=2**22):
-        yield BACKEND.namespace(0)
 
 
 def matrix(xp: Any, *shape: int) -> Any:
