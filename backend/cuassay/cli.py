@@ -63,6 +63,23 @@ def parser() -> argparse.ArgumentParser:
     )
     whole.add_argument("-V", "--version", action="version", version=f"cuassay {_version()}")
     commands = whole.add_subparsers(required=True, metavar="COMMAND")
+    _add_devices(commands)
+    add_capabilities_command(commands)
+    _add_settings(commands)
+    _add_run(commands)
+    _add_report(commands)
+    _add_compare(commands)
+    add_ab_commands(commands)
+    add_bisect_command(commands)
+    add_memory_commands(commands)
+    add_tune_command(commands)
+    add_mutate_command(commands)
+    add_completion_command(commands, parser)
+    add_help_command(commands, parser)
+    return whole
+
+
+def _add_devices(commands: argparse._SubParsersAction[Parser]) -> None:
     listing = commands.add_parser(
         "devices", help="what is here, what each can do, and why the rest is not", example="cuassay devices -v"
     )
@@ -71,12 +88,17 @@ def parser() -> argparse.ArgumentParser:
     )
     listing.add_argument("--json", action="store_true", help="the same as JSON")
     listing.set_defaults(command=_devices)
-    add_capabilities_command(commands)
+
+
+def _add_settings(commands: argparse._SubParsersAction[Parser]) -> None:
     shown = commands.add_parser(
         "settings", help="every environment variable that is read, and its value", example="cuassay settings --json"
     )
     shown.add_argument("--json", action="store_true", help="the same as JSON")
     shown.set_defaults(command=_settings)
+
+
+def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
     run = commands.add_parser(
         "run",
         help="test and measure the declared operations; write result files",
@@ -105,6 +127,9 @@ def parser() -> argparse.ArgumentParser:
     run.add_argument("--no-tests", action="store_true", help="only measure")
     run.add_argument("--no-times", action="store_true", help="only test")
     run.set_defaults(command=_run)
+
+
+def _add_report(commands: argparse._SubParsersAction[Parser]) -> None:
     report = commands.add_parser(
         "report",
         help="read result files; print a summary, or write a page",
@@ -129,6 +154,9 @@ def parser() -> argparse.ArgumentParser:
         "--strict", action="store_true", help="refuse lines and files that hold no result, instead of leaving them out"
     )
     report.set_defaults(command=_report)
+
+
+def _add_compare(commands: argparse._SubParsersAction[Parser]) -> None:
     comparing = commands.add_parser(
         "compare",
         help="compare the recorded timings of two commits or runs",
@@ -138,14 +166,6 @@ def parser() -> argparse.ArgumentParser:
     comparing.add_argument("b", metavar="B", help="the new one")
     comparing.add_argument("--results", default="reports/out/run", metavar="DIR|FILE", help="default: %(default)s")
     comparing.set_defaults(command=_compare)
-    add_ab_commands(commands)
-    add_bisect_command(commands)
-    add_memory_commands(commands)
-    add_tune_command(commands)
-    add_mutate_command(commands)
-    add_completion_command(commands, parser)
-    add_help_command(commands, parser)
-    return whole
 
 
 def _version() -> str:
