@@ -149,6 +149,11 @@ class Worker:
         self._flush()
         return True
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self) -> tuple[str, str, str]:
+        """Spare the silent reporter the words: the process that reports finds them."""
+        return "", "", ""
+
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Keep a report until the test has ended, as pytest-xdist sends it, or plain where that changes nothing."""
         self._is_unwell = self._is_unwell or hasattr(report, "cuassay_infrastructure")

@@ -43,6 +43,7 @@ class Harness:
         told = ["the other tests run in a fresh process"] if self.is_replaceable else []
         self.lost = config.stash[LOST] = LostDevices(*told)
         self.hang = HangGuard(config)
+        self.reserves = bool(settings.get("CUASSAY_RESERVATIONS"))
         self.trail: Trail | None = None
         if self.is_replaceable:
             from cuassay.testing.trail import Trail
@@ -67,6 +68,7 @@ _NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 _HARNESS = pytest.StashKey[Harness]()
 _CASE = pytest.StashKey[dict[str, Any]]()
 _TOLD = pytest.StashKey[dict[str, Any]]()
+_IS_NOWHERE = pytest.StashKey[bool]()
 _CURRENT = pytest.StashKey[ExitStack]()
 
 
@@ -199,12 +201,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     harness = item.config.stash[_HARNESS]
     item.stash[_CASE] = skips.case_of(item)
     told = item.stash[_TOLD] = told_of(item)
+    item.stash[_IS_NOWHERE] = skips.is_nowhere(item)
     item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
     if harness.trail is not None:
         harness.trail.begin()
     token = rerun.TARGET.set(rerun.target_of(item))
     try:
-        with held(item), harness.hang.around():
+        with held(item) if harness.reserves else nullcontext(), harness.hang.around():
             return (yield)
     finally:
         rerun.TARGET.reset(token)
@@ -276,7 +279,8 @@ def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) ->
         shorten(call.excinfo.value)
     report: pytest.TestReport = yield
     case = item.stash.get(_CASE, {})
-    if case or skips.is_nowhere(item):
+    is_nowhere = item.stash.get(_IS_NOWHERE, False)
+    if case or is_nowhere:
         # xdist carries plain attributes to the controller
         report.__dict__["cuassay"] = item.stash.get(_TOLD, {}).copy()
     if report.failed and call.excinfo is not None:

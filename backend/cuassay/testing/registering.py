@@ -77,7 +77,7 @@ def _register_in_controller(config: pytest.Config, presence: Presence) -> None:
     is_part = bool(config.getoption("cuassay_shard"))
     config.pluginmanager.register(Tally(required, is_part=is_part), "cuassay_tally")
     _expect(config)
-    if config.pluginmanager.hasplugin("xdist"):
+    if config.getoption("tx", default=None):  # else xdist starts no worker
         config.pluginmanager.register(_workers(config, presence), "cuassay_workers")
     if config.getoption("cuassay_record"):
         _record(config, presence)
@@ -87,7 +87,7 @@ def _workers(config: pytest.Config, presence: Presence) -> Any:
     from cuassay.testing.workers import Workers
 
     mode = config.getoption("cuassay_workers")
-    if mode == "one" or not config.getoption("tx", default=None):
+    if mode == "one":
         return Workers(presence)
     from cuassay.testing.pool import pools_of
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from contextvars import ContextVar
+from functools import lru_cache
 from pathlib import Path
 from shlex import quote
 
@@ -25,7 +26,13 @@ def target_of(item: pytest.Item) -> str:
     test = item.nodeid.partition("::")[2]
     if item.path == _OWN:
         return f"--pyargs {quote(f'cuassay.testing.generated.test_conformance::{test}')}"
-    return quote(f"{os.path.relpath(item.path, item.config.invocation_params.dir)}::{test}")
+    return quote(f"{_relative(item.path, item.config.invocation_params.dir)}::{test}")
+
+
+@lru_cache
+def _relative(path: Path, folder: Path) -> str:
+    """Where the file of many tests lies."""
+    return os.path.relpath(path, folder)
 
 
 def line(target: str, device: object = None) -> str:

@@ -38,8 +38,11 @@ def parameters_of(item: pytest.Item) -> dict[str, Any]:
     """What the item's parameters say of `NAMES`; a generated test's own arguments go first."""
     made = item.get_closest_marker("cuassay_case")
     params = getattr(getattr(item, "callspec", None), "params", {}) if made is None else made.kwargs
-    pairs = ((name, argument) for name, own in OWN_NAMES.items() for argument in (name, own))
-    return {name: params[argument] for name, argument in pairs if argument in params}
+    return {name: params[argument] for name, argument in _ARGUMENTS if argument in params} if params else {}
+
+
+#: Parameter to the arguments that may hold it.
+_ARGUMENTS = [(name, argument) for name, own in OWN_NAMES.items() for argument in (name, own)]
 
 
 def template_of(item: pytest.Item) -> str | None:
