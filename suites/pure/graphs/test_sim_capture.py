@@ -196,6 +196,20 @@ class TestOrder:
 
         assert not side.capturing
 
+    @pytest.mark.parametrize(("count", "advice"), [(1, "wait for it before"), (2, "wait for them before")])
+    def test_streams_that_are_not_joined_are_all_named(self, array: Any, count: int, advice: str) -> None:
+        capture, stream, *sides = BACKEND.new_capture(0), *(BACKEND.new_stream(0) for _ in range(count + 1))
+        capture.begin(stream)
+        for side in sides:
+            side.wait_stream(stream)
+            with BACKEND.use_stream(side):
+                ops.add(array, 1.0)
+
+        with pytest.raises(CaptureError, match=advice) as caught:
+            capture.end()
+
+        assert ", ".join(side.queue.label for side in sides) in str(caught.value)
+
     def test_a_replay_races_with_unordered_work_outside(self, array: Any) -> None:
         capture, _ = captured(lambda stream: ops.add(array, 1.0))
         with BACKEND.use_stream(BACKEND.new_stream(0)):

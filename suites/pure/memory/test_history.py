@@ -189,6 +189,15 @@ def test_state_keeps_the_stacks_of_live_blocks_and_no_events(allocator: CachingA
 # ------------------------------------------------------------------------------------------------ on and off
 
 
+def test_as_many_entries_as_nobody_has_memory_for_are_all(allocator: CachingAllocator) -> None:
+    allocator.record_history(max_entries=2**70)
+
+    allocator.free(allocator.malloc(4096))
+
+    assert allocator.heap.history is not None
+    assert len(allocator.heap.history) >= 2
+
+
 def test_the_ring_keeps_the_newest(allocator: CachingAllocator) -> None:
     allocator.record_history(max_entries=3)
     for size in range(1, 10):

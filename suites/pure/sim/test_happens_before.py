@@ -150,6 +150,8 @@ def first_race(taker: Any, steps: list[Step]) -> int | None:
 @example([("read", 0, 0), ("read", 1, 0), ("wait_stream", 2, 1), ("write", 2, 0)])
 @example([("write", 0, 0), ("write", 0, 2), ("read", 1, 7)])
 @example([("write", 0, 3), ("read", 1, 8)])
+@example([("write", 0, 0), ("write", 1, 1)])
+@example([("write", 0, 1), ("write", 1, 0)])
 def test_the_first_race_is_where_the_graph_has_it(steps: list[Step]) -> None:
     expected = first_race(Oracle(), steps)
 

@@ -75,6 +75,18 @@ def test_what_is_released_is_free_again(source: SimSource) -> None:
     source.release(source.reserve(TOTAL, 0))
 
 
+def test_a_piece_that_is_released_gives_back_its_own_bytes(source: SimSource) -> None:
+    first, second, third = (source.reserve(3 * PAGE, 0) for _ in range(3))
+    before = source.device.arena.free
+
+    source.release(second)
+
+    assert source.device.arena.free == before + 3 * PAGE
+    source.release(first)
+    source.release(third)
+    source.release(source.reserve(TOTAL, 0))
+
+
 def test_a_second_release_is_refused(source: SimSource) -> None:
     address = source.reserve(PAGE, 0)
     source.release(address)

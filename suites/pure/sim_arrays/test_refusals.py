@@ -75,6 +75,47 @@ def test_launches_are_noted_until_they_are_no_longer(xp: Any) -> None:
     assert "add" in noted[0]
 
 
+def test_an_array_like_one_of_another_device_costs_that_device_nothing(xp: Any) -> None:
+    noted: list[str] = []
+    model = xp.zeros(3)
+    try:
+        BACKEND.note_launches(noted.append)
+        xp.ones_like(model, device="sim:1")
+    finally:
+        BACKEND.note_launches(None)
+
+    assert noted
+    assert all("on sim:1" in one for one in noted)
+
+
+def test_an_array_that_is_only_a_model_is_not_read(xp: Any) -> None:
+    model = xp.zeros(3)
+    BACKEND.synchronize(0)
+    with BACKEND.use_stream(BACKEND.new_stream(0)):
+        model.fill(1)
+
+    assert xp.zeros_like(model).get().tolist() == [0, 0, 0]
+    BACKEND.synchronize(0)
+
+
+def test_a_simulated_machine_is_there_for_its_block_only(machine: Any) -> None:
+    with BACKEND.simulated(devices=3):
+        assert BACKEND.count() == 3
+
+    assert BACKEND.machine is machine
+
+
+def test_an_event_has_times_only_where_asked(machine: Any) -> None:
+    first, second = BACKEND.new_event(0), BACKEND.new_event(0, timing=True)
+    for event in (first, second):
+        event.record()
+        event.synchronize()
+
+    with pytest.raises(ArgumentError, match="timing=True"):
+        first.elapsed_time(second)
+    assert second.elapsed_time(second) == 0
+
+
 def test_a_look_at_pinned_memory_takes_time(machine: Any) -> None:
     pinned, before = BACKEND.empty_pinned((4,), "float32", 0), machine.host.now
 
