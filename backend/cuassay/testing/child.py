@@ -13,7 +13,7 @@ import sys
 import time
 import uuid
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from multiprocessing import Pipe
 from tempfile import TemporaryFile
@@ -61,7 +61,7 @@ Message = tuple[Any, ...]
 class Child:
     """One worker process, the pipes to it, and the file in which it leaves the stacks of a crash."""
 
-    def __init__(self, config: pytest.Config, presence: Presence, node: Node) -> None:
+    def __init__(self, config: pytest.Config, presence: Presence, node: Node, masks: Mapping[str, str]) -> None:
         told = node.configure()
         theirs, self._orders = Pipe(duplex=False)
         self._reports, sent = Pipe(duplex=False)
@@ -81,6 +81,7 @@ class Child:
         self.process = subprocess.Popen(
             self._lifeline.command(command),
             cwd=config.invocation_params.dir,
+            env={**os.environ, **masks},
             pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in (theirs, sent, self._faults, shared))],
         )
         told["cuassay_replaced_by"] = "us"
@@ -192,19 +193,36 @@ class Children:
     def __init__(self, config: pytest.Config, presence: Presence) -> None:
         self._config, self._presence, self._run = config, presence, uuid.uuid4().hex
         self._spare: Child | None = None
+        self._masks: dict[str, str] = {}
         self.count = 0
 
     def __repr__(self) -> str:
         return f"Children({self.count} taken{'' if self._spare is None else ', one spare'})"
 
     def _new(self) -> Child:
-        return Child(self._config, self._presence, Node(self._config, self._run))
+        return Child(self._config, self._presence, Node(self._config, self._run), self._masks)
 
     def take(self) -> Child:
         """The next worker."""
         self.count += 1
         child, self._spare = self._spare or self._new(), None
         return child
+
+    def move(self) -> None:
+        """Let the next workers have another device first, if there is one: the machine failed a test.
+
+        Not where tests name several devices of a kind: each means its own.
+        """
+        from cuassay.devices import backend
+
+        kinds = [device.kind for device in self._presence.devices]
+        for kind in (kind for kind in kinds if kinds.count(kind) == 1):
+            visibility = getattr(backend(kind), "visibility", None)
+            if visibility is not None:
+                variable, visible = visibility()
+                words = self._masks[variable].split(",") if variable in self._masks else list(visible)
+                self._masks[variable] = ",".join([*words[1:], *words[:1]])
+        self.dismiss()
 
     def prepare(self) -> None:
         """Start the next worker if this session has lost one; it collects, and waits."""

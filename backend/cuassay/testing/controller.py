@@ -152,6 +152,7 @@ class Controller:
         causes = [report.cuassay_infrastructure for report in self._reports if _is_infrastructure(report)]
         if causes and key not in self._again:
             self._again[key] = causes[0]
+            self._children.move()
             self._waiting[key] = self._waiting.pop(key)  # after the others
             self._running = None
         else:

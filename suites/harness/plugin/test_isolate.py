@@ -267,6 +267,27 @@ def test_only_failures_of_the_machine_run_again_and_once(
     assert ("failed by the machine" in result.stdout.str()) is (runs == 2)
 
 
+def test_a_test_that_its_device_failed_runs_again_on_another(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_DEVICES", "3")
+    pytester.makepyfile("""
+        from cuassay.devices import backend
+
+        def test_it(device):
+            uuid = backend("sim").identity(device.index)["uuid"]
+            with open("uuids", "a") as file:
+                file.write(f"{uuid} ")
+            if uuid == "SIM-0":
+                raise RuntimeError("Xid 79: the GPU has fallen off the bus")
+    """)
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate", "--device=sim")
+
+    result.assert_outcomes(passed=1)
+    assert (pytester.path / "uuids").read_text() == "SIM-0 SIM-1 "
+
+
 @pytest.mark.parametrize(
     ("conftest", "told"),
     [
