@@ -93,7 +93,9 @@ class Check:
         try:
             self._guarded(spec, device, *dtype)
         except LeakError as leak:
-            raise AssertionError(f"{leak}; run a second time it kept more again: it is nothing made once") from None
+            raise AssertionError(
+                f"{leak}; a second run of the check kept more again, so this is not a cache that is filled once"
+            ) from None
 
 
 #: Name to check, as the modules are loaded; `checks.CHECKS` has them in the order they run.

@@ -225,7 +225,7 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
         raise AssertionError("\n  ".join(lines))
     right = np.where(np.isnan(expected) | np.isnan(got), got, expected)
     limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
-    with on_sample(sample), explained("next to a NaN, which the reference leaves out or tells of"):
+    with on_sample(sample), explained("wrong for inputs with one NaN, where the reference gives a number"):
         compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
 
 

@@ -187,9 +187,15 @@ def _larger(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 
 def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
-    """The sample with one of its extents as long as memory and time allow, in every array that has it."""
+    """The sample with one of its extents as long as memory and time allow, and a little longer than a block's threads.
+
+    A tail that is left out is a large part of the result only where there are few blocks.
+    """
     longer = (resized(sample, {extent: longer}) for longer in _EXTENTS if longer > extent)
-    return list(_affordable(spec, device, longer, _MOST_OF_GRIDS if spec.has_default_samples else _MOST_ELEMENTS))[-1:]
+    if spec.has_default_samples:
+        return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
+    found = list(_affordable(spec, device, longer))
+    return [one for one in found[:-1] if _elements(one) <= _MOST_OF_SMALL] + found[-1:]
 
 
 def _has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
