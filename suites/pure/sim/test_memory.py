@@ -79,6 +79,16 @@ class TestFiniteMemory:
         assert arena.try_take(2 * ALIGNMENT, early) is None
         assert arena.try_take(2 * ALIGNMENT, late) == 0
 
+    def test_neighbours_of_two_streams_join_when_nothing_else_is_left(self) -> None:
+        first = empty(TOTAL // 2)
+        with BACKEND.use_stream(BACKEND.new_stream(0)):
+            second = empty(TOTAL // 2)
+            second.fill(1)
+        first.fill(1)
+        del first, second
+
+        assert empty(TOTAL).nbytes == TOTAL
+
     def test_arrays_in_a_cycle_are_collected_before_giving_up(self) -> None:
         gc.collect()
         cycle: list[Any] = [empty(TOTAL)]

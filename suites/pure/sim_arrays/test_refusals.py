@@ -105,6 +105,14 @@ def test_a_simulated_machine_is_there_for_its_block_only(machine: Any) -> None:
     assert BACKEND.machine is machine
 
 
+def test_as_many_devices_are_there_as_are_visible(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_DEVICES", "1")
+    monkeypatch.setenv("CUASSAY_SIM_VISIBLE_DEVICES", "SIM-a,SIM-b,SIM-c")
+
+    with BACKEND.simulated() as backend:
+        assert backend.count() == 3
+
+
 def test_an_event_has_times_only_where_asked(machine: Any) -> None:
     first, second = BACKEND.new_event(0), BACKEND.new_event(0, timing=True)
     for event in (first, second):
