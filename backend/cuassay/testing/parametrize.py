@@ -30,6 +30,8 @@ NAMES = ("device", "dtype", "op")
 #: What generated tests call these arguments: a project may have a `device`, `dtype` or `op` that means something else.
 OWN_NAMES = {name: f"cuassay_{name}" for name in NAMES}
 
+_OURS = frozenset((*NAMES, *OWN_NAMES.values()))
+
 #: What `dtype` is without ``@dtypes`` and without an op: the floats that most accelerators compute with.
 DEFAULT_DTYPES = ("float32", "float16", "bfloat16", "float64")
 
@@ -63,6 +65,8 @@ class Parametrizer:
 
     def __call__(self, metafunc: pytest.Metafunc) -> None:
         """Parametrize one test function."""
+        if _OURS.isdisjoint(metafunc.fixturenames) and not metafunc.definition.own_markers:
+            return  # nearly every test of a project that does not use this plugin
         arguments = _arguments(metafunc)
         _refuse_idle_marks(arguments, metafunc)
         if not arguments:
