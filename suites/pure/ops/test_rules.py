@@ -105,6 +105,18 @@ ROWS, GROUPS = np.ones((4, 2), np.float32), np.ones((2, 2, 3), np.float32)
             id="seed-without-bfloat16",
         ),
         pytest.param(
+            lambda: ops.fused_adam_(*ADAM, 0.1, None, None, None, seed=2**64),
+            ArgumentError,
+            "seed must be a whole number from 0",
+            id="seed-beyond-64-bits",
+        ),
+        pytest.param(
+            lambda: ops.dropout(ONES, state=STATE, p=1.5),
+            ArgumentError,
+            "p is a probability; got 1.5",
+            id="probability",
+        ),
+        pytest.param(
             lambda: ops.amax(np.ones((0, 3), np.float32), axis=0), ShapeError, "maximum of no elements", id="no-rows"
         ),
         pytest.param(
