@@ -31,7 +31,7 @@ from cuassay.testing.recording import device_columns
 __all__ = ["benchmark_name", "is_wanted", "main"]
 
 #: Seconds of `spin` that every benchmark named with ``--spin`` has on both sides, because a launch costs time itself.
-SPIN_BASE_S = 5e-6
+SPIN_BASE_S = 1e-6
 
 #: The clock of `spin` is measured with this many cycles and with twice as many.
 _CYCLES = 4_000_000
