@@ -104,7 +104,7 @@ def solve(a: Array, b: Array, *, check_errors: bool = True) -> Array:
     dtype = _dtype("solve", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
-    a, b = _beside(a, b[:, None] if vector else b)
+    a, b = _broadcast_stacks(a, b[:, None] if vector else b)
     x, info = _new(a, tuple(b.shape), dtype), _new(a, tuple(a.shape[:-2]), np.int32)
     ops.solve_(a, b, x, info)
     _look("solve", "is singular", info, check_errors)
@@ -261,7 +261,7 @@ def lstsq(a: Array, b: Array, rcond: float | None = None, *, check_errors: bool 
     dtype = _dtype("lstsq", a, b)
     check_errors = flag("check_errors", check_errors)
     vector = b.ndim == 1
-    a, b = _beside(a, b[:, None] if vector else b)
+    a, b = _broadcast_stacks(a, b[:, None] if vector else b)
     stack, rows, columns = _extents("lstsq", a)
     _extents("lstsq", b)
     real, count = real_dtype(dtype), b.shape[-1]
@@ -299,7 +299,7 @@ def _new(like: Array, shape: Shape, dtype: Any) -> Array:
     return devices.empty(shape, dtype, registry.device_of(like, "the matrix"))
 
 
-def _beside(a: Array, b: Array) -> tuple[Array, Array]:
+def _broadcast_stacks(a: Array, b: Array) -> tuple[Array, Array]:
     """Both with the same axes before the last two, by broadcasting."""
     if a.ndim < 2 or b.ndim < 2 or a.shape[:-2] == b.shape[:-2]:
         return a, b  # the operation says what is wrong, if anything is

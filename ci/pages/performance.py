@@ -82,12 +82,12 @@ def _cases(rows: list[dict[str, Any]]) -> Iterator[tuple[str, ...]]:
         cases.setdefault(tuple(str(row[name]) for name in _CASE), []).append(row)
     for (_, case, dtype, clock, cache, mode), found in cases.items():
         ours = next((row for row in found if row["ours"]), found[0])
-        others = "; ".join(_beside(row, ours) for row in found if row is not ours)
+        others = "; ".join(_compared(row, ours) for row in found if row is not ours)
         tags = cache if mode == "stream" else f"{cache}, {mode}"
         yield case, dtype, clock, tags, _time(ours), others
 
 
-def _beside(row: dict[str, Any], ours: dict[str, Any]) -> str:
+def _compared(row: dict[str, Any], ours: dict[str, Any]) -> str:
     return f"{row['implementation']} {_time(row)} ({row['median'] / ours['median']:.2f})"
 
 

@@ -18,7 +18,7 @@ from cuassay_reports.compare import CASE, OURS, throughput
 from cuassay_reports.frames import pd
 from cuassay_reports.load import Results, records
 
-__all__ = ["BEHIND", "WORST", "Group", "PeerSummary", "Worst", "beside_best", "peer_summaries"]
+__all__ = ["BEHIND", "WORST", "Group", "PeerSummary", "Worst", "compared_with_best", "peer_summaries"]
 
 BEHIND = 0.99
 """Ratio to the best peer below which ours is behind: nearer, two runs of one program differ as much."""
@@ -73,7 +73,7 @@ class PeerSummary:
     worst: Sequence[Worst]
 
 
-def beside_best(results: Results) -> pd.DataFrame:
+def compared_with_best(results: Results) -> pd.DataFrame:
     """Compare ours with the best peer, in the newest run of each subject that has grouped timings.
 
     Returns
@@ -121,8 +121,8 @@ def _paired(row: dict[str, Any], other: str) -> float:
 
 
 def peer_summaries(results: Results) -> list[PeerSummary]:
-    """Sum up what `beside_best` found, by benchmark and subject."""
-    compared = beside_best(results)
+    """Sum up what `compared_with_best` found, by benchmark and subject."""
+    compared = compared_with_best(results)
     times = results.times
     return [
         PeerSummary(

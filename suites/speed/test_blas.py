@@ -123,7 +123,7 @@ def _in_turn(a: Any, b: Any, outputs: list[Any]) -> Call:
 @devices("cuda")
 @requires("cublaslt")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) on PATH")
-def test_mm_beside_c(device: Device, measured: Measured, tmp_path: Path) -> None:
+def test_mm_next_to_c(device: Device, measured: Measured, tmp_path: Path) -> None:
     make = Samples(1, "bfloat16")
     a, b = make((SMALL, SMALL)).on(device), make((SMALL, SMALL)).on(device)
     out = ops.mm(a, b)
@@ -169,7 +169,7 @@ def calls_in_c(folder: Path, a: Any, b: Any, out: Any) -> Call:
 @devices("cuda")
 @dtypes("bfloat16", "float16")
 @pytest.mark.parametrize("activation", [None, "relu", "gelu_tanh"])
-def test_an_epilogue_beside_its_parts(
+def test_an_epilogue_next_to_its_parts(
     device: Device, dtype: np.dtype[Any], activation: Any, measured: Measured
 ) -> None:
     make = Samples(1, dtype.name)
@@ -204,7 +204,7 @@ def test_an_epilogue_beside_its_parts(
     [((96, 1024, 64), (96, 64, 1024)), ((96, 1024, 1024), (96, 1024, 64)), ((8, 12, 1024, 64), (8, 12, 64, 1024))],
     ids=["scores", "values", "four dimensions"],
 )
-def test_stacks_beside_torch(device: Device, dtype: np.dtype[Any], left: Any, right: Any, measured: Measured) -> None:
+def test_stacks_next_to_torch(device: Device, dtype: np.dtype[Any], left: Any, right: Any, measured: Measured) -> None:
     make = Samples(1, dtype.name)
     a, b = make(left).on(device), make(right).on(device)
     out = ops.matmul(a, b)

@@ -41,7 +41,7 @@ def torch_mm(a: Any, b: Any, out: Any) -> Callable[[], Any] | None:
 
 @devices("cuda")
 @pytest.mark.parametrize("extent", [1024, 2048, 4096, 8192])
-def test_split_modes_beside_native_products(
+def test_split_modes_next_to_native_products(
     device: Device,
     extent: int,
     device_benchmark: DeviceBenchmark,

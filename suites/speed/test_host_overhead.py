@@ -163,7 +163,7 @@ def test_launch(device: Device, operands: tuple[Any, Any, Any], measured: Measur
 
 @devices("cuda")
 @pytest.mark.skipif(shutil.which("cc") is None, reason="no C compiler (cc) on PATH")
-def test_launch_beside_c(device: Device, operands: tuple[Any, Any, Any], measured: Measured, tmp_path: Path) -> None:
+def test_launch_next_to_c(device: Device, operands: tuple[Any, Any, Any], measured: Measured, tmp_path: Path) -> None:
     from cuassay import cuda
 
     a, b, out = operands

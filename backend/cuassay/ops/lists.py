@@ -40,7 +40,7 @@ def aligned(*names: str, one_dtype: bool = True, scalar: str = "") -> ShapeRule:
 
     def rule(bound: Arguments) -> tuple[int, ...]:
         lists = {name: bound[name] for name in names if not _is_scalar(bound[name])}
-        _check_beside(lists)
+        _check_same_shapes(lists)
         _check_written(lists)
         if "alpha" in bound:
             _check_scalar("alpha", bound["alpha"], None)
@@ -78,7 +78,7 @@ def check_one(name: str, array: Any, *dtypes: str) -> None:
         raise DTypeError(f"{name} must be {' or '.join(dtypes)}; got {dtype_name(array.dtype)}; cast it")
 
 
-def _check_beside(lists: Mapping[str, Arrays]) -> None:
+def _check_same_shapes(lists: Mapping[str, Arrays]) -> None:
     (first, arrays), *others = lists.items()
     for name, other in others:
         if len(other) != len(arrays):
@@ -155,7 +155,7 @@ def _dtype_of(name: str, arrays: Arrays) -> Any:
 
 def norms(bound: Arguments) -> tuple[int, ...]:
     """One number an array, and at least one array."""
-    _check_beside({"a": bound["a"]})
+    _check_same_shapes({"a": bound["a"]})
     _dtype_of("a", bound["a"])
     if bound["ord"] not in (2, math.inf):
         raise ArgumentError(f"ord must be 2 or infinity; got {shown(bound['ord'])}; give 2 or math.inf")
@@ -164,7 +164,7 @@ def norms(bound: Arguments) -> tuple[int, ...]:
 
 def global_norm(bound: Arguments) -> tuple[int, ...]:
     """Gradients of one dtype; one float32 element in each of the others."""
-    _check_beside({"grads": bound["grads"]})
+    _check_same_shapes({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
     check_ones(bound, "norm", "found_inf", "grad_scale")
     flag("accumulate", bound["accumulate"])
@@ -173,7 +173,7 @@ def global_norm(bound: Arguments) -> tuple[int, ...]:
 
 def unscaled(bound: Arguments) -> tuple[int, ...]:
     """As `global_norm`, without a norm; gradients are written, each once."""
-    _check_beside({"grads": bound["grads"]})
+    _check_same_shapes({"grads": bound["grads"]})
     _check_written({"grads": bound["grads"]})
     _dtype_of("grads", bound["grads"])
     check_ones(bound, "found_inf", "inv_scale")
@@ -197,7 +197,7 @@ def adam(bound: Arguments) -> tuple[int, ...]:
     """Parameters with gradients and states that fit, and hyperparameters that are numbers Adam is defined for."""
     lists = {name: bound[name] for name in ("params", "grads", "exp_avgs", "exp_avg_sqs")}
     lists |= {name: bound[name] for name in ("max_exp_avg_sqs", "masters") if bound[name]}
-    _check_beside(lists)
+    _check_same_shapes(lists)
     are_written = bound["grad_scale"] is not None or bound["max_norm"] is not None or bound["zero_grads"]
     _check_apart(lists, shared="" if are_written else "grads")
     _check_adam_dtypes({name: dtype_name(_dtype_of(name, arrays)) for name, arrays in lists.items()})

@@ -128,9 +128,9 @@ class State:
 
     def _empty(self, params: Arrays, dtype: Any) -> tuple[Array, ...]:
         """One array a parameter; as a tuple, which a step knows by itself."""
-        return tuple(self._beside(param, dtype) for param in params)
+        return tuple(self._aligned_like(param, dtype) for param in params)
 
-    def _beside(self, param: Array, dtype: Any) -> Array:
+    def _aligned_like(self, param: Array, dtype: Any) -> Array:
         """Uninitialised; begins as far past a 16-byte boundary as `param`, so that a kernel reaches both in step."""
         skipped = _past_boundary(param)
         if not skipped:

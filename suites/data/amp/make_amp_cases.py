@@ -1,4 +1,4 @@
-"""Ask torch how its GradScaler and autocast behave, and write the answers to ``amp_cases.json`` beside this file.
+"""Ask torch how its GradScaler and autocast behave, and write the answers to ``amp_cases.json`` next to this file.
 
     python suites/data/amp/make_amp_cases.py
 

@@ -1,6 +1,6 @@
 """The least a device kind outside cuassay must be: its arrays hold NumPy's, its ops are one boxed fallback to the cpu.
 
-Beside this file lies the metadata of a distribution, whose entry point makes the kind known.
+Next to this file is the metadata of a distribution, whose entry point makes the kind known.
 """
 
 from __future__ import annotations

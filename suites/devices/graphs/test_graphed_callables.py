@@ -89,7 +89,7 @@ def test_replays_follow_an_input_that_changes_in_place(full: Any) -> None:
     assert values(graphed.replay()) == [10.0] * 8
 
 
-def test_an_array_beside_a_nest_keeps_its_place(full: Any) -> None:
+def test_an_array_next_to_a_nest_keeps_its_place(full: Any) -> None:
     graphed = cuda.make_graphed_callables(
         lambda a, pair: ops.add(ops.mul(a, pair[0]), pair[1]), (full(1), [full(2), full(3)])
     )

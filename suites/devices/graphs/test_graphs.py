@@ -567,7 +567,7 @@ def test_an_update_of_the_same_shape_is_in_place(made: Any, full: Any) -> None:
     assert values(second) == [17.0] * 8
 
 
-def test_an_update_of_another_shape_makes_it_anew(made: Any, full: Any) -> None:
+def test_an_update_of_another_shape_makes_it_again(made: Any, full: Any) -> None:
     a, graph, other = full(1), made(), made(keep_graph=True)
     with cuda.graph(graph):
         ops.mul(a, 2.0)

@@ -237,7 +237,7 @@ class TestOutOfMemory:
         assert not held
         allocator.free(block)
 
-    def test_what_is_free_elsewhere_is_given_back_and_taken_anew(
+    def test_what_is_free_elsewhere_is_given_back_and_taken_again(
         self, allocator: CachingAllocator, backend: Any, streams: tuple[Any, ...]
     ) -> None:
         one, other = map(backend.stream_number, streams)
@@ -342,7 +342,7 @@ class TestStatistics:
         for block in blocks:
             allocator.free(block)
 
-    def test_peaks_and_totals_start_anew_when_reset(self, allocator: CachingAllocator) -> None:
+    def test_peaks_and_totals_start_again_when_reset(self, allocator: CachingAllocator) -> None:
         allocator.free(allocator.malloc(8 * MIB))
 
         allocator.reset_peak_stats()

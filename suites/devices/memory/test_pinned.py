@@ -295,7 +295,7 @@ def test_a_copy_that_the_host_waits_for_is_refused_in_a_capture(
         capture.reset()
 
 
-def test_a_pinned_array_is_refused_beside_device_arrays(device: Device, numbers: Any) -> None:
+def test_a_pinned_array_is_refused_next_to_device_arrays(device: Device, numbers: Any) -> None:
     there = from_host(numbers, device)
 
     with pytest.raises((DeviceError, ArgumentError, TypeError)):

@@ -59,7 +59,7 @@ def test_normals_are_those_of_float64_within_4_ulp(dtype: str, device: Device, g
 
 
 @pytest.mark.parametrize("name", [*CALLS, *NORMAL])
-def test_a_call_takes_four_words_and_the_next_draws_anew(name: str, device: Device, generator: Generator) -> None:
+def test_a_call_takes_four_words_and_the_next_draws_again(name: str, device: Device, generator: Generator) -> None:
     call = (CALLS | NORMAL)[name]
 
     first, second = call(device, generator), call(device, generator)

@@ -52,7 +52,7 @@ def doubled(arrays: list[Any]) -> list[np.ndarray[Any, Any]]:
 
 
 @dtypes(*FLOATS)
-def test_arrays_that_begin_anywhere_are_computed_and_nothing_beside_them(views: Views, dtype: Any) -> None:
+def test_arrays_that_begin_anywhere_are_computed_and_nothing_next_to_them(views: Views, dtype: Any) -> None:
     """Every pair of beginnings, within a pack of 8; long enough for whole warps, and of every length of the rest."""
     places = list(product(range(8), repeat=2))
     sizes = [700 + 37 * k for k in range(len(places))]

@@ -209,7 +209,7 @@ def test_generated_tests_that_no_name_collects_are_told(pytester: pytest.Pyteste
         from cuassay.testing import OpSpec, conformance
         twice = conformance(OpSpec(fn=lambda xp, a: a * 2, dtypes=("float32",)))
         {also}
-        def test_beside(): pass
+        def test_next(): pass
     """)
 
     result = pytester.runpytest_inprocess("--device", "cpu", "-W", "default::pytest.PytestCollectionWarning")

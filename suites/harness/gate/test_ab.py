@@ -188,7 +188,7 @@ def test_noise_that_a_process_has_in_all_benchmarks_is_not_of_any_one() -> None:
     assert max(one.noise for one in Profile.of(processes, {}).noises.values()) < 1e-4
 
 
-def test_a_commit_is_checked_out_beside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_is_checked_out_next_to_the_repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for words in (
         ["init", "-q"],
         ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m", "x"],

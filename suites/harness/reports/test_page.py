@@ -163,7 +163,7 @@ def test_a_page_of_a_run_without_anything_in_it_says_so(write_rows: Make) -> Non
     assert "No device was recorded" in page
 
 
-def test_what_the_user_named_has_its_peers_beside_it_and_its_verdict_counts(
+def test_what_the_user_named_has_its_peers_next_to_it_and_its_verdict_counts(
     write_rows: Make, device_row: Make, time_row: Make
 ) -> None:
     for name, median in (("r1", 1.0), ("r2", 2.0)):
@@ -344,7 +344,7 @@ def test_a_terminal_gets_peers_and_medians_in_one_column(write_rows: Make, devic
     assert all(line == line.rstrip() for line in shown)
 
 
-def test_live_launches_and_host_times_are_told_beside_queued_ones(
+def test_live_launches_and_host_times_are_told_next_to_queued_ones(
     write_rows: Make, device_row: Make, time_row: Make
 ) -> None:
     queued = time_row(1.0, launches="queued"), time_row(3.0, clock="host")

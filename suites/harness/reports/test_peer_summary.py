@@ -10,7 +10,7 @@ import pytest
 
 from cuassay_reports.analysis import load
 from cuassay_reports.page import build
-from cuassay_reports.peer_summary import WORST, PeerSummary, beside_best, peer_summaries
+from cuassay_reports.peer_summary import WORST, PeerSummary, compared_with_best, peer_summaries
 from cuassay_reports.render import render_html, render_markdown, render_text
 
 Make = Callable[..., Any]
@@ -68,7 +68,7 @@ def test_samples_of_unlike_rounds_are_compared_by_their_medians(time_row: Make, 
     assert stand(ours, torch).worst[0].ratio == "1.500×"
 
 
-def test_a_peer_measured_live_counts_beside_graphs(product: Make, stand: Make) -> None:
+def test_a_peer_measured_live_counts_next_to_graphs(product: Make, stand: Make) -> None:
     rows = [
         *product("8x8x8", {"cuassay": 2.0, "torch": 4.0}),
         *product("8x8x8", {"cupy": 1.0}, mode="stream", launches="live"),
@@ -157,7 +157,7 @@ def test_a_case_without_peers_is_left_out(product: Make, stand: Make) -> None:
 def test_other_timings_have_no_summary(write_rows: Make, device_row: Make, time_row: Make) -> None:
     results = load(write_rows("r1", device_row(), time_row(1.0), time_row(2.0, implementation="torch")))
 
-    assert beside_best(results).empty
+    assert compared_with_best(results).empty
     assert peer_summaries(results) == []
 
 

@@ -290,7 +290,7 @@ def test_a_product_follows_what_its_stream_was_given_before() -> None:
     case.check()
 
 
-def test_kernels_are_loaded_beside_a_capture_that_another_thread_would_break() -> None:
+def test_kernels_are_loaded_next_to_a_capture_that_another_thread_would_break() -> None:
     case, offered = Case(make_problem(512, 16, 512)), []
     PROVIDER.candidates(case.problem, 0)
     kernel.cache_clear()  # they are compiled, and not loaded

@@ -334,7 +334,7 @@ def test_raw_handles_serve_cuda_bindings(made: Any) -> None:
     assert values(total) == {1.0}
 
 
-def test_a_kept_graph_is_captured_anew_after_reset(made: Any) -> None:
+def test_a_kept_graph_is_captured_again_after_reset(made: Any) -> None:
     a, graph = full(1), made(keep_graph=True)
     for factor in (2.0, 3.0):
         with cuda.graph(graph):

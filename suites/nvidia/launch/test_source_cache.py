@@ -82,7 +82,7 @@ def test_a_program_compiled_again_has_its_resources_again(tmp_path: Path, monkey
 
 
 @pytest.mark.parametrize("keep", [0, 10, 100], ids=["empty", "digest torn", "payload torn"])
-def test_a_torn_cache_file_is_compiled_anew(cache: Path, keep: int) -> None:
+def test_a_torn_cache_file_is_compiled_again(cache: Path, keep: int) -> None:
     first = build()
     (path,) = (cache / "kernels").iterdir()
     path.write_bytes(path.read_bytes()[:keep])

@@ -74,7 +74,7 @@ def test_the_spec_holds_where_there_is_no_cuda() -> None:
     CHECKS["values"](spec_of(AXPY), "cpu", as_dtype("float32"))
 
 
-def test_the_signature_of_a_plain_function_is_read_beside_templates() -> None:
+def test_the_signature_of_a_plain_function_is_read_next_to_templates() -> None:
     kernel = cuda.compile_kernel(AXPY, "axpy")
 
     assert kernel.signature == ("float32*", "float32*", "float32*", "float64", "int64")

@@ -308,7 +308,7 @@ def _spin() -> Any:
     return cupy.RawKernel(SPIN, "spin")
 
 
-def test_memory_is_pinned_beside_a_capture_that_another_thread_would_break(gpu: str) -> None:
+def test_memory_is_pinned_next_to_a_capture_that_another_thread_would_break(gpu: str) -> None:
     import cupy
 
     import cuassay.devices.cuda.memory.pinned as module

@@ -170,7 +170,7 @@ def graphs_of_this_thread() -> int:
 
 
 @pytest.mark.usefixtures("cublaslt")  # cuBLAS' plans have a workspace, and become no graphs
-def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_anew(shortcut: Any) -> None:
+def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_again(shortcut: Any) -> None:
     a, b, out = (draw("float32", 128, 128) for _ in range(3))
     before = graphs_of_this_thread()
 
@@ -183,7 +183,7 @@ def test_a_product_on_the_same_addresses_becomes_a_graph_that_reads_them_anew(sh
 
 
 @pytest.mark.usefixtures("cublaslt")
-def test_a_change_of_the_controls_makes_products_anew(shortcut: Any) -> None:
+def test_a_change_of_the_controls_makes_products_again(shortcut: Any) -> None:
     a, b, out = (draw("float32", 128, 128) for _ in range(3))
     for _ in range(20):
         ops.mm(a, b, out=out)
@@ -197,7 +197,7 @@ def test_a_change_of_the_controls_makes_products_anew(shortcut: Any) -> None:
 
 
 @pytest.mark.usefixtures("cublaslt")
-def test_a_product_becomes_a_graph_beside_the_capture_of_another_thread(shortcut: Any) -> None:
+def test_a_product_becomes_a_graph_next_to_the_capture_of_another_thread(shortcut: Any) -> None:
     arrays, x = [draw("float32", 128, 128) for _ in range(3)], cupy.ones(8, cupy.float32)
     ops.add(x, x, out=x)
     may_go_on, is_warm, made = threading.Event(), threading.Event(), []

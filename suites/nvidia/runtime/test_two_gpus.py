@@ -220,7 +220,7 @@ def test_cupys_arrays_are_ours_on_the_device_they_are_on() -> None:
     assert to_host(there)[-1] == N - 1
 
 
-def test_the_other_device_is_waited_for_and_gives_memory_back_beside_a_capture() -> None:
+def test_the_other_device_is_waited_for_and_gives_memory_back_next_to_a_capture() -> None:
     source, graph, array = DeviceSource(1), cuda.CUDAGraph(), filled(0)
     segment = source.reserve(1 << 20, 0)
     ops.add(array, 1.0)
@@ -301,7 +301,7 @@ def test_a_copy_is_recorded_in_one_capture_of_both_devices(far: Any) -> None:
     graph.reset()
 
 
-def test_a_copy_that_needs_a_kernel_beside_the_capture_is_refused() -> None:
+def test_a_copy_that_needs_a_kernel_next_to_the_capture_is_refused() -> None:
     source, target = filled(0), filled(1)
     graph = cuda.CUDAGraph()
 

@@ -157,7 +157,7 @@ def views(dtype: str, sizes: list[int], offsets: list[int], seed: int) -> tuple[
 
 @pytest.mark.parametrize("seed", [None, 11], ids=["nearest", "stochastic"])
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16", "float64"])
-def test_lists_that_begin_anywhere_are_stepped_and_nothing_beside_them(dtype: str, seed: int | None) -> None:
+def test_lists_that_begin_anywhere_are_stepped_and_nothing_next_to_them(dtype: str, seed: int | None) -> None:
     if seed is not None and dtype != "bfloat16":
         pytest.skip("stochastic rounding is for bfloat16")
     places = list(product(range(8), range(0, 8, 3)))
@@ -321,7 +321,7 @@ def test_a_plan_is_run_on_another_stream_than_its_tables_are_uploaded_on(is_capt
     graph.reset()
 
 
-def test_gradients_bound_anew_on_another_stream_are_read_there() -> None:
+def test_gradients_bound_again_on_another_stream_are_read_there() -> None:
     first, second, norm = draw(0), draw(1), from_host(np.zeros((), np.float32), DEVICE)
     expected = np.sqrt(sum(np.sum(to_host(array).astype(np.float64) ** 2) for array in second))
     ops.global_norm_.prepare(second, norm, None, None).run()

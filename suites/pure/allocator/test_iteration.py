@@ -149,7 +149,7 @@ def test_what_stays_later_is_learned_after_twice_as_many_falls(
     assert lows == [0] * 3 + [10] * 8 + [30]
 
 
-def test_a_watch_begins_anew(allocator: CachingAllocator, detector: IterationDetector) -> None:
+def test_a_watch_begins_again(allocator: CachingAllocator, detector: IterationDetector) -> None:
     _, second, gone = given(allocator, detector, 64, 16, 2)
     allocator.free(gone)
     detector.drop_gone()

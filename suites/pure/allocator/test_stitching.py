@@ -182,7 +182,7 @@ class TestStitching:
         [({0, 2}, 0, 8), ({0, 2, 3, 4}, 1, 16)],
         ids=["the middle of it", "all of it, by pieces"],
     )
-    def test_part_of_what_was_shown_before_is_shown_anew_and_nothing_of_others(
+    def test_part_of_what_was_shown_before_is_shown_again_and_nothing_of_others(
         self, allocator: CachingAllocator, source: IntegerSource, parts: set[int], kept_too: int, nbytes: int
     ) -> None:
         shadow = ShadowModel(source)
@@ -617,7 +617,7 @@ class TestFailures:
         assert allocator.malloc(20 * MIB).segment is kept.segment
         assert len(source.ranges) == 1
 
-    def test_without_room_for_mappings_pages_are_taken_anew(
+    def test_without_room_for_mappings_pages_are_taken_again(
         self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def alias(pages: object) -> int:

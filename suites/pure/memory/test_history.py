@@ -242,7 +242,7 @@ def test_off_nothing_more_is_kept_and_what_was_stays_until_it_is_cleared(allocat
     assert allocator.snapshot()["device_traces"] == []
 
 
-def test_on_again_goes_on_and_cleared_begins_anew(allocator: CachingAllocator) -> None:
+def test_on_again_goes_on_and_cleared_begins_again(allocator: CachingAllocator) -> None:
     allocator.record_history()
     ask(allocator, MIB)
     allocator.record_history()

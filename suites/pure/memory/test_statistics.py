@@ -104,7 +104,7 @@ def test_hits_are_counted(allocator: CachingAllocator, malloc: str) -> None:
     assert figure(allocator, "num_device_alloc") == 1
 
 
-def test_totals_begin_anew(allocator: CachingAllocator) -> None:
+def test_totals_begin_again(allocator: CachingAllocator) -> None:
     kept = allocator.malloc(4096)
     allocator.reset_accumulated_stats()
     allocator.free(kept)
@@ -114,7 +114,7 @@ def test_totals_begin_anew(allocator: CachingAllocator) -> None:
     assert figure(allocator, "segment.all.allocated") == 0
 
 
-def test_peaks_begin_anew_at_what_is_live(allocator: CachingAllocator) -> None:
+def test_peaks_begin_again_at_what_is_live(allocator: CachingAllocator) -> None:
     kept, other = allocator.malloc(4096), allocator.malloc(8192)
     allocator.free(other)
     allocator.reset_peak_stats()

@@ -109,7 +109,7 @@ def test_a_complex_factor_is_one_of_complex_products() -> None:
     ],
     ids=["b", "alpha", "none", "weight"],
 )
-def test_a_number_beside_a_list_is_a_real_one(call: Any) -> None:
+def test_a_number_next_to_a_list_is_a_real_one(call: Any) -> None:
     with pytest.raises(ArgumentError, match="a real number"):
         call(np.ones(3, np.float32))
 
@@ -192,14 +192,14 @@ def test_each_list_that_is_rounded_has_chances_of_its_own(monkeypatch: pytest.Mo
     assert len(streams) == len(set(streams)) == 4
 
 
-def test_beside_masters_parameters_are_their_rounding_also_by_chance() -> None:
+def test_with_masters_parameters_are_their_rounding_also_by_chance() -> None:
     _, optimizer = chances(1, 4096, master_weights=True, state_dtype="bfloat16")
     (param,), state = optimizer.param_groups[0]["params"], optimizer.state_dict()["state"][0]
 
     np.testing.assert_array_equal(param, state["master"].astype(BFLOAT16))
 
 
-def test_gradients_of_float32_beside_masters_keep_their_digits() -> None:
+def test_gradients_of_float32_with_masters_keep_their_digits() -> None:
     grads = [np.array([1.001, -0.3333], np.float32)]
     half, single = [np.ones(2, BFLOAT16)], [np.ones(2, np.float32)]
     of_half, of_single = Adam(half, master_weights=True), Adam(single)
@@ -300,7 +300,7 @@ def test_a_bool_stands_for_an_array_as_other_numbers_do() -> None:
     assert ops.add(np.ones(2, np.float32), True).tolist() == [2.0, 2.0]
 
 
-def test_a_plan_that_is_bound_anew_writes_where_it_wrote() -> None:
+def test_a_plan_that_is_bound_again_writes_where_it_wrote() -> None:
     a, out = np.ones(3, np.float32), np.zeros(3, np.float32)
     plan = ops.add.prepare(a, a, out=out)
 

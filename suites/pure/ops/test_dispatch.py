@@ -313,7 +313,7 @@ def test_a_plan_across_kinds_moves_the_numbers(device: str) -> None:
     assert to_host(ops.add(plan.out, from_host(ONES, target))).tolist() == [2.0] * 4
 
 
-def test_a_plan_that_keeps_nothing_is_prepared_anew_with_new_arguments() -> None:
+def test_a_plan_that_keeps_nothing_is_prepared_again_with_new_arguments() -> None:
     plan = ops.add.prepare(ONES, ONES)
 
     again = plan.rebind(b=3 * ONES)

@@ -170,7 +170,7 @@ def test_accesses_of_dropped_memory_are_forgotten(xp: Any) -> None:
     assert len(log) == 0
 
 
-def test_an_array_without_elements_beside_another_takes_none_of_its_memory(xp: Any) -> None:
+def test_an_array_without_elements_next_to_another_takes_none_of_its_memory(xp: Any) -> None:
     none, some = xp.atleast_2d(xp.ones(0), xp.ones(3))
 
     assert none.shape == (1, 0)

@@ -253,7 +253,7 @@ def test_copies_of_two_devices_count(machine: Any) -> None:
     assert address in [host_memory(machine).allocator.malloc(4 * size).address for _ in range(2)]
 
 
-def test_a_copy_takes_the_links_time_and_runs_beside_other_streams(stream: SimStream) -> None:
+def test_a_copy_takes_the_links_time_and_runs_next_to_other_streams(stream: SimStream) -> None:
     size = 2**20
     host, there = devices.empty_pinned(size, np.float32, "sim"), devices.empty((size,), np.float32, "sim")
     BACKEND.synchronize(0)

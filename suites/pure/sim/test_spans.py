@@ -83,14 +83,14 @@ def strided(shape: tuple[int, int], strides: tuple[int, int]) -> Any:
     return lambda x: x.__array_namespace__().lib.stride_tricks.as_strided(x, shape, strides)
 
 
-BESIDE = [
+NEIGHBOURS = [
     pytest.param(lambda x: x[::2, ::2], lambda x: x[1::2, 1::2], id="another place"),
     pytest.param(strided((2, 3), (32, 3)), strided((2, 3), (34, 2)), id="other strides"),
     pytest.param(strided((3, 1), (16, 32)), strided((1, 2), (16, 32)), id="another shape"),
 ]
 
 
-@pytest.mark.parametrize(("first", "second"), BESIDE)
+@pytest.mark.parametrize(("first", "second"), NEIGHBOURS)
 def test_a_strided_access_does_not_hide_another_one(x: Any, first: Any, second: Any) -> None:
     with BACKEND.use_stream(BACKEND.new_stream(0)):
         first(x).fill(1)

@@ -265,7 +265,7 @@ def test_a_path_that_writes_under_an_unordered_read_is_seen(unordered: Any, path
 
 
 @pytest.mark.parametrize("path", _params(READS, READS_MASKED))
-def test_a_path_that_only_reads_may_run_beside_a_read(unordered: Any, path: Path) -> None:
+def test_a_path_that_only_reads_may_run_next_to_a_read(unordered: Any, path: Path) -> None:
     x, o = unordered("read")
 
     path(x, o)

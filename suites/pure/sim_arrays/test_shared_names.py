@@ -131,7 +131,7 @@ def test_writing_call_sees_an_unordered_read(row: table.Row) -> None:
 
 @pytest.mark.usefixtures("xp")
 @pytest.mark.parametrize("row", _params(calls.READS))
-def test_reading_call_runs_beside_another_read(row: table.Row) -> None:
+def test_reading_call_runs_next_to_another_read(row: table.Row) -> None:
     xp, operands = _unordered("read")
 
     row(xp, operands)

@@ -39,7 +39,7 @@ def test_a_step_that_does_not_wait_for_its_gradients_is_a_race(optimizer: Adam) 
     BACKEND.current_stream(0).wait_stream(side)
 
 
-def test_gradients_written_beside_a_step_are_a_race(optimizer: Adam) -> None:
+def test_gradients_written_next_to_a_step_are_a_race(optimizer: Adam) -> None:
     grads, fresh = drawn(1), drawn(2)
     BACKEND.synchronize(0)
     side = BACKEND.new_stream(0)
@@ -53,7 +53,7 @@ def test_gradients_written_beside_a_step_are_a_race(optimizer: Adam) -> None:
     ops.foreach_copy_(grads, fresh)
 
 
-def test_a_norm_beside_a_write_is_a_race() -> None:
+def test_a_norm_next_to_a_write_is_a_race() -> None:
     grads = drawn(1)
     norm = from_host(np.zeros((), np.float32), "sim:0")
     side = BACKEND.new_stream(0)

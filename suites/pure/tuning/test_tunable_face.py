@@ -128,7 +128,7 @@ def options(tuner: Tuner) -> Options:
 
 
 @pytest.mark.parametrize(("given", "path"), [((), "own1"), (("other.jsonl",), "other.jsonl")], ids=["own", "named"])
-def test_a_file_is_read_for_the_current_device_and_plans_are_made_anew(
+def test_a_file_is_read_for_the_current_device_and_plans_are_made_again(
     tuner: Tuner, given: tuple[str, ...], path: str
 ) -> None:
     assert tunable.read_file(*given)

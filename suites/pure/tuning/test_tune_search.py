@@ -201,7 +201,7 @@ def test_the_last_comparison_is_in_turns() -> None:
     assert last == [DEFAULT, kernel(1), kernel(1), DEFAULT] * (CONFIRMATION // 2)
 
 
-def test_the_best_three_are_compared_anew_on_fresh_samples_alone() -> None:
+def test_the_best_three_are_compared_again_on_fresh_samples_alone() -> None:
     """The first was the fastest of few samples by luck: in the last race the second is."""
     samples = {kernel(1): [0.5] * 18, kernel(2): [0.51] * 18, kernel(3): [0.515] * 18, kernel(4): [0.52] * 18}
     fresh = {kernel(1): 0.6, kernel(2): 0.53, kernel(3): 0.54, kernel(4): 0.1, DEFAULT: 1.0}

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/adam_epsilon.py."""
+"""The right function for ../wrong/adam_epsilon.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/alibi_slopes.py."""
+"""The right function for ../wrong/alibi_slopes.py."""
 
 import numpy as np
 

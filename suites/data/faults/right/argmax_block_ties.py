@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/argmax_block_ties.py."""
+"""The right function for ../wrong/argmax_block_ties.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/argsort_descending_ties.py."""
+"""The right function for ../wrong/argsort_descending_ties.py."""
 
 import numpy as np
 

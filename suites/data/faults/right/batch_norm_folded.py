@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/batch_norm_folded.py."""
+"""The right function for ../wrong/batch_norm_folded.py."""
 
 import numpy as np
 

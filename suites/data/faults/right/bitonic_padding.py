@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/bitonic_padding.py."""
+"""The right function for ../wrong/bitonic_padding.py."""
 
 import numpy as np
 

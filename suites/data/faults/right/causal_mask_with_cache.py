@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/causal_mask_with_cache.py."""
+"""The right function for ../wrong/causal_mask_with_cache.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/cdist_expanded.py."""
+"""The right function for ../wrong/cdist_expanded.py."""
 
 import numpy as np
 

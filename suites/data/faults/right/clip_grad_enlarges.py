@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/clip_grad_enlarges.py."""
+"""The right function for ../wrong/clip_grad_enlarges.py."""
 
 import numpy as np
 

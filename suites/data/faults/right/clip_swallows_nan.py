@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/clip_swallows_nan.py."""
+"""The right function for ../wrong/clip_swallows_nan.py."""
 
 import numpy as np
 

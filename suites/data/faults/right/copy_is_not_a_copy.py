@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/copy_is_not_a_copy.py."""
+"""The right function for ../wrong/copy_is_not_a_copy.py."""
 
 import numpy as np
 

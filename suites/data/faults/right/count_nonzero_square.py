@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/count_nonzero_square.py."""
+"""The right function for ../wrong/count_nonzero_square.py."""
 
 import numpy as np
 

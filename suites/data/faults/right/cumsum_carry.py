@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/cumsum_carry.py."""
+"""The right function for ../wrong/cumsum_carry.py."""
 
 import numpy as np
 

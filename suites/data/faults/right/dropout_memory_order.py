@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/dropout_memory_order.py."""
+"""The right function for ../wrong/dropout_memory_order.py."""
 
 import numpy as np
 

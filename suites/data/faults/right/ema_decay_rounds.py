@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/ema_decay_rounds.py."""
+"""The right function for ../wrong/ema_decay_rounds.py."""
 
 from cuassay.testing import OpSpec, Sample, conformance
 

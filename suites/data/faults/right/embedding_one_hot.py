@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/embedding_one_hot.py."""
+"""The right function for ../wrong/embedding_one_hot.py."""
 
 import numpy as np
 

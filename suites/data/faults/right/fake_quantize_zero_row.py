@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/fake_quantize_zero_row.py."""
+"""The right function for ../wrong/fake_quantize_zero_row.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/fft_filter_wraps.py."""
+"""The right function for ../wrong/fft_filter_wraps.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/flat_index_uint16.py."""
+"""The right function for ../wrong/flat_index_uint16.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/floor_divide_float.py."""
+"""The right function for ../wrong/floor_divide_float.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/foreach_group_order.py."""
+"""The right function for ../wrong/foreach_group_order.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/fork_without_join.py."""
+"""The right function for ../wrong/fork_without_join.py."""
 
 import numpy as np
 

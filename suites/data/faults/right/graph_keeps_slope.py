@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/graph_keeps_slope.py."""
+"""The right function for ../wrong/graph_keeps_slope.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/graph_output_kept.py."""
+"""The right function for ../wrong/graph_output_kept.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/histogram_constant.py."""
+"""The right function for ../wrong/histogram_constant.py."""
 
 import numpy as np
 

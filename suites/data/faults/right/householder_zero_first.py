@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/householder_zero_first.py."""
+"""The right function for ../wrong/householder_zero_first.py."""
 
 import numpy as np
 

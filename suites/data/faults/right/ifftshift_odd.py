@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/ifftshift_odd.py."""
+"""The right function for ../wrong/ifftshift_odd.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/int8_accumulator.py."""
+"""The right function for ../wrong/int8_accumulator.py."""
 
 import numpy as np
 

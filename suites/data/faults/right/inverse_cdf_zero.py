@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/inverse_cdf_zero.py."""
+"""The right function for ../wrong/inverse_cdf_zero.py."""
 
 import numpy as np
 

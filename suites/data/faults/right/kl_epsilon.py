@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/kl_epsilon.py."""
+"""The right function for ../wrong/kl_epsilon.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/layer_norm_tail.py."""
+"""The right function for ../wrong/layer_norm_tail.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/lion_sign_of_zero.py."""
+"""The right function for ../wrong/lion_sign_of_zero.py."""
 
 import numpy as np
 

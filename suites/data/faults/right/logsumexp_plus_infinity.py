@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/logsumexp_plus_infinity.py."""
+"""The right function for ../wrong/logsumexp_plus_infinity.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/mask_cache_window.py."""
+"""The right function for ../wrong/mask_cache_window.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/mse_broadcast.py."""
+"""The right function for ../wrong/mse_broadcast.py."""
 
 import numpy as np
 

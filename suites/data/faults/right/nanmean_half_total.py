@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/nanmean_half_total.py."""
+"""The right function for ../wrong/nanmean_half_total.py."""
 
 import numpy as np
 

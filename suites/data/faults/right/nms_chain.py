@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/nms_chain.py."""
+"""The right function for ../wrong/nms_chain.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/online_softmax_rescale.py."""
+"""The right function for ../wrong/online_softmax_rescale.py."""
 
 import numpy as np
 

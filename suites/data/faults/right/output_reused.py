@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/output_reused.py."""
+"""The right function for ../wrong/output_reused.py."""
 
 from cuassay.testing import OpSpec, conformance
 

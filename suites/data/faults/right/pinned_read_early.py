@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/pinned_read_early.py."""
+"""The right function for ../wrong/pinned_read_early.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/pnorm_zero_order.py."""
+"""The right function for ../wrong/pnorm_zero_order.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/quantize_half_up.py."""
+"""The right function for ../wrong/quantize_half_up.py."""
 
 import numpy as np
 

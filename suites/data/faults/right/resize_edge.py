@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/resize_edge.py."""
+"""The right function for ../wrong/resize_edge.py."""
 
 import numpy as np
 

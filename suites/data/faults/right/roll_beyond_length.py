@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/roll_beyond_length.py."""
+"""The right function for ../wrong/roll_beyond_length.py."""
 
 import numpy as np
 

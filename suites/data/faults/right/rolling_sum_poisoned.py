@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/rolling_sum_poisoned.py."""
+"""The right function for ../wrong/rolling_sum_poisoned.py."""
 
 import numpy as np
 

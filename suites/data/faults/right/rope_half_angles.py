@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/rope_half_angles.py."""
+"""The right function for ../wrong/rope_half_angles.py."""
 
 import numpy as np
 

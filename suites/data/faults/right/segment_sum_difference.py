@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/segment_sum_difference.py."""
+"""The right function for ../wrong/segment_sum_difference.py."""
 
 import numpy as np
 

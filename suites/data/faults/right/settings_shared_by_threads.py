@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/settings_shared_by_threads.py."""
+"""The right function for ../wrong/settings_shared_by_threads.py."""
 
 from cuassay.testing import OpSpec, Sample, conformance
 

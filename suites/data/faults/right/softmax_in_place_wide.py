@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/softmax_in_place_wide.py."""
+"""The right function for ../wrong/softmax_in_place_wide.py."""
 
 from cuassay.testing import OpSpec, conformance
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/softplus_threshold.py."""
+"""The right function for ../wrong/softplus_threshold.py."""
 
 import numpy as np
 

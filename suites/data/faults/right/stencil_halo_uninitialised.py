@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/stencil_halo_uninitialised.py."""
+"""The right function for ../wrong/stencil_halo_uninitialised.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/stream_left_on_empty.py."""
+"""The right function for ../wrong/stream_left_on_empty.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/stream_of_first_call.py."""
+"""The right function for ../wrong/stream_of_first_call.py."""
 
 import numpy as np
 

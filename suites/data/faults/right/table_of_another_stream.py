@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/table_of_another_stream.py."""
+"""The right function for ../wrong/table_of_another_stream.py."""
 
 import numpy as np
 

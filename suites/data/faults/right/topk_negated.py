@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/topk_negated.py."""
+"""The right function for ../wrong/topk_negated.py."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/tuned_after_ten_calls.py."""
+"""The right function for ../wrong/tuned_after_ten_calls.py."""
 
 from cuassay.testing import OpSpec, conformance
 

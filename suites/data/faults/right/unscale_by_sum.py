@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/unscale_by_sum.py."""
+"""The right function for ../wrong/unscale_by_sum.py."""
 
 import numpy as np
 

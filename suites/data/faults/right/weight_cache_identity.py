@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/weight_cache_identity.py."""
+"""The right function for ../wrong/weight_cache_identity.py."""
 
 import numpy as np
 

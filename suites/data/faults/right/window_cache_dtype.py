@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/window_cache_dtype.py."""
+"""The right function for ../wrong/window_cache_dtype.py."""
 
 import numpy as np
 

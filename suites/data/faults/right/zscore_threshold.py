@@ -1,4 +1,4 @@
-"""The right function beside ../wrong/zscore_threshold.py."""
+"""The right function for ../wrong/zscore_threshold.py."""
 
 import numpy as np
 

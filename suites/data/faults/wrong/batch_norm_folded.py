@@ -1,6 +1,6 @@
 """Inference batch norm folds mean into a shift that is rounded to the input's dtype, so x * scale + shift cancels.
 
-Shown by float16 inputs whose mean is large beside the deviation (mean 500, var 1e-2): most digits are lost.
+Shown by float16 inputs whose mean is large compared with the deviation (mean 500, var 1e-2): most digits are lost.
 """
 
 import numpy as np

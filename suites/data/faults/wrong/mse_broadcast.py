@@ -1,6 +1,6 @@
 """Predictions of shape (n, 1) and targets of shape (n,) broadcast to (n, n) before the mean.
 
-Shown by a prediction column beside a target vector.
+Shown by a prediction column with a target vector.
 """
 
 import numpy as np

@@ -41,7 +41,7 @@ unsigned rank();                                                     // of the b
 void arrive();                                                       // at the barrier of the cluster
 void wait_for_cluster();
 const void* in_rank(unsigned rank, const void* local);               // the same variable of another block
-void check_load(const void* from, std::size_t nbytes);               // of an array, and of nothing beside it
+void check_load(const void* from, std::size_t nbytes);               // of an array, and of nothing next to it
 void fault(const char* message);
 const char* launch(const Config* config, void** arguments, void (*body)(void**), std::size_t cluster);
 

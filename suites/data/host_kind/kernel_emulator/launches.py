@@ -9,7 +9,7 @@ from typing import Any
 from cuassay.devices.cuda.launch import block, launch, userkernel
 from cuassay.errors import CuassayError
 from kernel_emulator.compiler import library, runtime
-from kernel_emulator.memory import GUARD, places, written_beside
+from kernel_emulator.memory import GUARD, places, written_next_to
 
 __all__ = ["KernelFaultError", "install"]
 
@@ -63,7 +63,7 @@ def _launch(config: Any, handle: Any, arguments: Any, extra: None) -> int:
     fault = run(config, arguments)
     if fault:
         raise KernelFaultError(f"{name}: {fault.decode()}")
-    if written_beside():
+    if written_next_to():
         raise KernelFaultError(f"{name} has written outside of its arrays")
     return 0
 

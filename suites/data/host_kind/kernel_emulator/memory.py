@@ -1,4 +1,4 @@
-"""Arrays in host memory, between guards: a kernel that writes beside an array is found after its launch."""
+"""Arrays in host memory, between guards: a kernel that writes next to an array is found after its launch."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import cupy
 import numpy as np
 
-__all__ = ["GUARD", "allocate", "as_cupy", "as_numpy", "guarded", "places", "written_beside"]
+__all__ = ["GUARD", "allocate", "as_cupy", "as_numpy", "guarded", "places", "written_next_to"]
 
 Array = Any
 
@@ -19,7 +19,7 @@ Array = Any
 GUARD = 16_384
 
 #: The least 16-bit word that guards and new arrays are filled with, and how many there are: each makes every float NaN.
-#: An allocation has one of its own, so that a kernel which copies from beside one array to beside another is found.
+#: An allocation has one of its own, so that copies from outside of one array to outside of another are found.
 _LEAST_POISON, _POISONS = 0xFF81, 127
 
 #: What a new array's address is a multiple of, bytes.
@@ -46,7 +46,7 @@ class _Allocation:
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing was written beside it."""
+        """Whether nothing was written next to it."""
         first = (self.address - self._words.ctypes.data) // 2
         end = first + self.nbytes // 2
         if self.nbytes % 2:  # the last word is half the array's
@@ -56,7 +56,7 @@ class _Allocation:
         return bool((self._words[:first] == self._poison).all() and (self._words[end:] == self._poison).all())
 
 
-def written_beside() -> bool:
+def written_next_to() -> bool:
     """Whether a guard was overwritten."""
     return not all(allocation.is_whole for allocation in list(_in_use.values()))
 

@@ -318,14 +318,14 @@ const void* in_rank(unsigned rank, const void* local) {
 void check_load(const void* from, size_t nbytes) {
     const auto at = reinterpret_cast<std::uintptr_t>(from);
     auto next = std::upper_bound(arrays.begin(), arrays.end(), at, [](auto a, const Extent& b) { return a < b.begin; });
-    bool beside = next != arrays.end() && at + nbytes > next->begin - around;
+    bool next_to_it = next != arrays.end() && at + nbytes > next->begin - around;
     if (next != arrays.begin()) {
         const Extent& array = *std::prev(next);
         const auto place = at - array.begin;
         if (place + nbytes <= array.length) return;
-        beside = beside || place < array.length + around;
+        next_to_it = next_to_it || place < array.length + around;
     }
-    if (beside) fault("a load goes beyond its array");
+    if (next_to_it) fault("a load goes beyond its array");
 }
 
 void fault(const char* message) { trouble = message; }
