@@ -218,8 +218,13 @@ def _limit_of(times: pd.DataFrame, limits: pd.DataFrame, name: str) -> pd.Series
     return pd.Series(values, index=times.index, dtype="float64")
 
 
-def peers(times: pd.DataFrame) -> pd.DataFrame:
+def peers(source: Results | pd.DataFrame) -> pd.DataFrame:
     """Compare our implementation with every other of the same run and case.
+
+    Parameters
+    ----------
+    source : Results or frame
+        What `load` returns, or rows of its `times`.
 
     Returns
     -------
@@ -228,6 +233,7 @@ def peers(times: pd.DataFrame) -> pd.DataFrame:
         `ratio` (the peer's median over ours: above 1 ours is faster), `low` and `high` (the same of opposite
         quartiles), `verdict` on ours, and `why`.
     """
+    times = source if isinstance(source, pd.DataFrame) else source.times
     keys = ["run", "subject", *CASE]
     last = times.drop_duplicates([*keys, "implementation"], keep="last")
     ours = last[last["ours"]]

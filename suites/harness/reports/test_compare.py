@@ -177,6 +177,13 @@ def test_a_size_has_no_throughput(write_rows: Make, time_row: Make) -> None:
     assert math.isnan(throughput(results.times, results.limits)["bytes_per_s"].item())
 
 
+def test_peers_takes_results_or_their_times(write_rows: Make, time_row: Make) -> None:
+    results = load(write_rows("r1", time_row(1.0), time_row(2.0, implementation="torch")))
+
+    assert peers(results).equals(peers(results.times))
+    assert peers(results)["ratio"].tolist() == [2.0]
+
+
 def test_a_peer_that_takes_twice_as_long_has_ratio_two_and_its_spread(write_rows: Make, time_row: Make) -> None:
     results = load(write_rows("r1", time_row(1.0, spread=0.1), time_row(2.0, spread=0.1, implementation="torch")))
 
