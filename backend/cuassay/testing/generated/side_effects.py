@@ -302,7 +302,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
     for before, name in zip(dtypes[::-1], dtypes[-2::-1], strict=False):
         _result_dtype(spec, device, before, _MORE + 1)
         got = _result_dtype(spec, device, name, _MORE + 1)
-        if got != alone[name]:
+        if got and alone[name] and got != alone[name]:  # lengths that are refused, as odd ones of patches, tell nothing
             raise AssertionError(
                 f"the dtype of the result depends on earlier calls: {got} for {name} inputs after a call with "
                 f"{before} inputs of the same shape, {alone[name]} otherwise; does the key of a cache lack the dtype?"
