@@ -7,6 +7,7 @@ at the end, and makes the session fail.
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Mapping
 from functools import cache
@@ -260,7 +261,7 @@ def _row(phases: list[pytest.TestReport]) -> dict[str, object]:
     if outcome not in ("failed", "error"):
         row.pop("error_map", None)  # a failed comparison that the test expected
     else:
-        row |= {"message": decisive.longreprtext, "reproduce": rerun.line(target, told.get("device"))}
+        row |= {"message": _portable(decisive.longreprtext), "reproduce": rerun.line(target, told.get("device"))}
     return row
 
 
@@ -294,7 +295,17 @@ def _reason(report: pytest.TestReport, outcome: str) -> str | None:
     if outcome == "xfailed":
         return str(getattr(report, "wasxfail", ""))
     what, line = _not_its_own(report), first_line(report).removeprefix("Failed: ")
-    return line if line.startswith(what) else f"{what}: {line}"
+    return _portable(line if line.startswith(what) else f"{what}: {line}")
+
+
+#: A path up to the installed packages or the standard library, and one of pytest's temporary folders.
+_LIBRARY = re.compile(r"(?<![\w.])/[^\s:'\"]*/(?=(?:site|dist)-packages/|python3\.\d+/)")
+_TEMPORARY = re.compile(r"(?<![\w.])/[^\s:'\"]*/pytest-of-[^/\s]+/pytest-\d+/")
+
+
+def _portable(text: str) -> str:
+    """A failure's text without where one machine keeps libraries and temporary files: the same failure reads alike."""
+    return _TEMPORARY.sub("TMP/", _LIBRARY.sub("", text))
 
 
 def _relative(word: object, root: Path) -> str:

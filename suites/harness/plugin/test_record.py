@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from typing import Any
 
@@ -53,6 +54,22 @@ def test_each_test_is_one_row(recorded: dict[str, dict[str, Any]], test: str, ou
 def test_a_row_names_its_case(recorded: dict[str, dict[str, Any]]) -> None:
     assert (recorded["test_good"]["device"], recorded["test_good"]["dtype"]) == ("cpu:0", "float32")
     assert "device" not in recorded["test_plain"]
+
+
+def test_a_failure_names_no_folder_of_the_machine(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import json, pytest
+        def test_standard_library(): json.loads("{")
+        def test_installed(): pytest.importorskip("")
+        def test_temporary(tmp_path): raise OSError(f"cannot read {tmp_path}/a.npz")
+    """)
+
+    pytester.runpytest("--cuassay-record", "rows.jsonl")
+
+    texts = [f"{row['message']} {row['reason']}" for row in rows_of("rows.jsonl", "test")]
+    assert f"python3.{sys.version_info[1]}/json/decoder.py" in texts[0]
+    assert "TMP/basetemp/test_temporary0/a.npz" in texts[2]
+    assert not [text for text in texts if re.search(r"(^|[ '\"])/\w", text, re.MULTILINE)]
 
 
 @pytest.mark.parametrize(("test", "why"), [("test_bad", "one is not two"), ("test_broken", "no set-up")])
