@@ -41,7 +41,7 @@ def _comparison(options: argparse.Namespace, folder: Path, head: Sequence[str] =
 
 
 def _plan(noise: Profile, chosen: Sequence[str]) -> dict[str, float]:
-    """The share of its median that is planted in each chosen benchmark, the smallest in the quietest."""
+    """The share of its median that is planted in each chosen benchmark: the four of `SHARES` by turns."""
     quiet = sorted(chosen, key=lambda name: noise.noises[name].noise)
     return {name: SHARES[place % len(SHARES)] for place, name in enumerate(quiet)}
 

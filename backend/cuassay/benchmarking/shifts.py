@@ -7,10 +7,10 @@ benchmark that takes t seconds is therefore modelled as ``level + share + second
 is the same in all pairs, and the other two are drawn for each pair.
 
 Each pair is fitted by least squares with weights, as a ridge regression. How large its share and seconds are to be
-expected, which sets the ridge, is what makes all pairs together most likely: what does not differ from pair to pair is
-not taken off. Benchmarks that changed are left out: they are those that do not agree with most of the others, however
-precise they are. A benchmark that takes part in a fit gets the shift that the others show, so that a change of its own
-is not taken off.
+expected, which sets the ridge, is what makes all pairs together most likely. So a time that is the same in all pairs
+stays in the results; the level is taken off. Benchmarks that changed are left out: they are those that do not agree
+with most of the others, however precise they are. A benchmark that takes part in a fit gets the shift that the others
+show, so that a change of its own is not taken off.
 
 Source of the likelihood: empirical Bayes for linear models, Efron and Morris, JASA 68 (1973), doi 10.2307/2284155.
 """

@@ -109,3 +109,17 @@ def test_what_is_promised_is_found_in_simulation(
 
     assert found.slower / found.benchmarks >= least
     assert unchanged.slower + unchanged.faster <= 1
+
+
+def test_simulated_suites_that_share_a_time_are_judged_as_promised(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "ci")
+    simulation: Any = importlib.import_module("gate_simulation")
+    counts = dict.fromkeys(("alarms", "among changes", "ambiguous", "found", "pairs"), 0.0)
+    common = simulation.Common(share=0.003, seconds=5e-8)
+
+    for seed in range(3):
+        simulation._suite(counts, common, seed, changed=False)
+        simulation._suite(counts, common, 100 + seed, changed=True)
+
+    assert counts["alarms"] == 0
+    assert counts["found"] >= 0.8 * 3 * simulation.CHANGED
