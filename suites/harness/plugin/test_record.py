@@ -68,7 +68,7 @@ def test_a_failure_names_no_folder_of_the_machine(pytester: pytest.Pytester) -> 
 
     texts = [f"{row['message']} {row['reason']}" for row in rows_of("rows.jsonl", "test")]
     assert f"python3.{sys.version_info[1]}/json/decoder.py" in texts[0]
-    assert "TMP/basetemp/test_temporary0/a.npz" in texts[2]
+    assert re.search(r"cannot read TMP/\S*test_temporary0/a.npz", texts[2])
     assert not [text for text in texts if re.search(r"(^|[ '\"])/\w", text, re.MULTILINE)]
 
 
