@@ -19,6 +19,7 @@ from cuassay.commands.ab import add_ab_commands
 from cuassay.commands.bisect import add_bisect_command
 from cuassay.commands.capabilities import add_capabilities_command
 from cuassay.commands.completion import add_completion_command
+from cuassay.commands.fleet import add_fleet_commands
 from cuassay.commands.help import add_help_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
@@ -29,6 +30,7 @@ from cuassay.core.capability import FEATURES, QUANTITIES
 from cuassay.core.device import Device
 from cuassay.core.units import format_bytes
 from cuassay.errors import CapabilityError, CuassayError
+from cuassay_reports.terminal import columns, fitted
 
 __all__ = ["main", "parser"]
 
@@ -73,6 +75,7 @@ def parser() -> argparse.ArgumentParser:
     add_bisect_command(commands)
     add_memory_commands(commands)
     add_tune_command(commands)
+    add_fleet_commands(commands)
     add_mutate_command(commands)
     add_completion_command(commands, parser)
     add_help_command(commands, parser)
@@ -101,7 +104,7 @@ def _add_settings(commands: argparse._SubParsersAction[Parser]) -> None:
 def _add_run(commands: argparse._SubParsersAction[Parser]) -> None:
     run = commands.add_parser(
         "run",
-        help="test and measure the declared operations; write result files",
+        help="test and measure cuassay's own operations; write result files (your own: pytest --cuassay-record)",
         example="cuassay run --device sim --out results",
     )
     run.add_argument(
@@ -220,7 +223,8 @@ def _settings(options: argparse.Namespace) -> int:
         return 0
     for row in rows:
         other = f" (or {', '.join(row.aliases)})" if row.aliases else ""
-        print(f"{row.name} = {row.value!r}   [{row.type}; {row.source}]\n    {row.meaning}{other}")
+        print(f"{row.name} = {row.value!r}   [{row.type}; {row.source}]")
+        print(fitted(f"    {row.meaning}{other}", columns(sys.stdout)))
     return 0
 
 
@@ -229,7 +233,7 @@ def _devices(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(found, indent=2))
     else:
-        print("\n".join(line for kind in found for line in _kind_lines(kind)))
+        print("\n".join(fitted(line, columns(sys.stdout)) for kind in found for line in _kind_lines(kind)))
     return 0
 
 

@@ -59,6 +59,8 @@ _COMMON = (
     Column("run", "str", "id of the run; rows of several files may share one", required=True),
 )
 
+_WORKER = Column("worker", "str", "name of the worker of a fleet that ran it; left out where one session ran all")
+
 _DEVICE = Column("device", "str", "name of the device, such as cuda:0", required=True)
 
 _RUN = (
@@ -83,6 +85,7 @@ _DEVICE_ROW = (
     Column("memory", "int", "size of the device's memory", unit="B"),
     Column("capabilities", "object", "capability name to its value: true, a number, a text"),
     Column("missing", "object", "capability name to the reason why the device lacks it"),
+    _WORKER,
     Column("extra", "object", "anything else worth keeping; readers ignore it"),
 )
 
@@ -104,6 +107,7 @@ _TEST = (
     Column("error_map", "object", "where a failure's wrong elements are: rows and columns of the result, and the "
            "percentage of each cell of a coarse grid over them"),
     Column("seed", "int", "seed of this test's inputs"),
+    _WORKER,
 )  # fmt: skip
 
 _TIME = (
@@ -139,6 +143,7 @@ _TIME = (
     Column("bytes", "int", "bytes that must be read and written once", unit="B"),
     Column("flops", "int", "floating-point operations of the definition", unit="FLOP"),
     Column("memory", "int", "peak device memory beyond the inputs", unit="B"),
+    _WORKER,
     Column("extra", "object", "anything else worth keeping; readers ignore it"),
 )  # fmt: skip
 
@@ -149,6 +154,7 @@ _LIMIT = (
     Column("unit", "str", "unit of the value", required=True, choices=("B/s", "FLOP/s", "s")),
     Column("dtype", "str", "dtype it holds for; left out, all"),
     Column("how", "str", "how it was measured, such as: copy of 1 GiB"),
+    _WORKER,
 )
 
 _MUTATION = (
@@ -191,6 +197,7 @@ _CONDITION = (
     Column("ecc", "bool", "error correction is on"),
     Column("processes", "int", "processes that compute on the device, this one with them"),
     Column("reason", "str", "why nothing is known"),
+    _WORKER,
 )
 
 _END = (

@@ -12,7 +12,10 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from cuassay.core.device import Device
 
-__all__ = ["LOST_GPU", "chain", "infrastructure_failure"]
+__all__ = ["FAILED_BY_THE_MACHINE", "LOST_GPU", "chain", "infrastructure_failure"]
+
+#: How the reason of a test begins that such a failure ended.
+FAILED_BY_THE_MACHINE = "failed by the machine"
 
 #: The cause after which a device is not used again, if there is another.
 LOST_GPU = "the GPU is lost"

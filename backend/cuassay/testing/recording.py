@@ -24,6 +24,7 @@ from cuassay.results.fingerprint import device_fingerprint, digest, host_fingerp
 from cuassay.results.part import TESTS, Part
 from cuassay.results.record import Recorder, begin
 from cuassay.testing import rerun
+from cuassay.testing.infrastructure import FAILED_BY_THE_MACHINE
 from cuassay.testing.summary import first_line
 from cuassay_reports.columns import SERIES
 
@@ -286,7 +287,7 @@ def _outcome(report: pytest.TestReport) -> str:
 def _not_its_own(report: pytest.TestReport) -> str:
     """What became of a test that did not fail by itself: its process was lost, or the machine failed."""
     is_machine = hasattr(report, "cuassay_infrastructure")
-    return "failed by the machine" if is_machine else getattr(report, "cuassay_lost", "")
+    return FAILED_BY_THE_MACHINE if is_machine else getattr(report, "cuassay_lost", "")
 
 
 def _reason(report: pytest.TestReport, outcome: str) -> str | None:

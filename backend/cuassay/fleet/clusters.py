@@ -1,0 +1,104 @@
+"""How a client reaches a cluster of dask: one of this machine, started for a run, or one that runs somewhere."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from cuassay.errors import CapabilityError, StateError
+from cuassay.fleet.places import local_offers, offers
+
+__all__ = ["connected", "local_cluster", "require_dask", "security_of", "work"]
+
+_START_SECONDS = 60.0
+
+#: When a cluster of dask closes the nanny of a lost worker. It does so even if the worker was restarted and lost again.
+_GIVE_UP_AFTER = "distributed.deploy.lost-worker-timeout"
+
+
+def require_dask() -> Any:
+    """The module `distributed`.
+
+    Raises
+    ------
+    CapabilityError
+        It is not installed.
+    """
+    try:
+        import distributed
+    except ModuleNotFoundError as error:
+        raise CapabilityError(
+            f"a fleet needs {error.name}, which is not installed; install it with: pip install 'cuassay[fleet]'"
+        ) from error
+    return distributed
+
+
+def security_of(ca: str | None, certificate: str | None, key: str | None) -> Any:
+    """TLS for the client and for workers, or None where no file is named."""
+    if ca is None and certificate is None and key is None:
+        return None
+    own = {
+        f"tls_{who}_{what}": path
+        for who in ("client", "worker")
+        for what, path in (("cert", certificate), ("key", key))
+    }
+    return require_dask().Security(require_encryption=True, tls_ca_file=ca, **own)
+
+
+@contextmanager
+def local_cluster(kinds: Sequence[str], number: int, dashboard: str | None = None) -> Iterator[Any]:
+    """A client of a scheduler and `number` workers of this machine, which end with the block."""
+    distributed = require_dask()
+    import dask
+
+    found = {
+        offer.name: {"cls": distributed.Nanny, "options": offer.options()} for offer in local_offers(kinds, number)
+    }
+    scheduler = {
+        "cls": distributed.Scheduler,
+        "options": {"dashboard": dashboard is not None, "dashboard_address": dashboard or ":0", "host": "127.0.0.1"},
+    }
+    with (
+        dask.config.set({_GIVE_UP_AFTER: "100 days"}),
+        distributed.SpecCluster(workers=found, scheduler=scheduler, silence_logs=logging.ERROR) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        client.wait_for_workers(number, timeout=_START_SECONDS)
+        yield client
+
+
+@contextmanager
+def connected(address: str, security: Any = None) -> Iterator[Any]:
+    """A client of the scheduler at `address`.
+
+    Raises
+    ------
+    StateError
+        Nobody answers there.
+    """
+    distributed = require_dask()
+    try:
+        client = distributed.Client(address, security=security, set_as_default=False)
+    except (OSError, TimeoutError) as error:
+        raise StateError(f"no scheduler answers at {address}: {error}; start one with: dask scheduler") from error
+    with client:
+        yield client
+
+
+def work(address: str, kinds: Sequence[str], security: Any = None) -> None:
+    """Offer the devices of this machine to the scheduler at `address`, until that ends."""
+    import asyncio
+
+    distributed = require_dask()
+
+    async def run() -> None:
+        nannies = [distributed.Nanny(address, security=security, **offer.options()) for offer in offers(kinds)]
+        try:
+            await asyncio.gather(*nannies)
+            await asyncio.gather(*(nanny.finished() for nanny in nannies))
+        finally:
+            await asyncio.gather(*(nanny.close() for nanny in nannies))
+
+    asyncio.run(run())

@@ -1,0 +1,154 @@
+"""What a worker does of one shard: check its code and its device, run the tests in a process, send their rows.
+
+The process is a child that ends with the worker. It appends rows to a file; what is new there is sent as an event of
+dask's scheduler, each line with its number, and last the number of lines. The driver counts the rows of an attempt only
+when it has all of them.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+from cuassay.errors import CuassayError
+from cuassay.fleet.code import digest_of
+from cuassay.fleet.health import why_unfit
+from cuassay.fleet.task import ROWS, TESTS, Task
+from cuassay.results.lifeline import Lifeline
+
+__all__ = ["is_busy", "run_shard", "stop_shard"]
+
+#: How often the process is looked at, seconds.
+_POLL_SECONDS = 0.02
+
+#: Lines of its output that are sent where it did not end well.
+_TAIL_LINES = 60
+
+#: Processes of the attempts that run here, by run and attempt; None before it has started.
+_running: dict[tuple[str, int], subprocess.Popen[bytes]] = {}
+_stopped: set[tuple[str, int]] = set()
+
+Send = Callable[[dict[str, Any]], None]
+
+
+def run_shard(words: dict[str, Any], name: str) -> None:
+    """Run one task of words; called by dask in a worker.
+
+    Parameters
+    ----------
+    words : dict
+        As `Task.words` gives them.
+    name : str
+        Of this worker; each event bears it.
+    """
+    from distributed import get_worker
+
+    task, worker = Task(**words), get_worker()
+
+    def send(event: dict[str, Any]) -> None:
+        worker.log_event(task.topic, {"attempt": task.attempt, "worker": name, **event})
+
+    why = _why_refused(task)
+    if why is None:
+        _run(task, send)
+    else:
+        send({"event": "refused", "why": why})
+
+
+def stop_shard(run: str, attempt: int) -> None:
+    """End an attempt that is not wanted any more: another one has ended first."""
+    _stopped.add((run, attempt))
+    if (process := _running.get((run, attempt))) is not None:
+        process.kill()
+
+
+def is_busy() -> bool:
+    """Whether this worker runs a shard."""
+    return bool(_running)
+
+
+def _why_refused(task: Task) -> str | None:
+    """Why this worker does not run `task`: other code, or a device that is not well."""
+    try:
+        found = digest_of(task.code)
+    except CuassayError as error:
+        return str(error)
+    if found != task.digest:
+        what = "the files of its folder" if task.code == "." else task.code
+        return f"{what} has digest {found[:12]}, and the run asks for {task.digest[:12]}; install the same code there"
+    reasons = (why_unfit(kind) for kind in task.kinds)
+    return next((why for why in reasons if why is not None), None)
+
+
+@dataclass
+class _Sent:
+    """What of the rows was sent."""
+
+    path: Path
+    send: Send
+    offset: int = 0
+    lines: int = 0
+    rest: bytes = field(default=b"", repr=False)
+
+    def flush(self) -> bool:
+        """Send the lines that are new, if there are any; a line without an end waits."""
+        if not self.path.exists():
+            return False
+        with self.path.open("rb") as file:
+            file.seek(self.offset)
+            found = file.read()
+        self.offset += len(found)
+        *whole, self.rest = (self.rest + found).split(b"\n")
+        if whole:
+            self.send({"event": "rows", "first": self.lines, "lines": [line.decode() for line in whole]})
+            self.lines += len(whole)
+        return bool(whole)
+
+
+def _run(task: Task, send: Send) -> None:
+    key = (task.run, task.attempt)
+    with TemporaryDirectory(prefix="cuassay-fleet-", ignore_cleanup_errors=True) as folder, Lifeline() as lifeline:
+        rows, tests, log = (Path(folder, name) for name in ("rows.jsonl", "tests.txt", "log"))
+        tests.write_text("\n".join(task.tests), encoding="utf-8")
+        files = {ROWS: str(rows), TESTS: str(tests)}
+        command = lifeline.command([_filled(word, files) for word in task.arguments])
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=dict(os.environ)
+            )
+        _running[key] = process
+        sent = _Sent(rows, send)
+        try:
+            _send_until_ended(process, sent, task.flush_s, is_stopped=lambda: key in _stopped)
+        finally:
+            del _running[key]
+            process.kill()
+            process.wait()
+        tail = "" if process.returncode == 0 else "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
+        send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
+
+
+def _filled(word: str, files: dict[str, str]) -> str:
+    for name, path in files.items():
+        word = word.replace(name, path)
+    return word
+
+
+def _send_until_ended(
+    process: subprocess.Popen[bytes], sent: _Sent, flush_s: float, *, is_stopped: Callable[[], bool]
+) -> None:
+    """Send rows as they come, with `flush_s` between two messages, and the rest after the end of the process."""
+    flushed = -flush_s
+    while process.poll() is None and not is_stopped():
+        if time.monotonic() - flushed >= flush_s and sent.flush():
+            flushed = time.monotonic()
+        time.sleep(_POLL_SECONDS)
+    process.kill()
+    process.wait()
+    sent.flush()

@@ -1,0 +1,176 @@
+"""The parts of a fleet that need no cluster: rows that arrive, digests, offers, what the command refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from cuassay.cli import main
+from cuassay.errors import ArgumentError, CapabilityError, DeviceError
+from cuassay.fleet.clusters import require_dask
+from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
+from cuassay.fleet.durations import recorded_durations
+from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine
+from cuassay.fleet.places import local_offers, offers
+from cuassay.results.part import Part
+from cuassay.results.record import Recorder
+
+
+def line(nodeid: str, outcome: str = "passed") -> str:
+    return json.dumps({"record": "test", "schema": 1, "run": "fleet", "nodeid": nodeid, "outcome": outcome})
+
+
+def test_lines_that_come_twice_or_late_are_kept_once_and_in_order() -> None:
+    arrived = Arrived()
+    arrived.add(1, [line("b")])
+    assert not arrived.is_whole(2)
+    arrived.add(0, [line("a"), line("b")])
+
+    assert arrived.is_whole(2)
+    assert not arrived.is_whole(3)
+    assert [row["nodeid"] for row in arrived.rows()] == ["a", "b"]
+
+
+def merged_rows(path: Path, write: Any) -> list[dict[str, Any]]:
+    with Recorder(path, run="one") as recorder:
+        write(Merged(Part(recorder, "cuassay fleet")))
+    return [json.loads(text) for text in path.read_text().splitlines()]
+
+
+def test_a_test_has_one_row_however_often_it_is_written(tmp_path: Path) -> None:
+    def write(merged: Merged) -> None:
+        merged.write([json.loads(line("a"))], "w1", ["a"])
+        merged.write([json.loads(line("a", "failed"))], "w2", ["a"])
+        merged.write_missing("a", "lost")
+        merged.write_missing("b", "lost\nwith more")
+
+    found = merged_rows(tmp_path / "rows.jsonl", write)
+
+    assert [(row["nodeid"], row["outcome"], row.get("worker")) for row in found] == [
+        ("a", "passed", "w1"), ("b", "error", None),
+    ]  # fmt: skip
+    assert (found[1]["reason"], found[0]["run"]) == ("lost", "one")
+
+
+def test_rows_of_tests_outside_of_the_shard_and_of_those_that_run_again_are_left_out(tmp_path: Path) -> None:
+    rows = [json.loads(line(name)) for name in ("a", "b", "other")]
+
+    found = merged_rows(tmp_path / "rows.jsonl", lambda merged: merged.write(rows, "w1", ["a", "b"], without=["b"]))
+
+    assert [row["nodeid"] for row in found] == ["a"]
+
+
+def test_each_worker_describes_its_device_once(tmp_path: Path) -> None:
+    device = {"record": "device", "schema": 1, "run": "fleet", "device": "sim:0", "present": True}
+
+    def write(merged: Merged) -> None:
+        for worker in ("w1", "w2", "w1"):
+            merged.write([device], worker, [])
+
+    assert [row["worker"] for row in merged_rows(tmp_path / "rows.jsonl", write)] == ["w1", "w2"]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "reason", "expected"),
+    [
+        ("error", "failed by the machine: the GPU is lost", True),
+        ("error", "crashed: signal 11", False),
+        ("failed", "failed by the machine", False),
+    ],
+)
+def test_only_the_machines_failures_count_as_such(outcome: str, reason: str, expected: bool) -> None:
+    assert is_failed_by_machine({"outcome": outcome, "reason": reason}) is expected
+
+
+def test_an_installed_wheel_has_the_digest_of_its_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["lib/__init__.py,sha256=abc,3", "lib-1.dist-info/METADATA,sha256=def,9", "lib-1.dist-info/RECORD,,"]
+    wheel = tmp_path / "lib-1-py3-none-any.whl"
+    with zipfile.ZipFile(wheel, "w") as file:
+        file.writestr("lib-1.dist-info/RECORD", "\n".join(lines))
+    installed = tmp_path / "site" / "lib-1.dist-info"
+    installed.mkdir(parents=True)
+    (installed / "METADATA").write_text("Metadata-Version: 2.1\nName: lib\nVersion: 1\n")
+    extra = [
+        "../../bin/lib,sha256=123,4",
+        "lib/__pycache__/__init__.cpython-311.pyc,,",
+        "lib-1.dist-info/INSTALLER,sha256=4,4",
+    ]
+    (installed / "RECORD").write_text("\n".join([*reversed(lines), *extra]))
+    monkeypatch.syspath_prepend(tmp_path / "site")
+
+    assert of_wheel(wheel) == ("lib", digest_of("lib"))
+
+
+def test_a_digest_of_a_folder_follows_its_code_and_not_its_results(tmp_path: Path) -> None:
+    (tmp_path / "test_a.py").write_text("a = 1\n")
+    first = of_folder(tmp_path)
+    (tmp_path / "results.jsonl").write_text("{}\n")
+    (tmp_path / "__pycache__").mkdir()
+    (tmp_path / "__pycache__" / "made.py").write_text("")
+    assert of_folder(tmp_path) == first
+
+    (tmp_path / "test_a.py").write_text("a = 2\n")
+
+    assert of_folder(tmp_path) != first
+
+
+def test_what_has_no_digest_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ArgumentError, match="no-such-distribution is not installed here"):
+        digest_of("no-such-distribution")
+    with pytest.raises(ArgumentError, match="is not a wheel"):
+        of_wheel(tmp_path / "missing.whl")
+
+
+def test_local_workers_share_devices_in_turn() -> None:
+    found = local_offers(["cpu", "sim"], 3)
+
+    assert [offer.name for offer in found] == ["local-0", "local-1", "local-2"]
+    assert [offer.environment["CUASSAY_SIM_VISIBLE_DEVICES"] for offer in found] == ["SIM-0", "SIM-1", "SIM-0"]
+    assert {"kind-cpu", "kind-sim"} <= set(found[0].resources)
+    assert found[0].resources["memory-sim"] > 0
+
+
+def test_a_machine_offers_a_worker_for_each_device() -> None:
+    found = offers(["sim"])
+
+    assert len({offer.name for offer in found}) == len(found) == 2
+    assert "kind-cpu" not in found[0].resources
+
+
+def test_an_unknown_kind_is_refused() -> None:
+    with pytest.raises(DeviceError, match="no_such_kind"):
+        offers(["no_such_kind"])
+
+
+def test_durations_are_read_from_files_and_folders(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl").write_text('{"record":"test","nodeid":"a","duration":2.5}\n{"record":"run"}\n')
+
+    assert recorded_durations([tmp_path]) == {"a": 2.5}
+    with pytest.raises(ArgumentError, match="durations cannot be read"):
+        recorded_durations([tmp_path / "missing.jsonl"])
+
+
+def test_without_dask_the_command_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+
+    with pytest.raises(CapabilityError, match=r"pip install 'cuassay\[fleet\]'"):
+        require_dask()
+
+
+@pytest.mark.parametrize("words", [["--local", "0"], ["--local", "2", "--shards", "0"]])
+def test_numbers_below_one_are_refused(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed", reason="distributed is not installed")
+
+    assert main(["fleet", "run", *words]) == 2
+    assert "give 1 or more" in capsys.readouterr().err
+
+
+def test_the_working_folder_is_the_default_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+
+    assert digest_of(FOLDER) == of_folder(tmp_path)
