@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import sys
 import tempfile
 import time
@@ -82,6 +83,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     return int(bool(told["false_alarms"] or told["missed"]))
 
 
+def _finite(promise: float) -> float | None:
+    return promise if math.isfinite(promise) else None  # what is only reported: JSON has no infinity
+
+
 def _told(
     noise: Profile, medians: dict[str, float], unchanged: Sequence[Outcome], planted: dict[str, float], found: Outcome,
     seconds: float,
@@ -96,7 +101,7 @@ def _told(
         "noise": {name: {"noise": one.noise, "median_s": medians[name]} for name, one in noise.noises.items()},
         "unchanged": [_summary(one) for one in unchanged],
         "planted": [
-            {"benchmark": name, "share": share, "promise": kinds[name].promise, "word": words[name]}
+            {"benchmark": name, "share": share, "promise": _finite(kinds[name].promise), "word": words[name]}
             | next({"effect": one.effect, "pairs": one.pairs} for one in found.verdicts if one.name == name)
             for name, share in planted.items()
         ],

@@ -87,6 +87,7 @@ class DeviceBenchmark:
         *,
         cache: Cache = "cold",
         queued: bool = True,
+        joined: bool = True,
         work: Work | None = None,
         max_seconds: float = 0.5,
         group: str | None = None,
@@ -102,8 +103,9 @@ class DeviceBenchmark:
             Where.
         cache : str
             ``cold`` or ``warm``.
-        queued : bool
-            See `timing.measure`: False for the host's own time.
+        queued, joined : bool
+            See `timing.measure`: `queued` is False for the host's own time, and `joined` for calls that leave work on
+            other streams.
         work : Work, optional
             Gives bytes/s and flop/s in ``extra_info``.
         max_seconds : float
@@ -145,7 +147,7 @@ class DeviceBenchmark:
         most = min(max_seconds, self._most_seconds)
         if self._look is not None and self.write is not None:
             self._look(found)
-        timings = interleave(named, device, cache=cache, queued=queued, max_seconds=most)
+        timings = interleave(named, device, cache=cache, queued=queued, joined=joined, max_seconds=most)
         first, *peers = timings
         self._fixture.group = group or self._fixture.group
         self._enter(timings[first], {"device": str(device), **extra, **_rates(work, timings[first])})

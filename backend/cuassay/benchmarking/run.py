@@ -164,6 +164,7 @@ def run(
     if processes < 1:
         raise SettingError(f"the timings need at least one process; got --processes {processes}; give 1 or more")
     _make_folder(out)
+    print(f"cuassay's own operations on {', '.join(selectors)}; results go to {out}", flush=True)
     with Recorder(out / "run.jsonl") as recorder:
         begin(recorder, f"cuassay run {' '.join(f'--device {selector}' for selector in selectors)}")
         steps = _wanted(_steps(selectors, out, recorder.run, jobs, processes), tests=tests, times=times)

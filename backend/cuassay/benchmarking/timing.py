@@ -20,6 +20,7 @@ from cuassay.benchmarking.empty import Empty, empty_interval, refuse_nothing
 from cuassay.benchmarking.sampling import MOST_WARM_UP, Call, Series
 from cuassay.benchmarking.series import Cache, Mode, Ratio, Timing, ratio
 from cuassay.benchmarking.throttling import Throttling
+from cuassay.benchmarking.unfinished import call_first
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError
 
@@ -45,6 +46,7 @@ def measure(
     samples: int = 200,
     max_seconds: float = 1.0,
     precision: float = 0.005,
+    joined: bool = True,
 ) -> Timing:
     """Time `fn` on `device`, in order of its current stream.
 
@@ -64,6 +66,9 @@ def measure(
     precision : float
         Stop once the median's standard error by batch means is this small, relative to it, and there are 30 samples or
         20 ms of the device's time.
+    joined : bool
+        Refuse a call that leaves work on other streams, which no sample would contain. False times the current stream
+        alone.
 
     Raises
     ------
@@ -72,7 +77,8 @@ def measure(
     CaptureError
         For mode ``graph`` if the capture holds nothing, or not all that the live call launches.
     MeasurementError
-        If a queued sample cannot be told from the empty interval: `fn` gave the device nothing to do.
+        If a queued sample cannot be told from the empty interval: `fn` gave the device nothing to do. If `fn` leaves
+        work on other streams.
     """
     return interleave(
         {"fn": fn},
@@ -83,6 +89,7 @@ def measure(
         samples=samples,
         max_seconds=max_seconds,
         precision=precision,
+        joined=joined,
     )["fn"]
 
 
@@ -96,6 +103,7 @@ def interleave(
     samples: int = 200,
     max_seconds: float = 1.0,
     precision: float = 0.005,
+    joined: bool = True,
 ) -> dict[str, Timing]:
     """Time several calls side by side, in the order A B B A, so that a drift of the clocks affects all alike.
 
@@ -113,7 +121,8 @@ def interleave(
     found = devices.find(device)
     backend = devices.backend(found.kind)
     with backend.activate(found.index):
-        _call_first(calls)
+        for name, call in calls.items():
+            call_first(name, call, backend, found.index, WARM_UP, joined=joined)
         backend.synchronize(found.index)
         with captured(calls, backend, found) if mode == "graph" else nullcontext(dict(calls)) as ready:
             series = {name: Series(backend, found.index, call, cache, queued=queued) for name, call in ready.items()}
@@ -123,12 +132,6 @@ def interleave(
     for name, one in series.items():
         refuse_nothing(name, one, empty)
     return {name: one.timing(mode, None if empty is None else empty.median_s) for name, one in series.items()}
-
-
-def _call_first(calls: Mapping[str, Call]) -> None:
-    for call in calls.values():
-        for _ in range(WARM_UP):
-            call()
 
 
 def _sample(series: list[Series], throttling: Throttling, samples: int, max_seconds: float, precision: float) -> None:

@@ -228,8 +228,9 @@ class Spinning(Protocol):
     """A backend whose streams can be kept busy; a kind that runs each call at once, as cpu does, is not one.
 
     It may have an attribute ``longest_hold_s``: for how many seconds a stream is worth holding to be measured; without
-    end if its time is virtual. A backend with virtual time says so by ``time_unit = "virtual s"``. A method
-    ``throttled(index)`` says whether the device holds its clocks down now, or None if that is unknown.
+    end if its time is virtual. A backend with virtual time says so by ``time_unit = "virtual s"``, and its method
+    ``now_s()`` gives the host's. A method ``throttled(index)`` says whether the device holds its clocks down now, or
+    None if that is unknown.
     """
 
     def spin(self, index: int, cycles: int) -> None:

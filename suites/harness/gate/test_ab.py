@@ -107,6 +107,21 @@ def test_the_sides_take_turns_in_abba_order(tmp_path: Path, command: Command) ->
     assert (tmp_path / "log").read_text()[:8] == "ABBAABBA"
 
 
+def test_modules_are_compiled_once_where_python_must_not_write_beside_the_code(
+    tmp_path: Path, command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work.py"
+    (tmp_path / "imported.py").write_text("")
+    work.write_text("import imported" + work.read_text())
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+
+    ab(tmp_path, command("A"), command("B"), "--state", str(tmp_path / "state"))
+
+    assert len([*(tmp_path / "state" / "pycache").rglob("imported.*.pyc")]) == 1
+    assert not [*tmp_path.glob("__pycache__/*")]
+
+
 def test_an_interrupted_comparison_goes_on_where_it_stopped(
     tmp_path: Path, command: Command, capsys: pytest.CaptureFixture[str]
 ) -> None:

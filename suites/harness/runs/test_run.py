@@ -151,7 +151,9 @@ def test_a_run_into_the_folder_of_another_counts_its_own_rows(
 
     run.run(["cpu"], out, times=False)
 
-    assert capsys.readouterr().out.startswith("tests: 1 of 1, ")
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == f"cuassay's own operations on cpu; results go to {out}"
+    assert told[1].startswith("tests: 1 of 1, ")
     assert len(outcomes(out)) == 2
 
 

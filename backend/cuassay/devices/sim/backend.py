@@ -296,6 +296,10 @@ class SimBackend:
             queue = device.machine.current_queue(device)
             calls.submit(queue, device, "spin", (), lambda: queue.takes(cycles / _SPIN_HZ))
 
+    def now_s(self) -> float:
+        """The host's virtual time."""
+        return self.machine.host.now
+
     def new_event(self, index: int, *, timing: bool = False) -> SimEvent:
         """An event; with `timing` on virtual time."""
         return SimEvent(self._device(index), timing=timing)
