@@ -60,10 +60,11 @@ class OpSpec(Declared):
     error_inputs : callable, optional
         ``error_inputs(make)`` yields `ErrorInput`: calls that must raise, with the error that is expected.
     reference : callable, optional
-        The right result, computed by NumPy. It is called as `fn` without `xp`, with the inputs in float64, complex128
-        or 64-bit integers. Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but
-        not a wrong formula. An op needs it. For an op that returns nothing, the reference returns the arrays that the
-        op writes, as `cuassay.testing.answers.written` flattens them.
+        The right result, computed by NumPy. It is called as `fn` without `xp`, with the inputs in float64 or
+        complex128; integers and truth values keep their dtype, so a reference that must not wrap around widens them
+        itself. Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but not a wrong
+        formula. An op needs it. For an op that returns nothing, the reference returns the arrays that the op writes,
+        as `cuassay.testing.answers.written` flattens them.
     dtypes : sequence of str
         The dtypes in which `fn` works, on every device that has them. Default for an op: the dtypes of its schema.
     result_dtype : str or callable, optional

@@ -241,6 +241,28 @@ def test_a_wrong_formula_is_not_blamed_on_earlier_calls() -> None:
     assert "after other calls" not in str(found.value).splitlines()[0]
 
 
+@pytest.mark.parametrize("keeps", [False, True])
+def test_a_function_that_is_wrong_for_some_numbers_is_not_said_to_keep_something(keeps: bool) -> None:
+    seen: dict[Any, float] = {}
+
+    def largest(xp: Any, a: Any) -> Any:
+        """Of the first half; or with the shift of the first array of the shape."""
+        if not keeps:
+            return a[: (len(a) + 1) // 2].max()
+        shift = seen.setdefault((xp.__name__, a.shape), float(a[0]))
+        return a.max() + (float(a[0]) - shift)
+
+    numbers = np.array([3.0, 1.0, 4.0, 2.0, 0.5, 0.7])
+    spec = OpSpec(
+        fn=largest, reference=lambda a: a.max(), dtypes=("float32",), samples=lambda make: [numbers.astype(np.float32)]
+    )
+
+    with pytest.raises(AssertionError) as found:
+        CHECKS["deterministic"](spec, "cpu:0", np.dtype("float32"))
+
+    assert ("keep something of the first call" in str(found.value)) is keeps
+
+
 def test_a_loop_over_an_axis_is_not_run_over_a_long_one_on_a_device() -> None:
     longest = 0
 

@@ -6,6 +6,7 @@ What is checked is decided in `checks`.
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
@@ -37,6 +38,7 @@ __all__ = [
     "is_safely_taken",
     "is_taken",
     "moves",
+    "must_raise",
     "on_sample",
     "overwrite",
     "run_sample",
@@ -274,3 +276,18 @@ def _must_refuse(spec: OpSpec, device: Device, sample: Sample, refusal: Exceptio
         f"the reference refuses these inputs ({type(refusal).__name__}: {refusal}); {device} gives {got!r:.200}; "
         "refuse them on every device, let the reference take them, or give samples= without them"
     ) from refusal
+
+
+def must_raise(call: Callable[[], Any], error: type[BaseException], match: str) -> None:
+    """Fail where the call does not raise this error, with a message in which `match` is found."""
+    try:
+        got = call()
+    except error as raised:
+        if re.search(match, str(raised)) is None:
+            raise AssertionError(f"{type(raised).__name__} does not say {match!r}: {raised}") from raised
+    except Exception as raised:
+        raise AssertionError(
+            f"{error.__name__} was declared, {type(raised).__name__} was raised: {raised}; correct one of the two"
+        ) from raised
+    else:
+        raise AssertionError(f"{error.__name__} ({match!r}) was not raised; got {got!r:.200}")

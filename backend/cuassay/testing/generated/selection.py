@@ -55,7 +55,7 @@ def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterat
 def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The samples of two dtypes whose promoted dtype `device` computes in as well.
 
-    A function of integers says nothing about floats, and one of floats nothing about complex numbers.
+    A function of truth values says nothing about integers, one of integers nothing about floats, and so on.
     """
     most = max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
     drawn = (
@@ -69,7 +69,7 @@ def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
-    return 2 if is_complex(dtype) else 1 if is_float(dtype) else 0
+    return 2 if is_complex(dtype) else 1 if is_float(dtype) else 0 if dtype.kind != "b" else -1
 
 
 def bad_inputs(spec: OpSpec, device: Device, dtype: Any) -> Iterator[ErrorInput]:

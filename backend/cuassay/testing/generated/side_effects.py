@@ -9,8 +9,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
-from itertools import permutations, product
+from itertools import product
 from typing import Any
 
 import numpy as np
@@ -27,7 +26,14 @@ from cuassay.testing.generated.execution import (
     turned,
     verify,
 )
-from cuassay.testing.generated.selection import by_options, few, one, plainest
+from cuassay.testing.generated.options import (
+    MOST_OF_OPTIONS,
+    check_axis_beyond,
+    with_mixed_options,
+    with_near_options,
+    with_other_options,
+)
+from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.generated.sizes import resized
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
@@ -211,17 +217,16 @@ def _bits(array: Any) -> Sequence[bytes]:
 # ------------------------------------------------------------------------------------------------ second calls
 
 #: Layouts of one shape, in turn: the contiguous one first and again at the end.
-_MOST = 2048
 _IN_TURN = ("contiguous", "transposed", "strided", "offset", "contiguous")
 
 
 @check(lambda spec: spec.op is None)
 def check_second_call(spec: OpSpec, device: Device) -> None:
-    """Calls of one shape in turns of dtype, layout and options are right: no cache's key leaves one of them out."""
+    """Calls in turns of dtype, layout and options are right: no cache's key lacks one, no option is mixed up."""
     dtypes = [dtype for dtype in spec.dtypes if spec.why_unsupported(device, dtype) is None]
     plain = plainest(spec, device)  # the skip, where there is none
     for turn, (layout, dtype) in enumerate(product(_IN_TURN, map(as_dtype, dtypes))):
-        sample = one(spec, device, dtype, most=_MOST, axes=2).laid_out(layout)
+        sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2).laid_out(layout)
         words = f"{layout} inputs of {dtype_name(dtype)}"
         fresh = functools.partial(verify, spec, device, dtype, [_of_new_shape(sample).laid_out(layout)])
         always = f"wrong for {words}, of a shape that it meets for the first time as well"
@@ -233,63 +238,42 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
                 raise
             return  # wrong in the first call: `values` reports it
     _check_widest_first(spec, device, dtypes)
-    for sample in _with_other_options(spec, device, plain):
+    for sample in with_other_options(spec, device, plain):
         fresh = functools.partial(verify, spec, device, plain, [_of_new_shape(sample)])
         always = "wrong with these options, for a shape that it meets for the first time as well"
         with explained("with other options, after a call with inputs of the same shape", fresh, always):
             verify(spec, device, plain, [sample])
-    for sample in _with_near_options(spec, device, plain):
+    for sample in with_near_options(spec, device, plain):
         with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
             verify(spec, device, plain, [sample])
+    for sample in with_mixed_options(spec, device, plain):
+        with explained("with options of two samples: is one taken for another, or counted from the wrong end?"):
+            verify(spec, device, plain, [sample])
+    check_axis_beyond(spec, device, plain)
 
 
 #: By how much an extent is longer than that of any other check.
 _MORE = 11
 
 
-def _of_new_shape(sample: Sample) -> Sample:
+def _of_new_shape(sample: Sample, times: int = 1) -> Sample:
     """A call that nothing kept by shape knows: earlier calls do not explain what is wrong there too."""
     extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
-    return resized(sample, {extent: extent + _MORE}) if extent > 1 else sample
+    return resized(sample, {extent: extent + times * _MORE}) if extent > 1 else sample
 
 
-def _with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with the options of the others, where these are plain values that the function takes."""
-    several = by_options(spec, device, dtype, most=_MOST)
-    for sample, other in permutations(several, 2):
-        if all(
-            isinstance(value, bool | int | float | str | None)
-            for value in (*sample.kwargs.values(), *other.kwargs.values())
-        ):
-            swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
-            if is_safely_taken(spec, swapped):
-                yield from (sample, swapped)
+#: Shapes that a function meets for the first time, until one of them shows that it is wrong without earlier calls too.
+_FIRST_TIMES = 5
 
 
-#: Factors of an option: one above and one below the next integers, for a key that rounds.
-_NEAR = (0.9, 0.7)
-
-
-def _with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with their float options a little smaller, where function and reference take these."""
-    if spec.is_its_own_reference:
-        return
-    for sample in by_options(spec, device, dtype, most=_MOST):
-        for name, value in sample.kwargs.items():
-            for factor in _NEAR if isinstance(value, float) and value else ():
-                options = {**sample.kwargs, name: value * factor}
-                near = replace(sample, kwargs=options, label=f"{sample.label}, {name}={options[name]:g}")
-                if is_safely_taken(spec, near) and _runs(spec, device, near):
-                    yield near
-
-
-def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether the function takes options that nobody declared: it may refuse them by any error."""
+def is_wrong_at_first(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> bool:
+    """Whether the function is also wrong for calls like `sample`, of shapes that it meets for the first time."""
+    shapes = [_of_new_shape(sample, times) for times in range(1, _FIRST_TIMES + 1)]
     try:
-        run_sample(spec, device, sample)
-    except Exception:  # noqa: BLE001  a library refuses by errors of its own
-        return False
-    return True
+        verify(spec, device, dtype, [one for one in shapes if is_safely_taken(spec, one)])
+    except AssertionError:
+        return True
+    return False
 
 
 def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> None:
@@ -311,7 +295,7 @@ def _check_widest_first(spec: OpSpec, device: Device, dtypes: Sequence[str]) -> 
 
 def _result_dtype(spec: OpSpec, device: Device, name: str, more: int) -> str | None:
     """The dtype of the result for inputs with an extent that is longer by `more`; None where these are refused."""
-    sample = one(spec, device, as_dtype(name), most=_MOST)
+    sample = one(spec, device, as_dtype(name), most=MOST_OF_OPTIONS)
     extent = max((extent for array in arrays_of(*sample.host()) for extent in array.shape), default=0)
     longer = resized(sample, {extent: extent + more}) if extent > 1 else sample
     if not is_safely_taken(spec, longer):

@@ -1,4 +1,4 @@
-"""Checks of sizes and of broadcast views: the ordinary samples made larger, or with a first axis of stride 0."""
+"""A check of sizes: the ordinary samples made larger and smaller, and reductions that lose their last number."""
 
 from __future__ import annotations
 
@@ -27,13 +27,12 @@ from cuassay.testing.generated.comparison import (
 from cuassay.testing.generated.execution import (
     check,
     explained,
-    is_function,
     is_safely_taken,
     on_sample,
     run_sample,
-    runs_on_host,
     verify,
 )
+from cuassay.testing.generated.last_number import check_last_number
 from cuassay.testing.generated.selection import by_options, generator, one, plainest, samples_of
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
@@ -64,6 +63,7 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
                     check_larger(spec, device, dtype, sample, options)
             for sample in (*_multiples(spec, options), *_apart(spec, options)):
                 check_larger(spec, device, dtype, sample, options)
+            _check_last_number(spec, device, options)
             with explained("wrong after calls with larger inputs: is something kept that depends on their size?"):
                 verify(spec, device, dtype, [options])
             _check_empty_axes(spec, device, dtype, options)
@@ -366,33 +366,17 @@ def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Genera
     return np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
 
 
-@check(is_function)
-def check_broadcast_views(spec: OpSpec, device: Device) -> None:
-    """Inputs whose first axis has a stride of zero, as `broadcast_to` makes them, give what dense ones do."""
-    dtype = plainest(spec, device)
-    sample = one(spec, device, dtype, most=4096, axes=2)
-    repeated = replace(sample, label=f"{sample.label}, first axis of stride 0")
-    args, kwargs = repeated.changed(_first_row_repeated)
-    dense = replace(repeated, args=args, kwargs=kwargs)
-    if spec.refusal(dense) is not None or not runs_on_host(spec, dense):
+#: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
+_ONE_MORE = (1_031, 16_385, 65_537)
+
+
+def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
+    """The last of 65,537 numbers has its part in a reduction, as a loop in chunks may end too early."""
+    arrays = arrays_of(*options.host())
+    if len(arrays) != 1 or not is_float(arrays[0].dtype) or spec.expected(options).size >= arrays[0].size:
         return
-    with on_sample(dense), np.errstate(all="ignore"):
-        xp = devices.namespace(device)
-        try:
-            compare(spec, device, dtype, dense, run_sample(spec, device, dense))
-        except AssertionError:
-            return  # equal rows alone are too much for it, as for one that divides by their deviation
-        given, named = dense.on(device)
-        broadcast = [_broadcast(xp, one_given) for one_given in given]
-        with explained("right for dense inputs, wrong where the first axis has a stride of 0, as of broadcast_to"):
-            compare(spec, device, dtype, dense, spec.run(device, broadcast, named))
-
-
-def _first_row_repeated(value: Any) -> Any:
-    if not isinstance(value, np.ndarray) or not value.ndim or not value.size:
-        return value
-    return HostArray(np.ascontiguousarray(np.broadcast_to(value[:1], value.shape)))
-
-
-def _broadcast(xp: Any, array: Any) -> Any:
-    return xp.broadcast_to(array[:1], array.shape) if getattr(array, "ndim", 0) and array.size else array
+    extent = max(arrays[0].shape)
+    longer = (resized(options, {extent: length}) for length in _ONE_MORE if length > extent)
+    for sample in list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]:
+        if _ONE_MORE[-1] in arrays_of(*sample.host())[0].shape:
+            check_last_number(spec, device, sample)

@@ -1,0 +1,154 @@
+"""Checks of the forms in which an op is called: with `out=`, in place, as a plan, and `meta` without memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from itertools import cycle, islice
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError, DeviceError, DTypeError, ShapeError
+from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.generated.comparison import compare, result_dtype
+from cuassay.testing.generated.execution import check, has, is_op, moves, must_raise, on_sample, overwrite, turned
+from cuassay.testing.generated.selection import few, of_most_elements, one, samples_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import LAYOUTS, MARGIN, HostArray, Kind, Sample
+
+__all__ = ["empty_out"]
+
+
+def empty_out(spec: OpSpec, sample: Sample, layout: str) -> HostArray:
+    """The output the schema asks for, filled with ones, in a layout."""
+    args, kwargs = sample.host()
+    meta = spec.declared.meta(*args, **kwargs)
+    return HostArray(np.ones(meta.shape, meta.dtype), layout)
+
+
+@check(is_op)
+def check_out(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`out=` is written, returned, and nothing around it is touched, whatever its layout."""
+    layouts = ("contiguous", "strided", "reversed") if devices.capabilities(device).answer("views") else ("contiguous",)
+    for sample, layout in zip(few(spec, device, dtype), cycle(layouts), strict=False):
+        with on_sample(sample):
+            _write_out(spec, device, dtype, sample, empty_out(spec, sample, layout))
+
+
+def _write_out(spec: OpSpec, device: Device, dtype: Any, sample: Sample, host: HostArray) -> None:
+    before = np.ones(host.base().size + 2 * MARGIN, host.dtype)  # a tail that writes too far changes what is around
+    _within(before, host)[...] = host.base()
+    around = devices.from_host(before, device)
+    out = LAYOUTS[host.layout].view(_within(around, host), host.shape)
+    args, kwargs = sample.on(device)
+    with np.errstate(all="ignore"):
+        result = spec.run(device, args, {**kwargs, "out": out})
+    if result is not out:
+        raise AssertionError(f"out= was given, but another array came back: {result!r:.200}")
+    compare(spec, device, dtype, sample, out)
+    after = devices.to_host(around)
+    LAYOUTS[host.layout].view(_within(after, host), host.shape)[...] = host.values
+    assert_same_bits(after, before)
+
+
+def _within(around: Any, host: HostArray) -> Any:
+    """The base of `host` in the middle of a flat array."""
+    shape = LAYOUTS[host.layout].base(host.shape)
+    return around[MARGIN : around.size - MARGIN].reshape(shape)
+
+
+@check(is_op)
+def check_out_refused(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """An `out=` of another shape, dtype, device, or one that overlaps an input in part, is refused by name."""
+    sample = one(spec, device, dtype)
+    right = empty_out(spec, sample, "contiguous")
+    with on_sample(sample):
+        wider = HostArray(np.ones((*right.shape, 2), right.dtype))
+        _refused(spec, device, sample, wider.on(device), ShapeError, "shape")
+        other = HostArray(np.ones(right.shape, np.bool_ if right.dtype != np.bool_ else np.int8))
+        _refused(spec, device, sample, other.on(device), DTypeError, "out must be")
+        if device.kind != "cpu" and not moves(spec):
+            _refused(spec, device, sample, right.on("cpu"), DeviceError, str(device))
+        _overlap_refused(spec, device, sample, right)
+
+
+def _overlap_refused(spec: OpSpec, device: Device, sample: Sample, out: HostArray) -> None:
+    """The first input and `out` share all but one element; where slices are copies, no two arrays can."""
+    first = sample.args[0]
+    if not devices.capabilities(device).answer("views"):
+        return
+    if isinstance(first, list) or first.shape != out.shape or first.dtype != out.dtype or math.prod(out.shape) < 3:
+        return
+    base = devices.from_host(np.concatenate([sample.host()[0][0].ravel(), np.ones(1, out.dtype)]), device)
+    a, shifted = base[:-1].reshape(out.shape), base[1:].reshape(out.shape)
+    args, kwargs = sample.on(device)
+    must_raise(lambda: spec.run(device, (a, *args[1:]), {**kwargs, "out": shifted}), ArgumentError, "shares memory")
+
+
+def _refused(spec: OpSpec, device: Device, sample: Sample, out: Any, error: type[BaseException], match: str) -> None:
+    args, kwargs = sample.on(device)
+    must_raise(lambda: spec.run(device, args, {**kwargs, "out": out}), error, match)
+
+
+@check(lambda spec: is_op(spec) and spec.declared.schema.elementwise)
+def check_inplace(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """The in-place form writes its first argument, whatever its layout, and returns it."""
+    for sample in (*few(spec, device, dtype), *_not_dense(spec, device, dtype)):
+        if sample.args[0].dtype == result_dtype(spec, sample):
+            with on_sample(sample), np.errstate(all="ignore"):
+                args, kwargs = sample.on(device)
+                if spec.declared.inplace(*args, **kwargs) is not args[0]:
+                    raise AssertionError("the in-place form gave back another array than its first argument")
+                compare(spec, device, dtype, sample, args[0])
+
+
+def _not_dense(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The largest sample, and one with a number, without contiguous arrays; and an array next to a smaller one.
+
+    A thread beyond the last element may reach the first one, by the remainders that an index is made of. That shows
+    only where the result replaces the input: the first element is then computed twice.
+    """
+    if devices.capabilities(device).answer("views"):
+        yield one(spec, device, dtype).laid_out("strided")
+        yield from (sample.laid_out("strided") for sample in _of_first_shape(spec, device, dtype, "python"))
+        yield from _of_first_shape(spec, device, dtype, "broadcast")
+
+
+def _of_first_shape(spec: OpSpec, device: Device, dtype: Any, kind: Kind) -> Iterator[Sample]:
+    """The largest sample of this kind whose result has the shape of the first argument, if there is one."""
+    drawn = list(samples_of(spec, device, dtype, kind)) if has(kind)(spec) else []
+    ordered = (drawn[place] for place in of_most_elements(drawn))
+    fitting = (one for one in ordered if np.shape(one.host()[0][0]) == empty_out(spec, one, "contiguous").shape)
+    yield from islice(fitting, 1)
+
+
+@check(is_op)
+def check_plan(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`prepare` gives a plan that computes, and computes again when its inputs have changed."""
+    for sample in few(spec, device, dtype)[-3:]:
+        with on_sample(sample), np.errstate(all="ignore"):
+            args, kwargs = sample.on(device)
+            plan = spec.declared.prepare(*args, **kwargs)
+            compare(spec, device, dtype, sample, plan.run())
+            other = turned(sample)
+            overwrite(device, args, other)
+            compare(spec, device, dtype, other, plan.run())
+
+
+@check(is_op)
+def check_meta(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """`meta` says, without memory, what shape and dtype come out, from arrays and from descriptions alike."""
+    for sample in (*few(spec, device, dtype), *samples_of(spec, device, dtype, "scalar", "empty")):
+        with on_sample(sample):
+            args, kwargs = sample.on(device)
+            described = [(tuple(a.shape), dtype_name(a.dtype)) if hasattr(a, "shape") else a for a in args]
+            meta = spec.declared.meta(*described, **kwargs)
+            with np.errstate(all="ignore"):
+                result = spec.run(device, args, kwargs)
+            got, want = (tuple(result.shape), result.dtype), (meta.shape, meta.dtype)
+            if got != want or meta != spec.declared.meta(*args, **kwargs):
+                raise AssertionError(f"meta says {want}, the result is {got}")

@@ -1,0 +1,134 @@
+"""Which options a check of second calls gives: those of other samples, alone and mixed, and values between them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from itertools import permutations
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.execution import is_safely_taken, run_sample
+from cuassay.testing.generated.selection import by_options
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["MOST_OF_OPTIONS", "check_axis_beyond", "with_mixed_options", "with_near_options", "with_other_options"]
+
+#: Elements of a call at most.
+MOST_OF_OPTIONS = 2048
+
+
+def _are_plain(options: Mapping[str, Any]) -> bool:
+    return all(isinstance(value, bool | int | float | str | None) for value in options.values())
+
+
+def with_other_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary samples with the options of the others, where these are plain values that the function takes."""
+    several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
+    for sample, other in permutations(several, 2):
+        if _are_plain(sample.kwargs) and _are_plain(other.kwargs):
+            swapped = replace(sample, kwargs=other.kwargs, label=f"{sample.label}, options {dict(other.kwargs)}")
+            if is_safely_taken(spec, swapped):
+                yield from (sample, swapped)
+
+
+#: Factors of an option: one above and one below the next integers, for a key that rounds.
+_NEAR = (0.9, 0.7)
+
+
+def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary samples with their float options a little smaller, where function and reference take these."""
+    if spec.is_its_own_reference:
+        return
+    for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
+        for name, value in sample.kwargs.items():
+            for factor in _NEAR if isinstance(value, float) and value else ():
+                options = {**sample.kwargs, name: value * factor}
+                near = replace(sample, kwargs=options, label=f"{sample.label}, {name}={options[name]:g}")
+                if is_safely_taken(spec, near) and _runs(spec, device, near):
+                    yield near
+
+
+def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
+    """Whether the function takes options that nobody declared: it may refuse them by any error."""
+    try:
+        run_sample(spec, device, sample)
+    except Exception:  # noqa: BLE001  a library refuses by errors of its own
+        return False
+    return True
+
+
+def with_mixed_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
+    """The ordinary samples with one option left out, or from another sample, and with an axis counted from the end."""
+    if spec.is_its_own_reference:
+        return
+    several = by_options(spec, device, dtype, most=MOST_OF_OPTIONS)
+    seen = [dict(sample.kwargs) for sample in several]
+    for sample in several:
+        for options in _mixtures(spec, sample, several):
+            mixed = replace(sample, kwargs=options, label=f"{sample.label}, options {options}")
+            if options not in seen and is_safely_taken(spec, mixed) and _runs(spec, device, mixed):
+                seen.append(options)
+                yield mixed
+
+
+def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[dict[str, Any]]:
+    """Options of which each value is a declared one, and an axis that means the same when it is negative."""
+    own = dict(sample.kwargs)
+    if not _are_plain(own):
+        return
+    for name in own if len(own) > 1 else ():
+        yield {other: value for other, value in own.items() if other != name}
+    for other in several:
+        if _are_plain(other.kwargs) and len({**own, **other.kwargs}) > 1:
+            yield from ({**own, name: value} for name, value in other.kwargs.items() if own.get(name) != value)
+    axis, axes = _axis(spec, sample), _axes(sample)
+    if axis is not None and 0 <= axis < axes:
+        yield {**own, "axis": axis - axes}
+
+
+def _axis(spec: OpSpec, sample: Sample) -> int | None:
+    """The option `axis` of a call, or its default; None where it has none, or another than one integer."""
+    value = sample.kwargs.get("axis", _default(spec, "axis"))
+    return value if type(value) is int else None
+
+
+def _default(spec: OpSpec, name: str) -> Any:
+    """The default of an option of the function; None if there is none."""
+    try:
+        found = inspect.signature(spec.fn).parameters.get(name) if spec.fn is not None else None
+    except (TypeError, ValueError):  # a function without a signature
+        return None
+    return None if found is None else found.default
+
+
+def _axes(sample: Sample) -> int:
+    return max((array.ndim for array in arrays_of(*sample.host())), default=0)
+
+
+def check_axis_beyond(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """An axis that the reference refuses as out of bounds is not taken for another one."""
+    if spec.is_its_own_reference:
+        return
+    for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS)[:1]:
+        if _axis(spec, sample) is None:
+            continue
+        for axis in (_axes(sample), -_axes(sample) - 1):
+            beyond = replace(sample, kwargs={**sample.kwargs, "axis": axis})
+            if isinstance(_refusal(spec, beyond), np.exceptions.AxisError) and _runs(spec, device, beyond):
+                raise AssertionError(
+                    f"axis={axis} of arrays of {_axes(sample)} dimensions gives a result; the reference raises "
+                    f"AxisError: raise an error instead of taking it for another axis\n  sample: {sample.label}"
+                )
+
+
+def _refusal(spec: OpSpec, sample: Sample) -> Exception | None:
+    try:
+        return spec.refusal(sample)
+    except Exception as error:  # noqa: BLE001  a reference refuses what nobody declared by errors of its own
+        return error
