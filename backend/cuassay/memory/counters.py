@@ -118,10 +118,29 @@ class Account:
 
     def lift(self, waiting: Tally | None) -> None:
         """Raise the peaks to what is cut now; `waiting` of that waits for other streams."""
+        if waiting is None:
+            self._lift_to_live()
+            return
         cut = self.peak_live.minus(self.room)
         self.peak_active.lift(cut)
-        self.peak_live.lift(cut if waiting is None else cut.minus(waiting))
+        self.peak_live.lift(cut.minus(waiting))
         self.room.become(self.peak_live.minus(cut))
+
+    def _lift_to_live(self) -> None:
+        """The same where nothing waits: a peak is exceeded by what its room lacks. Without an object for each tally."""
+        room, live, active = self.room, self.peak_live, self.peak_active
+        if room.count < 0:
+            live.count -= room.count
+            active.count = max(active.count, live.count)
+            room.count = 0
+        if room.nbytes < 0:
+            live.nbytes -= room.nbytes
+            active.nbytes = max(active.nbytes, live.nbytes)
+            room.nbytes = 0
+        if room.requested < 0:
+            live.requested -= room.requested
+            active.requested = max(active.requested, live.requested)
+            room.requested = 0
 
     def forget_peaks(self) -> None:
         """Set the peaks to 0."""

@@ -207,7 +207,9 @@ _MOVES = ("alloc", "free_completed")
 
 def _read(data: bytes) -> dict[str, Any]:
     data = gzip.decompress(data) if data[:2] == b"\x1f\x8b" else data
-    found = _unpacked(json.loads(data)) if data[:1] in b"{ \n" else _Plain(data).load()
+    if data[:1] not in (b"{", b" ", b"\n", b"\x80"):
+        raise ValueError("it is neither an object of JSON nor a pickle" if data else "it is empty")
+    found = _Plain(data).load() if data[:1] == b"\x80" else _unpacked(json.loads(data))
     if not isinstance(found, dict) or not isinstance(found.get("segments"), list):
         raise ValueError("it has no segments")  # noqa: TRY004  of the file, not of an argument
     checked: set[int] = set()

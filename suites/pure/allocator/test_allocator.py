@@ -178,6 +178,25 @@ class TestOtherStreams:
         assert (figures.allocation.all.current, figures.active.all.current) == (0, 1)
         assert allocator.snapshot()["segments"][0]["blocks"][0]["state"] == "active_pending_free"
 
+    def test_the_most_that_was_active_outlasts_later_peaks_of_what_is_live(
+        self, allocator: CachingAllocator, source: IntegerSource
+    ) -> None:
+        waiting = [allocator.malloc(4096) for _ in range(3)]
+        for block in waiting:
+            allocator.record_stream(block, 7)
+            allocator.free(block)
+        live = [allocator.malloc(4096), allocator.malloc(4096)]
+        active = allocator.statistics().active.all.peak
+        for event in source.pending():
+            source.complete(event)
+        allocator.empty_cache()  # looks at the events
+        live += [allocator.malloc(4096), allocator.malloc(4096)]
+
+        figures = allocator.statistics()
+
+        assert (active, figures.active.all.peak, figures.active_bytes.all.peak) == (5, 5, 5 * 4096)
+        assert (figures.allocation.all.peak, figures.allocated_bytes.all.peak) == (len(live), len(live) * 4096)
+
     def test_a_capture_records_no_event_until_it_ends(self, allocator: CachingAllocator, source: IntegerSource) -> None:
         block = allocator.malloc(4096)
         allocator.record_stream(block, 7)
@@ -202,6 +221,21 @@ class TestOtherStreams:
 
         assert allocator.empty_cache() > 0
         assert allocator.statistics().active_bytes.all.current == 0
+
+    def test_a_block_whose_users_could_not_be_marked_serves_the_next_request(
+        self, allocator: CachingAllocator, source: IntegerSource, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        block = allocator.malloc(30 * MIB)
+        allocator.record_stream(block, 7)
+        with monkeypatch.context() as failing:
+            failing.setattr(source, "record", lambda stream: [][stream])
+            with pytest.raises(IndexError):
+                allocator.free(block)
+
+        again = allocator.malloc(30 * MIB)
+
+        assert (again.address, source.reserves) == (block.address, 1)
+        assert [stream for stream, _ in source.waits] == [0]
 
     @pytest.mark.parametrize("call", ["query", "wait"])
     def test_a_source_that_fails_at_an_event_loses_no_block(
@@ -336,6 +370,19 @@ class TestGivingBack:
             allocator.malloc(12 * MIB, stream=stream)
 
         assert allocator.statistics().reserved_bytes.all.current == 36 * MIB
+
+    @pytest.mark.parametrize(("nbytes", "stays"), [(30 * MIB, True), (32 * MIB, False)], ids=["at it", "above it"])
+    def test_free_segments_stay_up_to_the_threshold_itself(
+        self, source: IntegerSource, nbytes: int, stays: bool
+    ) -> None:
+        allocator = CachingAllocator(source, total=100 * MIB, config="garbage_collection_threshold:0.5")
+        free = allocator.malloc(20 * MIB, stream=1)
+        allocator.free(free)
+        allocator.reset_peak_stats()  # free segments are known as such from here
+
+        allocator.malloc(nbytes, stream=2)
+
+        assert (free.segment in allocator.segments()) is stays
 
     @pytest.mark.parametrize("users", [(), (7,)], ids=["one stream", "used by another"])
     def test_of_free_segments_the_young_ones_stay(self, source: IntegerSource, users: tuple[int, ...]) -> None:

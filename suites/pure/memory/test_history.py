@@ -455,9 +455,9 @@ def test_a_file_that_would_run_something_is_refused(tmp_path: Path) -> None:
 
 SEGMENT = {"address": 0, "total_size": 2, "stream": 0, "blocks": []}
 SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compares ids
-    "empty": (b"", ""),
-    "words": (b"nonsense", ""),
-    "list": (b"[1, 2]", ""),
+    "empty": (b"", "it is empty"),
+    "words": (b"nonsense", "it is neither an object of JSON nor a pickle"),
+    "list": (b"[1, 2]", "it is neither an object of JSON"),
     "number": (b'{"segments": 3}', "has no segments"),
     "packed": (gzip.compress(b"{}"), "has no segments"),
     "cut off": (gzip.compress(b'{"segments": []}')[:-5], ""),
