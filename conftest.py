@@ -9,6 +9,10 @@ from hypothesis import settings
 
 pytest_plugins = ["pytester"]
 
+# xdist sets it for its workers to the width of its own terminal; what a test reads is not shown there.
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.pop("COLUMNS", None)
+
 # SciPy reads it when it is imported: with it, its functions take the arrays of other libraries as they are.
 os.environ.setdefault("SCIPY_ARRAY_API", "1")
 

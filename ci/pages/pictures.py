@@ -20,6 +20,8 @@ from rich.ansi import AnsiDecoder
 from rich.console import Console
 from rich.terminal_theme import TerminalTheme
 
+from cuassay_reports.load import load
+
 __all__ = ["main"]
 
 ROOT = Path(__file__).parents[2]
@@ -72,8 +74,13 @@ def _race(folder: Path) -> str:
 
 
 def _report(folder: Path) -> Path:
-    page = folder / "report.html"
-    _run([sys.executable, "-m", "cuassay", "report", str(ROOT / "reports" / "ledger"), "--html", str(page)], folder)
+    """Of the runs that finished: a picture shows what a report has of a run, and not which of ours was interrupted."""
+    page, ledger = folder / "report.html", folder / "ledger"
+    ledger.mkdir()
+    for file in (ROOT / "reports" / "ledger").glob("*.jsonl"):
+        if not load(file).runs["ended_early"].any():
+            shutil.copy(file, ledger)
+    _run([sys.executable, "-m", "cuassay", "report", str(ledger), "--html", str(page)], folder)
     return page
 
 

@@ -14,7 +14,8 @@ from cuassay_reports.load import Results, load, records
 from cuassay_reports.outcomes import DEFAULT, as_json, as_junit, as_suspects, findings, parse_fail_on
 from cuassay_reports.page import Page, build
 from cuassay_reports.render import render_html, render_markdown, render_text
-from cuassay_reports.rows import Rejected
+from cuassay_reports.rows import WRITERS, Rejected, not_of_results
+from cuassay_reports.terminal import columns, fitted
 from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 
 __all__ = ["FOUND", "OPTIONS", "UNREADABLE", "compare", "main", "run"]
@@ -27,9 +28,6 @@ FOUND = 1
 
 OPTIONS = ("json", "junit", "fail_on", "threshold", "baseline", "suspects", "strict")
 """What the command line gives to `run` by name."""
-
-#: What to do where there is no result.
-_WRITERS = "name files or folders that `cuassay run` or `pytest --cuassay-record` wrote"
 
 #: Lines and files without a result that are named.
 _NAMED = 20
@@ -83,9 +81,9 @@ def run(
         words = parse_fail_on(fail_on)
         results = load(*paths, strict=strict)
         is_text = not suspects and {html, md, json, junit} == {None}
-        if results.runs.empty or not is_text:  # the text itself names what was left out
-            _tell(results.rejected)
-        _require_results(results, paths)
+        _require_results(results, "report")
+        if not is_text:  # the text itself names what was left out
+            _tell(results.rejected, "report")
         accepted = acknowledgements(map(Path, paths))
         page = build(results, accepted, thresholds=_thresholds(threshold), baseline=baseline)
         if suspects:
@@ -106,9 +104,16 @@ def run(
     return FOUND if page.unfinished or any(found[word] for word in words) else 0
 
 
-def _require_results(results: Results, paths: Sequence[str | Path]) -> None:
-    if results.runs.empty:
-        raise LookupError(f"no result in {', '.join(map(str, paths))}; {_WRITERS}")
+def _require_results(results: Results, command: str) -> None:
+    """Raise `LookupError` where there is no run; of a single file, in one message with the reason."""
+    if not results.runs.empty:
+        return
+    files = [str(file) for file in results.files]
+    if len(files) == 1 and {one.place for one in results.rejected} <= {*files}:
+        reasons = [one.reason for one in results.rejected] or [not_of_results(0)]
+        raise LookupError(f"{files[0]}: {reasons[0]}")
+    _tell(results.rejected, command)
+    raise LookupError(f"no result in {', '.join(files)}; {WRITERS}")
 
 
 def _thresholds(percent: float | None) -> Thresholds:
@@ -131,7 +136,8 @@ def compare(a: str, b: str, path: str | Path) -> int:
     """
     try:
         results = load(path)
-        _tell(results.rejected)
+        _require_results(results, "compare")
+        _tell(results.rejected, "compare")
         found = analysis.compare(results, a, b)
     except (OSError, LookupError) as error:
         sys.stderr.write(f"cuassay compare: {error}\n")
@@ -139,15 +145,16 @@ def compare(a: str, b: str, path: str | Path) -> int:
     for row in records(found):
         name = " ".join(row[key] for key in ("benchmark", "dtype", "case", "device", "implementation") if row[key])
         change = units.signed_percent(row["change"])
-        sys.stdout.write(f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}\n")
+        line = f"{row['verdict'] or 'not compared':12} {change:>8}  {name}: {row['why']}"
+        sys.stdout.write(fitted(line, columns(sys.stdout)) + "\n")
     return FOUND if (found["verdict"] == "slower").any() else 0
 
 
-def _tell(rejected: Sequence[Rejected]) -> None:
+def _tell(rejected: Sequence[Rejected], command: str) -> None:
     for one in rejected[:_NAMED]:
-        sys.stderr.write(f"cuassay report: left out {one.place}: {one.reason}\n")
+        sys.stderr.write(f"cuassay {command}: left out {one.place}: {one.reason}\n")
     if len(rejected) > _NAMED:
-        sys.stderr.write(f"cuassay report: and {len(rejected) - _NAMED:,} more lines or files\n")
+        sys.stderr.write(f"cuassay {command}: and {len(rejected) - _NAMED:,} more lines or files\n")
 
 
 def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
@@ -156,7 +163,7 @@ def _write(page: Page, html: str | Path | None, md: str | Path | None) -> None:
     if md is not None:
         _save(Path(md), render_markdown(page))
     if html is None and md is None:
-        sys.stdout.write(render_text(page))
+        sys.stdout.write(render_text(page, columns(sys.stdout)))
 
 
 def _write_verdicts(page: Page, json: str | Path | None, junit: str | Path | None, words: Sequence[str]) -> None:

@@ -20,6 +20,7 @@ from cuassay_reports import units
 from cuassay_reports.matrix import STATES
 from cuassay_reports.page import Page
 from cuassay_reports.peer_summary import BEHIND
+from cuassay_reports.terminal import fitted
 
 __all__ = ["render_html", "render_markdown", "render_text"]
 
@@ -34,9 +35,11 @@ def render_markdown(page: Page) -> str:
     return _environment(escape=False).get_template("summary.md.j2").render(page=page)
 
 
-def render_text(page: Page) -> str:
-    """Return the short form for a terminal."""
-    return _environment(escape=False).get_template("summary.txt.j2").render(page=page)
+def render_text(page: Page, width: int | None = None) -> str:
+    """Return the short form for a terminal of `width` columns; a command that repeats a failure stays on one line."""
+    text = _environment(escape=False).get_template("summary.txt.j2").render(page=page)
+    whole = {failure.reproduce for failure in page.failures}
+    return "\n".join(line if line.strip() in whole else fitted(line, width) for line in text.split("\n"))
 
 
 # Colour is never the only sign: each state has a sign of its own.
@@ -49,6 +52,9 @@ _SHOWN_FAILURES = 12
 
 #: Slow-downs whose plots are shown at once.
 _SHOWN_STANDING = 12
+
+#: Columns of a terminal that cases share; a longer one moves its own figures to the right.
+_MOST_OF_A_CASE = 40
 
 #: Runs that are listed.
 _SHOWN_RUNS = 50
@@ -103,6 +109,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "shown_failures": _SHOWN_FAILURES,
         "shown_standing": _SHOWN_STANDING,
         "shown_rejected": _SHOWN_REJECTED,
+        "most_of_a_case": _MOST_OF_A_CASE,
         "behind": BEHIND,
         "shown_runs": _SHOWN_RUNS,
         "style": Markup(_template("style.css")),  # noqa: S704  # ours, not a result's

@@ -10,7 +10,10 @@ from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.lines import Row, parse
 from cuassay_reports.shapes import rejections
 
-__all__ = ["Rejected", "Rows", "read_rows"]
+__all__ = ["WRITERS", "Rejected", "Rows", "not_of_results", "read_rows"]
+
+#: What to do about a file without results.
+WRITERS = "name a file that `cuassay run` or `pytest --cuassay-record` wrote"
 
 #: Checks that a folded row may stand for: each becomes a row, and a few bytes must not become millions of them.
 _MOST_CHECKS = 1000
@@ -58,12 +61,21 @@ def read_rows(file: Path, *, strict: bool = False) -> Rows:
     wrong = {number: f"this line {reason}" for number, reason in lines.wrong.items()}
     wrong |= {numbers[place]: reason for place, reason in refused.items()}
     rejected = [Rejected(f"{file}:{number}", wrong[number]) for number in sorted(wrong)]
-    if len(rejected) > 1 and not found:
-        rejected = [Rejected(str(file), f"not a result file: none of its {len(rejected):,} lines is a JSON object")]
+    if rejected and not any(row.keys() & {"record", "schema"} for row in found):
+        rejected = [Rejected(str(file), not_of_results(len(rejected)))]
     for first in rejected if strict else ():
         raise ResultFormatError(f"{first.place}: {first.reason}")
     kept = [row for place, row in enumerate(found) if place not in refused] if refused else found
     return Rows(kept, rejected, int(lines.is_torn))
+
+
+def not_of_results(lines: int) -> str:
+    """Why a file is rejected as a whole: it has `lines` complete lines, and none of them is a row of a result."""
+    if lines == 0:
+        why = "it has no complete line"
+    else:
+        why = f"{f'none of its {lines:,} lines is' if lines > 1 else 'its only line is not'} a row of a result"
+    return f"not a file of results: {why}; {WRITERS}"
 
 
 def _refused(rows: list[Row]) -> dict[int, str]:

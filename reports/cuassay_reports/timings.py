@@ -56,6 +56,11 @@ class Timing:
     spark: Markup
     peers: Sequence[Peer]
 
+    @property
+    def sample(self) -> str:
+        """The case with its tags."""
+        return " ".join([self.case, *self.tags])
+
 
 @dataclass(frozen=True, kw_only=True)
 class TimingSection:

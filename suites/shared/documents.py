@@ -48,6 +48,11 @@ class Block:
     mark: str = ""
 
     @property
+    def line(self) -> int:
+        """Where it begins on its page."""
+        return int(self.place.rpartition(":")[2])
+
+    @property
     def file(self) -> str | None:
         """The name of the file that the block shows."""
         found = _FILE.match(self.text)

@@ -14,6 +14,7 @@ from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
 from cuassay.devices import why_unsupported
 from cuassay.ops import Op
+from cuassay_reports.terminal import columns, fitted
 
 __all__ = ["add_capabilities_command"]
 
@@ -22,6 +23,9 @@ _HEADS = {"bool": "bool", "float8_e4m3fn": "e4m3", "float8_e5m2": "e5m2", "bfloa
 
 #: A cell of a dtype in which the operation is not defined on any device.
 _UNDEFINED = "."
+
+#: Columns of a cell.
+_CELL = 5
 
 
 def add_capabilities_command(commands: argparse._SubParsersAction[Parser]) -> None:
@@ -45,7 +49,8 @@ def _capabilities(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps([_row(op, dtype, device) for device, op, dtype in _cells(presence.devices)], indent=2))
         return 0
-    print("\n\n".join("\n".join(_table(device, ops.ops())) for device in presence.devices))
+    width = columns(sys.stdout)
+    print("\n\n".join("\n".join(_table(device, ops.ops(), width)) for device in presence.devices))
     for kind, reason in presence.absent.items():
         print(painted(f"\n{kind} absent: {reason}", "faint", sys.stdout))
     return 0
@@ -70,15 +75,28 @@ def _why_not(op: Op, dtype: str, device: Device) -> str | None:
     return None if reason is None else reason.removeprefix(f"{device}: ")
 
 
-def _table(device: Device, listed: Sequence[Op]) -> Iterator[str]:
-    """A line an operation, and below them the reasons by the numbers that stand in the cells."""
+def _table(device: Device, listed: Sequence[Op], width: int | None) -> Iterator[str]:
+    """A line an operation, for as many dtypes as `width` allows at a time; then the reasons by their numbers."""
     numbers: dict[str, int] = {}
-    width = max(len(op.name) for op in listed)
-    yield painted(f"{device!s:{width}}" + "".join(f"{_head(name):>5}" for name in DTYPE_NAMES), "bold", sys.stdout)
+    parts = list(_parts(max(len(op.name) for op in listed), width))
+    for dtypes in parts:
+        yield from _part(device, listed, dtypes, numbers)
+        yield from [""] if len(parts) > 1 else []
+    yield fitted(f"yes: supported; {_UNDEFINED}: the operation is not defined for the dtype", width)
+    yield from (fitted(f"{number}: {reason}", width) for reason, number in numbers.items())
+
+
+def _parts(name: int, width: int | None) -> Iterator[Sequence[str]]:
+    """The dtypes in groups whose cells fit into `width` columns after a name of `name` characters."""
+    count = len(DTYPE_NAMES) if width is None else max(1, (width - name) // _CELL)
+    return (DTYPE_NAMES[start : start + count] for start in range(0, len(DTYPE_NAMES), count))
+
+
+def _part(device: Device, listed: Sequence[Op], dtypes: Sequence[str], numbers: dict[str, int]) -> Iterator[str]:
+    name = max(len(op.name) for op in listed)
+    yield painted(f"{device!s:{name}}" + "".join(f"{_head(dtype):>{_CELL}}" for dtype in dtypes), "bold", sys.stdout)
     for op in listed:
-        yield f"{op.name:{width}}" + "".join(f"{_cell(op, name, device, numbers):>5}" for name in DTYPE_NAMES)
-    yield f"yes: supported; {_UNDEFINED}: the operation is not defined for the dtype"
-    yield from (f"{number}: {reason}" for reason, number in numbers.items())
+        yield f"{op.name:{name}}" + "".join(f"{_cell(op, dtype, device, numbers):>{_CELL}}" for dtype in dtypes)
 
 
 def _head(dtype: str) -> str:

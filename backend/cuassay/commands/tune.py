@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import resources
 from pathlib import Path
 from statistics import geometric_mean
@@ -17,6 +17,7 @@ from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.tune.results import Results
 from cuassay.tune.shapes import GemmShape, read_shapes, spread_out
+from cuassay_reports.terminal import columns, fitted
 
 __all__ = ["add_tune_command"]
 
@@ -178,9 +179,14 @@ def _show(rows: Sequence[Row], *, as_json: bool) -> None:
     if as_json:
         print(json.dumps({"products": list(rows), "gain": round(gain, 5)}, indent=2))
         return
+    for line in _lines(rows, gain):
+        print(fitted(line, columns(sys.stdout)))
+
+
+def _lines(rows: Sequence[Row], gain: float) -> Iterator[str]:
     width = max((len(row["problem"]) for row in rows), default=len("product"))
-    print(f"{'product':<{width}} {'default µs':>11} {'tuned µs':>11} {'gain':>7}  choice")
+    yield f"{'product':<{width}} {'default µs':>11} {'tuned µs':>11} {'gain':>7}  choice"
     for row in sorted(rows, key=lambda row: -row["gain"]):
         choice = row["choice"] if row["gain"] else "as it was"
-        print(f"{row['problem']:<{width}} {row['default_us']:>11.2f} {row['us']:>11.2f} {row['gain']:>7.1%}  {choice}")
-    print(f"{'geometric mean':<{width}} {'':>11} {'':>11} {gain:>7.1%}")
+        yield f"{row['problem']:<{width}} {row['default_us']:>11.2f} {row['us']:>11.2f} {row['gain']:>7.1%}  {choice}"
+    yield f"{'geometric mean':<{width}} {'':>11} {'':>11} {gain:>7.1%}"

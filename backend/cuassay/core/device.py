@@ -78,8 +78,9 @@ def _split(name: str | Device) -> tuple[str, int | None]:
     text: object = name  # callers without a type checker pass anything
     match = _FORM.fullmatch(text) if isinstance(text, str) else None
     if match is None:
+        meant = f" (did you mean {text.lower()!r}?)" if isinstance(text, str) and _FORM.fullmatch(text.lower()) else ""
         raise DeviceError(
-            f"{shown(name)} does not name a device; give 'kind' or 'kind:index', such as 'cpu' or 'cuda:1'"
+            f"{shown(name)} does not name a device{meant}; give 'kind' or 'kind:index', such as 'cpu' or 'cuda:1'"
         )
     index = match["index"]
     return match["kind"], None if index is None else int(index)

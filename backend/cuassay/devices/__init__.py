@@ -90,8 +90,9 @@ def backend(kind: str) -> Backend:
 
 def unknown_kind(kind: object) -> str:
     """The message for a `kind` that no installed package provides: the nearest name, and all names."""
+    usual = {"gpu": "cuda", "nvidia": "cuda", "host": "cpu", "simulator": "sim"}.get(str(kind), str(kind))
     return (
-        f"there is no device kind {shown(kind)}{did_you_mean(str(kind), kinds())}; known: {', '.join(kinds())}; "
+        f"there is no device kind {shown(kind)}{did_you_mean(usual, kinds())}; known: {', '.join(kinds())}; "
         f"install the package that adds another kind (entry point group {ENTRY_POINT_GROUP!r})"
     )
 

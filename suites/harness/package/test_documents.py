@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import importlib
 import re
+import subprocess
+import sys
 from pathlib import Path
 from types import ModuleType
 
 import documents
+import page_commands
 import pytest
 
 from cuassay import cuda
@@ -29,6 +32,57 @@ def test_page_does_what_it_says(page: Path, tmp_path: Path) -> None:
     folder = tmp_path / "page"
     folder.mkdir()
     documents.run(page, folder, cuda=cuda.is_available())
+
+
+SHOWN = [(page, block) for page in PAGES for block in documents.blocks(page) if block.language in ("sh", "yaml")]
+
+
+@pytest.mark.parametrize(("page", "block"), SHOWN, ids=[f"{title(page)}:{block.line}" for page, block in SHOWN])
+def test_what_shown_commands_name_exists(page: Path, block: documents.Block, request: pytest.FixtureRequest) -> None:
+    files = frozenset(one.file for one in documents.blocks(page) if one.file is not None)
+    checker = page_commands.Checker(ROOT, files, request.config._parser)
+    checker.check_block(block.text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "cuassay reprot results",
+        "cuassay report results --htlm page.html",
+        "cuassay ab main HEAD --run 'pytest --cuassay-recrod {record}'",
+        "pytest --cuassay-devcie cpu",
+        "CUASSAY_SEED=1 python -m pytest test_nowhere.py",
+        "CUASSAY_SEDE=1 pytest",
+        "git status && ci/run dcos",
+        "ci/run gpu --otu results",
+        "ci/run test suites/nowhere",
+        "python -m cuassay.benchmarking.asv results --otu x",
+        "compute-sanitizer --tool memcheck python -m pytest --devcie cpu",
+        "pip install 'cuassay[benhcmark]'",
+        "curl example.org",
+    ],
+    ids=lambda text: " ".join(text.split()[:3]),
+)
+def test_a_shown_command_that_names_something_else_fails(text: str, request: pytest.FixtureRequest) -> None:
+    checker = page_commands.Checker(ROOT, frozenset(), request.config._parser)
+    with pytest.raises(AssertionError):
+        checker.check_block(f"{text}  # a comment\n")
+
+
+CONTRIBUTED = [
+    (page, words)
+    for page, block in SHOWN
+    for words in page_commands.commands(block.text)
+    if page.parent.name == "contributing" and words[:3] == [".venv/bin/python", "-m", "pytest"]
+]
+
+
+@pytest.mark.parametrize(("page", "words"), CONTRIBUTED, ids=lambda one: one[4] if isinstance(one, list) else one.stem)
+def test_commands_for_contributors_select_tests(page: Path, words: list[str]) -> None:
+    given = [word.replace("NAME", "add") for word in words[3:]]
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-p", "no:cacheprovider", *given]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, ""), done.stdout + done.stderr
 
 
 def test_readme_is_one_screen() -> None:

@@ -1,4 +1,4 @@
-"""An op added as a newcomer adds it: five files, and an error at every half step that names the next one.
+"""An op added as a newcomer adds it: six files, and an error at every half step that names the next one.
 
 The steps are those of the page "Add an operation"; they are taken in a copy of the package.
 """
@@ -21,6 +21,7 @@ CPU = "backend/cuassay/devices/cpu/elementwise.py"
 KERNELS = "backend/cuassay/devices/cuda/kernels/elementwise.cu"
 SPECS = "backend/cuassay/testing/specs/elementwise.py"
 FAULTS = "suites/harness/checks/test_planted_faults.py"
+NAMES = "suites/data/public_names.toml"
 
 #: Step to the file, a line that is there, and what is written before it.
 STEPS = {
@@ -78,6 +79,7 @@ STEPS = {
     Fault("silu", "strides", "layouts", "float32", strides_ignored),
 """,
     ),
+    "names": (NAMES, '    "slow_conv2d",', '    "silu",\n'),
 }
 
 
@@ -85,7 +87,8 @@ STEPS = {
 def copy(tmp_path: Path) -> Path:
     for folder in ("backend", "reports/cuassay_reports", "suites/harness", "suites/pure", "suites/shared"):
         shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
-    for file in ("pyproject.toml", "conftest.py"):
+    (tmp_path / "suites/data").mkdir()
+    for file in ("pyproject.toml", "conftest.py", NAMES):
         shutil.copy(ROOT / file, tmp_path / file)
     return tmp_path
 
@@ -121,6 +124,7 @@ LOAD = ("-c", "import numpy as np; from cuassay import ops; ops.relu(np.ones(3, 
 CALL = ("-c", "import numpy as np; from cuassay import ops; ops.silu(np.ones(3, np.float32))")
 TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", "cpu", "--device", "sim", "--benchmark-disable")
 SPECS_COMPLETE = (*TESTS, "suites/pure/checks/test_opspec.py", "-k", "every_declared_op_has_a_spec")
+SHARED = (*TESTS, "suites/pure/package/test_names.py", "suites/pure/package/test_module_sizes.py")
 FAULTS_COMPLETE = (*TESTS, FAULTS, "-k", "two_planted_faults and silu")
 
 
@@ -145,6 +149,7 @@ FAULTS_COMPLETE = (*TESTS, FAULTS, "-k", "two_planted_faults and silu")
             FAULTS_COMPLETE,
             "silu has 0 planted faults; add rows Fault('silu', what, check, dtype, plant)",
         ),
+        (["declare", "export"], SHARED, "cuassay.ops has new names ['silu'] and lacks []; if that is meant, change"),
     ],
 )
 def test_a_half_step_is_an_error_that_names_the_next(
@@ -158,16 +163,18 @@ def test_a_half_step_is_an_error_that_names_the_next(
     assert message in " ".join(printed.split())
 
 
-def test_five_files_make_an_op_that_is_tested_on_each_device(copy: Path) -> None:
+def test_six_files_make_an_op_that_is_tested_on_each_device(copy: Path) -> None:
     take(copy, *STEPS)
-    assert len({file for file, _, _ in STEPS.values()}) <= 5
+    assert len({file for file, _, _ in STEPS.values()}) <= 6
     device = ("--device", "cuda:0") if cuda.is_available() else ()
 
     generated = run(copy, *TESTS, *device, "--pyargs", "cuassay.testing.generated", "-k", "silu")
     planted = run(copy, *TESTS, FAULTS, "-k", "silu")
+    shared = run(copy, *SHARED)
 
     assert generated[0] == 0, generated[1]
     assert planted[0] == 0, planted[1]
+    assert shared[0] == 0, shared[1]
     assert "cpu:0" in generated[1]
     assert "sim:0" in generated[1]
 

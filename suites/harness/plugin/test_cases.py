@@ -125,7 +125,7 @@ def test_a_projects_python_functions_do_not_rename_the_generated_tests(pytester:
             'dtypes("float31")',
             "*test_wrong.py:2: 'float31' is not a dtype*(did you mean 'float32'?); give one of bool*",
         ),
-        ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu'; known: cpu, sim, cuda*"),
+        ('devices("gpu")', "*test_wrong.py:2: there is no device kind 'gpu' (did you mean 'cuda'?); known: *"),
         ('devices("cudda")', "*test_wrong.py:2: there is no device kind 'cudda' (did you mean 'cuda'?); known: *"),
         ('ops("sotfmax")', "*test_wrong.py:2: 'sotfmax' is not one of our ops; ops: *softmax*"),
         ("requires()", "*test_wrong.py:2: got (); give at least one name of a requirement*"),

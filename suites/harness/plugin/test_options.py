@@ -97,7 +97,8 @@ def test_a_test_that_names_its_devices_gets_them_where_no_option_does(
 @pytest.mark.parametrize(
     ("selector", "message"),
     [
-        ("gpu", "*there is no device kind 'gpu'; known: cpu, sim, cuda*"),
+        ("gpu", "*there is no device kind 'gpu' (did you mean 'cuda'?); known: cpu, sim, cuda*"),
+        ("CUDA:0", "*'CUDA:0' does not name a device (did you mean 'cuda:0'?); give *"),
         ("cpu:5", "*cpu:5 does not exist*the last is cpu:0*"),
         ("cpu:1", "*cpu:1 does not exist*the last is cpu:0*"),
         ("cuda:*", "*cuda:[*] selects no device: *"),

@@ -73,14 +73,42 @@ def test_a_run_without_a_commit_is_listed_by_its_id(
 # ------------------------------------------------------------------------------------------------ files without results
 
 
-def test_a_file_of_another_kind_is_one_message(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    file = tmp_path / "test_norm.py"
-    file.write_text("import numpy\n\ndef test_a(): pass\n")
+OTHERS = {
+    "program": ("import numpy\n\ndef test_a(): pass\n", "none of its 2 lines is a row of a result"),
+    "one line": ("hello\n", "its only line is not a row of a result"),
+    "other object": ('{"format": "cuassay tuning results"}\n', "its only line is not a row of a result"),
+    "empty": ("", "it has no complete line"),
+}
 
-    assert run([file]) == 2
-    rejected, advice = capsys.readouterr().err.splitlines()
-    assert rejected == f"cuassay report: left out {file}: not a result file: none of its 2 lines is a JSON object"
-    assert advice.startswith(f"cuassay report: no result in {file}; name files or folders that `cuassay run` or ")
+
+@pytest.mark.parametrize(("text", "why"), OTHERS.values(), ids=OTHERS)
+@pytest.mark.parametrize(
+    "words",
+    [["report"], ["report", "--strict"], ["compare", "a", "b", "--results"]],
+    ids=["report", "strict", "compare"],
+)
+def test_a_file_of_another_kind_is_one_message(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str], text: str, why: str
+) -> None:
+    file = tmp_path / "test_norm.py"
+    file.write_text(text)
+
+    assert main([*words, str(file)]) == 2
+
+    writers = "name a file that `cuassay run` or `pytest --cuassay-record` wrote"
+    assert capsys.readouterr().err == f"cuassay {words[0]}: {file}: not a file of results: {why}; {writers}\n"
+
+
+def test_each_of_several_files_of_other_kinds_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    files = [tmp_path / "a.py", tmp_path / "b.py"]
+    for file in files:
+        file.write_text("import numpy\n")
+
+    assert run(files) == 2
+
+    *rejected, advice = capsys.readouterr().err.splitlines()
+    assert [line.partition(": not a file")[0] for line in rejected] == [f"cuassay report: left out {f}" for f in files]
+    assert advice.startswith(f"cuassay report: no result in {files[0]}, {files[1]}; name a file that")
 
 
 def test_dash_is_answered_with_the_name_of_standard_input(capsys: pytest.CaptureFixture[str]) -> None:
@@ -90,7 +118,7 @@ def test_dash_is_answered_with_the_name_of_standard_input(capsys: pytest.Capture
 
 def test_a_device_file_is_read(capsys: pytest.CaptureFixture[str]) -> None:
     assert run(["/dev/null"]) == 2
-    assert capsys.readouterr().err.startswith("cuassay report: no result in /dev/null; ")
+    assert capsys.readouterr().err.startswith("cuassay report: /dev/null: not a file of results: ")
 
 
 def test_results_are_read_from_a_pipe(three: Path) -> None:

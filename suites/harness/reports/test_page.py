@@ -344,6 +344,25 @@ def test_a_terminal_gets_peers_and_medians_in_one_column(write_rows: Make, devic
     assert all(line == line.rstrip() for line in shown)
 
 
+@pytest.mark.parametrize("columns", [40, 60, 100])
+def test_a_narrow_terminal_gets_whole_words_and_whole_commands(
+    write_rows: Make, device_row: Make, time_row: Make, test_row: Make,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, columns: int,
+) -> None:  # fmt: skip
+    command = "CUASSAY_SEED=1 pytest --cuassay-device sim:0 " + " ".join(["'test_a.py::test_speed'"] * 9)
+    failed = test_row(outcome="failed", reason="the values differ " * 9, reproduce=command)
+    folder = write_rows("r1", device_row(), failed, time_row(1.0, case="many words in one case of a benchmark " * 4))
+    wide = render_text(build(load(folder)))
+    monkeypatch.setenv("COLUMNS", str(columns))
+
+    run([folder])
+
+    narrow = capsys.readouterr().out
+    assert f"\n  {command}\n" in narrow
+    assert max(len(line) for line in narrow.splitlines() if line.strip() != command) <= columns
+    assert narrow.split() == wide.split()
+
+
 def test_live_launches_and_host_times_are_told_next_to_queued_ones(
     write_rows: Make, device_row: Make, time_row: Make
 ) -> None:

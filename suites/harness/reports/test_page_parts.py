@@ -179,7 +179,7 @@ def test_the_end_names_runs_files_and_what_could_not_be_read(page: str) -> None:
     origin = part(page, "origin")
 
     assert rows(origin)[1][:3] == ["2026-01-02 12:00 UTC", "unknown revision", "cuassay run here"]
-    assert "not a result file: none of its 23 lines is a JSON object" in origin
+    assert "not a file of results: none of its 23 lines is a row of a result" in origin
     assert "25 lines or files left out" in origin
     assert origin.count("this line is not JSON") == 18  # and one that is, of a record that is not known
     assert "and 5 more</li>" in origin

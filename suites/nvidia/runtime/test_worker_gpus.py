@@ -42,6 +42,7 @@ TESTS = """
 def cuda(on_cuda: object, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.startswith(("PYTEST_XDIST", "CUASSAY_RESERVATIONS"))]:
         monkeypatch.delenv(name)
+    monkeypatch.setenv("PYTEST_PLUGINS", "cuassay.testing.plugin")  # where cuassay is not installed
     nbytes = int(backend("cuda").probe(0, "memory").value * 0.4)
     pytester.makepyfile(TESTS.replace("NBYTES", str(nbytes)))
 

@@ -86,6 +86,16 @@ def test_a_table_and_progress(tmp_path: Path, untuned: Path, capsys: pytest.Capt
     assert "[2/2] gemm" in shown.err
 
 
+def test_the_table_fits_the_terminal(
+    tmp_path: Path, untuned: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert main(["tune", str(untuned), "--out", str(tmp_path / "results.jsonl")]) == 0
+
+    assert max(map(len, capsys.readouterr().out.splitlines())) <= 60
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

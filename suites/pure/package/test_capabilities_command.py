@@ -61,6 +61,28 @@ def test_the_table_numbers_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len({*reasons.values()}) == len(reasons)
 
 
+def test_a_narrow_terminal_gets_the_same_cells_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
+    wide = run("sim")
+    monkeypatch.setenv("COLUMNS", "60")
+    narrow = run("sim")
+
+    assert 50 < max(map(len, narrow.splitlines())) <= 60 < max(map(len, wide.splitlines()))
+    assert cells_of(narrow) == cells_of(wide)
+
+
+def cells_of(table: str) -> dict[tuple[str, str], str]:
+    """The cells by operation and dtype, whether or not the table is in parts."""
+    found: dict[tuple[str, str], str] = {}
+    names = {op.name for op in ops.ops()}
+    for name, *row in filter(None, map(str.split, table.splitlines())):
+        if name == "sim:0":
+            head = row
+        elif name in names:
+            found |= {(name, dtype): cell for dtype, cell in zip(head, row, strict=True)}
+    return found
+
+
 def test_json_gives_the_capability_that_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUASSAY_SIM_PROFILE", "mps")
 

@@ -11,7 +11,7 @@ ROOT = Path(__file__).parents[3]
 MOST_LINES = 400
 
 #: Modules that may be longer, each with its reason: only tables, whose rows are read one by one.
-TABLES: dict[str, str] = {}  # none today
+TABLES: dict[str, str] = {"cuassay/ops/catalog.py": "operations, of which each takes some seven lines"}
 
 
 def too_long(root: Path) -> list[str]:
