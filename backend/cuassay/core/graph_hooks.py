@@ -1,6 +1,7 @@
 """Hooks that are called on events of any graph, each with a handle that removes it.
 
 A prepared replay does not look for hooks, so that it costs nothing more. When hooks change, every graph is notified.
+Watchers of graphs (see `watchers`) are served by hooks of their own, present while somebody watches.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from itertools import count
 from typing import Any, Protocol, Self
 
 from cuassay.core.handle import Handle
+from cuassay.core.watchers import Occurrence, on_change, tell
 from cuassay.errors import ArgumentError
 
 __all__ = ["EVENTS", "Hook", "HookHandle", "call_hooks", "has_replay_hooks", "register_hook", "watch"]
@@ -97,6 +99,27 @@ def watch(graph: Watched) -> None:
 def _changed() -> None:
     for graph in tuple(_graphs):
         graph.disarm()
+
+
+# ------------------------------------------------------------------------------------------------ watchers
+
+#: Hooks by which watchers are told, and what they are told.
+_TOLD = {"capture_end": "graph_captured", "replay_start": "graph_replay_begun", "replay_end": "graph_replayed"}
+_telling: list[HookHandle] = []
+
+
+def _serve_watchers(is_watched: bool) -> None:
+    while _telling:
+        _telling.pop().remove()
+    if is_watched:
+        _telling.extend(register_hook(hook, _teller(event)) for hook, event in _TOLD.items())
+
+
+def _teller(event: str) -> Hook:
+    return lambda graph: tell(Occurrence(event, str(graph.device), id(graph)))
+
+
+on_change(_serve_watchers)
 
 
 @atexit.register

@@ -210,7 +210,7 @@ __all__ = [
 
 #: The modules of the face, loaded when a name is first asked for; importing them touches no driver either. And those
 #: whose names stay in them, as with torch: ``cuda.tunable.enable()``.
-_MODULES, _ROOMS = ("blas", "graphs", "history", "host", "memory", "random", "streams"), ("tunable",)
+_MODULES, _ROOMS = ("blas", "graphs", "history", "host", "memory", "random", "streams"), ("_gpu_trace", "tunable")
 
 
 def __getattr__(name: str) -> Any:

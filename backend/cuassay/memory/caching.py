@@ -16,6 +16,7 @@ from typing import Any
 from cuassay.core import settings
 from cuassay.core.protocols import MemorySource
 from cuassay.errors import ArgumentError, OutOfMemoryError, SettingError
+from cuassay.memory import watched
 from cuassay.memory.block_cutter import BlockCutter
 from cuassay.memory.blocks import Block, Segment
 from cuassay.memory.config import SMALL_REQUEST, AllocatorConfig, checked_nbytes, parse_config
@@ -106,6 +107,7 @@ class CachingAllocator:
         self._use_pages_of(source)
         self._stream_pools = self.heap.default.stream_pools
         self._routes: dict[int, list[Pool]] = {}
+        watched.join(self)
 
     def _use_pages_of(self, source: MemorySource) -> None:
         """Make the page store, if `source` is the first that has pages."""
@@ -392,7 +394,7 @@ class CachingAllocator:
         ArgumentError
             If a value is not allowed; nothing is changed then.
         """
-        made = None if enabled is None else History(enabled, **options)
+        made = watched.silent_history() if enabled is None else History(enabled, **options)
         with self.heap.lock:
             self.cutter.flush_all()
             self.heap.record_to(made, keep=not clear_history)

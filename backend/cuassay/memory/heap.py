@@ -45,6 +45,8 @@ class Heap:
 
     Attributes
     ----------
+    name : str
+        How watchers know the allocator.
     history : History or None
         Where events are recorded.
     cut : dict of int to Block
@@ -73,6 +75,7 @@ class Heap:
         self.config = config
         self.total = total
         self.counters = counters
+        self.name = ""
         self.history: History | None = None
         self.cut: dict[int, Block] = {}
         self.segments: dict[Segment, None] = {}
@@ -178,6 +181,8 @@ class Heap:
     def record_to(self, made: History | None, *, keep: bool) -> None:
         """Record events in `made` from here (None: stop), and `keep` what was recorded; the caller holds the lock."""
         former, self.history = self.history, made
+        if made is not None:
+            made.device = self.name
         if former is not None:
             former.stop()
             if keep:

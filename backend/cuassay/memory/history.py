@@ -17,7 +17,9 @@ from time import time_ns
 from types import CodeType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from cuassay.core import watchers
 from cuassay.core.callers import is_ours
+from cuassay.core.watchers import Occurrence
 from cuassay.errors import ArgumentError
 from cuassay.memory.blocks import QuickList
 
@@ -82,7 +84,16 @@ class History:
     ------
     ArgumentError
         If a value is none of these.
+
+    Attributes
+    ----------
+    is_on : bool
+        Whether it records, and tells watchers.
+    device : str
+        How watchers know the allocator.
     """
+
+    device = ""
 
     def __init__(
         self,
@@ -134,6 +145,7 @@ class History:
         frames = self._stack() if self._of_requests else ()
         self._live[block.address] = frames
         self._add("alloc", block.address, block.nbytes, block.stream_pool, frames if self._of_trace else ())
+        self._tell("memory_taken", block)
 
     def note_free(self, block: Block, *, is_done: bool) -> None:
         """`block` was freed; `is_done` where no other stream uses it."""
@@ -142,6 +154,11 @@ class History:
         self._add("free_requested", block.address, block.nbytes, block.stream_pool, frames)
         if is_done:
             self._add("free_completed", block.address, block.nbytes, block.stream_pool, frames)
+        self._tell("memory_returned", block)
+
+    def _tell(self, event: str, block: Block) -> None:
+        if self.is_on and watchers.state.watchers:
+            watchers.tell(Occurrence(event, self.device, block.address, block.stream_pool.stream, block.nbytes))
 
     def forget(self, block: Block) -> None:
         """`block` was freed after recording stopped: drop its stack, because the next user is another one."""

@@ -4,6 +4,7 @@ The only room that imports a CUDA library. Without CuPy the kind is known but ab
 
 Its wings stand one above the other. Each imports only those below it; a contract of import-linter holds them to that::
 
+    watched    what watchers are told of streams, events and copies; replaces methods while somebody watches
     backend    the kind as `cuassay.core.protocols.Backend` asks for it
     blas       matrix products and what builds on them: routing, libraries, plans, tuning, convolution, linear algebra
     ops        the other operations, one file for each family
@@ -27,6 +28,7 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
+    from cuassay.devices.cuda import watched
     from cuassay.devices.cuda.blas import conv, emulation, routing, solver
     from cuassay.devices.cuda.ops import elementwise, loss_scale, multi_tensor, normalization, optim, random
 
@@ -40,3 +42,4 @@ if find_spec("cupy") is not None:
     optim.register()
     random.register()
     loss_scale.register()
+    watched.register()

@@ -13,6 +13,8 @@ from typing import Any, NoReturn, SupportsIndex
 import numpy as np
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
+from cuassay.core import watchers
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.sim import calls, exchange, functions
 from cuassay.devices.sim.held import DeviceArray
 
@@ -143,6 +145,9 @@ class SimArray(DeviceArray, NDArrayOperatorsMixin):
         """Its memory is not taken again before what `stream` was given until it is dropped; as in torch."""
         if self.block is not None:
             self.block.used_by(stream.queue)
+            if watchers.state.watchers:
+                user = stream.queue.number
+                watchers.tell(Occurrence("memory_recorded", str(self.device), self.block.low, user))
 
     # ---------------------------------------------------------------------------------------------- refused
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.arrays.dtypes import as_dtype
-from cuassay.core import settings, syncdebug
+from cuassay.core import settings, syncdebug, watchers
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
 from cuassay.core.protocols import MemorySource
@@ -266,7 +266,10 @@ class SimBackend:
                     f"synchronize is illegal while a stream of {device.device} is being captured; end the capture first"
                 )
             device.raise_late()
+            begin = device.machine.host.now
             device.wait_all()
+            if watchers.state.watchers:
+                watchers.tell(device.waited("device_synchronized", 0, begin))
 
     def current_stream(self, index: int) -> SimStream:
         """The one set by `use_stream` in this thread, else the default."""
@@ -294,7 +297,8 @@ class SimBackend:
         device = self._device(index)
         with device.machine.working():
             queue = device.machine.current_queue(device)
-            calls.submit(queue, device, "spin", (), lambda: queue.takes(cycles / _SPIN_HZ))
+            flops = cycles / _SPIN_HZ * device.machine.profile.throughput
+            calls.submit(queue, device, "spin", (), lambda: None, flops=flops)
 
     def now_s(self) -> float:
         """The host's virtual time."""

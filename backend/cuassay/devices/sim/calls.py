@@ -114,7 +114,8 @@ class _Work:
         """Now, in order of the queue; `result` is there already where it might have been a view."""
         if waits:
             syncdebug.waits(f"{self.name}, whose result's shape or value the host needs")
-        self.site = self.home.launch(self.queue, self.name, self._accesses(), flops=_flops(self.name, self.found))
+        flops = _flops(self.name, self.found)
+        self.site = self.home.launch(self.queue, self.name, self._accesses(), flops=flops)
         placed = self.place(self.compute() if result is None else result)
         if waits or self.plain:
             self.home.machine.host.joins(self.queue.clock, self.queue.finished)
@@ -136,7 +137,8 @@ class _Work:
         args, kwargs = self._given(self.args), self._given(self.kwargs)
         function, targets = self.function, [None if array is None else array.raw for array in outputs]
         accesses = [*self._accesses(), *((array, True) for array in outputs if array is not None)]
-        capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)))
+        flops = _flops(self.name, self.found)
+        capture.add(self.queue, self.name, accesses, lambda: _fill(targets, function(*args, **kwargs)), flops)
         return placed
 
     def _swapped(self, value: Any, replaced: Mapping[int, Any]) -> Any:
@@ -244,12 +246,13 @@ def submit(
     work: Callable[[], object],
     *,
     flops: float = 0.0,
+    event: str = "launched",
 ) -> None:
-    """Run `work` in order of `queue`, or record it where the queue is being captured."""
+    """Run `work` in order of `queue`, or record it where the queue is being captured; watchers are told `event`."""
     if queue.capture is not None:
-        queue.capture.add(queue, name, list(accesses), work)
+        queue.capture.add(queue, name, list(accesses), work, flops, event)
         return
-    sim_device.launch(queue, name, accesses, flops=flops)
+    sim_device.launch(queue, name, accesses, flops=flops, event=event)
     work()
 
 
@@ -261,7 +264,7 @@ def to_host(array: DeviceArray, what: str) -> np.ndarray[Any, Any]:
         queue = home.machine.current_queue(home)
         refuse_capture(queue, f"reading an array on the host ({what})", "read it after the replay")
         refuse_wait(f"reading an array on the host ({what})")
-        home.launch(queue, what, [(array, False)])
+        home.launch(queue, what, [(array, False)], event="copied")
         home.machine.host.joins(queue.clock, queue.finished)
         return _read_only(array.raw)
 

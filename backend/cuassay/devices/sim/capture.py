@@ -60,6 +60,8 @@ class _Launch:
     accesses: Sequence[tuple[_Touched, bool]]
     work: Callable[[], object]
     site: tuple[str, int]
+    flops: float
+    event: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,17 +213,34 @@ class SimCapture(Graph):
         own = self._clocks[self._captured.index(queue)]
         return all(own.get(lane, 0) >= epoch for lane, epoch in clock.items())
 
-    def add(self, queue: Queue, name: str, accesses: Sequence[tuple[Any, bool]], work: Callable[[], object]) -> None:
-        """Record one launch of `queue`, with the arrays it touches and whether it writes each."""
-        self._recording.append(self._launch_node(queue, name, accesses, work))
+    def add(
+        self,
+        queue: Queue,
+        name: str,
+        accesses: Sequence[tuple[Any, bool]],
+        work: Callable[[], object],
+        flops: float = 0.0,
+        event: str = "launched",
+    ) -> None:
+        """Record one launch of `queue`, with the arrays it touches and whether it writes each.
+
+        Its replays take the time of `flops`, and watchers are told `event` of each.
+        """
+        self._recording.append(self._launch_node(queue, name, accesses, work, flops, event))
 
     def _launch_node(
-        self, queue: Queue, name: str, accesses: Sequence[tuple[Any, bool]], work: Callable[[], object]
+        self,
+        queue: Queue,
+        name: str,
+        accesses: Sequence[tuple[Any, bool]],
+        work: Callable[[], object],
+        flops: float = 0.0,
+        event: str = "launched",
     ) -> _Launch:
         lane = self._captured.index(queue)
         self._clocks[lane][lane] = self._clocks[lane].get(lane, 0) + 1
         touched = [(self._touched(array), write) for array, write in accesses]
-        return _Launch(lane, name, touched, work, call_site())
+        return _Launch(lane, name, touched, work, call_site(), flops, event)
 
     def _touched(self, array: Any) -> _Touched:
         own = array.block is None or (self._pool is not None and self._pool.owns(array.block))
@@ -323,7 +342,7 @@ class SimCapture(Graph):
                     "that was dropped since; keep the arrays that a graph uses for as long as it is replayed"
                 )
             block.used_by(queue)  # the driver, too, frees a graph's memory after its last replay
-        self.sim_device.launch(queue, node.name, node.accesses, site=node.site)
+        self.sim_device.launch(queue, node.name, node.accesses, flops=node.flops, site=node.site, event=node.event)
         node.work()
 
     def _take_over(self, other: SimCapture) -> bool:

@@ -105,10 +105,6 @@ class Queue:
         self.finished = max(self.finished, now) + seconds
         return epoch
 
-    def takes(self, seconds: float) -> None:
-        """The last launch takes `seconds` longer."""
-        self.finished += seconds
-
     def waits(self, clock: Mapping[int, int], finished: float) -> None:
         """Later launches come after `clock`, which virtual time reaches at `finished`."""
         join(self.clock, clock)

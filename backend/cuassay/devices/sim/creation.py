@@ -76,7 +76,7 @@ def from_host(array: np.ndarray[Any, Any], sim_device: SimDevice) -> DeviceArray
         queue = machine.current_queue(sim_device)
         refuse_capture(queue, "copying from the host", "copy before the capture, into an array that it reads")
         made = calls.new_like(array, sim_device, queue)
-        sim_device.launch(queue, "from_host", [(made, True)])
+        sim_device.launch(queue, "from_host", [(made, True)], event="copied")
         made.raw[...] = array
     return made
 

@@ -20,9 +20,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
+from cuassay.core import watchers
 from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
 from cuassay.core.round_robin import RoundRobin
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.sim.clock import Access, AccessLog, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.memory_source import SimSource
@@ -109,6 +111,8 @@ class SimDevice:
         number = self.machine.next_number()
         queue = Queue(number, label or f"stream {number}", self.index, blocking)
         self.queues.append(queue)
+        if watchers.state.watchers:
+            watchers.tell(Occurrence("stream_made", str(self.device), number, number, name=queue.label))
         return queue
 
     def pooled_queue(self, priority: int) -> Queue:
@@ -150,6 +154,8 @@ class SimDevice:
     def reserve(self, nbytes: int, queue: Queue) -> Block:
         """A range of the arena in the order of `queue`."""
         low = self._take(nbytes, queue)
+        if watchers.state.watchers:
+            watchers.tell(Occurrence("memory_taken", str(self.device), low, queue.number, aligned(nbytes)))
         return Block(low, low + aligned(nbytes), queue, self.release)
 
     def _take(self, nbytes: int, queue: Queue) -> int:
@@ -195,6 +201,9 @@ class SimDevice:
                 self._late = self._late or self._early_free(block, old)
         self.log.forget(span)
         self.arena.give_back(block.low, block.high, after)
+        if watchers.state.watchers:
+            nbytes = block.high - block.low
+            watchers.tell(Occurrence("memory_returned", str(self.device), block.low, block.queue.number, nbytes))
 
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue, old.queue, call_site()
@@ -222,10 +231,11 @@ class SimDevice:
         *,
         flops: float = 0.0,
         site: Site | None = None,
+        event: str = "launched",
     ) -> Site:
         """Enter one launch: its order, its time, and its accesses (an array, and whether it is written).
 
-        Gives the call site, for `also`.
+        Gives the call site, for `also`. Watchers are told `event`: ``"launched"`` or ``"copied"``.
 
         Raises
         ------
@@ -240,7 +250,12 @@ class SimDevice:
         touched = list(accesses)
         nbytes = sum(array.raw.nbytes for array, _ in touched)
         machine.host.now += HOST_CALL
-        epoch = queue.launch(machine.host.now, LAUNCH + machine.profile.seconds(nbytes, flops))
+        seconds = LAUNCH + machine.profile.seconds(nbytes, flops)
+        epoch = queue.launch(machine.host.now, seconds)
+        if watchers.state.watchers:
+            line = f"{site[0].rpartition(os.sep)[2]}:{site[1]}"
+            begin, end = queue.finished - seconds, queue.finished
+            watchers.tell(Occurrence(event, str(self.device), 0, queue.number, nbytes, name, begin, end, line))
         try:
             for array, write in touched:
                 if array.raw.size:
@@ -271,6 +286,10 @@ class SimDevice:
             self.machine.host.joins(queue.clock, queue.finished)
         self.queues = [queue for queue in self.queues if not queue.dropped]
         self.log.clear()
+
+    def waited(self, event: str, subject: int, begin: float) -> Occurrence:
+        """The host waited from `begin` until now, as watchers are told it."""
+        return Occurrence(event, str(self.device), subject, begin=begin, end=self.machine.host.now)
 
     def capturing(self) -> bool:
         """True while any queue of this device is being captured."""

@@ -366,6 +366,7 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
             accesses,
             lambda: np.copyto(target, origin),
             flops=seconds * machine.profile.throughput,
+            event="copied",
         )
         if not is_left:
             machine.host.joins(queue.clock, queue.finished)

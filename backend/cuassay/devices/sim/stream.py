@@ -7,12 +7,15 @@ ordered with the first, here as there.
 
 from __future__ import annotations
 
+import sys
 import weakref
+from itertools import count
 from typing import TYPE_CHECKING, Any, Self
 
-from cuassay.core import syncdebug
+from cuassay.core import syncdebug, watchers
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.machine import refuse_capture, refuse_wait
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
     from cuassay.devices.sim.capture import Marker
 
 __all__ = ["SimEvent", "SimStream"]
+
+_numbers = count(1)
 
 
 class SimStream(Handle):
@@ -96,7 +101,10 @@ class SimStream(Handle):
             )
             refuse_wait("Stream.synchronize")
             self.sim_device.raise_late()
+            begin = self.sim_device.machine.host.now
             self.sim_device.machine.host.joins(self.queue.clock, self.queue.finished)
+            if watchers.state.watchers:
+                watchers.tell(self.sim_device.waited("stream_synchronized", self.queue.number, begin))
 
     def record_event(self, event: SimEvent | None = None) -> SimEvent:
         """Record `event`, or a new one without timing; gives the event."""
@@ -135,6 +143,11 @@ class SimEvent(Handle):
         Where it may be recorded.
     timing : bool
         Whether `elapsed_time` may use it.
+
+    Attributes
+    ----------
+    number : int
+        Unique in the process; watchers know it by this.
     """
 
     def __init__(self, sim_device: SimDevice, *, timing: bool = False) -> None:
@@ -142,9 +155,20 @@ class SimEvent(Handle):
             sim_device.require("timing", "make the event with timing=False")
         self.sim_device = sim_device
         self.timing = timing
+        self.number = next(_numbers)
         self._clock: Clock | None = None
         self._reached = 0.0
         self._node: Marker | None = None
+        self._tell("event_made")
+
+    def __del__(self, is_finalizing: Any = sys.is_finalizing) -> None:
+        """Tell watchers."""
+        if hasattr(self, "_node") and not is_finalizing():
+            self._tell("event_dropped")
+
+    def _tell(self, event: str, stream: int = 0) -> None:
+        if watchers.state.watchers:
+            watchers.tell(Occurrence(event, str(self.device), self.number, stream))
 
     def __repr__(self) -> str:
         state = "captured" if self._node is not None else "recorded" if self._clock is not None else "not recorded"
@@ -171,8 +195,9 @@ class SimEvent(Handle):
         with self.sim_device.machine.working():
             if queue.capture is not None:
                 self._node, self._clock = queue.capture.record(queue), None
-                return
-            self._node, self._clock, self._reached = None, dict(queue.clock), queue.finished
+            else:
+                self._node, self._clock, self._reached = None, dict(queue.clock), queue.finished
+            self._tell("event_recorded", queue.number)
 
     def wait(self, stream: SimStream | None = None) -> None:
         """Later work of `stream` (None: the current one) waits; the host does not. Not recorded: no wait."""
@@ -187,6 +212,8 @@ class SimEvent(Handle):
                 )
             elif self._clock is not None:
                 queue.waits(self._clock, self._reached)
+            if self._node is not None or self._clock is not None:
+                self._tell("event_waited", queue.number)
 
     def query(self) -> bool:
         """True when the recorded work is done in virtual time, or nothing was recorded."""
@@ -201,8 +228,11 @@ class SimEvent(Handle):
         with self.sim_device.machine.working():
             self._refuse_captured("Event.synchronize")
             refuse_wait("Event.synchronize")
+            begin = self.sim_device.machine.host.now
             if self._clock is not None:
                 self.sim_device.machine.host.joins(self._clock, self._reached)
+            if watchers.state.watchers:
+                watchers.tell(self.sim_device.waited("event_synchronized", self.number, begin))
 
     def elapsed_time(self, end: SimEvent) -> float:
         """Milliseconds of virtual time from this event to `end`.

@@ -12,7 +12,9 @@ from functools import cache
 
 import cupy
 
+from cuassay.core import watchers
 from cuassay.core.round_robin import RoundRobin
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at, explained
 
@@ -28,7 +30,10 @@ def take_stream(index: int, priority: int) -> int:
 def _pool(index: int, priority: int) -> RoundRobin[int]:
     def make() -> int:
         with at(index), explained(f"making a stream on cuda:{index}"):
-            return int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
+            made = int(cupy.cuda.runtime.streamCreateWithPriority(cupy.cuda.runtime.streamNonBlocking, priority))
+        if watchers.state.watchers:
+            watchers.tell(Occurrence("stream_made", f"cuda:{index}", made, made))
+        return made
 
     def is_free(address: int) -> bool:
         try:

@@ -1,0 +1,61 @@
+"""Memory that allocators give out and get back, told to watchers.
+
+Hits pass no code of ours that could tell of them. While somebody watches, an allocator that records no history gets one
+that keeps nothing, because histories hear of every request and every free (see `history`), and they tell.
+"""
+
+from __future__ import annotations
+
+import weakref
+from typing import TYPE_CHECKING
+
+from cuassay.core import watchers
+from cuassay.memory.history import History
+
+if TYPE_CHECKING:
+    from cuassay.memory.caching import CachingAllocator
+
+__all__ = ["MuteHistory", "join", "silent_history"]
+
+_allocators: weakref.WeakSet[CachingAllocator] = weakref.WeakSet()
+
+
+class MuteHistory(History):
+    """Tells watchers, and keeps nothing of its own."""
+
+    def __init__(self) -> None:
+        super().__init__("state", context=None)
+
+
+def join(allocator: CachingAllocator) -> None:
+    """Watchers are told, from now on, what `allocator` gives out and gets back."""
+    allocator.heap.name = allocator.name
+    _allocators.add(allocator)
+    if watchers.state.watchers:
+        _listen(allocator, is_watched=True)
+
+
+def silent_history() -> MuteHistory | None:
+    """What takes the place of a history that its user ends: None, unless somebody watches."""
+    return MuteHistory() if watchers.state.watchers else None
+
+
+def _listen(allocator: CachingAllocator, *, is_watched: bool) -> None:
+    heap = allocator.heap
+    with heap.lock:
+        history = heap.history
+        is_on = history is not None and history.is_on
+        if is_watched and not is_on:
+            allocator.cutter.flush_all()
+            heap.record_to(MuteHistory(), keep=True)
+        elif not is_watched and is_on and isinstance(history, MuteHistory):
+            allocator.cutter.flush_all()
+            heap.record_to(None, keep=len(history) > 0)
+
+
+def _changed(is_watched: bool) -> None:
+    for allocator in tuple(_allocators):
+        _listen(allocator, is_watched=is_watched)
+
+
+watchers.on_change(_changed)
