@@ -27,7 +27,7 @@ from cuassay.core.precision import (
 )
 
 if TYPE_CHECKING:
-    from cuassay import amp, cuda, devices, linalg, ops, optim, random
+    from cuassay import amp, cuda, devices, jit, linalg, ops, optim, random
     from cuassay.devices import (
         capabilities,
         empty,
@@ -57,6 +57,7 @@ __all__ = [
     "get_deterministic_debug_mode",
     "get_float32_matmul_precision",
     "is_deterministic_algorithms_warn_only_enabled",
+    "jit",
     "kinds",
     "linalg",
     "namespace",
@@ -74,7 +75,7 @@ __all__ = [
     "zeros",
 ]
 
-_MODULES = ("amp", "cuda", "devices", "linalg", "ops", "optim", "random")
+_MODULES = ("amp", "cuda", "devices", "jit", "linalg", "ops", "optim", "random")
 
 _FROM_DEVICES = (
     "capabilities",

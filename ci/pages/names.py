@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
 MODULES = (
     "cuassay",
     "cuassay.ops",
+    "cuassay.jit",
     "cuassay.testing",
     "cuassay.amp",
     "cuassay.optim",

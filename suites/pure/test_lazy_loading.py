@@ -18,7 +18,7 @@ def test_first_array_loads_its_kind(imported: str) -> None:
     assert (done.stdout.strip(), done.stderr) == ("[2.0, 2.0]", "")
 
 
-@pytest.mark.parametrize("module", ["amp", "cuda", "devices", "linalg", "ops", "optim", "random"])
+@pytest.mark.parametrize("module", ["amp", "cuda", "devices", "jit", "linalg", "ops", "optim", "random"])
 def test_a_module_is_there_without_importing_it(module: str) -> None:
     code = f"import cuassay; print(cuassay.{module}.__name__)"
 

@@ -35,8 +35,9 @@ SUBJECTS = {
     "gate": "benchmarking",
     "harness": "benchmarking",  # its conftest
     "nvidia": "devices.cuda",  # its conftest
+    "jit": "jit",
     "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
-    "launch": "devices.cuda.launch devices.cuda.ops testing.generated",
+    "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "memory": "memory observe devices.cuda.memory devices.cuda.driver testing.guards",
     "memory_stress": "memory devices.cuda.memory devices.cuda.driver",
     "ops": "ops devices.cpu devices.cuda.ops devices.cuda.blas.plan_cache",
@@ -53,7 +54,7 @@ SUBJECTS = {
     "records": "benchmarking observe memory.snapshot",
     "reports": "commands",
     "runs": "benchmarking",
-    "shared": "tune devices.cuda.blas",
+    "shared": "tune jit devices.cuda.blas",
 }
 
 #: Folders that also test what reads results.

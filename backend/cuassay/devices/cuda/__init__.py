@@ -30,7 +30,7 @@ BACKEND = CudaBackend()
 if find_spec("cupy") is not None:
     from cuassay.devices.cuda import watched
     from cuassay.devices.cuda.blas import conv, emulation, routing, solver
-    from cuassay.devices.cuda.ops import elementwise, loss_scale, multi_tensor, normalization, optim, random
+    from cuassay.devices.cuda.ops import bodies, elementwise, loss_scale, multi_tensor, normalization, optim, random
 
     elementwise.register()
     normalization.register()
@@ -42,4 +42,5 @@ if find_spec("cupy") is not None:
     optim.register()
     random.register()
     loss_scale.register()
+    bodies.register()
     watched.register()

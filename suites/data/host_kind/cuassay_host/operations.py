@@ -15,12 +15,14 @@ from cuassay_toy import ToyArray
 from kernel_emulator import launches
 from kernel_emulator.memory import allocate, as_cupy, as_numpy, guarded
 
+from cuassay import jit
 from cuassay.arrays.dtypes import as_dtype
 from cuassay.devices.cuda import BACKEND as CUDA
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.launch import launch
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import (
+    bodies,
     elementwise,
     loss_scale,
     multi_tensor,
@@ -37,7 +39,7 @@ __all__ = ["register"]
 assert CUDA.kind == "cuda"  # its import has registered the operations
 
 #: Modules whose operations launch kernels of ours, and do hardly anything else on the device.
-_SERVED = (elementwise, loss_scale, multi_tensor, normalization, optim, random, reduction)
+_SERVED = (bodies, elementwise, loss_scale, multi_tensor, normalization, optim, random, reduction)
 
 #: Operation and kind of dtype that a kernel of CuPy computes.
 _KERNELS_OF_CUPY = {("sum", "c")}
@@ -113,6 +115,7 @@ def register() -> None:
             found = registry.find(op, "cuda", as_dtype(dtype))
             if _module(found) in _SERVED and (op.name, as_dtype(dtype).kind) not in _KERNELS_OF_CUPY:
                 registry.implement(op.name, kind="host", dtypes=[dtype])(_on_toy_arrays(found))
+    jit.provide("host", lambda found: _on_toy_arrays(bodies.implementation(found)))
 
 
 def _replace_driver() -> None:

@@ -28,13 +28,13 @@ from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
 
-__all__ = ["add", "register"]
+__all__ = ["MAX_AXES", "add", "c_name", "merged_axes", "pack_length", "register"]
 
 Array = Any
 
 _BLOCK = 256
 _PACK_NBYTES = 16
-_MAX_AXES = 8
+MAX_AXES = 8
 
 #: What the kernels do not compute, apart from float8: complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
@@ -47,8 +47,8 @@ class _Layout(ctypes.Structure):
     _fields_ = (
         ("n", ctypes.c_int64),
         ("axes", ctypes.c_int64),
-        ("extent", ctypes.c_int64 * _MAX_AXES),
-        ("stride", ctypes.c_int64 * _MAX_AXES * 3),
+        ("extent", ctypes.c_int64 * MAX_AXES),
+        ("stride", ctypes.c_int64 * MAX_AXES * 3),
     )
 
 
@@ -195,7 +195,23 @@ def _launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> N
 
 
 def _layout(out: Array, *operands: Array) -> _Layout:
+    return _filled(out.size, merged_axes(out, *operands), 1 + len(operands))
+
+
+def merged_axes(out: Array, *operands: Array) -> list[tuple[int, list[int]]]:
     """Extents and strides from the innermost axis outwards, neighbouring axes merged where every array allows it.
+
+    Parameters
+    ----------
+    out : cupy.ndarray
+        Whose shape it is.
+    *operands : cupy.ndarray
+        Broadcast to it.
+
+    Returns
+    -------
+    list of (int, list of int)
+        Extent, and the stride of each array in elements, `out` first.
 
     Raises
     ------
@@ -214,12 +230,12 @@ def _layout(out: Array, *operands: Array) -> _Layout:
             axes[-1] = (axes[-1][0] * extent, axes[-1][1])
         else:
             axes.append((extent, strides))
-    if len(axes) > _MAX_AXES:
+    if len(axes) > MAX_AXES:
         raise ShapeError(
-            f"{len(axes)} axes of unrelated strides, at most {_MAX_AXES} are served; got shape {out.shape}; "
+            f"{len(axes)} axes of unrelated strides, at most {MAX_AXES} are served; got shape {out.shape}; "
             "make an operand contiguous"
         )
-    return _filled(out.size, axes, len(arrays))
+    return axes
 
 
 def _filled(size: int, axes: list[tuple[int, list[int]]], arrays: int) -> _Layout:

@@ -1,0 +1,95 @@
+// The kernel around a body: packs, strides, the types of its template, and the functions of <cmath>.
+//
+// Formula: the user's. Shapes: `out` and operands of up to 8 axes, strides in elements, 0 where broadcast.
+// Launch: 256 threads; contiguous arrays: one pack of N elements a thread; others: one element a thread.
+// Caller: devices/cuda/ops/bodies.py, which writes the kernel for each text. OpSpecs: those of the body's operation.
+
+#pragma once
+
+#include "element.cuh"
+
+#ifdef __CUDACC_RTC__
+// NVRTC has the functions of <cmath> without the header, and neither its macros nor the names of <cstdint>.
+namespace std {
+using ::abs; using ::acos; using ::acosh; using ::asin; using ::asinh; using ::atan; using ::atan2; using ::atanh;
+using ::cbrt; using ::ceil; using ::copysign; using ::cos; using ::cosh; using ::erf; using ::exp; using ::exp2;
+using ::expm1; using ::fabs; using ::fdim; using ::floor; using ::fma; using ::fmax; using ::fmin; using ::fmod;
+using ::hypot; using ::isfinite; using ::isinf; using ::isnan; using ::log; using ::log10; using ::log1p; using ::log2;
+using ::max; using ::min; using ::nearbyint; using ::pow; using ::rint; using ::round; using ::signbit; using ::sin;
+using ::sinh; using ::sqrt; using ::tan; using ::tanh; using ::trunc;
+}  // namespace std
+using int8_t = signed char;
+using uint8_t = unsigned char;
+using int16_t = short;
+using uint16_t = unsigned short;
+using int32_t = int;
+using uint32_t = unsigned int;
+using int64_t = long long;
+using uint64_t = unsigned long long;
+#define INFINITY __int_as_float(0x7f800000)
+#define NAN __int_as_float(0x7fffffff)
+#define M_E 2.71828182845904523536
+#define M_PI 3.14159265358979323846
+#define M_SQRT2 1.41421356237309504880
+#define FLT_EPSILON 1.19209290e-07f
+#define FLT_MAX 3.40282347e+38f
+#define DBL_EPSILON 2.2204460492503131e-16
+#define DBL_MAX 1.7976931348623157e+308
+#define INT_MAX 2147483647
+#define INT_MIN (-2147483647 - 1)
+#endif
+
+// An operand in the type that the body computes in.
+template <typename W, typename A> __device__ __forceinline__ W operand(A value) {
+    return static_cast<W>(widen<typename Wide<A>::type>(value));
+}
+
+template <typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, int64 first, int64 n) {
+    if (first + N <= n) return load_pack<T, N>(a + first);
+    Pack<T, N> pack = {};
+#pragma unroll
+    for (int i = 0; i < N; ++i)
+        if (first + i < n) pack.at[i] = a[first + i];
+    return pack;
+}
+
+template <typename T, int N>
+__device__ __forceinline__ void store(T* out, int64 first, int64 n, const Pack<T, N>& pack) {
+    if (first + N <= n) {
+        store_pack<T, N>(out + first, pack);
+    } else {
+#pragma unroll
+        for (int i = 0; i < N; ++i)
+            if (first + i < n) out[first + i] = pack.at[i];
+    }
+}
+
+constexpr int kMaxAxes = 8;
+
+// Extents from the innermost axis outwards, and the strides of each of K arrays along them, in elements.
+template <int K> struct Layout {
+    int64 n;
+    int64 axes;
+    int64 extent[kMaxAxes];
+    int64 stride[K][kMaxAxes];
+};
+
+// Where element `index` of each array lies.
+template <int K> __device__ __forceinline__ void locate(const Layout<K>& layout, int64 index, int64 (&at)[K]) {
+#pragma unroll
+    for (int array = 0; array < K; ++array) at[array] = 0;
+#pragma unroll
+    for (int axis = 0; axis < kMaxAxes; ++axis) {
+        if (axis >= layout.axes) break;
+        const int64 extent = layout.extent[axis];
+        int64 quotient, position;
+        if ((index | extent) >> 31) {
+            quotient = index / extent, position = index % extent;
+        } else {  // a 64-bit division is several times a 32-bit one
+            quotient = uint32(index) / uint32(extent), position = uint32(index) % uint32(extent);
+        }
+        index = quotient;
+#pragma unroll
+        for (int array = 0; array < K; ++array) at[array] += position * layout.stride[array][axis];
+    }
+}

@@ -1,0 +1,103 @@
+"""The CUDA C++ of a kernel around a body: the body as it was written, what loads for it, and what stores its results.
+
+Needs no CUDA library, so that every form is compiled where there is no GPU. Included: kernels/body.cuh.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cuassay.arrays.dtypes import compute_dtype, dtype_name
+from cuassay.jit import Body
+
+__all__ = ["OPTIONS", "kernel_text"]
+
+#: For NVRTC: functions without a specifier are the device's, as the user wrote them for no compiler in particular.
+OPTIONS = ("--device-as-default-execution-space",)
+
+
+def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pack: int) -> str:
+    """The CUDA C++ of a kernel ``run``.
+
+    Parameters
+    ----------
+    body : Body
+        What it computes for each element.
+    operands : sequence of str
+        The dtype of each array that is read; ``""`` for a Python number in its place.
+    out : str
+        The dtype of the outputs; the template's type is the one that this dtype is computed in.
+    scalars : int
+        How many of the body's parameters are numbers.
+    pack : int
+        Elements a thread takes of contiguous arrays; 0 for any strides.
+    """
+    wide = "bool" if out == "bool" else dtype_name(compute_dtype(out))
+    arrays = [place for place, dtype in enumerate(operands) if dtype]
+    outs = range(max(1, len(body.outputs)))
+    stored = _c(out)
+    parameters = [f"const {_c(dtype)}* a{i}" if dtype else f"const {wide} a{i}" for i, dtype in enumerate(operands)]
+    parameters += [f"const {wide} s{i}" for i in range(scalars)]
+    parameters += [f"{stored}* out{i}" for i in outs]
+    names = {f"a{place}": _c(operands[place]) for place in arrays}
+    if pack:
+        parameters.append("const int64 n")
+        steps = _dense(body, names, wide, stored, len(operands), scalars, pack)
+    else:
+        parameters.append(f"const __grid_constant__ Layout<{len(outs) + len(arrays)}> layout")
+        steps = _strided(body, names, wide, stored, len(operands), scalars)
+    lines = "\n    ".join(steps)
+    return (
+        f'#include "body.cuh"\n\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
+        f"__global__ void run({', '.join(parameters)}) {{\n    {lines}\n}}\n"
+    )
+
+
+def _c(dtype: str) -> str:
+    """The type of element.cuh that holds a dtype."""
+    return "uint8" if dtype == "bool" else dtype
+
+
+def _dense(
+    body: Body, arrays: Mapping[str, str], wide: str, stored: str, operands: int, scalars: int, pack: int
+) -> list[str]:
+    outs = range(max(1, len(body.outputs)))
+    read = {name: f"operand<{wide}>(x_{name}.at[i])" for name in arrays}
+    return [
+        f"const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * {pack};",
+        "if (first >= n) return;",
+        *(f"const auto x_{name} = load<{dtype}, {pack}>({name}, first, n);" for name, dtype in arrays.items()),
+        *(f"Pack<{stored}, {pack}> y{i} = {{}};" for i in outs),
+        "#pragma unroll",
+        f"for (int i = 0; i < {pack}; ++i) {{",
+        "    if (first + i >= n) break;",
+        *(f"    {line}" for line in _computed(body, read, wide, operands, scalars)),
+        *(f"    y{i}.at[i] = narrow<{stored}>(r{i});" for i in outs),
+        "}",
+        *(f"store<{stored}, {pack}>(out{i}, first, n, y{i});" for i in outs),
+    ]
+
+
+def _strided(body: Body, arrays: Mapping[str, str], wide: str, stored: str, operands: int, scalars: int) -> list[str]:
+    outs = range(max(1, len(body.outputs)))
+    read = {name: f"operand<{wide}>({name}[at[{place}]])" for place, name in enumerate(arrays, len(outs))}
+    return [
+        "const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;",
+        "if (index >= layout.n) return;",
+        f"int64 at[{len(outs) + len(arrays)}];",
+        "locate(layout, index, at);",
+        *_computed(body, read, wide, operands, scalars),
+        *(f"out{i}[at[{i}]] = narrow<{stored}>(r{i});" for i in outs),
+    ]
+
+
+def _computed(body: Body, read: Mapping[str, str], wide: str, operands: int, scalars: int) -> list[str]:
+    """The call of the body, its parameters in their order; results in ``r0``, ``r1``, ..."""
+    values = iter([*(read.get(f"a{i}", f"a{i}") for i in range(operands)), *(f"s{i}" for i in range(scalars))])
+    results = iter(range(len(body.outputs)))
+    arguments = [f"r{next(results)}" if one.is_reference else next(values) for one in body.entry.parameters]
+    call = f"body::{body.entry.name}<{wide}>({', '.join(arguments)})"
+    if not body.outputs:
+        return [f"const {wide} r0 = static_cast<{wide}>({call});"]
+    declared = ", ".join(f"r{i}" for i in range(len(body.outputs)))
+    return [f"{wide} {declared};", f"{call};"]

@@ -1,0 +1,21 @@
+"""Operations from a body: a few lines of C++ that say what becomes of one element.
+
+`elementwise` declares an operation from the text that torch's jiterator takes. NumPy computes it on kind `cpu`, `sim`
+as it does every operation, and `cuda` by a kernel that is made around the text.
+
+::
+
+    text          from C++ to C, with the place of each character
+    body          the functions, parameters and types of a text; what has no meaning is refused
+    arithmetic    C's conversions and operators on arrays
+    mathematics   the functions of <cmath>
+    run           a body on NumPy arrays
+    declared      a body as an operation
+"""
+
+from __future__ import annotations
+
+from cuassay.jit.body import Body
+from cuassay.jit.declared import Elementwise, elementwise, provide
+
+__all__ = ["Body", "Elementwise", "elementwise", "provide"]

@@ -1,0 +1,251 @@
+"""A body as an operation: declared once for each text, served on each kind that has a way to run bodies."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from cuassay.arrays.dtypes import BOOL, FLOATS, INTEGERS, compute_dtype
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError, ShapeError
+from cuassay.jit.arithmetic import as_type
+from cuassay.jit.body import Body, read
+from cuassay.jit.run import run
+from cuassay.ops import catalog, registry, shapes
+from cuassay.ops.operation import Op
+from cuassay.ops.schema import Arguments
+
+__all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "provide"]
+
+#: As torch's jiterator.
+MOST_INPUTS = 8
+MOST_OUTPUTS = 8
+
+_DTYPES = (*BOOL, *INTEGERS, *FLOATS)
+
+_makers: dict[str, Maker] = {}
+_declared: dict[tuple[str, tuple[tuple[str, Any], ...]], Elementwise] = {}
+_lock = threading.Lock()
+
+
+@dataclass(frozen=True, slots=True)
+class Elementwise:
+    """An operation that a body computes, called as ``operation(*arrays, **scalars)``.
+
+    Attributes
+    ----------
+    op : Op
+        The declared operation. With several outputs it writes the last parameters and makes no array.
+    body : Body
+        What it computes.
+    scalars : tuple of str
+        Names of the parameters that are numbers.
+    """
+
+    op: Op
+    body: Body
+    scalars: tuple[str, ...]
+
+    def __call__(self, *arrays: Any, out: Any = None, **scalars: Any) -> Any:
+        """The result on the device of the arrays; a tuple of them where the body writes several references.
+
+        Parameters
+        ----------
+        *arrays
+            One for each input, broadcast. Where there is one output, Python numbers may stand for all but one.
+        out : array, or tuple of arrays, optional
+            Written instead of new ones.
+        **scalars
+            Other values than those declared.
+
+        Raises
+        ------
+        ArgumentError, ShapeError, DTypeError, DeviceError
+            As every operation.
+        """
+        if len(self.body.outputs) < 2:
+            return self.op(*arrays, out=out, **scalars)
+        outs = self._made(arrays) if out is None else tuple(out)
+        if len(outs) != len(self.body.outputs):
+            raise ArgumentError(
+                f"{self.op.name} has {len(self.body.outputs)} outputs; got {len(outs)} in out=; give one for each"
+            )
+        self.op(*arrays, *outs, **scalars)
+        return outs
+
+    def _made(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
+        """New outputs of the inputs' broadcast shape and promoted dtype."""
+        names = self.op.schema.array_names[: -len(self.body.outputs)]
+        if len(arrays) != len(names):
+            raise ArgumentError(
+                f"{self.op.name} takes {len(names)} arrays ({', '.join(names)}); got {len(arrays)}; give one for each"
+            )
+        backends = [
+            registry.owner_of(array, f"{self.op.name}'s {name}") for name, array in zip(names, arrays, strict=True)
+        ]
+        backend, index = backends[0], backends[0].device_of(arrays[0]).index
+        dtype = self.op.schema.registry_dtype([array.dtype for array in arrays])
+        shape = shapes.broadcast(dict(zip(names, arrays, strict=True)))
+        return tuple(backend.empty(shape, dtype, index) for _ in self.body.outputs)
+
+
+#: From an operation to what computes it: ``(*inputs, out=..., **scalars)``, or with several outputs
+#: ``(*inputs, *outputs, **scalars)``.
+Maker = Callable[[Elementwise], registry.Implementation]
+
+
+def elementwise(code: str, **scalars: float) -> Elementwise:
+    """Declare an operation from the text of a C++ function template.
+
+    Parameters
+    ----------
+    code : str
+        Such as ``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. The last function is
+        computed for each element; those before it may be called. It returns a ``T``, or returns ``void`` and writes
+        parameters that are references (``T& out``). ``T`` is the promoted dtype of the arrays, and float for 16-bit
+        floats, which are rounded once.
+    **scalars
+        Its parameters that are numbers, by name, with their defaults: ``alpha=1.0``. They come after the arrays.
+
+    Returns
+    -------
+    Elementwise
+        Equal text and scalars give the same one.
+
+    Raises
+    ------
+    CompileError
+        If the text is no such function: line, column, and what to write.
+    ArgumentError
+        If a scalar is not a parameter, or is not a number; if there are no arrays, or more than eight.
+    LibraryNotFoundError
+        If pycparser is not installed.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import cuassay
+    >>> scaled = cuassay.jit.elementwise(
+    ...     "template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }", alpha=2.0
+    ... )
+    >>> scaled(np.ones(3, np.float32), np.arange(3, dtype=np.float32), alpha=10.0)
+    array([ 1., 11., 21.], dtype=float32)
+    """
+    body = read(code)
+    _check_scalars(body, scalars)
+    key = code, tuple(sorted(scalars.items()))
+    with _lock:
+        found = _declared.get(key)
+        if found is None:
+            found = _declared[key] = _declare(body, scalars)
+            for kind, make in _makers.items():
+                _implement(found, kind, make)
+    return found
+
+
+def provide(kind: str, make: Maker) -> None:
+    """Serve bodies on device kind `kind`, those declared so far and those to come; called by the kind when it loads."""
+    with _lock:
+        _makers[kind] = make
+        for found in _declared.values():
+            _implement(found, kind, make)
+
+
+def _implement(found: Elementwise, kind: str, make: Maker) -> None:
+    registry.implement(found.op.name, kind=kind, dtypes=_DTYPES)(make(found))
+
+
+def _check_scalars(body: Body, scalars: Mapping[str, Any]) -> None:
+    arrays = len(body.inputs) - len(scalars)
+    last = body.inputs[arrays:]
+    if set(last) != set(scalars):
+        raise ArgumentError(
+            f"the scalars of {body.entry.name} must be its last parameters that are read; got {', '.join(scalars)}; "
+            f"its parameters are {', '.join(body.inputs)}"
+        )
+    for name, value in scalars.items():
+        if not isinstance(value, bool | int | float):
+            raise ArgumentError(f"{name} of {body.entry.name} must be a number; got {shown(value)}; give its default")
+        if not math.isfinite(value):
+            raise ArgumentError(f"{name} of {body.entry.name} must be finite; got {value}; give that in the call")
+    if not 1 <= arrays <= MOST_INPUTS:
+        raise ArgumentError(f"{body.entry.name} has {arrays} arrays; give 1 to {MOST_INPUTS}, and numbers as scalars")
+    if len(body.outputs) > MOST_OUTPUTS:
+        raise ArgumentError(f"{body.entry.name} has {len(body.outputs)} outputs; give {MOST_OUTPUTS} at most")
+
+
+def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
+    names = tuple(name for name in body.inputs if name in scalars)
+    arrays = [name for name in body.inputs if name not in scalars]
+    several = body.outputs if len(body.outputs) > 1 else ()
+    written = [f"{name}!" for name in several]
+    numbers = [f"{name}={scalars[name]!r}" for name in names]
+    parameters = ", ".join([*arrays, *written, *(["*", *numbers] if numbers else [])])
+    more: dict[str, Any] = {"dtype_from": tuple(arrays)} if several else {}
+    op = catalog.declare(
+        f"{_free_name(body)}({parameters}) -> {'' if several else 'out'}",
+        shape=_shape_of_several(arrays, several) if several else shapes.broadcast,
+        dtypes=_DTYPES,
+        op_class="elementwise",
+        doc=f"From a body::\n\n{body.code}",
+        **more,
+    )
+    return Elementwise(op, body, names)
+
+
+def _free_name(body: Body) -> str:
+    """The function's name, with a part of the text's digest where another operation has it."""
+    name = body.entry.name
+    if name not in {op.name for op in registry.ops()}:
+        return name
+    taken = sum(op.name.startswith(f"{name}_") for op in registry.ops())
+    return f"{name}_{hashlib.sha256(body.code.encode()).hexdigest()[:8]}_{taken}"
+
+
+def _shape_of_several(arrays: Sequence[str], outputs: Sequence[str]) -> Callable[[Arguments], tuple[int, ...]]:
+    def shape(bound: Arguments) -> tuple[int, ...]:
+        wanted = shapes.broadcast({name: bound[name] for name in arrays})
+        for name in outputs:
+            if tuple(bound[name].shape) != wanted:
+                raise ShapeError(
+                    f"{name} must have the arrays' broadcast shape {wanted}; got {tuple(bound[name].shape)}"
+                )
+        return wanted
+
+    return shape
+
+
+# ------------------------------------------------------------------------------------------------ on NumPy arrays
+
+
+def _on_numpy(found: Elementwise) -> registry.Implementation:
+    body = found.body
+    read_by = len(body.inputs) - len(found.scalars)
+
+    def compute(*given: Any, out: Any = None, **numbers: Any) -> None:
+        outs = given[read_by:] or (out,)
+        wide = compute_dtype(outs[0].dtype)
+        inputs = [_in_type(value, wide) for value in given[:read_by]]
+        inputs += [np.asarray(numbers[name]).astype(wide) for name in body.inputs[read_by:]]
+        results = run(body, wide, inputs)
+        for one, result in zip(outs, results, strict=True):
+            with np.errstate(over="ignore"):
+                one[...] = result.astype(one.dtype, copy=False)
+
+    return compute
+
+
+def _in_type(value: Any, dtype: np.dtype[Any]) -> Any:
+    """An operand in the type that the body computes in; OverflowError for a Python integer that does not fit."""
+    if not isinstance(value, np.ndarray):
+        return np.asarray(value, dtype)
+    return as_type(value.astype(compute_dtype(value.dtype), copy=False), dtype)
+
+
+provide("cpu", _on_numpy)

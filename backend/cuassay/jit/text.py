@@ -1,0 +1,223 @@
+"""From the C++ text of a body to the C that pycparser reads, with the place of each character in what the user wrote.
+
+A body is what torch's jiterator takes: a function template of one type, such as
+``template <typename T> T scaled(T x, T y, T alpha) { return x + alpha * y; }``. Of C++ it may use what has a meaning
+in C: casts in three spellings, references among the parameters, ``std::`` before a mathematical function, ``auto``.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass, field
+
+from cuassay.errors import CompileError
+
+__all__ = ["AUTO", "KEYWORD_TYPES", "TYPES", "CText", "refused", "to_c"]
+
+#: Types by the names that a body may give them. ``long`` has 64 bits, as on every machine that CUDA runs on.
+TYPES: dict[str, str] = {
+    "bool": "bool", "char": "int8", "signed char": "int8", "unsigned char": "uint8",
+    "short": "int16", "unsigned short": "uint16", "int": "int32", "unsigned": "uint32", "unsigned int": "uint32",
+    "signed": "int32", "signed int": "int32", "long": "int64", "long int": "int64", "long long": "int64",
+    "unsigned long": "uint64", "unsigned long long": "uint64", "float": "float32", "double": "float64",
+    "size_t": "uint64", "ptrdiff_t": "int64",
+    **{f"{sign}int{bits}_t": f"{sign}int{bits}" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+}  # fmt: skip
+
+#: Those of one word that C has as keywords, so that they need no declaration.
+KEYWORD_TYPES = frozenset({"char", "short", "int", "unsigned", "signed", "long", "float", "double"})
+
+#: ``auto`` as a name: in C it says where a variable lives.
+AUTO = "auto_type"
+
+_ONE_WORD = frozenset(name for name in TYPES if " " not in name)
+_DROPPED = frozenset({"inline", "__device__", "__host__", "__forceinline__", "static", "constexpr"})
+_TOKEN = re.compile(
+    r"(?P<space>\s+|//[^\n]*|/\*.*?\*/)|(?P<name>[A-Za-z_]\w*)|(?P<number>(?:\d|\.\d)(?:[eEpP][+-]|[\w.])*)"
+    r"|(?P<mark>::|->|<<=|>>=|<<|>>|[-+*/%&|^=!<>]=|&&|\|\||\+\+|--|.)",
+    re.DOTALL,
+)
+#: What has no meaning in a body; most of it would be read as C that means something else, or by an unclear error.
+_REFUSED = {
+    "#": "write the value itself",
+    '"': "a body has no text",
+    "'": "write the number",
+    "[": "write one variable for each element",
+    "->": "a body has no pointers",
+    "goto": "write a loop",
+    "switch": "write if and else",
+    "using": "write the type itself",
+    "typedef": "write the type itself",
+    "struct": "write one variable for each member",
+    "class": "write one variable for each member",
+    "namespace": "write the functions one after another",
+    "sizeof": "write the number",
+    "volatile": "leave it out",
+    "throw": "a body raises nothing",
+}
+
+
+def refused(code: str, offset: int, what: str, advice: str) -> CompileError:
+    """The error for what a body cannot have: line and column, the line itself with a mark below, and what to write."""
+    line = code.count("\n", 0, offset) + 1
+    start = code.rfind("\n", 0, offset) + 1
+    column = offset - start + 1
+    shown = code[start:].partition("\n")[0]
+    mark = "".join("\t" if letter == "\t" else " " for letter in shown[: column - 1]) + "^"
+    return CompileError(f"line {line}, column {column} of the body: {what}; {advice}\n  {shown}\n  {mark}", log=code)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    text: str
+    offset: int
+    kind: str
+
+
+@dataclass
+class CText:
+    """The C text of a body.
+
+    Attributes
+    ----------
+    code : str
+        What the user wrote.
+    text : str
+        The same as C.
+    type_name : str
+        The template's type, mostly ``T``.
+    references : set of (int, str)
+        Parameters that are references: the function's place among the functions, and the name.
+    explicit : dict
+        The type that a call names, as in ``f<T>(x)``, by the place in `text` of the function's name.
+    starts : list
+        Places in `text` and in `code` where tokens begin.
+    """
+
+    code: str
+    text: str
+    type_name: str
+    references: set[tuple[int, str]] = field(default_factory=set)
+    explicit: dict[int, str] = field(default_factory=dict)
+    starts: list[tuple[int, int]] = field(default_factory=list)
+
+    def origin(self, place: int) -> int:
+        """Where in `code` a place of `text` comes from."""
+        at = bisect_right(self.starts, (place, len(self.code))) - 1
+        if at < 0:
+            return 0
+        begun, origin = self.starts[at]
+        return min(origin + place - begun, len(self.code))
+
+
+def to_c(code: str) -> CText:
+    """Read `code` as far as C++ differs from C.
+
+    Raises
+    ------
+    CompileError
+        If there is no template of one type, or something that no body may have.
+    """
+    tokens = _tokens(code)
+    type_name = _template_type(code, tokens)
+    return _Writer(code, tokens, type_name).written()
+
+
+def _tokens(code: str) -> list[_Token]:
+    found = [_Token(match[0], match.start(), match.lastgroup or "") for match in _TOKEN.finditer(code)]
+    return [token for token in found if token.kind != "space"]
+
+
+def _template_type(code: str, tokens: list[_Token]) -> str:
+    """The type of the first template; every other template must have the same."""
+    found = ""
+    for at, token in enumerate(tokens):
+        if token.text != "template":
+            continue
+        words = [one.text for one in tokens[at + 1 : at + 5]]
+        if len(words) < 4 or words[0] != "<" or words[1] not in ("typename", "class") or words[3] != ">":
+            raise refused(
+                code, token.offset, "a template of something else than one type", "write template <typename T>"
+            )
+        if found and words[2] != found:
+            raise refused(code, token.offset, f"a template of {words[2]} after one of {found}", f"name both {found}")
+        found = words[2]
+    if not found:
+        raise refused(
+            code, 0, "there is no template", "write it as template <typename T> T name(T x, T y) { return ...; }"
+        )
+    return found
+
+
+class _Writer:
+    """Writes tokens as C; each token knows where it comes from."""
+
+    def __init__(self, code: str, tokens: list[_Token], type_name: str) -> None:
+        self._code, self._tokens, self._type = code, tokens, type_name
+        self._at = 0
+        self._parts: list[str] = []
+        self._length = 0
+        self._c = CText(code, "", type_name)
+        self._braces = self._functions = 0
+
+    def written(self) -> CText:
+        """The whole text."""
+        while self._at < len(self._tokens):
+            self._step()
+        self._c.text = "".join(self._parts)
+        return self._c
+
+    def _word(self, ahead: int = 0) -> str:
+        at = self._at + ahead
+        return self._tokens[at].text if at < len(self._tokens) else ""
+
+    def _put(self, text: str, origin: int) -> None:
+        self._c.starts.append((self._length, origin))
+        self._parts.append(text + " ")
+        self._length += len(text) + 1
+
+    def _step(self) -> None:
+        token = self._tokens[self._at]
+        word = token.text
+        self._braces += (word == "{") - (word == "}")
+        self._functions += word == "}" and not self._braces
+        if word == "template":
+            self._at += 5
+        elif word in _REFUSED:
+            raise refused(self._code, token.offset, f"{word!r} has no meaning in a body", _REFUSED[word])
+        elif word in ("static_cast", "reinterpret_cast", "const_cast", "dynamic_cast"):
+            self._cast(token)
+        elif word == "::":
+            raise refused(self._code, token.offset, "a name in a namespace", "only std:: may stand before a name")
+        elif word == "std" and self._word(1) == "::":
+            self._at += 2
+        elif word in _DROPPED:
+            self._at += 1
+        elif word == "&" and not self._braces:
+            self._c.references.add((self._functions, self._word(1)))
+            self._at += 1
+        elif self._word(1) == "<" and self._word(3) == ">" and self._word(4) == "(" and self._is_type(self._word(2)):
+            self._c.explicit[self._length] = self._word(2)
+            self._put(word, token.offset)
+            self._at += 4
+        elif self._is_type(word) and self._word(1) == "(":
+            self._put(f"({word})", token.offset)
+            self._at += 1
+        else:
+            self._put(AUTO if word == "auto" else word, token.offset)
+            self._at += 1
+
+    def _is_type(self, word: str) -> bool:
+        return word in _ONE_WORD or word == self._type
+
+    def _cast(self, token: _Token) -> None:
+        words = []
+        ahead = 2
+        while self._word(ahead) not in (">", ""):
+            words.append(self._word(ahead))
+            ahead += 1
+        if token.text != "static_cast" or self._word(1) != "<" or not words:
+            raise refused(self._code, token.offset, f"{token.text} has no meaning in a body", "write static_cast<T>(x)")
+        self._put(f"({' '.join(words)})", token.offset)
+        self._at += ahead + 1

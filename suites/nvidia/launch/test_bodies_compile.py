@@ -1,0 +1,80 @@
+"""The kernel around a body compiles for every architecture, without a GPU, and keeps its values in registers."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
+pytest.importorskip("pycparser", reason="pycparser is not installed")
+
+from cuassay.devices.cuda.launch import source
+from cuassay.devices.cuda.ops.body_text import OPTIONS, kernel_text
+from cuassay.errors import CompileError, LibraryNotFoundError
+from cuassay.jit.body import Body, read
+from cuassay.jit.mathematics import FUNCTIONS
+
+HEAD = "template <typename T> "
+
+SCALED = HEAD + "T scaled(T x, T y, T alpha) { return x + alpha * y; }"
+LOOP = (
+    HEAD
+    + "T twice(T x) { return 2 * x; }\n"
+    + HEAD
+    + "T f(T x, T y) { while (x < y) { x = twice(x); if (x > 9) return y; } return x; }"
+)
+TWO = HEAD + "void both(T x, T y, T& sum, T& difference) { sum = x + y; difference = x - y; }"
+FORMS = {
+    "dense": (SCALED, ("float32", "float32"), "float32", 1, 4),
+    "dense in 16 bits": (SCALED, ("bfloat16", "bfloat16"), "bfloat16", 1, 8),
+    "strided": (SCALED, ("float16", "float16"), "float16", 1, 0),
+    "dtypes that differ": (SCALED, ("bfloat16", "int64"), "float64", 1, 2),
+    "a number": (SCALED, ("float32", ""), "float32", 1, 4),
+    "truth values": (SCALED, ("bool", "bool"), "bool", 1, 16),
+    "a loop": (LOOP, ("float64", "float64"), "float64", 0, 2),
+    "a loop of integers": (LOOP, ("uint8", "int16"), "int16", 0, 8),
+    "two outputs": (TWO, ("float32", "float32"), "float32", 0, 4),
+    "two strided outputs": (TWO, ("int32", "int32"), "int32", 0, 0),
+}  # fmt: skip
+
+
+def compiled(body: Body, operands: tuple[str, ...], out: str, scalars: int, pack: int, arch: str) -> source.Compiled:
+    try:
+        source.header_directory()
+    except LibraryNotFoundError as error:
+        pytest.skip(str(error))
+    text = kernel_text(body, operands, out, scalars, pack)
+    return source.compile_source(text, name_expressions=["run"], arch=arch, options=OPTIONS)
+
+
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
+@pytest.mark.parametrize("form", FORMS)
+def test_each_form_of_kernel_compiles_and_does_not_spill(form: str, arch: str) -> None:
+    code, *rest = FORMS[form]
+    found = compiled(read(code), *rest, arch)
+
+    used = found.resources[found.names["run"]]
+    assert (used.stack, used.spill_loads, used.spill_stores) == (0, 0, 0)
+    assert used.registers <= 56
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_each_function_of_cmath_is_known_to_nvrtc(dtype: str) -> None:
+    lines = "".join(
+        f"r += {name}({', '.join(['x', 'y', 'x'][: one.arguments])}); "
+        + (
+            ""
+            if name == "rsqrt" or name.endswith("f")
+            else f"r += std::{name}({', '.join(['x', 'y', 'x'][: one.arguments])}); "
+        )
+        for name, one in FUNCTIONS.items()
+    )
+    code = f"{HEAD}T all(T x, T y) {{ T r = 0; {lines} return r + INFINITY + NAN + M_PI + FLT_MAX + INT_MAX; }}"
+
+    assert compiled(read(code), (dtype, dtype), dtype, 0, 1, "sm_90").cubin
+
+
+def test_what_nvrtc_refuses_is_shown_with_its_line() -> None:
+    body = read(HEAD + "T f(T x) {\n  const T y = 1;\n  y = x;\n  return y;\n}")
+
+    with pytest.raises(CompileError, match="y = x;"):
+        compiled(body, ("float32",), "float32", 0, 4, "sm_90")
