@@ -16,7 +16,7 @@ from typing import Any
 from cuassay_reports.compare import SERIES, changes
 from cuassay_reports.frames import pd
 from cuassay_reports.history import change_points, roster, series, slower_since, suspects
-from cuassay_reports.load import Results, Row, load, records
+from cuassay_reports.load import FRAMES, Results, Row, load, records
 
 __all__ = [
     "FORMATS", "against", "change_points", "compare", "export", "load", "roster", "series", "slower_since", "suspects",
@@ -80,7 +80,7 @@ def _named(run: Row) -> str:
 def _only(results: Results, places: dict[str, int]) -> Results:
     """The results of these runs, in this order."""
     frames = {}
-    for name in ("runs", "devices", "tests", "times", "limits", "mutations"):
+    for name in FRAMES:
         frame = getattr(results, name)
         kept = frame[frame["run"].isin(list(places))]
         order = kept["run"].map(places)

@@ -186,6 +186,17 @@ _BEGIN = (
     *_PART,
 )
 
+_SHARD = (
+    Column("attempt", "int", "number of the attempt at a shard of a fleet", required=True),
+    Column("worker", "str", "name of the worker that had it", required=True),
+    Column("kind", "str", "kind of device that it needed", required=True),
+    Column("tests", "int", "tests in it", required=True),
+    Column("waited", "float", "how long it had been ready before the worker took it", unit="s", required=True),
+    Column("duration", "float", "from there to its end", unit="s", required=True),
+    Column("how", "str", "ended: its rows count; lost: with its worker; refused: the worker was not fit for it; "
+           "stopped: another attempt ended first", required=True, choices=("ended", "lost", "refused", "stopped")),
+)  # fmt: skip
+
 _CONDITION = (
     _DEVICE,
     Column("when", "str", "relative to the timings of this run", required=True, choices=("before", "during", "after")),
@@ -215,6 +226,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "limit": _COMMON + _LIMIT,
     "condition": _COMMON + _CONDITION,
     "mutation": _COMMON + _MUTATION,
+    "shard": _COMMON + _SHARD,
     "plan": _COMMON + _PLAN,
     "begin": _COMMON + _BEGIN,
     "end": _COMMON + _END,

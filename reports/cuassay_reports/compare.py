@@ -208,13 +208,13 @@ def throughput(times: pd.DataFrame, limits: pd.DataFrame) -> pd.DataFrame:
 
 
 def _limit_of(times: pd.DataFrame, limits: pd.DataFrame, name: str) -> pd.Series[Any]:
-    """Return, for each timing, that limit of its run and device: of its dtype, or of all dtypes."""
+    """Return, for each timing, that limit of its run and subject: of its dtype, or of all dtypes."""
     table: dict[tuple[str, str, str], float] = {}
     for row in records(limits[limits["limit"] == name]):
-        key = (row["run"], row["device"], row["dtype"])
+        key = (row["run"], row["subject"], row["dtype"])
         table[key] = max(row["value"], table.get(key, 0.0))
-    places = zip(times["run"], times["device"], times["dtype"], strict=True)
-    values = [table.get((run, device, dtype), table.get((run, device, ""))) for run, device, dtype in places]
+    places = zip(times["run"], times["subject"], times["dtype"], strict=True)
+    values = [table.get((run, subject, dtype), table.get((run, subject, ""))) for run, subject, dtype in places]
     return pd.Series(values, index=times.index, dtype="float64")
 
 

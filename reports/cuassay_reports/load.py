@@ -30,7 +30,7 @@ from cuassay_reports.lines import Row
 from cuassay_reports.rows import Rejected
 from cuassay_reports.tables import Codes, codes, distinct, frame, numbered, order, texts
 
-__all__ = ["OURS", "Results", "Row", "grouped_by", "load", "records"]
+__all__ = ["FRAMES", "OURS", "Results", "Row", "grouped_by", "load", "records"]
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,9 @@ class Results:
 
     Attributes
     ----------
-    runs, devices, tests, times, limits, mutations : pandas.DataFrame
+    runs, devices, tests, times, limits, mutations, shards : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
+        `devices` has one row for each device of a run, and of each worker of a fleet.
         `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
         run is incomplete, ``""`` where it is complete. The figures of `times` are freed of the empty
         interval where their run measured it, `raw` is the median as measured, and `series` a number that is the same
@@ -64,13 +65,14 @@ class Results:
     times: pd.DataFrame
     limits: pd.DataFrame
     mutations: pd.DataFrame = field(default_factory=pd.DataFrame)
+    shards: pd.DataFrame = field(default_factory=pd.DataFrame)
     files: tuple[Path, ...] = ()
     torn: int = 0
     rejected: tuple[Rejected, ...] = ()
     begun: Mapping[str, Sequence[tuple[str, str]]] = field(default_factory=dict)
 
     def __repr__(self) -> str:
-        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in _FRAMES if name != "mutations")
+        counts = ", ".join(f"{len(getattr(self, name))} {name}" for name in FRAMES[:5])
         return f"Results({counts} of {len(self.files)} files)"
 
     def latest(self) -> Results:
@@ -131,11 +133,12 @@ def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = Tr
     results = replace(_results(found.tables), files=files, torn=found.torn, rejected=tuple(found.rejected))
     del found  # the copy takes its memory
     if copy is not None:
-        copy.write({name: getattr(results, name) for name in _FRAMES}, _facts(results))
+        copy.write({name: getattr(results, name) for name in FRAMES}, _facts(results))
     return results
 
 
-_FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations")
+FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations", "shards")
+"""The names of the frames of `Results`."""
 
 
 def _facts(results: Results) -> dict[str, Any]:
@@ -183,9 +186,9 @@ def _results(tables: Mapping[str, Table]) -> Results:
     frames = {record: frame(tables[record]) for record in TABLES if record not in _ABOUT_RUNS}
     runs = _runs(frames, ended)
     devices = _devices(frames["device"], runs)
-    known = {
-        (row["run"], row["device"]): (row["subject"], row["digest"])
-        for row in records(devices[["run", "device", "subject", "digest"]])
+    known: dict[tuple[str, ...], tuple[str, str]] = {
+        (row["run"], row["device"], row["worker"]): (row["subject"], row["digest"])
+        for row in records(devices[[*_PLACE, "subject", "digest"]])
     }
     times = _with_subject(_with_ours(frames["time"]).assign(raw=raw), tables["time"], known)
     return Results(
@@ -197,6 +200,7 @@ def _results(tables: Mapping[str, Table]) -> Results:
         times=_dated(times.assign(series=_series(times, tables["time"])), runs),
         limits=_dated(_with_subject(frames["limit"], tables["limit"], known), runs),
         mutations=_dated(frames["mutation"], runs),
+        shards=_dated(frames["shard"], runs),
         begun={run: ending.begun for run, ending in ended.items() if ending.begun},
     )
 
@@ -233,7 +237,7 @@ def _is_unknown(value: object) -> bool:
 
 
 def _devices(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
-    devices = found.drop_duplicates(["run", "device"], keep="last")
+    devices = found.drop_duplicates(_PLACE, keep="last")
     subjects = pd.Series([_subject(d, f) for d, f in _pairs(devices)], index=devices.index, dtype="str")
     digests = [
         digest(facts) if facts else old for (_, facts), old in zip(_pairs(devices), devices["digest"], strict=True)
@@ -241,6 +245,9 @@ def _devices(found: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     told = pd.Series(digests, index=devices.index, dtype="str")  # an older writer counted other facts in
     return _dated(devices.assign(subject=subjects, digest=told), runs)
 
+
+#: What tells the devices of all runs apart: the workers of a fleet have devices of the same name.
+_PLACE = ["run", "device", "worker"]
 
 #: Tables of which only `endings` reads the rows.
 _ABOUT_RUNS = ("plan", "begin", "end")
@@ -277,14 +284,14 @@ def _with_ours(times: pd.DataFrame) -> pd.DataFrame:
     return times.assign(ours=times["ours"].fillna(times["implementation"] == OURS).astype(bool))
 
 
-def _with_subject(found: pd.DataFrame, table: Table, known: Mapping[tuple[str, str], tuple[str, str]]) -> pd.DataFrame:
+def _with_subject(found: pd.DataFrame, table: Table, known: Mapping[tuple[str, ...], tuple[str, str]]) -> pd.DataFrame:
     """Join the device's subject and digest; a device without a row of its own is its own subject."""
-    pairs = numbered([codes(table, "run"), codes(table, "device")])
-    _, firsts = np.unique(pairs, return_index=True)
-    names = [(row["run"], row["device"]) for row in records(found[["run", "device"]].iloc[firsts])]
+    places = numbered([codes(table, name) for name in _PLACE])
+    _, firsts = np.unique(places, return_index=True)
+    names = [tuple(row[name] for name in _PLACE) for row in records(found[_PLACE].iloc[firsts])]
     told = [known.get(name, (name[1], "")) for name in names]
     return found.assign(
-        subject=texts([subject for subject, _ in told], pairs), digest=texts([digest for _, digest in told], pairs)
+        subject=texts([subject for subject, _ in told], places), digest=texts([digest for _, digest in told], places)
     )
 
 

@@ -14,8 +14,10 @@ from markupsafe import Markup
 from cuassay_reports import skips, units
 from cuassay_reports.acknowledged import Acknowledgement
 from cuassay_reports.attention import Attention, attention
+from cuassay_reports.cards import DeviceCard, cards, outcomes_of
 from cuassay_reports.error_map import error_map_picture
 from cuassay_reports.failing import failing_since
+from cuassay_reports.fleet import FleetSection, fleet_sections
 from cuassay_reports.frames import pd
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
@@ -25,7 +27,7 @@ from cuassay_reports.rows import Rejected
 from cuassay_reports.timings import Timing, TimingSection, sections
 from cuassay_reports.verdicts import THRESHOLDS, Thresholds
 
-__all__ = ["Cell", "DeviceCard", "Failure", "Figure", "Grid", "Page", "RunLine", "Unfinished", "build"]
+__all__ = ["Cell", "Failure", "Figure", "Grid", "Page", "RunLine", "Unfinished", "build"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,23 +37,6 @@ class Figure:
     number: int
     label: str
     tone: str = "plain"
-
-
-@dataclass(frozen=True, kw_only=True)
-class DeviceCard:
-    """What one device is and what ran on it."""
-
-    subject: str
-    device: str
-    name: str
-    present: bool
-    reason: str
-    brief: str
-    facts: Sequence[tuple[str, str]]
-    limits: Sequence[tuple[str, str]]
-    missing: Sequence[tuple[str, str]]
-    outcomes: Mapping[str, int]
-    digest: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -119,6 +104,7 @@ class Page:
     figures: Sequence[Figure]
     newest: RunLine
     devices: Sequence[DeviceCard]
+    fleets: Sequence[FleetSection]
     failures: Sequence[Failure]
     grids: Sequence[Grid]
     peer_summaries: Sequence[PeerSummary]
@@ -161,7 +147,7 @@ def build(
     latest = results.latest()
     new = skips.new_since(results)
     timed = sections(results, thresholds, baseline)
-    outcomes = _outcomes(latest.tests)
+    outcomes = outcomes_of(latest.tests)
     runs = [_run_line(row) for row in records(results.runs)]
     unfinished = _unfinished(latest)
     noted = attention(results, accepted)
@@ -174,7 +160,8 @@ def build(
         rejected=results.rejected,
         figures=_figures(latest, outcomes, timed),
         newest=runs[-1] if runs else RunLine(run="", started="", command="", revision="", machine=""),
-        devices=_cards(latest),
+        devices=cards(latest),
+        fleets=fleet_sections(latest),
         failures=_failures(results, latest, new),
         grids=_grids(latest.tests),
         peer_summaries=peer_summaries(results),
@@ -188,11 +175,6 @@ def build(
         files=[file.name for file in results.files],
         torn=results.torn,
     )
-
-
-def _outcomes(tests: pd.DataFrame) -> dict[str, int]:
-    counts = tests["outcome"].replace("error", "failed").value_counts()
-    return {name: int(counts.get(name, 0)) for name in ("passed", "failed", "xfailed", "skipped")}
 
 
 def _headline(
@@ -240,7 +222,9 @@ def _unfinished(latest: Results) -> list[Unfinished]:
 
 
 def _present(latest: Results) -> int:
-    return int(latest.devices["present"].fillna(value=False).sum())
+    found = latest.devices[latest.devices["present"].fillna(value=False).astype(bool)]
+    uuids = [facts.get("uuid") if isinstance(facts, Mapping) else None for facts in found["fingerprint"]]
+    return len(set(zip(found["subject"], uuids, strict=True)))  # workers of a fleet may share one
 
 
 def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[TimingSection]) -> list[Figure]:
@@ -257,71 +241,6 @@ def _figures(latest: Results, outcomes: Mapping[str, int], timed: Sequence[Timin
         (words["faster"], "faster", "good"),
     )
     return [Figure(number=number, label=label, tone=tone if number else "muted") for number, label, tone in rows]
-
-
-def _cards(latest: Results) -> list[DeviceCard]:
-    return [_card(row, latest) for row in records(latest.devices)]
-
-
-def _card(row: dict[str, Any], latest: Results) -> DeviceCard:
-    facts = row["fingerprint"] or {}
-    tests = latest.tests[latest.tests["subject"] == row["subject"]]
-    limits = latest.limits[latest.limits["subject"] == row["subject"]]
-    return DeviceCard(
-        subject=row["subject"],
-        device=row["device"],
-        name=str(facts.get("name") or facts.get("cpu") or row["device"]),
-        present=bool(row["present"]),
-        reason=row["reason"],
-        brief=_brief(row, facts),
-        facts=_facts(row, facts),
-        limits=[_limit(limit) for limit in records(limits)],
-        missing=sorted((row["missing"] or {}).items()),
-        outcomes=_outcomes(tests),
-        digest=row["digest"],
-    )
-
-
-# Name in the fingerprint to its label on the card, in order; the rest is in the file.
-_SHOWN = {
-    "capability": "compute capability",
-    "driver": "driver",
-    "clocks": "clocks",
-    "profile": "profile",
-    "cores": "cores",
-    "blas": "BLAS",
-    "threads": "threads",
-    "simd": "SIMD",
-    "uuid": "uuid",
-}
-
-
-def _brief(row: dict[str, Any], facts: Mapping[str, Any]) -> str:
-    words = [("capability", "capability {}"), ("driver", "driver {}"), ("cores", "{} cores"), ("blas", "{}")]
-    if facts.get("driver"):
-        words = words[:2]  # the host's cores do not describe a device with its own memory
-    known = [form.format(facts[key]) for key, form in words if facts.get(key)]
-    return " · ".join([text for text in (_memory(row, facts),) if text] + known)
-
-
-def _memory(row: dict[str, Any], facts: Mapping[str, Any]) -> str:
-    size = facts.get("memory") if pd.isna(row["memory"]) else row["memory"]
-    return "" if size is None else units.nbytes(float(size))
-
-
-def _facts(row: dict[str, Any], facts: Mapping[str, Any]) -> list[tuple[str, str]]:
-    shown = [(label, str(facts[key])) for key, label in _SHOWN.items() if facts.get(key) not in (None, "")]
-    if memory := _memory(row, facts):
-        shown.insert(0, ("memory", memory))
-    if facts.get("name") and facts.get("cpu") and facts["name"] != facts["cpu"]:
-        shown.append(("host", str(facts["cpu"])))
-    versions = facts.get("versions") or {}
-    return [*shown, *((name, str(version)) for name, version in versions.items())]
-
-
-def _limit(row: dict[str, Any]) -> tuple[str, str]:
-    label = f"{row['limit']} {row['dtype']}".strip()
-    return label, units.quantity(row["value"], row["unit"]) + (f" ({row['how']})" if row["how"] else "")
 
 
 def _failures(results: Results, latest: Results, new: pd.DataFrame) -> list[Failure]:

@@ -2,14 +2,18 @@
 
 Started by `cuassay.benchmarking.run`. It prints how many cases there are, then writes a ``time`` row for each and the
 devices' ceilings as ``limit`` rows. With ``--processes N`` it starts itself that many times and merges their rows.
+``cuassay fleet`` divides the ops among workers: ``--list`` writes a line for each op and dtype, and ``--only-in``
+measures those that a file names.
 """
 
 from __future__ import annotations
 
 import argparse
 import gc
+import json
 import sys
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 
 from cuassay import devices
 from cuassay.benchmarking.cases import DTYPES, cases, row
@@ -24,6 +28,7 @@ from cuassay.results.record import Recorder
 from cuassay.testing.opspec import ModelSizes, OpSpec
 from cuassay.testing.own_specs import own_specs
 from cuassay.testing.presence import Presence
+from cuassay.testing.recording import device_columns
 
 __all__ = ["main"]
 
@@ -43,9 +48,18 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(error, file=sys.stderr)
         return 2
     work = [(device, spec, dtype) for device in selected for spec, dtype in _measurable(device)]
+    if asked.only_in is not None:
+        only = frozenset(asked.only_in.read_text(encoding="utf-8").splitlines())
+        work = [one for one in work if _name(*one) in only]
+    if asked.list is not None:
+        _list(asked.list, work)
+        return 0
     count = sum(_count(spec, dtype) for _, spec, dtype in work)
     print(f"measuring {count} cases", flush=True)
     with Recorder(asked.record, run=asked.run) as recorder:
+        if asked.only_in is not None:
+            for device in selected:
+                recorder.write_device(**device_columns(device))
         part = Part(recorder, TIMES)
         part.plan(times=count)
         if asked.processes > 1:
@@ -53,19 +67,30 @@ def main(argv: Sequence[str] | None = None) -> int:
             for table, columns in replicated([__spec__.name, *where], asked.processes):
                 part.write(table, **columns)
         else:
-            _measure_all(part, selected, work)
+            _measure_all(part, selected, work, begins=asked.only_in is not None)
         part.end()
     if part.lost:
         print(part.told(), file=sys.stderr)
     return int(part.lost > 0)
 
 
-def _measure_all(part: Part, selected: Sequence[Device], work: Sequence[tuple[Device, OpSpec, str]]) -> None:
+def _list(path: Path, work: Sequence[tuple[Device, OpSpec, str]]) -> None:
+    """Write what would be measured: names, the number of cases, and the seconds that these take at most."""
+    counts = {_name(*one): _count(*one[1:]) for one in work}
+    rows = [{"nodeid": name, "cases": count, "seconds": count * SECONDS_A_CASE} for name, count in counts.items()]
+    path.write_text("".join(f"{json.dumps(row)}\n" for row in rows), encoding="utf-8")
+
+
+def _measure_all(
+    part: Part, selected: Sequence[Device], work: Sequence[tuple[Device, OpSpec, str]], *, begins: bool
+) -> None:
     for device in selected:
         for limit in limits(device, DTYPES):
             part.write("limit", **limit.columns())
     watch = Watch(part.write)
     for device, spec, dtype in work:
+        if begins:
+            part.begin(_name(device, spec, dtype))
         _measure(part, watch, device, spec, dtype)
     watch.close()
 
@@ -75,10 +100,21 @@ def _parser() -> argparse.ArgumentParser:
         prog="python -m cuassay.benchmarking.measure", description="Measure the declared ops."
     )
     parser.add_argument("--device", action="append", default=[], metavar="D", help="as for pytest; may be repeated")
-    parser.add_argument("--record", required=True, metavar="FILE", help="result file that rows are appended to")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--record", metavar="FILE", help="result file that rows are appended to")
+    what.add_argument(
+        "--list", type=Path, metavar="FILE", help="write what would be measured to FILE, and measure nothing"
+    )
+    parser.add_argument(
+        "--only-in", type=Path, metavar="FILE", help="measure only the lines of FILE, as --list names them"
+    )
     parser.add_argument("--processes", type=int, default=1, metavar="N", help="measure in N fresh processes")
     parser.add_argument("--run", metavar="ID", help="id of the run the rows belong to")
     return parser
+
+
+def _name(device: Device, spec: OpSpec, dtype: str) -> str:
+    return f"{spec.name} {dtype} on {device}"
 
 
 def _measurable(device: Device) -> Iterator[tuple[OpSpec, str]]:

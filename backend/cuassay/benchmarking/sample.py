@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import argparse
 import gc
+import json
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from fnmatch import fnmatch
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -57,6 +59,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = _parser().parse_args(argv)
     try:
         device = devices.find(asked.device)
+        if asked.list is not None:
+            _list(asked.list, device)
+            return 0
         spins = {name: float(seconds) for name, _, seconds in (one.rpartition("=") for one in asked.spin)}
         with Recorder(asked.record) as recorder:
             recorder.write_device(**device_columns(device))
@@ -79,6 +84,13 @@ def _measure(recorder: Recorder, device: Device, asked: argparse.Namespace, spin
         del run, case
     gc.collect()
     devices.backend(device.kind).synchronize(device.index)
+
+
+def _list(path: Path, device: Device) -> None:
+    """Write the names of all benchmarks, a line each."""
+    labels = ((spec, dtype, case_labels(spec, device, dtype)) for spec, dtype in _measurable(device))
+    names = (f"{spec.name} {dtype} {label}" for spec, dtype, found in labels for label in found)
+    path.write_text("".join(f"{json.dumps({'nodeid': name})}\n" for name in names), encoding="utf-8")
 
 
 def _scaled(timing: Timing, factor: float) -> Timing:
@@ -130,7 +142,9 @@ def _spinning(device: Device) -> Callable[[Case, float], Callable[[], Any]]:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m cuassay.benchmarking.sample", description=__doc__)
     parser.add_argument("--device", required=True, metavar="D")
-    parser.add_argument("--record", required=True, metavar="FILE")
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--record", metavar="FILE")
+    what.add_argument("--list", type=Path, metavar="FILE", help="write the benchmarks to FILE, and measure nothing")
     parser.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
     parser.add_argument("--limit", type=int, default=-1, metavar="N", help="only the first N benchmarks")
     parser.add_argument("--seconds", type=float, default=0.1, help="longest time for each benchmark")

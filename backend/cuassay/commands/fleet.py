@@ -1,16 +1,22 @@
-"""``cuassay fleet run`` and ``cuassay fleet worker``: the tests of one run on many machines, as one record."""
+"""``cuassay fleet run``, ``fleet ab`` and ``fleet worker``: one run, or one comparison, on many machines."""
 
 from __future__ import annotations
 
 import argparse
+import json
 import shlex
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from cuassay.commands.parsing import Parser
+from cuassay.benchmarking import gate
+from cuassay.commands.ab import lines
+from cuassay.commands.parsing import Parser, output_file
 from cuassay.errors import ArgumentError
+
+if TYPE_CHECKING:
+    from cuassay.fleet.driver import Job
 
 __all__ = ["add_fleet_commands"]
 
@@ -20,7 +26,7 @@ cuassay fleet run tests --scheduler tls://gpu-0:8786 --device cuda --durations r
 
 
 def add_fleet_commands(commands: argparse._SubParsersAction[Parser]) -> None:
-    """Declare ``fleet run`` and ``fleet worker``."""
+    """Declare ``fleet run``, ``fleet ab`` and ``fleet worker``."""
     fleet = commands.add_parser(
         "fleet",
         help="run tests on the workers of a dask cluster, and write one record",
@@ -28,6 +34,7 @@ def add_fleet_commands(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     below = fleet.add_subparsers(required=True, metavar="COMMAND")
     _add_run(below)
+    _add_ab(below)
     _add_worker(below)
 
 
@@ -39,28 +46,23 @@ def _add_run(below: argparse._SubParsersAction[Parser]) -> None:
         metavar="TESTS",
         help="as pytest takes them, in the folder of the workers; default: all there",
     )
-    where = run.add_mutually_exclusive_group(required=True)
-    where.add_argument("--scheduler", metavar="ADDRESS", help="of a dask scheduler, such as tls://gpu-0:8786")
-    where.add_argument("--local", type=int, metavar="N", help="start N workers on this machine, for this run")
-    _add_tls(run)
+    _add_where(run)
     run.add_argument(
         "--device", action="append", default=[], metavar="KIND",
         help="kind of device, such as cuda; repeatable; default: the accelerators of the workers, else cpu",
     )  # fmt: skip
     run.add_argument(
-        "--option", action="append", default=[], metavar="WORD", help="a word for pytest, as in --option=-m; repeatable"
-    )
+        "--benchmarks", action="store_true",
+        help="measure the benchmarks among TESTS, or without TESTS cuassay's operations; one at a time on a device",
+    )  # fmt: skip
     run.add_argument(
-        "--wheel", type=Path, metavar="FILE", help="workers must have this wheel; default: the files of this folder"
+        "--option", action="append", default=[], metavar="WORD", help="a word for pytest, as in --option=-m; repeatable"
     )
     run.add_argument(
         "--durations", action="append", type=Path, default=[], metavar="FILE|DIR",
         help="results of earlier runs: how long each test takes, so that all workers end at about the same time",
     )  # fmt: skip
     run.add_argument("--shards", type=int, metavar="N", help="about how many; default: few, the last ones short")
-    run.add_argument(
-        "--wait", type=float, default=60.0, metavar="S", help="seconds to wait for a worker (default: %(default)g)"
-    )
     run.add_argument(
         "--out", type=Path, default=Path("reports/out/fleet/tests.jsonl"), metavar="FILE", help="default: %(default)s"
     )
@@ -81,6 +83,43 @@ def _add_worker(below: argparse._SubParsersAction[Parser]) -> None:
     worker.set_defaults(command=_worker)
 
 
+def _add_ab(below: argparse._SubParsersAction[Parser]) -> None:
+    ab = below.add_parser(
+        "ab",
+        help="is HEAD slower than BASE? each worker compares a share of cuassay's operations",
+        example="cuassay fleet ab main HEAD --scheduler tls://gpu-0:8786 --device cuda --fail-on slower",
+    )
+    ab.add_argument("base", metavar="BASE", help="as for cuassay ab, where the workers are")
+    ab.add_argument("head", metavar="HEAD", help="the same")
+    _add_where(ab)
+    ab.add_argument(
+        "--device", metavar="KIND", help="kind of device; default: the accelerators of this machine, else cpu"
+    )
+    ab.add_argument("--only", action="append", default=[], metavar="PATTERN", help="benchmarks by name; repeatable")
+    ab.add_argument("--limit", type=int, metavar="N", help="the first N benchmarks")
+    ab.add_argument("--seconds", type=float, default=0.1, help="of each benchmark in a process (default: %(default)s)")
+    ab.add_argument("--profile", metavar="FILE", help="the noise profile, a file of each worker, from: cuassay aa")
+    ab.add_argument(
+        "--budget", type=float, default=gate.BUDGET, help="chance of any false alarm (default: %(default)s)"
+    )
+    ab.add_argument("--fail-on", choices=("slower",), help="exit with 1 where a benchmark is slower")
+    ab.add_argument("--json", type=output_file, metavar="FILE", help="write the outcome as JSON")
+    ab.set_defaults(command=_ab)
+
+
+def _add_where(parser: Parser) -> None:
+    where = parser.add_mutually_exclusive_group(required=True)
+    where.add_argument("--scheduler", metavar="ADDRESS", help="of a dask scheduler, such as tls://gpu-0:8786")
+    where.add_argument("--local", type=int, metavar="N", help="start N workers on this machine, for this run")
+    _add_tls(parser)
+    parser.add_argument(
+        "--wheel", type=Path, metavar="FILE", help="workers must have this wheel; default: the files of this folder"
+    )
+    parser.add_argument(
+        "--wait", type=float, default=60.0, metavar="S", help="seconds to wait for a worker (default: %(default)g)"
+    )
+
+
 def _add_tls(parser: Parser) -> None:
     parser.add_argument("--tls-ca-file", metavar="FILE", help="certificate of the authority, PEM")
     parser.add_argument("--tls-cert", metavar="FILE", help="certificate of this process, PEM")
@@ -90,37 +129,75 @@ def _add_tls(parser: Parser) -> None:
 def _run(options: argparse.Namespace) -> int:
     from cuassay.benchmarking.termination import exit_on_sigterm
     from cuassay.fleet import clusters
-    from cuassay.fleet.code import FOLDER, digest_of, of_wheel
-    from cuassay.fleet.driver import Job
     from cuassay.fleet.durations import recorded_durations
     from cuassay.fleet.run import Asked, run_fleet
-    from cuassay.results.record import new_run_id
 
     clusters.require_dask()
-    _check(options)
-    code, digest = of_wheel(options.wheel) if options.wheel else (FOLDER, digest_of(FOLDER))
-    job = Job(run=new_run_id(), code=code, digest=digest, wait_s=options.wait)
+    _check(options, "local", "shards")
+    job = _job(options)
+    words = ["--benchmarks"] if options.benchmarks else []
     asked = Asked(
         tests=tuple(options.tests),
         options=tuple(options.option),
         kinds=tuple(options.device),
         durations=recorded_durations(options.durations),
         shards=options.shards,
-        command=f"cuassay fleet run {shlex.join([*options.option, *options.tests])}".rstrip(),
+        benchmarks=options.benchmarks,
+        command=f"cuassay fleet run {shlex.join([*words, *options.option, *options.tests])}".rstrip(),
     )
-    with exit_on_sigterm(), _cluster(options) as client:
+    with exit_on_sigterm(), _cluster(options, options.device) as client:
         return run_fleet(client, job, asked, options.out)
 
 
-def _check(options: argparse.Namespace) -> None:
-    for name in ("local", "shards"):
+def _ab(options: argparse.Namespace) -> int:
+    from cuassay.benchmarking.termination import exit_on_sigterm
+    from cuassay.fleet import clusters
+    from cuassay.fleet.comparing import AskedComparison, compare_on_fleet
+    from cuassay.fleet.places import default_kinds
+
+    clusters.require_dask()
+    _check(options, "local", "limit")
+    kind = options.device or default_kinds()[0]
+    asked = AskedComparison(
+        base=options.base,
+        head=options.head,
+        kind=kind,
+        only=tuple(options.only),
+        limit=options.limit,
+        seconds=options.seconds,
+        budget=options.budget,
+        profile=options.profile,
+    )
+    with exit_on_sigterm(), _cluster(options, [kind]) as client:
+        outcome, shares = compare_on_fleet(client, _job(options), asked)
+    print("\n".join(lines(outcome, profiled=options.profile is not None)))
+    for share in shares:
+        shift = f"common shift {share.outcome.shift:+.2%}, {share.outcome.shift_s * 1e9:+.0f} ns a call, taken off"
+        print(f"{share.worker}: {len(share.outcome.verdicts)} benchmarks in {share.outcome.starts} processes; {shift}")
+    if options.json:
+        told = {"shares": [{"worker": share.worker, **share.outcome.columns()} for share in shares]}
+        options.json.write_text(json.dumps({**outcome.columns(), **told}, indent=1) + "\n", encoding="utf-8")
+    return int(bool(options.fail_on) and any(one.gates for one in outcome.of("slower")))
+
+
+def _job(options: argparse.Namespace) -> Job:
+    from cuassay.fleet.code import FOLDER, digest_of, of_wheel
+    from cuassay.fleet.driver import Job
+    from cuassay.results.record import new_run_id
+
+    code, digest = of_wheel(options.wheel) if options.wheel else (FOLDER, digest_of(FOLDER))
+    return Job(run=new_run_id(), code=code, digest=digest, wait_s=options.wait)
+
+
+def _check(options: argparse.Namespace, *names: str) -> None:
+    for name in names:
         number = getattr(options, name)
         if number is not None and number < 1:
             raise ArgumentError(f"--{name} is {number}; give 1 or more")
 
 
 @contextmanager
-def _cluster(options: argparse.Namespace) -> Iterator[Any]:
+def _cluster(options: argparse.Namespace, kinds: Sequence[str]) -> Iterator[Any]:
     from cuassay.fleet import clusters
     from cuassay.fleet.places import default_kinds
 
@@ -128,7 +205,7 @@ def _cluster(options: argparse.Namespace) -> Iterator[Any]:
         with clusters.connected(options.scheduler, _security(options)) as client:
             yield client
     else:
-        with clusters.local_cluster(options.device or default_kinds(), options.local) as client:
+        with clusters.local_cluster(kinds or default_kinds(), options.local) as client:
             yield client
 
 

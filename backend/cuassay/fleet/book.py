@@ -53,6 +53,8 @@ class Shard:
         Workers that lost it.
     losses : int
         How many attempts were lost.
+    ready_s : float
+        When it began to wait for a worker.
     """
 
     tests: Sequence[str]
@@ -61,6 +63,7 @@ class Shard:
     is_second: bool = False
     avoids: set[str] = field(default_factory=set)
     losses: int = 0
+    ready_s: float = 0.0
 
 
 def _piece(shard: Shard, begin: int, end: int) -> Shard:
@@ -70,12 +73,21 @@ def _piece(shard: Shard, begin: int, end: int) -> Shard:
 
 @dataclass(slots=True, eq=False)
 class Attempt:
-    """One try of a worker to run a shard; `done_s` is how long its finished tests were expected to last."""
+    """One try of a worker to run a shard.
+
+    Attributes
+    ----------
+    waited_s : float
+        How long the shard had been ready; nothing for a repetition of one that lags.
+    done_s : float
+        How long its finished tests were expected to last.
+    """
 
     number: int
     shard: Shard
     worker: str
     started: float
+    waited_s: float = 0.0
     under_way: str = ""
     done_s: float = 0.0
 
@@ -170,12 +182,12 @@ class Book:
         for at, shard in enumerate(self._waiting):
             if shard.kind in kinds and (worker not in shard.avoids or alive <= shard.avoids):
                 del self._waiting[at]
-                return self._begin(shard, worker, now)
+                return self._begin(shard, worker, now, max(now - shard.ready_s, 0.0))
         lagging = None if self._waiting else self._most_lagging(worker, kinds, now)
-        return None if lagging is None else self._begin(lagging.shard, worker, now)
+        return None if lagging is None else self._begin(lagging.shard, worker, now, 0.0)
 
-    def _begin(self, shard: Shard, worker: str, now: float) -> Attempt:
-        attempt = Attempt(next(self._numbers), shard, worker, now)
+    def _begin(self, shard: Shard, worker: str, now: float, waited_s: float) -> Attempt:
+        attempt = Attempt(next(self._numbers), shard, worker, now, waited_s)
         self._running[attempt.number] = attempt
         self._of_shard.setdefault(shard, []).append(attempt)
         return attempt
@@ -221,18 +233,27 @@ class Book:
             del self._running[one.number]
         if failed_by_machine and not attempt.shard.is_second:
             tests, seconds = tuple(failed_by_machine), sum(failed_by_machine.values())
-            self._waiting.appendleft(Shard(tests, seconds, attempt.shard.kind, is_second=True, avoids={attempt.worker}))
+            self._waiting.appendleft(
+                Shard(
+                    tests,
+                    seconds,
+                    attempt.shard.kind,
+                    is_second=True,
+                    avoids={attempt.worker},
+                    ready_s=attempt.started if now is None else now,
+                )
+            )
         return losers
 
-    def refused(self, attempt: Attempt) -> None:
+    def refused(self, attempt: Attempt, now: float | None = None) -> None:
         """A worker did not begin a shard, because its device is not well: the shard waits again, without a loss."""
-        self._drop(attempt)
+        self._drop(attempt, now)
         attempt.shard.avoids.add(attempt.worker)
         self._wait_again(attempt.shard)
 
-    def lost(self, attempt: Attempt) -> None:
-        """An attempt was lost with its worker: its rows do not count."""
-        self._drop(attempt)
+    def lost(self, attempt: Attempt, now: float | None = None) -> None:
+        """An attempt was lost with its worker, `now` or as it began: its rows do not count."""
+        self._drop(attempt, now)
         shard = attempt.shard
         shard.losses += 1
         shard.avoids.add(attempt.worker)
@@ -243,7 +264,8 @@ class Book:
             shard.tests = ()
         self._wait_again(shard)
 
-    def _drop(self, attempt: Attempt) -> None:
+    def _drop(self, attempt: Attempt, now: float | None) -> None:
+        attempt.shard.ready_s = attempt.started if now is None else now
         del self._running[attempt.number]
         self._of_shard[attempt.shard].remove(attempt)
 

@@ -17,7 +17,7 @@ from cuassay.benchmarking.run import progress_line
 from cuassay.errors import StateError
 from cuassay.fleet import shard
 from cuassay.fleet.book import MOST_LOSSES, Attempt, Book, Shard
-from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine
+from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine, measured
 from cuassay.fleet.messages import flush_seconds
 from cuassay.fleet.task import Task
 from cuassay.fleet.workers import Place, Workers
@@ -52,6 +52,8 @@ class _Live:
     arguments: Callable[[Shard], tuple[str, ...]]
     expected: Mapping[str, float]
     on_end: Callable[[Attempt, str, list[dict[str, Any]], int, str], Mapping[str, float]]
+    tell_shard: Callable[[Attempt, str, float], object] = lambda attempt, how, seconds: None
+    alone: bool = False
     arrived: dict[int, Arrived] = field(default_factory=dict)
     refusals: dict[str, int] = field(default_factory=dict)
     why_refused: str = ""
@@ -103,23 +105,43 @@ class Driver:
         StateError
             No worker could.
         """
-        found: list[dict[str, Any]] = []
-        book = Book([Shard((f"the collection on {kind}",), 1.0, kind)], self.numbers, suspect_losses=MOST_LOSSES)
+        shard = Shard((f"the collection on {kind}",), 1.0, kind, ready_s=time.monotonic())
+        book = Book([shard], self.numbers, suspect_losses=MOST_LOSSES)
+        return [row for _, row in self.gather(book, lambda _: tuple(arguments), "the collection")]
+
+    def gather(
+        self, book: Book, arguments: Callable[[Shard], tuple[str, ...]], what: str, *, alone: bool = False
+    ) -> list[tuple[str, dict[str, Any]]]:
+        """The rows of all shards, each with its worker; `what` they are, for errors.
+
+        Raises
+        ------
+        StateError
+            A shard failed, or had no worker.
+        """
+        found: list[tuple[str, dict[str, Any]]] = []
         failed = []
 
         def end(attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str) -> dict[str, float]:
-            found.extend(rows)
+            found.extend((worker, row) for row in rows)
             if status:
-                failed.append(f"the collection on {worker} ended with status {status}:\n{tail}")
+                failed.append(f"{what} on {worker} ended with status {status}:\n{tail}")
             return {}
 
-        self._work(_Live(book, lambda _: tuple(arguments), {}, end), lambda: None)
+        self._work(_Live(book, arguments, {}, end, alone=alone), lambda: None)
         if book.given_up or failed:
-            raise StateError("\n".join([*book.given_up.values(), *failed]))
+            raise StateError("\n".join([*dict.fromkeys(book.given_up.values()), *failed]))
         return found
 
     def run(
-        self, book: Book, merged: Merged, expected: Mapping[str, float], arguments: Callable[[Shard], tuple[str, ...]]
+        self,
+        book: Book,
+        merged: Merged,
+        expected: Mapping[str, float],
+        arguments: Callable[[Shard], tuple[str, ...]],
+        *,
+        alone: bool = False,
+        measures: bool = False,
     ) -> None:
         """Run all shards of `book`, and write their rows.
 
@@ -133,12 +155,18 @@ class Driver:
             Test to how long it is expected to last, seconds.
         arguments : callable
             A shard to what a worker gives ``python -m``.
+        alone : bool
+            A shard begins only where no other one runs on its device, or on its host if that computes.
+        measures : bool
+            What the shards name are benchmarks, which have timings and no outcome.
         """
         began, shown = time.monotonic(), [0.0]
 
         def end(attempt: Attempt, worker: str, rows: list[dict[str, Any]], status: int, tail: str) -> dict[str, float]:
             again = [] if attempt.shard.is_second else _failed_by_machine(rows)
             merged.write(rows, worker, attempt.shard.tests, without=again)
+            if measures:
+                merged.count_measured(measured(rows, is_whole=status == 0))
             why = f"its shard on {worker} ended with status {status} before this test had an outcome"
             for test in attempt.shard.tests:
                 if test not in again:
@@ -151,7 +179,7 @@ class Driver:
                 shown[0] = elapsed
                 print(progress_line("tests", len(merged.outcomes), len(expected), elapsed), flush=True)
 
-        self._work(_Live(book, arguments, expected, end), tell)
+        self._work(_Live(book, arguments, expected, end, merged.write_shard, alone), tell)
         for test, why in book.given_up.items():
             merged.write_missing(test, why)
 
@@ -170,6 +198,8 @@ class Driver:
     def _hand_out(self, live: _Live) -> None:
         """Give each idle worker its next shard."""
         for place in self._workers.idle():
+            if live.alone and self._workers.is_taken(place):
+                continue
             attempt = live.book.next(place.name, place.kinds, time.monotonic(), self._workers.names(place.kinds))
             if attempt is not None:
                 self._send(live, attempt, place)
@@ -206,7 +236,7 @@ class Driver:
             self._workers.finished(number)
             if (attempt := live.book.attempt(number)) is not None:
                 live.why_refused = why
-                live.book.lost(attempt)
+                _lose(live, attempt)
         elif what == "freed":
             self._workers.finished(told)
         elif what == "task":
@@ -229,19 +259,31 @@ class Driver:
         live.refusals[attempt.worker] = refusals = live.refusals.get(attempt.worker, 0) + 1
         if refusals == 1:
             print(f"worker {live.why_refused}", flush=True)
-        live.book.refused(attempt)
+        _tell_shard(live, attempt, "refused")
+        live.book.refused(attempt, time.monotonic())
         if refusals >= _MOST_REFUSALS:
             self._workers.leave_out(attempt.worker)
 
     def _end(self, live: _Live, attempt: Attempt, told: dict[str, Any]) -> None:
         arrived = live.arrived.pop(attempt.number)
         if not arrived.is_whole(told["lines"]):
-            live.book.lost(attempt)  # rows were lost on the way
+            _lose(live, attempt)  # rows were lost on the way
             return
+        _tell_shard(live, attempt, "ended")
         again = live.on_end(attempt, attempt.worker, arrived.rows(), told["status"], told["tail"])
         for loser in live.book.ended(attempt, again, time.monotonic()):
+            _tell_shard(live, loser, "stopped")
             live.arrived.pop(loser.number, None)
             self._workers.stop(loser.number, self._job.run)
+
+
+def _tell_shard(live: _Live, attempt: Attempt, how: str) -> None:
+    live.tell_shard(attempt, how, time.monotonic() - attempt.started)
+
+
+def _lose(live: _Live, attempt: Attempt) -> None:
+    _tell_shard(live, attempt, "lost")  # before the book takes tests out of the shard
+    live.book.lost(attempt, time.monotonic())
 
 
 def _note(live: _Live, attempt: Attempt, row: Mapping[str, Any]) -> None:

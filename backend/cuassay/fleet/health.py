@@ -10,9 +10,10 @@ import subprocess
 import sys
 from collections.abc import Sequence
 
-__all__ = ["main", "why_unfit"]
+__all__ = ["HOST_KINDS", "main", "why_unfit"]
 
-_HOST_KINDS = ("cpu", "sim")
+#: Kinds whose devices compute on the host.
+HOST_KINDS = ("cpu", "sim")
 
 #: Until a device must have answered; the first use of a GPU after a restart takes seconds.
 _SECONDS = 60.0
@@ -22,7 +23,7 @@ _ELEMENTS = 4096
 
 def why_unfit(kind: str) -> str | None:
     """Why the first device of `kind` cannot run tests, or None."""
-    if kind in _HOST_KINDS:
+    if kind in HOST_KINDS:
         return _why_unfit_here(kind)
     command = [sys.executable, "-m", "cuassay.fleet.health", kind]
     try:

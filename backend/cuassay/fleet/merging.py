@@ -11,20 +11,30 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from cuassay.fleet.book import Attempt
 from cuassay.results.part import Part
 from cuassay.testing.infrastructure import FAILED_BY_THE_MACHINE
 
-__all__ = ["Arrived", "Merged", "is_failed_by_machine"]
+__all__ = ["Arrived", "Merged", "is_failed_by_machine", "measured"]
 
 Row = dict[str, Any]
 
 #: Columns that the recorder writes itself.
 _COMMON = ("record", "schema", "run")
 
+#: What each process of a worker tells of its device; the first of a worker is kept.
+_ONCE = ("device", "limit")
+
 
 def is_failed_by_machine(row: Mapping[str, Any]) -> bool:
     """Whether the machine failed the test of a row, and not the test itself."""
     return row["outcome"] == "error" and str(row.get("reason", "")).startswith(FAILED_BY_THE_MACHINE)
+
+
+def measured(rows: Iterable[Mapping[str, Any]], *, is_whole: bool) -> list[str]:
+    """The benchmarks that a process measured to their end, of those that it began."""
+    begun = [str(row["nodeid"]) for row in rows if row["record"] == "begin"]
+    return begun if is_whole else begun[:-1]
 
 
 @dataclass(slots=True)
@@ -62,14 +72,17 @@ class Merged:
     Attributes
     ----------
     outcomes : dict
-        Test to its outcome, of all that have a row.
+        Test to its outcome, of all that have a row; of benchmarks that were measured it is ``measured``.
+    timings : int
+        Timings that were written.
     """
 
     def __init__(self, part: Part) -> None:
         self._part = part
-        self._devices: set[tuple[str, str]] = set()
+        self._written: set[tuple[object, ...]] = set()
         self.outcomes: dict[str, str] = {}
         self.reasons: list[str] = []
+        self.timings = 0
 
     def __repr__(self) -> str:
         return f"Merged({len(self.outcomes)} outcomes, {self._part!r})"
@@ -79,20 +92,22 @@ class Merged:
         for row in rows:
             record = row["record"]
             columns = {name: value for name, value in row.items() if name not in _COMMON}
-            if record == "device":
-                self._write_device(columns, worker)
+            if record in _ONCE:
+                self._write_once(record, columns, worker)
             elif record in ("begin", "test"):
                 if row["nodeid"] in tests and row["nodeid"] not in without:
                     self._write_test(record, columns, worker)
             elif record == "end":
                 self.reasons += [f"{worker}: {columns['reason']}"] if "reason" in columns else []
             elif record != "plan":
+                self.timings += record == "time"
                 self._part.write(record, **columns, worker=worker)
 
-    def _write_device(self, columns: Row, worker: str) -> None:
-        if (worker, columns["device"]) not in self._devices:
-            self._devices.add((worker, columns["device"]))
-            self._part.write("device", **columns, worker=worker)
+    def _write_once(self, record: str, columns: Row, worker: str) -> None:
+        key = (worker, record, *(columns.get(name) for name in ("device", "limit", "dtype", "how")))
+        if key not in self._written:
+            self._written.add(key)
+            self._part.write(record, **columns, worker=worker)
 
     def _write_test(self, record: str, columns: Row, worker: str) -> None:
         if record == "begin":
@@ -100,6 +115,18 @@ class Merged:
         elif columns["nodeid"] not in self.outcomes:
             self.outcomes[columns["nodeid"]] = columns["outcome"]
             self._part.write("test", **columns, worker=worker)
+
+    def write_shard(self, attempt: Attempt, how: str, seconds: float) -> None:
+        """Write how long a shard waited, who had it, and how that ended."""
+        shard = attempt.shard
+        self._part.write(
+            "shard", attempt=attempt.number, worker=attempt.worker, kind=shard.kind, tests=len(shard.tests),
+            waited=attempt.waited_s, duration=seconds, how=how,
+        )  # fmt: skip
+
+    def count_measured(self, names: Iterable[str]) -> None:
+        """Count benchmarks as measured; their timings are written as they come."""
+        self.outcomes |= dict.fromkeys(names, "measured")
 
     def write_missing(self, nodeid: str, why: str) -> None:
         """Write that a test has no outcome of its own."""

@@ -17,10 +17,13 @@ from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.errors import DeviceError
 
-__all__ = ["KIND", "Offer", "default_kinds", "local_offers", "offers"]
+__all__ = ["KIND", "UUID", "Offer", "default_kinds", "local_offers", "offers"]
 
 #: How the resources of a worker begin that tell the kinds of its devices.
 KIND = "kind-"
+
+#: And one that tells the uuid of a device.
+UUID = "uuid-"
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +103,7 @@ def _resources(kind: str, index: int) -> dict[str, float]:
     identity = devices.backend(kind).identity(index)
     found = {f"{KIND}{kind}": 1.0, f"model-{identity['name']}": 1.0}
     if identity.get("uuid"):
-        found[f"uuid-{identity['uuid']}"] = 1.0
+        found[f"{UUID}{identity['uuid']}"] = 1.0
     memory = devices.capabilities(Device(kind, index)).answer("memory")
     return {**found, f"memory-{kind}": float(memory.value)} if memory else found
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -25,7 +26,9 @@ _PART = "cuassay fleet"
 
 _PYTEST = ("pytest", "-p", "no:cacheprovider", "-p", "cuassay.testing.listing", "-q")
 
-_WELL = frozenset({"passed", "skipped", "xfailed"})
+_MEASURE = "cuassay.benchmarking.measure"
+
+_WELL = frozenset({"passed", "skipped", "xfailed", "measured"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,6 +47,8 @@ class Asked:
         Test to its duration in an earlier run, seconds.
     shards : int or None
         About how many; None: few, long ones first.
+    benchmarks : bool
+        Measure the benchmarks among the tests, or cuassay's own operations if no tests are named.
     command : str
         The command, for the record.
     """
@@ -53,7 +58,13 @@ class Asked:
     kinds: tuple[str, ...] = ()
     durations: Mapping[str, float] = field(default_factory=dict)
     shards: int | None = None
+    benchmarks: bool = False
     command: str = "cuassay fleet run"
+
+    @property
+    def measures(self) -> bool:
+        """Whether cuassay's own operations are measured, and no test runs."""
+        return self.benchmarks and not self.tests
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +102,10 @@ def run_fleet(client: Any, job: Job, asked: Asked, out: Path) -> int:
             begin(recorder, asked.command)
             part = Part(recorder, _PART)
             merged = Merged(part)
-            part.plan(tests=sum(len(one.rows) for one in listed))
+            if asked.measures:
+                part.plan(times=sum(row["cases"] for one in listed for row in one.rows))
+            else:
+                part.plan(tests=sum(len(one.rows) for one in listed))
             _run(driver, asked, listed, merged)
             part.end("; ".join(dict.fromkeys(merged.reasons)) or None)
     finally:
@@ -104,13 +118,18 @@ def _collected(driver: Driver, asked: Asked) -> list[_Listed]:
     kinds = asked.kinds or _default_kinds(driver.workers.kinds)
     listed, seen = [], set[str]()
     for kind in kinds:
+        if asked.measures:
+            listed.append(_Listed(kind, {}, driver.collect(kind, [_MEASURE, f"--device={kind}", f"--list={ROWS}"])))
+            continue
         words = [*_PYTEST, f"--cuassay-list={ROWS}", f"--cuassay-device={kind}", *asked.options, *asked.tests]
         head, *rows = driver.collect(kind, words)
+        rows = [row for row in rows if not asked.benchmarks or row.get("benchmark")]
         own = [row for row in rows if row["nodeid"] not in seen]
         seen |= {row["nodeid"] for row in own}
         listed.append(_Listed(kind, head, own))
-    if not seen:
-        raise StateError(f"no test was found in {' '.join(asked.tests) or 'the folder of the workers'}; name others")
+    if not any(one.rows for one in listed):
+        what = "benchmark" if asked.benchmarks else "test"
+        raise StateError(f"no {what} was found in {' '.join(asked.tests) or 'the folder of the workers'}; name others")
     return listed
 
 
@@ -120,18 +139,20 @@ def _default_kinds(found: Iterable[str]) -> tuple[str, ...]:
 
 
 def _run(driver: Driver, asked: Asked, listed: Sequence[_Listed], merged: Merged) -> None:
-    """Run what workers may share a device for at the same time, then what runs alone."""
+    """Run what workers may share a device for at the same time, then what runs alone; benchmarks each hold a device."""
     files = {row["nodeid"]: row.get("file") for one in listed for row in one.rows}
     heads = {one.kind: one.head for one in listed}
     names = list(files)
-    expected = dict(zip(names, expected_seconds(names, asked.durations), strict=True))
+    told = {row["nodeid"]: row["seconds"] for one in listed for row in one.rows if "seconds" in row}
+    expected = dict(zip(names, expected_seconds(names, {**told, **asked.durations}), strict=True))
 
     def arguments(shard: Shard) -> tuple[str, ...]:
         return _arguments(asked, heads[shard.kind], shard, files)
 
     for alone in (False, True):
         shards = [shard for one in listed for shard in _shards(driver, asked, one, expected, alone=alone)]
-        driver.run(Book(shards, driver.numbers), merged, expected, arguments)
+        book = Book(shards, driver.numbers)
+        driver.run(book, merged, expected, arguments, alone=alone or asked.benchmarks, measures=asked.measures)
 
 
 def _shards(
@@ -139,14 +160,24 @@ def _shards(
 ) -> Iterable[Shard]:
     names = [row["nodeid"] for row in listed.rows if row.get("alone", False) == alone]
     seconds = [expected[name] for name in names]
-    workers = max(1, len(driver.workers.names([listed.kind])))
+    at_once = driver.workers.seats if asked.benchmarks else driver.workers.names
+    workers = max(1, len(at_once([listed.kind])))
     parts = ([list(range(len(names)))] if names else []) if alone else cut(seconds, workers, shards=asked.shards)
     for part in parts:
-        yield Shard(tuple(names[at] for at in part), sum(seconds[at] for at in part), listed.kind)
+        lasts = sum(seconds[at] for at in part)
+        yield Shard(tuple(names[at] for at in part), lasts, listed.kind, ready_s=time.monotonic())
 
 
 def _arguments(asked: Asked, head: Mapping[str, Any], shard: Shard, files: Mapping[str, str | None]) -> tuple[str, ...]:
     """What a worker gives ``python -m``: only the files of the shard, where all lie in the project."""
+    if asked.measures:
+        return (
+            _MEASURE,
+            f"--device={shard.kind}",
+            f"--only-in={TESTS}",
+            f"--record={ROWS}",
+            "--run=fleet",
+        )
     own = list(dict.fromkeys(files[test] for test in shard.tests))
     where = asked.tests if None in own else tuple(str(file) for file in own)
     options = tuple(word for word in asked.options if word != "--pyargs" or None in own)
@@ -154,7 +185,7 @@ def _arguments(asked: Asked, head: Mapping[str, Any], shard: Shard, files: Mappi
         *_PYTEST,
         f"--rootdir={head['rootdir']}",
         f"-c={head['inifile'] or os.devnull}",
-        "--cuassay-isolate",
+        "--benchmark-only" if asked.benchmarks else "--cuassay-isolate",
         f"--cuassay-device={shard.kind}",
         f"--cuassay-only={TESTS}",
         f"--cuassay-record={ROWS}",
@@ -167,6 +198,8 @@ def _arguments(asked: Asked, head: Mapping[str, Any], shard: Shard, files: Mappi
 def _tell(merged: Merged, part: Part, out: Path) -> int:
     counts = Counter(merged.outcomes.values())
     print(f"tests: {', '.join(f'{number:,} {what}' for what, number in sorted(counts.items()))}")
+    if merged.timings:
+        print(f"timings: {merged.timings:,}")
     for reason in merged.reasons:
         print(reason)
     if part.lost:

@@ -120,7 +120,7 @@ def _run(task: Task, send: Send) -> None:
         command = lifeline.command([_filled(word, files) for word in task.arguments])
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=dict(os.environ)
+                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=_environment()
             )
         _running[key] = process
         sent = _Sent(rows, send)
@@ -132,6 +132,11 @@ def _run(task: Task, send: Send) -> None:
             process.wait()
         tail = "" if process.returncode == 0 else "\n".join(log.read_text(errors="replace").splitlines()[-_TAIL_LINES:])
         send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
+
+
+def _environment() -> dict[str, str]:
+    """Without what says that this is a worker of pytest-xdist: pytest-benchmark would measure nothing."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
 
 
 def _filled(word: str, files: dict[str, str]) -> str:

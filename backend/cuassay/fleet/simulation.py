@@ -207,7 +207,7 @@ def _step(state: _State) -> None:
 
 def _lose(state: _State, attempt: Attempt) -> None:
     state.losses += 1
-    state.book.lost(attempt)
+    state.book.lost(attempt, state.now)
     heapq.heappush(state.ends, (state.now + state.fleet.restart_s, attempt.number, "joined"))
 
 

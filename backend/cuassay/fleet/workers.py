@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import queue
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from cuassay.fleet.places import KIND
+from cuassay.fleet.health import HOST_KINDS
+from cuassay.fleet.places import KIND, UUID
 from cuassay.fleet.shard import stop_shard
 
 __all__ = ["Place", "Workers"]
@@ -18,11 +19,23 @@ _ALL = "all"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """One worker: its name, its address, and the kinds of its devices."""
+    """One worker.
+
+    Attributes
+    ----------
+    name, address : str
+        As dask knows it.
+    kinds : frozenset of str
+        The kinds of its devices.
+    seats : frozenset of str
+        What it occupies while it works: the uuids of its devices, and its host if one of them computes there. Workers
+        with a common seat disturb one another's timings.
+    """
 
     name: str
     address: str
     kinds: frozenset[str]
+    seats: frozenset[str]
 
 
 class Workers:
@@ -80,7 +93,7 @@ class Workers:
         for address, told in found.items():
             kinds = frozenset(name.removeprefix(KIND) for name in told["resources"] if name.startswith(KIND))
             if kinds:
-                self._places[address] = Place(str(told["name"]), address, kinds)
+                self._places[address] = Place(str(told["name"]), address, kinds, _seats(told, kinds))
 
     def _remove(self, address: str) -> None:
         place = self._places.pop(address, None)
@@ -100,6 +113,16 @@ class Workers:
             for place in self._places.values()
             if place.address not in self._busy and place.name not in self._left_out
         ]
+
+    def is_taken(self, place: Place) -> bool:
+        """Whether a worker that occupies what `place` does has something to do."""
+        busy = (self._places[address] for address in self._busy if address in self._places)
+        return any(other.seats & place.seats for other in busy)
+
+    def seats(self, kinds: Iterable[str]) -> frozenset[str]:
+        """What the workers with a device of one of the `kinds` occupy."""
+        kinds = frozenset(kinds)
+        return frozenset[str]().union(*(place.seats for place in self._places.values() if place.kinds & kinds))
 
     def names(self, kinds: Iterable[str]) -> frozenset[str]:
         """The names of those that have a device of one of the `kinds`."""
@@ -154,3 +177,12 @@ class Workers:
         found = [address for address, busy in self._busy.items() if busy == number]
         if found:
             self._client.run(stop_shard, run, number, workers=found, on_error="ignore")
+
+
+def _seats(told: Mapping[str, Any], kinds: frozenset[str]) -> frozenset[str]:
+    """What a worker occupies; its name where it owns an accelerator that it does not name."""
+    host = {str(told["host"])} if kinds & frozenset(HOST_KINDS) else set[str]()
+    if kinds <= frozenset(HOST_KINDS):
+        return frozenset(host)
+    uuids = {name for name in told["resources"] if name.startswith(UUID)}
+    return frozenset(host | (uuids or {str(told["name"])}))

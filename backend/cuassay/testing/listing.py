@@ -69,4 +69,6 @@ def _row(item: pytest.Item, here: Path) -> dict[str, object]:
         row["file"] = os.path.relpath(item.path, here)
     if item.get_closest_marker(EXCLUSIVE) is not None:
         row["alone"] = True
+    if "benchmark" in getattr(item, "fixturenames", ()):
+        row["benchmark"] = True
     return row

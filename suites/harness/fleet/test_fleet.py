@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,9 @@ pytest.importorskip("distributed", reason="distributed is not installed; install
 
 from cuassay.errors import StateError
 from cuassay.fleet import clusters
+from cuassay.fleet import run as fleet_run
 from cuassay.fleet.code import FOLDER, digest_of
+from cuassay.fleet.comparing import AskedComparison, compare_on_fleet
 from cuassay.fleet.driver import Job
 from cuassay.fleet.run import Asked, run_fleet
 from cuassay.results.record import new_run_id
@@ -127,6 +130,9 @@ def test_the_record_is_that_of_one_session_but_for_times_and_places(client: Any,
     assert status == 1
     assert sorted(map(lasting, told(found)), key=str) == sorted(map(lasting, told(rows(local))), key=str)
     assert {row["worker"] for row in told(found)} <= {"local-0", "local-1"}
+    shards = [row for row in found if row["record"] == "shard" and row["how"] == "ended"]
+    assert sum(row["tests"] for row in shards) == len(told(found))
+    assert min(row["waited"] for row in shards) >= 0
     assert set(map(tuple, loaded.values())) == {()}  # a worker of dask never loads what it tests
 
 
@@ -220,3 +226,89 @@ def test_a_collection_that_fails_is_shown(client: Any, folder: Path, tmp_path: P
 
     with pytest.raises(StateError, match=r"(?s)ended with status 2:.*not_there"):
         run(client, tests, tmp_path / "rows.jsonl")
+
+
+def test_benchmarks_hold_the_device_alone_and_bring_their_timings(client: Any, folder: Path, tmp_path: Path) -> None:
+    tests = make(
+        folder,
+        "measured",
+        WORKER
+        + """
+@pytest.mark.parametrize("number", range(2))
+def test_measured(device_benchmark, device, number):
+    began = time.monotonic()
+    device_benchmark(lambda: time.sleep(0.01), device, queued=False)
+    Path(__file__).with_name(f"{number}.times").write_text(f"{began} {time.monotonic()}")
+
+def test_plain(): assert False
+""",
+    )
+
+    status, found = run(client, tests, tmp_path / "rows.jsonl", ("sim",), shards=2, benchmarks=True)
+    assert (status, set(outcomes(found).values())) == (0, {"passed"})
+    (_, first_end), (second_begin, _) = sorted(
+        tuple(map(float, path.read_text().split())) for path in (folder / tests).glob("*.times")
+    )
+    assert sorted(row["case"] for row in found if row["record"] == "time") == ["0", "1"]
+    assert first_end <= second_begin
+
+
+def test_own_operations_are_measured_by_the_workers(
+    client: Any, folder: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    collect = fleet_run._collected
+
+    def few(driver: Any, asked: Asked) -> Any:
+        (whole,) = collect(driver, asked)
+        return [replace(whole, rows=whole.rows[:2])]
+
+    monkeypatch.setattr(fleet_run, "_collected", few)
+    job = Job(run=new_run_id(), code=FOLDER, digest=digest_of(FOLDER), wait_s=30.0)
+
+    status = run_fleet(client, job, Asked(tests=(), kinds=("sim",), benchmarks=True, shards=2), tmp_path / "rows.jsonl")
+    found = rows(tmp_path / "rows.jsonl")
+
+    begun = {row["nodeid"] for row in found if row["record"] == "begin"}
+    times = [row for row in found if row["record"] == "time"]
+    (plan,) = (row["times"] for row in found if row["record"] == "plan")
+    assert (status, len(begun), len(times)) == (0, 2, plan)
+    assert {f"{row['benchmark']} {row['dtype']} on sim:0" for row in times} == begun
+    assert {row["worker"] for row in times} == {row["worker"] for row in found if row["record"] == "device"}
+
+
+#: A side of a comparison: as many benchmarks as are asked for, and a note of who asked.
+SIDE = """
+import json, os, sys
+from pathlib import Path
+
+record, median, *words = sys.argv[1:]
+names = [words[at + 1] for at, word in enumerate(words) if word == "--only"]
+head = {"schema": 1, "run": "side"}
+rows = [{"record": "device", "device": "sim:0", "present": True, "fingerprint": {"name": "one"}}]
+for name in names:
+    op, dtype, case = name.split(" ", 2)
+    told = {"benchmark": op, "dtype": dtype, "case": case, "device": "sim:0", "clock": "device", "n": 9}
+    rows.append({"record": "time", **told, "implementation": "cuassay", "median": float(median)})
+with open(record, "w") as file:
+    file.writelines(json.dumps({**head, **row}) + chr(10) for row in rows)
+for name in names:
+    with open(Path(__file__).with_name(f"{name.replace(' ', '_')}.halves"), "a") as file:
+        file.write(f"{median} {os.getppid()}" + chr(10))
+"""
+
+
+def test_both_halves_of_a_comparison_are_measured_by_one_worker(client: Any, folder: Path) -> None:
+    (folder / "sides").mkdir()
+    (folder / "sides" / "side.py").write_text(SIDE)
+    base, head = (f"{sys.executable} {folder}/sides/side.py {{record}} {median}" for median in (1e-3, 1.2e-3))
+    job = Job(run=new_run_id(), code=FOLDER, digest=digest_of(FOLDER), wait_s=30.0)
+
+    asked = AskedComparison(base=base, head=head, kind="sim", only=("add *", "mul *"))
+    outcome, shares = compare_on_fleet(client, job, asked)
+
+    notes = [path.read_text().splitlines() for path in (folder / "sides").glob("*.halves")]
+    sides = [{tuple(line.split()) for line in lines} for lines in notes]
+    assert len(notes) == len(outcome.verdicts) == sum(len(share.outcome.verdicts) for share in shares)
+    assert {one.name.split()[0] for one in outcome.verdicts} == {"add", "mul"}
+    assert all({median for median, _ in one} == {"0.001", "0.0012"} for one in sides)
+    assert all(len({parent for _, parent in one}) == 1 for one in sides)

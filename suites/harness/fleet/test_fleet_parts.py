@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import queue
 import sys
 import zipfile
 from pathlib import Path
@@ -15,8 +16,9 @@ from cuassay.errors import ArgumentError, CapabilityError, DeviceError
 from cuassay.fleet.clusters import require_dask
 from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
 from cuassay.fleet.durations import recorded_durations
-from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine
+from cuassay.fleet.merging import Arrived, Merged, is_failed_by_machine, measured
 from cuassay.fleet.places import local_offers, offers
+from cuassay.fleet.workers import Workers
 from cuassay.results.part import Part
 from cuassay.results.record import Recorder
 
@@ -174,3 +176,62 @@ def test_the_working_folder_is_the_default_code(tmp_path: Path, monkeypatch: pyt
     monkeypatch.chdir(tmp_path)
 
     assert digest_of(FOLDER) == of_folder(tmp_path)
+
+
+def worker(name: str, host: str, *resources: str) -> dict[str, Any]:
+    return {"name": name, "host": host, "resources": dict.fromkeys(resources, 1.0)}
+
+
+class Cluster:
+    """The workers of a cluster, as dask's client tells of them."""
+
+    def __init__(self, *workers: dict[str, Any]) -> None:
+        self.workers = {told["name"]: told for told in workers}
+
+    def scheduler_info(self, n_workers: int) -> dict[str, Any]:
+        return {"workers": self.workers}
+
+    def subscribe_topic(self, topic: str, function: Any) -> None: ...
+
+    def submit(self, *args: Any, **options: Any) -> Pending:
+        return Pending()
+
+
+class Pending:
+    """A task that does not end."""
+
+    def add_done_callback(self, function: Any) -> None: ...
+
+    def release(self) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "is_taken"),
+    [
+        (("a", "kind-cuda", "uuid-1"), ("a", "kind-cuda", "uuid-1"), True),
+        (("a", "kind-cuda", "uuid-1"), ("a", "kind-cuda", "uuid-2"), False),
+        (("a", "kind-cuda"), ("a", "kind-cuda"), False),
+        (("a", "kind-sim"), ("a", "kind-cpu"), True),
+        (("a", "kind-sim", "uuid-1"), ("b", "kind-sim", "uuid-1"), False),
+        (("a", "kind-cuda", "kind-cpu", "uuid-1"), ("a", "kind-sim"), True),
+    ],
+    ids=["one GPU", "two GPUs", "unnamed GPUs", "one host", "two hosts", "a GPU and its host"],
+)
+def test_workers_that_share_a_device_disturb_one_another(
+    first: tuple[str, ...], second: tuple[str, ...], is_taken: bool
+) -> None:
+    workers = Workers(Cluster(worker("one", *first), worker("two", *second)), queue.Queue())
+    one, two = sorted(workers.idle(), key=lambda place: place.name)
+
+    workers.start(one, "cuda", 1, print, {"run": "r"})
+
+    assert workers.is_taken(two) == is_taken
+    workers.finished(1)
+    assert not workers.is_taken(two)
+
+
+def test_a_benchmark_counts_as_measured_when_its_process_went_on_after_it() -> None:
+    rows = [{"record": "begin", "nodeid": name} for name in ("a", "b")]
+
+    assert measured(rows, is_whole=True) == ["a", "b"]
+    assert measured(rows, is_whole=False) == ["a"]

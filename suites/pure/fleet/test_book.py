@@ -154,3 +154,13 @@ def test_what_waits_can_be_abandoned() -> None:
 
     assert book.is_done
     assert book.given_up == {"a": "no worker has a device of kind cuda"}
+
+
+def test_a_shard_waits_from_when_it_is_ready_until_a_worker_takes_it() -> None:
+    book = Book([Shard(("a",), 1.0, ready_s=2.0)])
+    first = begin(book, "one", now=5.0)
+    book.lost(first, 7.0)
+    second = begin(book, "two", now=10.0)
+    book.ended(second, {"a": 1.0}, now=11.0)
+
+    assert [first.waited_s, second.waited_s, begin(book, "three", now=15.5).waited_s] == [3.0, 3.0, 4.5]
