@@ -15,17 +15,17 @@ from cuassay_reports import units
 from cuassay_reports.acknowledged import Acknowledgement
 from cuassay_reports.charts import Point, history_plot
 from cuassay_reports.frames import pd
-from cuassay_reports.history import change_points, roster, series, standing, suspects
+from cuassay_reports.history import change_points, lasting_slowdowns, roster, series, suspects
 from cuassay_reports.load import OURS, Results, records
 from cuassay_reports.noise import NoiseSection, noise_sections
 from cuassay_reports.pairs import Pairs
 from cuassay_reports.steps import LONGEST
 
-__all__ = ["Attention", "Standing", "Suspect", "attention"]
+__all__ = ["Attention", "LastingChange", "Suspect", "attention"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class LastingChange:
     """A slow-down or a speed-up that lasts: since which commit, by how much, and its history as a plot."""
 
     benchmark: str
@@ -63,9 +63,9 @@ class Suspect:
 class Attention:
     """All of it; `shift` says by how much the newest run as a whole was slower, "" below one percent."""
 
-    standing: Sequence[Standing]
-    acknowledged: Sequence[Standing]
-    faster: Sequence[Standing]
+    slowdowns: Sequence[LastingChange]
+    acknowledged: Sequence[LastingChange]
+    faster: Sequence[LastingChange]
     suspects: Sequence[Suspect]
     vanished: Sequence[str]
     new: Sequence[str]
@@ -79,13 +79,13 @@ def attention(results: Results, accepted: Iterable[Acknowledgement] = ()) -> Att
     own = results.times.loc[results.times["ours"], "series"]
     steps = change_points(points)
     steps = steps[steps["series"].isin(own)]  # a peer's slow-down is not ours
-    found = records(standing(steps, list(accepted)))
+    found = records(lasting_slowdowns(steps, list(accepted)))
     better = records(_lasting(steps[steps["word"] == "faster"]))
     numbers = {row["series"] for row in found}
     rows = _rows([*found, *better], points, steps)
     moved = records(roster(points))
     return Attention(
-        standing=[row for row in rows if row.word == "slower" and not row.acknowledged],
+        slowdowns=[row for row in rows if row.word == "slower" and not row.acknowledged],
         acknowledged=[row for row in rows if row.acknowledged],
         faster=[row for row in rows if row.word == "faster"],
         suspects=[_suspect(row) for row in _of_one_host(results, points) if row["series"] not in numbers],
@@ -113,17 +113,17 @@ def _lasting(steps: pd.DataFrame) -> pd.DataFrame:
     return still.sort_values("change", ascending=False, key=abs, kind="stable", ignore_index=True)
 
 
-def _rows(found: Sequence[dict[str, Any]], points: pd.DataFrame, steps: pd.DataFrame) -> list[Standing]:
+def _rows(found: Sequence[dict[str, Any]], points: pd.DataFrame, steps: pd.DataFrame) -> list[LastingChange]:
     numbers = {row["series"] for row in found}
     shown = dict(list(points[points["series"].isin(numbers)].groupby("series", sort=False)))
-    return [_standing(row, shown[row["series"]], steps[steps["series"] == row["series"]]) for row in found]
+    return [_lasting_change(row, shown[row["series"]], steps[steps["series"] == row["series"]]) for row in found]
 
 
-def _standing(row: dict[str, Any], points: pd.DataFrame, steps: pd.DataFrame) -> Standing:
+def _lasting_change(row: dict[str, Any], points: pd.DataFrame, steps: pd.DataFrame) -> LastingChange:
     past = points.tail(LONGEST)
     began = points.loc[points["run"] == row["run"], "started"].iloc[0]
     words = dict(zip(steps["run"], steps["word"], strict=True))
-    return Standing(
+    return LastingChange(
         benchmark=row["benchmark"],
         what=_what(row),
         device=row["device"],

@@ -31,11 +31,11 @@ __all__ = [
     "Limits",
     "change_points",
     "history",
+    "lasting_slowdowns",
     "lines",
     "roster",
     "series",
     "slower_since",
-    "standing",
     "suspects",
 ]
 
@@ -240,11 +240,11 @@ def slower_since(
     pandas.DataFrame
         The slower rows of `change_points` that are open, with `acknowledged`: the reason somebody gave, or ``""``.
     """
-    return standing(change_points(source, limits), accepted)
+    return lasting_slowdowns(change_points(source, limits), accepted)
 
 
-def standing(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] = ()) -> pd.DataFrame:
-    """Return the same from the frame that `change_points` gave."""
+def lasting_slowdowns(steps: pd.DataFrame, accepted: Iterable[Acknowledgement] = ()) -> pd.DataFrame:
+    """Return what `slower_since` does, from the frame that `change_points` gave."""
     still, known = steps[steps["is_open"].astype(bool) & (steps["word"] == "slower")], list(accepted)
     reasons = [reason_for(row, known) for row in records(still)]
     found = still.assign(acknowledged=pd.Series(reasons, index=still.index, dtype="str"))

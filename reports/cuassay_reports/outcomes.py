@@ -38,10 +38,10 @@ def parse_fail_on(text: str) -> tuple[str, ...]:
 def findings(page: Page) -> dict[str, list[dict[str, str]]]:
     """Return each word of ``FINDINGS`` to what was found: a `name` and a `reason` each."""
     noted = page.attention
-    standing = [
-        (f"{row.benchmark} {row.what} on {row.device}", f"{row.change} since {row.since}") for row in noted.standing
+    slowdowns = [
+        (f"{row.benchmark} {row.what} on {row.device}", f"{row.change} since {row.since}") for row in noted.slowdowns
     ]
-    names = {name for name, _ in standing}
+    names = {name for name, _ in slowdowns}
     newly = [
         (f"{row.benchmark} {row.dtype} {row.case} on {device}", row.why)
         for device, row in page.changed
@@ -49,7 +49,7 @@ def findings(page: Page) -> dict[str, list[dict[str, str]]]:
     ]
     return {
         "failed": [{"name": failure.nodeid, "reason": failure.reason} for failure in page.failures],
-        "slower": [_named(*one) for one in [*standing, *(one for one in newly if one[0] not in names)]],
+        "slower": [_named(*one) for one in [*slowdowns, *(one for one in newly if one[0] not in names)]],
         "vanished": [_named(name, "the newest run lacks it") for name in noted.vanished],
         "skipped": [_named(*one) for one in page.new_skips],
         "nowhere": [_named(*one) for one in page.nowhere],

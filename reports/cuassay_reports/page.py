@@ -195,10 +195,10 @@ def _headline(
 
 
 def _slower(timed: Sequence[TimingSection], noted: Attention) -> list[str]:
-    newly, standing = sum(section.slower for section in timed), len(noted.standing)
+    newly, slowdowns = sum(section.slower for section in timed), len(noted.slowdowns)
     told = [f"{units.count(newly, 'timing')} got slower"] if newly else []
-    if standing:
-        told.append(f"{units.count(standing, 'slow-down')} {'is' if standing == 1 else 'are'} not acknowledged")
+    if slowdowns:
+        told.append(f"{units.count(slowdowns, 'slow-down')} {'is' if slowdowns == 1 else 'are'} not acknowledged")
     return told
 
 

@@ -51,7 +51,7 @@ _VERDICT_SIGNS = {"faster": "▾", "slower": "▴", "same": "=", "ambiguous": "?
 _SHOWN_FAILURES = 12
 
 #: Slow-downs whose plots are shown at once.
-_SHOWN_STANDING = 12
+_SHOWN_SLOWDOWNS = 12
 
 #: Columns of a terminal that cases share; a longer one moves its own figures to the right.
 _MOST_OF_A_CASE = 40
@@ -107,7 +107,7 @@ def _environment(*, escape: bool) -> jinja2.Environment:
         "tone_sign": _TONE_SIGNS,
         "count": units.count,
         "shown_failures": _SHOWN_FAILURES,
-        "shown_standing": _SHOWN_STANDING,
+        "shown_slowdowns": _SHOWN_SLOWDOWNS,
         "shown_rejected": _SHOWN_REJECTED,
         "most_of_a_case": _MOST_OF_A_CASE,
         "behind": BEHIND,

@@ -16,9 +16,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from cuassay.testing.case_columns import case_columns
 from cuassay.testing.child import Child, Children
 from cuassay.testing.isolated import Key, Sent, keyed, restored
-from cuassay.testing.told import told_of
 
 if TYPE_CHECKING:
     from cuassay.testing.presence import Presence
@@ -252,7 +252,7 @@ def _lost(item: pytest.Item, outcome: str, how: str, seconds: float) -> Iterator
         pytest.fail(f"{outcome}: {how}", pytrace=False)
     except pytest.fail.Exception as error:
         shown = pytest.ExceptionInfo.from_exception(error).getrepr(style="value")
-    told = told_of(item)
+    told = case_columns(item)
     properties = [*item.user_properties, *((name, told[name]) for name in ("device", "dtype", "op") if name in told)]
     for when, result, text in (("call", "failed", shown), ("teardown", "passed", None)):
         report = pytest.TestReport(

@@ -18,6 +18,7 @@ from cuassay.core import settings
 from cuassay.core.device import Device
 from cuassay.errors import DeviceError, SettingError
 from cuassay.testing import options, rerun, skips
+from cuassay.testing.case_columns import case_columns
 from cuassay.testing.collecting import collect_generated
 from cuassay.testing.isolation import LOST, HangGuard, LostDevices, worker_input
 from cuassay.testing.marks import MARKERS
@@ -25,7 +26,6 @@ from cuassay.testing.parametrize import ConformanceClass, Parametrizer
 from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
 from cuassay.testing.registering import register
 from cuassay.testing.reserving import held
-from cuassay.testing.told import told_of
 
 if TYPE_CHECKING:
     from cuassay.testing.trail import Trail
@@ -200,7 +200,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Name the case in every report of the test, and watch its time."""
     harness = item.config.stash[_HARNESS]
     item.stash[_CASE] = skips.case_of(item)
-    told = item.stash[_TOLD] = told_of(item)
+    told = item.stash[_TOLD] = case_columns(item)
     item.stash[_IS_NOWHERE] = skips.is_nowhere(item)
     item.user_properties.extend((name, value) for name, value in told.items() if name not in _NOT_PROPERTIES)
     if harness.trail is not None:

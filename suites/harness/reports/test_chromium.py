@@ -57,7 +57,7 @@ plot.dispatchEvent(new MouseEvent("dblclick"));
 const told = document.createElement("pre");
 told.id = "told";
 told.textContent = JSON.stringify({
-  plots: top("ul.standing svg.history"), wide: document.documentElement.scrollWidth, view: innerWidth,
+  plots: top("ul.lasting svg.history"), wide: document.documentElement.scrollWidth, view: innerWidth,
   all, filtered, fastest, slowest, reading, before, zoomed, after: last(),
 });
 document.body.append(told);

@@ -91,7 +91,7 @@ def test_one_last_point_is_a_suspect_and_no_step(made: Make) -> None:
     found = build(made(30, names(20), lambda name, run: 1.1 if name == "b3" and run == 29 else 1.0))
 
     assert [row.benchmark for row in found.attention.suspects] == ["b3"]
-    assert list(found.attention.standing) == []
+    assert list(found.attention.slowdowns) == []
 
 
 def test_one_fast_last_point_takes_no_slow_down_back(made: Make) -> None:
@@ -137,7 +137,7 @@ def test_a_step_of_a_peer_is_not_reported_as_ours(write_rows: Make, device_row: 
     results = load(folder)
 
     assert change_points(results)["implementation"].tolist() == ["torch"]
-    assert not build(results).attention.standing
+    assert not build(results).attention.slowdowns
 
 
 def test_a_step_that_was_taken_back_is_in_the_history_and_not_open(made: Make) -> None:

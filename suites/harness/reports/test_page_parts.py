@@ -12,7 +12,7 @@ import pytest
 from markupsafe import Markup
 
 from cuassay_reports.analysis import load
-from cuassay_reports.attention import Attention, Standing, Suspect
+from cuassay_reports.attention import Attention, LastingChange, Suspect
 from cuassay_reports.page import build
 from cuassay_reports.render import render_html
 
@@ -186,7 +186,7 @@ def test_the_end_names_runs_files_and_what_could_not_be_read(page: str) -> None:
     assert "1 unfinished last line ignored" in page
 
 
-STANDING = Standing(
+SLOWDOWN = LastingChange(
     benchmark="gemm", what="8x8", device="cuda:0", change="+9 %", level="1.1 ms", noise="0.3 %", since="c0ffee",
     before="beef", started="2026-01-02", points=3, acknowledged="known", plot=Markup(),
 )  # fmt: skip
@@ -195,7 +195,7 @@ SUSPECT = Suspect(
     kind="jump", is_slower=True, is_ours=True, before="beef", commit="c0ffee",
 )  # fmt: skip
 NOTHING: dict[str, Any] = {
-    **dict.fromkeys(("standing", "acknowledged", "faster", "suspects", "vanished", "new", "noise"), ()), "shift": ""
+    **dict.fromkeys(("slowdowns", "acknowledged", "faster", "suspects", "vanished", "new", "noise"), ()), "shift": ""
 }  # fmt: skip
 
 
@@ -205,7 +205,7 @@ def with_attention(folder: Path, **found: Any) -> str:
 
 
 def test_a_slow_down_that_stands_is_told_whole(folder: Path) -> None:
-    text = with_attention(folder, standing=[STANDING], shift="+2 %")
+    text = with_attention(folder, slowdowns=[SLOWDOWN], shift="+2 %")
 
     assert "The newest run as a whole moved +2 %" in text
     assert "▴ +9 %</span> <b>gemm</b>" in text
@@ -217,7 +217,7 @@ def test_a_slow_down_that_stands_is_told_whole(folder: Path) -> None:
 
 @pytest.mark.parametrize(("count", "lists", "told"), [(12, [12], ""), (13, [12, 1], "1 more</summary>")])
 def test_a_dozen_slow_downs_are_shown_at_once(folder: Path, count: int, lists: list[int], told: str) -> None:
-    text = with_attention(folder, standing=[STANDING] * count)
+    text = with_attention(folder, slowdowns=[SLOWDOWN] * count)
 
     assert [shown.count("<li>") for shown in text.split('<details class="more">')] == lists
     assert told in text

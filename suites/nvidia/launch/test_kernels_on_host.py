@@ -17,7 +17,7 @@ emulated = pytest.importorskip("kernel_emulator.memory", reason="CuPy is not ins
 
 from cuassay.devices.cuda.launch.launch import kernel  # noqa: E402
 from cuassay.devices.cuda.ops import elementwise, reduction  # noqa: E402
-from cuassay.devices.cuda.ops.random import Drawn, _Cell  # noqa: E402
+from cuassay.devices.cuda.ops.random import PhiloxState, _Cell  # noqa: E402
 
 HOST = Device("host", 0)
 
@@ -58,7 +58,7 @@ def test_a_captured_call_draws_from_where_its_replay_begins(op: Any, options: di
 def test_a_cell_is_renewed_before_a_replay() -> None:
     cell, words = _cell()
 
-    kernel("random.cu", "random_renew")(1, 1, (Drawn(5, 2**40, cell.address),))
+    kernel("random.cu", "random_renew")(1, 1, (PhiloxState(5, 2**40, cell.address),))
 
     assert words.tolist() == [5, 2**40]
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from cuassay import ops, precision
-from cuassay.devices.sim import BACKEND, private
+from cuassay.devices.sim import BACKEND, graph_pools
 from cuassay.errors import CaptureError, RaceError
 
 
@@ -635,7 +635,7 @@ class _Anything:
 @pytest.mark.parametrize("taken_between", [0, 1], ids=["dropped last", "dropped before"])
 def test_memory_of_a_pool_that_other_streams_used_is_free_once(taken_between: int) -> None:
     device = BACKEND._device(0)
-    pool, capture = private.Pool((7, 7), device.reserve), _Anything()
+    pool, capture = graph_pools.Pool((7, 7), device.reserve), _Anything()
     held = pool.take(1024, device.default, capture)
     held.used_by(device.new_queue())
     del held  # other streams were recorded for it: free when the capture is over
@@ -669,7 +669,7 @@ class _Dying(deque[Any]):
 
 def test_a_block_that_dies_while_a_pool_is_tidied_is_free_afterwards() -> None:
     device = BACKEND._device(0)
-    pool, capture = private.Pool((7, 8), device.reserve), _Anything()
+    pool, capture = graph_pools.Pool((7, 8), device.reserve), _Anything()
     first, late = (pool.take(1024, device.default, capture) for _ in range(2))
     pool._dropped = dropped = _Dying()
     dropped.late = late

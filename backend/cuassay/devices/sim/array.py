@@ -16,7 +16,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 from cuassay.core import watchers
 from cuassay.core.watchers import Occurrence
 from cuassay.devices.sim import calls, exchange, functions
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
 
 __all__ = ["SimArray"]
 

@@ -23,7 +23,7 @@ from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
 from cuassay.devices.sim.device import NOTES, SimDevice
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import Machine, Types
 from cuassay.devices.sim.memory_source import SimSource
 from cuassay.devices.sim.namespace import Namespace

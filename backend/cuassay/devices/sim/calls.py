@@ -16,7 +16,7 @@ import numpy as np
 from cuassay.core import syncdebug
 from cuassay.devices.sim.clock import Queue, Span
 from cuassay.devices.sim.device import SimDevice
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import Block
 from cuassay.errors import CaptureError, DeviceError

@@ -5,8 +5,8 @@ event recorded inside it, and must be waited for in turn before the end. A repla
 to the current stream and to a queue of the graph's own for each stream that joined, with the recorded waits, so
 that a missing one is a race as it is outside.
 
-Arrays made inside are of the graph's pool (`private`). What was made outside must be kept by its owner: a replay that
-would touch memory given back since is refused, where a real device would compute on somebody else's numbers.
+Arrays made inside are of the graph's pool (`graph_pools`). What was made outside must be kept by its owner: a replay
+that would touch memory given back since is refused, where a real device would compute on somebody else's numbers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import numpy as np
 
 from cuassay.core.graph_pools import PoolId, graph_pool_handle
 from cuassay.core.graphs import Graph, GraphStatistics
-from cuassay.devices.sim import private
+from cuassay.devices.sim import graph_pools
 from cuassay.devices.sim.clock import Clock, Queue, Span, join
 from cuassay.devices.sim.device import Owner, SimDevice, call_site
 from cuassay.devices.sim.machine import OPEN
@@ -104,7 +104,7 @@ class SimCapture(Graph):
         self._captured: list[Queue] = []  # lane number to queue, while capturing
         self._clocks: list[Clock] = []  # lane number to what it waits for, by lane
         self._lanes: list[Queue] = []  # lane number (less one) to the queue of replays
-        self._pool: private.Pool | None = None
+        self._pool: graph_pools.Pool | None = None
         self._former: tuple[SimStream | None] | None = None
         self._last: tuple[Clock, float] = {}, 0.0
 
@@ -141,7 +141,7 @@ class SimCapture(Graph):
             if queue.capture is not None:
                 raise CaptureError(f"{queue.label} is being captured already; end that capture first")
             self.mode, self._thread = mode, threading.get_ident()
-            self._pool = private.pool(self.sim_device, pool or graph_pool_handle())
+            self._pool = graph_pools.pool(self.sim_device, pool or graph_pool_handle())
             self._pool.tidy()
             self._nodes = self._recording = []
             self._clocks = []

@@ -16,7 +16,7 @@ from cuassay.arrays.layout import as_shape
 from cuassay.core.device import Device
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.device import SimDevice
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import refuse_capture
 from cuassay.errors import ArgumentError, DeviceError
 

@@ -33,9 +33,9 @@ from cuassay.memory import CachingAllocator
 
 if TYPE_CHECKING:
     from cuassay.core.graph_pools import PoolId
-    from cuassay.devices.sim.held import DeviceArray
+    from cuassay.devices.sim.device_array import DeviceArray
+    from cuassay.devices.sim.graph_pools import Pool
     from cuassay.devices.sim.machine import Machine
-    from cuassay.devices.sim.private import Pool
 
 __all__ = ["HOST_CALL", "NOTES", "Accessed", "Owner", "SimDevice", "call_site"]
 

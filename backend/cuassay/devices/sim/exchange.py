@@ -12,7 +12,7 @@ from cuassay.errors import ArgumentError, DeviceError
 from cuassay.ops import registry
 
 if TYPE_CHECKING:
-    from cuassay.devices.sim.held import DeviceArray
+    from cuassay.devices.sim.device_array import DeviceArray
 
 __all__ = ["EXTENSION", "capsule", "namespace_of", "to_device"]
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from cuassay.devices.sim import calls
-from cuassay.devices.sim.applied import APPLIED
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
+from cuassay.devices.sim.functional import FUNCTIONAL
 from cuassay.devices.sim.memory import poison
 
 __all__ = [
@@ -104,8 +104,8 @@ def call_function(function: Callable[..., Any], args: Sequence[Any], kwargs: Map
         return function(*calls.unwrapped(args, DeviceArray), **calls.unwrapped(kwargs, DeviceArray))
     if name in _ESCAPES:
         raise TypeError(f"numpy.{name} would let device memory out of sight; give it the copy of .get()")
-    if name in APPLIED:
-        return APPLIED[name](*args, **kwargs)
+    if name in FUNCTIONAL:
+        return FUNCTIONAL[name](*args, **kwargs)
     return calls.call(
         name,
         partial(_kept, function) if name in _NUMBERS else _INSTEAD.get(name, function),

@@ -24,7 +24,7 @@ from cuassay.errors import CapabilityError, CaptureError, DeviceLostError
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture
-    from cuassay.devices.sim.held import DeviceArray
+    from cuassay.devices.sim.device_array import DeviceArray
     from cuassay.devices.sim.pinned import HostMemory
     from cuassay.devices.sim.stream import SimStream
 

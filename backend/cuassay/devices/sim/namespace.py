@@ -18,11 +18,11 @@ import numpy as np
 from cuassay.arrays.dtypes import FP8, as_dtype
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.devices.sim import applied, calls, functions, names
+from cuassay.devices.sim import calls, functional, functions, names
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.creation import Creation, default_dtype, home_of
 from cuassay.devices.sim.device import SimDevice
-from cuassay.devices.sim.draws import RandomNamespace
+from cuassay.devices.sim.random_namespace import RandomNamespace
 from cuassay.devices.sim.standard import Inspection
 
 __all__ = ["Namespace"]
@@ -199,7 +199,7 @@ def _from_function(sim_device: SimDevice, function: Callable[..., Any], shape: A
     """``numpy.fromfunction``: `function` gets indices on the device."""
     place = {key: options.pop(key) for key in ("dtype", "device") if key in options}
     indices = sim_device.namespace.indices(shape, **{"dtype": float, **place})
-    return applied.fromfunction(indices, function, **options)
+    return functional.fromfunction(indices, function, **options)
 
 
 def _vectorize(sim_device: SimDevice, pyfunc: Callable[..., Any] | None = None, **options: Any) -> Any:
@@ -231,7 +231,7 @@ class _Strides:
     """``xp.lib.stride_tricks``."""
 
     def __init__(self, sim_device: SimDevice) -> None:
-        self.as_strided = applied.as_strided
+        self.as_strided = functional.as_strided
         self.sliding_window_view = _Forward(np.lib.stride_tricks.sliding_window_view, sim_device)
 
 

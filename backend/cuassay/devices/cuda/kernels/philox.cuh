@@ -10,7 +10,7 @@
 // array, never the number of a thread: numbers depend on nothing of the launch. The offset counts the words that every
 // subsequence has given before; a kernel that makes `n` calls for a subsequence takes offset, offset + 4, ...,
 // and the host moves the offset by 4 * n afterwards (`Generator.take`). The host's arithmetic of the same is
-// cuassay/arrays/philox.py; the host's view of `Drawn` is `drawn` in devices/cuda/ops/random.py.
+// cuassay/arrays/philox.py; the host's view of `PhiloxState` is `drawn` in devices/cuda/ops/random.py.
 
 #pragma once
 
@@ -19,20 +19,20 @@
 // Where a launch draws from, passed by value. Outside captures `cell` is null. In a captured graph it points at
 // {seed, offset} in device memory, which every replay finds renewed, and `offset` counts from there: what earlier calls
 // of the same graph take.
-struct Drawn {
+struct PhiloxState {
     uint64 seed;
     uint64 offset;
     const uint64* cell;
 };
 
-// A Drawn that was looked up. IN_CELL is a template parameter, because a seed that is known to be a kernel's parameter
+// One that was looked up. IN_CELL is a template parameter, because a seed that is known to be a kernel's parameter
 // leaves the key schedule to the uniform datapath.
 struct Philox {
     uint64 seed;
     uint64 call;  // offset / 4
 };
 
-template <bool IN_CELL> __device__ __forceinline__ Philox begin(const Drawn& drawn) {
+template <bool IN_CELL> __device__ __forceinline__ Philox begin(const PhiloxState& drawn) {
     if (IN_CELL) return {drawn.cell[0], (drawn.cell[1] + drawn.offset) / 4};
     return {drawn.seed, drawn.offset / 4};
 }

@@ -185,7 +185,7 @@ __device__ __forceinline__ void fill(T* out, int64 start, int64 n, Philox from, 
 }
 
 template <typename Draw, typename T, int L, bool IN_CELL>
-__global__ void random_fill(T* out, int64 n, const Drawn drawn, const Draw draw) {
+__global__ void random_fill(T* out, int64 n, const PhiloxState drawn, const Draw draw) {
     using S = Share<T, Draw::kPerCall>;
     const int64 start = S::start();
     if (S::is_whole(n)) fill<true, Draw, T, L>(out, start, n, begin<IN_CELL>(drawn), draw);
@@ -214,7 +214,7 @@ __device__ __forceinline__ void map(const T* a, T* out, int64 start, int64 n, Ph
 }
 
 template <typename Draw, typename T, int L, bool IN_CELL>
-__global__ void random_map(const T* a, T* out, int64 n, const Drawn drawn, const Draw draw) {
+__global__ void random_map(const T* a, T* out, int64 n, const PhiloxState drawn, const Draw draw) {
     using S = Share<T, 4>;
     const int64 start = S::start();
     if (S::is_whole(n)) map<true, Draw, T, L>(a, out, start, n, begin<IN_CELL>(drawn), draw);
@@ -248,7 +248,7 @@ __device__ __forceinline__ uint64 permuted(uint64 index, int bits, const uint32*
 }
 
 template <typename T, int L, bool IN_CELL>
-__global__ void random_permutation(T* out, int64 n, const Drawn drawn, int64 bits) {
+__global__ void random_permutation(T* out, int64 n, const PhiloxState drawn, int64 bits) {
     __shared__ uint4 keys[kKeyCalls];
     if (threadIdx.x < kKeyCalls) keys[threadIdx.x] = philox(begin<IN_CELL>(drawn), threadIdx.x);
     __syncthreads();
@@ -267,7 +267,7 @@ __global__ void random_permutation(T* out, int64 n, const Drawn drawn, int64 bit
 // ------------------------------------------------------------------------------------------------ captured graphs
 
 // Before a replay: the state that its calls draw from. One thread.
-__global__ void random_renew(const Drawn drawn) {
+__global__ void random_renew(const PhiloxState drawn) {
     uint64* cell = const_cast<uint64*>(drawn.cell);
     cell[0] = drawn.seed, cell[1] = drawn.offset;
 }

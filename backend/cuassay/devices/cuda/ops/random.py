@@ -35,7 +35,7 @@ from cuassay.devices.cuda.streams.stream import ExternalStream
 from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 
-__all__ = ["RECORDINGS", "Drawn", "drawn", "register"]
+__all__ = ["RECORDINGS", "PhiloxState", "drawn", "register"]
 
 Array = Any
 
@@ -43,13 +43,13 @@ _BLOCK = 256
 _PACK_NBYTES = 16
 
 
-class Drawn(ctypes.Structure):
-    """``Drawn`` of philox.cuh: where a launch draws from."""
+class PhiloxState(ctypes.Structure):
+    """``PhiloxState`` of philox.cuh: where a launch draws from."""
 
     _fields_ = (("seed", ctypes.c_uint64), ("offset", ctypes.c_uint64), ("cell", ctypes.c_uint64))
 
 
-def drawn(state: DrawState) -> tuple[Drawn, bool]:
+def drawn(state: DrawState) -> tuple[PhiloxState, bool]:
     """The argument that holds `state`, and whether a cell holds it: ``IN_CELL`` of the kernels.
 
     Raises
@@ -58,11 +58,11 @@ def drawn(state: DrawState) -> tuple[Drawn, bool]:
         If it was recorded in a capture of another kind of device.
     """
     if not isinstance(state, ReplayState):
-        return Drawn(state.seed, state.offset, 0), False
+        return PhiloxState(state.seed, state.offset, 0), False
     cell = state.place.cell
     if not isinstance(cell, _Cell):
         raise ArgumentError(f"{state!r} was not recorded in a capture on a CUDA device; draw it from its own generator")
-    return Drawn(0, state.start, cell.address), True
+    return PhiloxState(0, state.start, cell.address), True
 
 
 # ------------------------------------------------------------------------------------------------ what is drawn
@@ -285,7 +285,7 @@ def _publish(place: Place) -> None:
         return
     with at(cell.device.index):
         cell.write_on(cupy.cuda.get_current_stream())
-        kernel("random.cu", "random_renew")(1, 1, (Drawn(place.state.seed, place.state.offset, cell.address),))
+        kernel("random.cu", "random_renew")(1, 1, (PhiloxState(place.state.seed, place.state.offset, cell.address),))
 
 
 _CELLS = _Cells()

@@ -14,10 +14,10 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from cuassay.arrays import layout
 from cuassay.devices.sim import creation
-from cuassay.devices.sim.held import DeviceArray
+from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.errors import ArgumentError
 
-__all__ = ["APPLIED", "as_strided", "fromfunction"]
+__all__ = ["FUNCTIONAL", "as_strided", "fromfunction"]
 
 Array = Any
 
@@ -83,7 +83,7 @@ def _is_one_condition(condlist: Any, x: Array) -> bool:
 
 
 #: By NumPy's name: what serves the function where an array of ours is among its arguments.
-APPLIED: Mapping[str, Callable[..., Any]] = {
+FUNCTIONAL: Mapping[str, Callable[..., Any]] = {
     "apply_along_axis": apply_along_axis,
     "apply_over_axes": apply_over_axes,
     "piecewise": piecewise,

@@ -8,10 +8,10 @@ import pytest
 
 from cuassay.testing import rerun, skips
 
-__all__ = ["told_of"]
+__all__ = ["case_columns"]
 
 
-def told_of(item: pytest.Item) -> dict[str, Any]:
+def case_columns(item: pytest.Item) -> dict[str, Any]:
     """What reports of `item` say of its case, in plain types; asks no device; without a device at most its template."""
     case, template = skips.case_of(item), skips.template_of(item)
     told: dict[str, Any] = {} if template is None else {"template": template}

@@ -17,8 +17,8 @@ from cuassay.core.handle import Handle
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.creation import default_dtype
 from cuassay.devices.sim.device import SimDevice
+from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.functions import written
-from cuassay.devices.sim.held import DeviceArray
 from cuassay.errors import MissingNameError
 
 __all__ = ["Draws", "RandomNamespace"]
