@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 
 from cuassay import Device, devices, namespace, to_host
-from cuassay.benchmarking.cases import Case
+from cuassay.benchmarking.cases import Case, timing_row
 from cuassay.benchmarking.conditions import Watch
 from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark, is_measuring
 from cuassay.benchmarking.roofline import Limit, limits
+from cuassay.benchmarking.timing import Timing
 from cuassay.results.record import Recorder
 
 #: The same computation by the device's own array library: NumPy on cpu, CuPy on cuda.
@@ -54,6 +55,32 @@ def device_benchmark(device_benchmark: DeviceBenchmark) -> DeviceBenchmark:
     """The harness's. The files here write their rows themselves: by names of their own, host times too."""
     device_benchmark.write = None
     return device_benchmark
+
+
+@pytest.fixture
+def host_times(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
+    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call.
+
+    What a call has measured of itself, a part of it, is in `parts` by name, and is kept instead.
+    """
+
+    def measure(
+        op: str,
+        case: str,
+        calls: dict[str, Callable[[], Any]],
+        per_sample: int,
+        parts: dict[str, list[float]] | None = None,
+        **options: Any,
+    ) -> None:
+        timings = device_benchmark(calls, device, cache="warm", queued=False, op=op, case=case, **options)
+        for name, timing in timings.items():
+            samples = timing.host_s if parts is None else parts[name][-len(timing.host_s) :]
+            host = Timing(tuple(s / per_sample for s in samples), (), "host", timing.cache)
+            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
+            if recorder is not None:
+                recorder.write_time(**timing_row(op, device, name, host, case=case))
+
+    return measure
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import cycle, repeat
 from pathlib import Path
 from time import perf_counter
@@ -20,10 +21,6 @@ import numpy as np
 import pytest
 
 from cuassay import Device, cuda, from_host, ops
-from cuassay.benchmarking.cases import timing_row
-from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.timing import Timing
-from cuassay.results.record import Recorder
 from cuassay.testing import devices as on
 
 pytestmark = pytest.mark.usefixtures("emptied_queue")
@@ -44,24 +41,9 @@ int launch_many(int (*launch)(void *, void *), void *graph, void *stream, int co
 
 
 @pytest.fixture
-def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
-    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call.
-
-    What a call has measured of itself, a part of it, is in `parts` by name, and is kept instead.
-    """
-
-    def measure(
-        case: str, calls: dict[str, Call], per_sample: int, parts: dict[str, list[float]] | None = None
-    ) -> None:
-        timings = device_benchmark(calls, device, cache="warm", queued=False, op="graphs", case=case)
-        for name, timing in timings.items():
-            samples = timing.host_s if parts is None else parts[name][-len(timing.host_s) :]
-            host = Timing(tuple(s / per_sample for s in samples), (), "host", timing.cache)
-            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
-            if recorder is not None:
-                recorder.write_time(**timing_row("graphs", device, name, host, case=case))
-
-    return measure
+def measured(host_times: Callable[..., None]) -> Callable[..., None]:
+    """Keeps the host's time of one call."""
+    return partial(host_times, "graphs")
 
 
 @pytest.fixture

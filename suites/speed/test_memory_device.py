@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib.util
 import warnings
 from collections.abc import Callable, Iterator
+from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,8 @@ import pytest
 
 import cuassay
 from cuassay import Device, devices
-from cuassay.benchmarking.cases import timing_row
-from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.timing import Timing
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Event, load_trace
-from cuassay.results.record import Recorder
 from cuassay.testing import devices as on
 
 #: Calls a sample.
@@ -85,18 +82,9 @@ def run(pair: Pair, sizes: Iterator[int]) -> None:
 
 
 @pytest.fixture
-def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
-    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
-
-    def measure(case: str, calls: dict[str, Call], per_sample: int = CALLS) -> None:
-        timings = device_benchmark(calls, device, cache="warm", queued=False, max_seconds=0.3, op="memory", case=case)
-        for name, timing in timings.items():
-            host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
-            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
-            if recorder is not None:
-                recorder.write_time(**timing_row("memory", device, name, host, case=case))
-
-    return measure
+def measured(host_times: Callable[..., None]) -> Callable[..., None]:
+    """Keeps the host's time of one of `CALLS` calls."""
+    return partial(host_times, "memory", per_sample=CALLS, max_seconds=0.3)
 
 
 def test_hit(pairs: dict[str, Pair], measured: Callable[..., None]) -> None:
@@ -162,7 +150,9 @@ def test_replay(device: Device, pairs: dict[str, Pair], measured: Callable[..., 
         return lambda: replay(events, pair)
 
     ours = passes((allocator.malloc, allocator.free, (0,)))
-    measured(f"trace {name}", {"cuassay": ours} | {who: passes(pair) for who, pair in chosen.items()}, len(events))
+    measured(
+        f"trace {name}", {"cuassay": ours} | {who: passes(pair) for who, pair in chosen.items()}, per_sample=len(events)
+    )
 
     backend.synchronize(device.index)
     allocator.empty_cache()

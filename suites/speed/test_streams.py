@@ -11,6 +11,7 @@ import shutil
 import subprocess
 import warnings
 from collections.abc import Callable
+from functools import partial
 from itertools import repeat
 from pathlib import Path
 from typing import Any
@@ -18,10 +19,6 @@ from typing import Any
 import pytest
 
 from cuassay import Device, devices
-from cuassay.benchmarking.cases import timing_row
-from cuassay.benchmarking.pytest_benchmark import DeviceBenchmark
-from cuassay.benchmarking.timing import Timing
-from cuassay.results.record import Recorder
 from cuassay.testing import devices as on
 
 pytestmark = pytest.mark.usefixtures("emptied_queue")
@@ -92,19 +89,9 @@ def cupy(device: Device) -> Any:
 
 
 @pytest.fixture
-def measured(device: Device, device_benchmark: DeviceBenchmark, recorder: Recorder | None) -> Callable[..., None]:
-    """Measures batches of `per_sample` calls side by side, and keeps the host's time of one call."""
-
-    def measure(case: str, calls: dict[str, Call], per_sample: int = CALLS) -> None:
-        ways: dict[str, Any] = {"cache": "warm", "queued": False, "joined": False}  # the host's time alone
-        timings = device_benchmark(calls, device, **ways, op="streams", case=case)
-        for name, timing in timings.items():
-            host = Timing(tuple(s / per_sample for s in timing.host_s), (), "host", timing.cache)
-            device_benchmark.note(**{f"{name}_host_median_s": host.median_s})
-            if recorder is not None:
-                recorder.write_time(**timing_row("streams", device, name, host, case=case))
-
-    return measure
+def measured(host_times: Callable[..., None]) -> Callable[..., None]:
+    """Keeps the host's time of one of `CALLS` calls, which may leave work on other streams."""
+    return partial(host_times, "streams", per_sample=CALLS, joined=False)
 
 
 def many(call: Call) -> Call:

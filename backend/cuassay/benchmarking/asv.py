@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from cuassay.benchmarking.cases import DTYPES, case_labels, cases
-from cuassay.benchmarking.ledger import Row, read
+from cuassay.benchmarking.ledger import Row, read, slug
 from cuassay.benchmarking.timing import measure
 from cuassay.core import settings
 from cuassay.core.device import Device
@@ -265,17 +265,13 @@ def _machine(device: Row, facts: Mapping[str, Any]) -> dict[str, str]:
     apart = device.get("digest", "unknown")[:6] if is_host else f"driver {driver} cuda {cuda}"
     without = f"without {facts['without']}" if facts.get("without") else ""
     return {
-        "machine": _slug(f"{name} {apart} {without}"),
+        "machine": slug(f"{name} {apart} {without}"),
         "gpu": name,
         "driver": driver,
         "cuda": cuda,
         "arch": str(facts.get("architecture", "")),
         "os": str(facts.get("system", "")),
     }
-
-
-def _slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 
 def _python(facts: Mapping[str, Any]) -> str:

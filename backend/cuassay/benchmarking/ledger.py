@@ -29,7 +29,18 @@ from cuassay_reports.endings import endings
 from cuassay_reports.lines import encoded
 from cuassay_reports.rows import read_rows
 
-__all__ = ["MAX_MESSAGE_CHARACTERS", "MAX_SAMPLES", "Row", "file_name", "main", "outcomes", "read", "trimmed", "write"]
+__all__ = [
+    "MAX_MESSAGE_CHARACTERS",
+    "MAX_SAMPLES",
+    "Row",
+    "file_name",
+    "main",
+    "outcomes",
+    "read",
+    "slug",
+    "trimmed",
+    "write",
+]
 
 #: Characters of all failures of a run together; the outcomes of several thousand tests take some 1 MB more.
 MAX_MESSAGE_CHARACTERS = 250_000
@@ -167,7 +178,7 @@ def file_name(rows: Iterable[Row]) -> str:
         )
     (run,) = runs.values()
     commit = run.get("commit", "unknown")[:8] + ("-dirty" if run.get("dirty") else "")
-    return f"{run['started'][:10]}-{_slug(_device_name(found))}-{commit}.jsonl"
+    return f"{run['started'][:10]}-{slug(_device_name(found))}-{commit}.jsonl"
 
 
 def _device_name(rows: Iterable[Row]) -> str:
@@ -176,7 +187,8 @@ def _device_name(rows: Iterable[Row]) -> str:
     return str(present[0].get("fingerprint", {}).get("name", present[0]["device"])) if present else "no device"
 
 
-def _slug(text: str) -> str:
+def slug(text: str) -> str:
+    """Lower-case letters and digits of `text`, with a hyphen for what is between them: for names of files."""
     return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")
 
 

@@ -86,32 +86,47 @@ def common_shift(ratios: Floats, seconds: Floats, noise: Floats | None = None, u
     unchanged : array, (benchmarks,), optional
         The benchmarks that are known to be unchanged. They are looked for without it.
     """
-    measured = np.isfinite(ratios)
     if len(ratios) < FEWEST_FOR_SHIFT:
-        nothing = np.zeros(ratios.shape[1])
-        return Shift(np.where(measured, 0.0, np.nan), nothing, nothing, np.full(len(ratios), fill_value=True))
+        return _no_shift(ratios)
     rows = np.column_stack([np.ones(len(seconds)), 1 / seconds])
     known = np.full(len(ratios), np.nan) if noise is None else noise
-    offsets = np.tile(np.nanmedian(ratios, axis=0), (len(ratios), 1))
-    expected = np.zeros(2)
+    offsets, expected = np.tile(np.nanmedian(ratios, axis=0), (len(ratios), 1)), np.zeros(2)
     for _ in range(_ROUNDS):
         spread = _spread(ratios - offsets, known)
-        counts = measured.sum(axis=1)
-        error = np.hypot(spread / np.sqrt(counts), _LEAST_NOISE / 2)
-        lasting = rows * [_SHARES[-1], expected[1] / np.sqrt(counts.max())]
-        means = np.nanmean(ratios, axis=1)
-        chosen = _unchanged(means, error, lasting) if unchanged is None else unchanged
-        level = _levels(means, error, lasting, chosen)
+        chosen, level = _lasting(ratios, spread, rows, expected[1], unchanged)
         expected = _expected(ratios, offsets, spread, rows, chosen)
-        apart = ratios - level[:, None]
-        fits = [
-            _fitted(rows * expected, apart[:, pair], spread, chosen & measured[:, pair])
-            for pair in range(ratios.shape[1])
-        ]
-        offsets = level[:, None] + np.column_stack([offset for offset, _ in fits])
-    found = np.array([fit for _, fit in fits]) * expected
+        offsets, fits = _offsets(ratios, level, spread, rows * expected, chosen)
+    found = fits * expected
     share = float(np.median(level)) + found[:, 0]
-    return Shift(np.where(measured, offsets, np.nan), share, found[:, 1], chosen)
+    return Shift(np.where(np.isfinite(ratios), offsets, np.nan), share, found[:, 1], chosen)
+
+
+def _no_shift(ratios: Floats) -> Shift:
+    """Nothing in common: there are too few benchmarks to tell."""
+    nothing = np.zeros(ratios.shape[1])
+    offsets = np.where(np.isfinite(ratios), 0.0, np.nan)
+    return Shift(offsets, nothing, nothing, np.full(len(ratios), fill_value=True))
+
+
+def _lasting(
+    ratios: Floats, spread: Floats, rows: Floats, seconds: float, unchanged: Bools | None
+) -> tuple[Bools, Floats]:
+    """What lasts through all pairs: the benchmarks that did not change, and the level of each."""
+    counts = np.isfinite(ratios).sum(axis=1)
+    error = np.hypot(spread / np.sqrt(counts), _LEAST_NOISE / 2)
+    model = rows * [_SHARES[-1], seconds / np.sqrt(counts.max())]
+    means = np.nanmean(ratios, axis=1)
+    chosen = _unchanged(means, error, model) if unchanged is None else unchanged
+    return chosen, _levels(means, error, model, chosen)
+
+
+def _offsets(ratios: Floats, level: Floats, spread: Floats, model: Floats, chosen: Bools) -> tuple[Floats, Floats]:
+    """What is taken off each log-ratio, and the fit of each pair around the level."""
+    apart, measured = ratios - level[:, None], np.isfinite(ratios)
+    pairs = range(ratios.shape[1])
+    fits = [_fitted(model, apart[:, pair], spread, chosen & measured[:, pair]) for pair in pairs]
+    offsets = level[:, None] + np.column_stack([offset for offset, _ in fits])
+    return offsets, np.array([fit for _, fit in fits])
 
 
 def _spread(rest: Floats, known: Floats) -> Floats:

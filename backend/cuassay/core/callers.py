@@ -6,7 +6,7 @@ import os
 import sys
 from pathlib import Path
 
-__all__ = ["is_ours", "line", "stacklevel"]
+__all__ = ["is_ours", "is_shipped", "line", "stacklevel"]
 
 _ROOT = f"{Path(__file__).parents[1]}{os.sep}"
 
@@ -17,6 +17,11 @@ _CALLERS = (f"{_ROOT}testing{os.sep}", f"{_ROOT}benchmarking{os.sep}")
 def is_ours(filename: str) -> bool:
     """Whether a file is this package's, and no caller of it."""
     return filename.startswith(_ROOT) and not filename.startswith(_CALLERS)
+
+
+def is_shipped(filename: str) -> bool:
+    """Whether a file is in this package, those that call it like anybody else included."""
+    return filename.startswith(_ROOT)
 
 
 def stacklevel() -> int:

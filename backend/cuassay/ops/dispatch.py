@@ -18,6 +18,7 @@ from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core import determinism
 from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
+from cuassay.errors import ArgumentError
 from cuassay.ops import registry
 from cuassay.ops.arguments import blame, blame_shape, check_lists
 from cuassay.ops.explain import described, is_explaining, within
@@ -164,6 +165,8 @@ def _route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
 
 def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _Route:
     backend, _ = place_of(op, bound)
+    if all(map(is_number, operands)):  # an array of one element does not count: it represents a number
+        raise ArgumentError(f"{op.name} needs at least one array in {op.schema.arrays[0].name}; got an empty list")
     dtype = op.schema.registry_dtype([one if is_number(one) else as_dtype(one.dtype) for one in operands])
     places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None

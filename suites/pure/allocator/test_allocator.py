@@ -19,11 +19,6 @@ def source() -> IntegerSource:
     return IntegerSource(1024 * MIB, is_lazy=True, granularity=0)
 
 
-@pytest.fixture
-def allocator(source: IntegerSource) -> CachingAllocator:
-    return CachingAllocator(source, total=1024 * MIB)
-
-
 class TestReuse:
     @pytest.mark.parametrize("nbytes", [0, 1, 4096, MIB, MIB + 1, 30 * MIB])
     def test_the_same_size_gives_the_same_block(self, allocator: CachingAllocator, nbytes: int) -> None:

@@ -14,11 +14,6 @@ MIB = 2**20
 
 
 @pytest.fixture
-def allocator() -> CachingAllocator:
-    return CachingAllocator(IntegerSource(), config="")
-
-
-@pytest.fixture
 def detector() -> IterationDetector:
     return IterationDetector()
 

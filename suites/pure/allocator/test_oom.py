@@ -24,11 +24,6 @@ def of_segments() -> CachingAllocator:
     return CachingAllocator(IntegerSource(TOTAL, granularity=0), total=TOTAL)
 
 
-@pytest.fixture
-def allocator(source: IntegerSource) -> CachingAllocator:
-    return CachingAllocator(source, total=TOTAL, name="cuda:0")
-
-
 def failure(allocator: CachingAllocator, nbytes: int, stream: int = 0) -> str:
     with pytest.raises(OutOfMemoryError) as caught:
         allocator.malloc(nbytes, stream)

@@ -25,11 +25,6 @@ def source() -> IntegerSource:
     return IntegerSource(256 * MIB, is_lazy=True)
 
 
-@pytest.fixture
-def allocator(source: IntegerSource) -> CachingAllocator:
-    return CachingAllocator(source, total=256 * MIB, config="")
-
-
 def scatter(allocator: CachingAllocator, nbytes: int, count: int, stream: int = 0) -> tuple[list[Block], list[Block]]:
     """This many blocks in a row, every second one free: those that stay, and those that were freed."""
     blocks = [allocator.malloc(nbytes, stream) for _ in range(2 * count)]

@@ -328,3 +328,8 @@ def test_a_plan_that_was_rebound_knows_its_new_arguments() -> None:
     again = plan.rebind(a=2 * ONES).rebind(b=3 * ONES)
 
     assert {name: array.tolist() for name, array in again.bound.items()} == {"a": [2.0] * 4, "b": [3.0] * 4}
+
+
+def test_a_number_on_the_device_is_no_array_of_an_empty_list() -> None:
+    with pytest.raises(ArgumentError, match=r"foreach_mul_ needs at least one array in a; got an empty list"):
+        ops.foreach_mul_([], np.ones(1, np.float32))

@@ -13,6 +13,7 @@ from cuassay import ops
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import ArgumentError, DeviceError, RaceError
 from cuassay.ops import registry
+from cuassay.testing import opspec
 
 
 @pytest.fixture(autouse=True)
@@ -310,6 +311,20 @@ class TestFreeing:
 
         with pytest.raises(RaceError, match=r"early free at .*test_races.* read by add"):
             BACKEND.synchronize(0) if waits == "device" else second.synchronize()
+
+    def test_what_a_function_drops_as_it_returns_names_its_access_and_no_line_of_the_harness(self) -> None:
+        namespace: dict[str, Any] = {}
+        exec(compile("def call(function): function()", opspec.__file__, "exec"), namespace)  # noqa: S102  as a spec does
+
+        def function() -> None:
+            array = ones(4)
+            read_on(streams()[0], array)
+
+        namespace["call"](function)
+
+        with pytest.raises(RaceError, match=r"early free of .*read by add .*test_races") as caught:
+            BACKEND.synchronize(0)
+        assert "opspec" not in str(caught.value)
 
     def test_it_is_found_at_the_next_allocation_at_the_latest(self) -> None:
         array, (first, _) = ones(4), streams()

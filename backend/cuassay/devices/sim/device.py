@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 
 from cuassay.core import watchers
-from cuassay.core.callers import is_ours
+from cuassay.core.callers import is_ours, is_shipped
 from cuassay.core.device import Device
 from cuassay.core.round_robin import RoundRobin
 from cuassay.core.watchers import Occurrence
@@ -207,8 +207,10 @@ class SimDevice:
 
     def _early_free(self, block: Block, old: Access) -> RaceError:
         owner, user, site = block.queue, old.queue, call_site()
+        # What a function of the user drops as it returns is dropped in the line of the harness that called it.
+        where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
         return RaceError(
-            f"{self.device}: early free at {site[0]}:{site[1]} of {owner.label}'s memory, not ordered after the {old}; "
+            f"{self.device}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
             f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
             f"array is dropped, or array.record_stream({user.variable})"
         )

@@ -1,0 +1,19 @@
+"""What the tests of the allocator share: one over the file's own source."""
+
+from __future__ import annotations
+
+import pytest
+
+from cuassay.memory import CachingAllocator, IntegerSource
+
+
+@pytest.fixture
+def source() -> IntegerSource:
+    """Memory that does not end; files whose tests need an end have their own."""
+    return IntegerSource()
+
+
+@pytest.fixture
+def allocator(source: IntegerSource) -> CachingAllocator:
+    """An allocator that may take the whole of `source`; the environment's configuration does not count."""
+    return CachingAllocator(source, total=source.total, config="", name="cuda:0")
