@@ -103,6 +103,11 @@ class Heap:
             self.counters.count("num_oom_rejections")
         return is_allowed
 
+    def count(self, scalar: str) -> None:
+        """One more of `scalar`; takes the lock."""
+        with self.lock:
+            self.counters.count(scalar)
+
     def is_capturing(self) -> bool:
         """Whether work is being captured."""
         return self.captures > 0

@@ -90,7 +90,7 @@ def release_cached_memory(allocator: CachingAllocator, request: Request) -> Bloc
         allocator.empty_cache()
     except Exception as error:  # noqa: BLE001  # what did go back may be enough for the request
         failure = error
-    allocator.counters.count("num_alloc_retries")
+    allocator.heap.count("num_alloc_retries")
     found = allocator.cutter.find(*request) or allocator.grow(*request)
     found = found or allocator.segment_store.grow(*request, whole=least_segment(request.size))
     if found is None and failure is not None:

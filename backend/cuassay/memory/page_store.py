@@ -92,13 +92,14 @@ class PageStore:
         with self._heap.lock:
             block = self._repack(stream_pool, page_space, size, nbytes) if page_space.arenas else None
             is_short = block is None and bool(stream_pool.deferred.queue) and page_space.shortage(size) > 0
-        if is_short and self._reclaimer.await_users(stream_pool):
+        if is_short:
+            self._reclaimer.await_users(stream_pool)
             with self._heap.lock:
                 block = self._repack(stream_pool, page_space, size, nbytes)
         if block is not None:
             return block
         if size > self._heap.allowed:
-            self._heap.counters.count("num_oom_rejections")
+            self._heap.count("num_oom_rejections")
             return None
         plan = self._make_plan(stream_pool, page_space, size)
         return None if plan is None else self._carry_out(plan, stream_pool, page_space, size, nbytes)
@@ -173,7 +174,8 @@ class PageStore:
         span = max(_whole(self._span(), page), least)
         while True:
             try:
-                self._heap.driver_calls += 1
+                with self._heap.lock:
+                    self._heap.driver_calls += 1
                 address = stream_pool.pool.source.span(span, stream_pool.stream)
             except OutOfMemoryError:
                 if span == least:
@@ -259,7 +261,8 @@ class PageStore:
     def _map_view(self, pages: Sequence[int], stream_pool: StreamPool) -> int:
         """The address of a view of the pages. Raises `OutOfMemoryError`."""
         self._forget_views(stream_pool, room_for=len(pages))
-        self._heap.driver_calls += 1
+        with self._heap.lock:
+            self._heap.driver_calls += 1
         return stream_pool.pool.source.alias(pages)
 
     def _undo(self, plan: StitchPlan, page_space: PageSpace) -> None:
@@ -325,7 +328,8 @@ class PageStore:
         """Release the ranges at these addresses; if one fails, the steps of all that are left undo their removal."""
         for address in tuple(undo):
             try:
-                self._heap.driver_calls += 1
+                with self._heap.lock:
+                    self._heap.driver_calls += 1
                 stream_pool.pool.source.release(address)
             except BaseException as error:
                 if took_effect(error):
@@ -353,7 +357,8 @@ class PageStore:
             raise
         interrupt = None
         try:
-            self._heap.driver_calls += 1
+            with self._heap.lock:
+                self._heap.driver_calls += 1
             stream_pool.pool.source.unmap([page for _, pages in lent for page in pages])
         except BaseException as error:
             is_certain = is_marked_late(error)

@@ -60,21 +60,19 @@ class Reclaimer:
             with self._heap.lock:
                 self._cutter.return_block(block)
 
-    def await_users(self, stream_pool: StreamPool) -> bool:
-        """Let the stream wait, on the device, for the users of all its freed blocks; returns whether it did."""
-        deferred = stream_pool.deferred
-        if self._heap.captures or not (deferred.queue or deferred.held):
-            return False
+    def await_users(self, stream_pool: StreamPool) -> None:
+        """Let the stream wait, on the device, for the users of all its freed blocks, unless work is captured."""
+        if self._heap.captures:
+            return
         _record_held(stream_pool)
         while (block := _pop_deferred(stream_pool)) is not None:
             self._wait(block)
-        return True
 
     def await_all(self) -> Exception | None:
         """Let every stream wait, on the device, for the users of all its freed blocks; returns the first error."""
         if self._heap.captures:
             return None
-        self._heap.counters.count("num_sync_all_streams")
+        self._heap.count("num_sync_all_streams")
         return try_each(partial(self.await_users, found) for found in self._heap.stream_pools())[1]
 
     def take_back(self) -> Exception | None:

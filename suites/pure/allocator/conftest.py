@@ -1,10 +1,19 @@
-"""What the tests of the allocator share: one over the file's own source."""
+"""What the tests of the allocator share: one over the file's own source, which holds its lock while it changes."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
+from watched_lock import locks_are_watched
 
 from cuassay.memory import CachingAllocator, IntegerSource
+
+
+@pytest.fixture(autouse=True, scope="module")
+def watched() -> Iterator[None]:
+    with locks_are_watched():
+        yield
 
 
 @pytest.fixture

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cuassay.errors import ArgumentError, OutOfMemoryError
+from cuassay.errors import ArgumentError, CapabilityError, OutOfMemoryError
 from cuassay.memory import CachingAllocator, IntegerSource
+from cuassay.memory.host import HostSource
 
 KIB, MIB = 2**10, 2**20
 
@@ -130,6 +131,35 @@ class TestReuse:
         gc.collect()
 
         assert allocator.statistics().allocated_bytes.all.current == 0
+
+
+class Segmented(HostSource):
+    """A source that declares no granularity, and leaves everything about pages to its base."""
+
+    def __init__(self) -> None:
+        self.inside = IntegerSource()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inside, name)
+
+
+class TestSourcesWithoutPages:
+    def test_they_are_asked_for_segments(self) -> None:
+        source: Any = Segmented()
+        allocator = CachingAllocator(source, config="expandable_segments:True")
+
+        blocks = [allocator.malloc(nbytes) for nbytes in (1000, 4 * MIB, 30 * MIB)]
+        for block in blocks:
+            allocator.free(block)
+
+        assert (source.reserves, allocator.empty_cache()) == (3, 52 * MIB)
+
+    @pytest.mark.parametrize(
+        ("call", "given"), [("span", (1, 0)), ("map", (0, [1])), ("unmap", ([1],)), ("alias", ([1],))]
+    )
+    def test_what_asks_them_for_pages_is_told_what_to_do(self, call: str, given: tuple[Any, ...]) -> None:
+        with pytest.raises(CapabilityError, match="has no pages; host memory is pinned in one piece: reserve segments"):
+            getattr(Segmented(), call)(*given)
 
 
 class TestOtherStreams:

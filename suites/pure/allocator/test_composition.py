@@ -16,6 +16,11 @@ MIB = 2**20
 ROOM = str(Path(cuassay.memory.__file__).parent)
 
 
+@pytest.fixture(autouse=True, scope="module")
+def watched() -> None:
+    """Nobody demands locks here: that would be calls too."""
+
+
 class Hops:
     """Counts calls from one file of the room into another."""
 

@@ -31,6 +31,17 @@ CONFIGS = (
 )
 
 
+class CountingSource(IntegerSource):
+    """Counts the calls that are about memory, those that fail too."""
+
+    calls = 0
+
+    def __getattribute__(self, name: str) -> Any:
+        if name in {"reserve", "release", "span", "map", "unmap", "alias"}:
+            self.calls += 1
+        return super().__getattribute__(name)
+
+
 class Programs(RuleBasedStateMachine):
     """Several streams, private pools, other streams' use, exhaustion, captures and resets, in any order."""
 
@@ -40,7 +51,7 @@ class Programs(RuleBasedStateMachine):
         granularity=st.sampled_from([0, 2 * MIB]),
     )
     def start(self, config: str, total: int, granularity: int) -> None:
-        self.source = IntegerSource(total, is_lazy=True, granularity=granularity)
+        self.source = CountingSource(total, is_lazy=True, granularity=granularity)
         self.allocator = CachingAllocator(self.source, total=total, config=config)
         self.shadow = ShadowModel(self.source)
         self.live: list[Block] = []
@@ -141,6 +152,7 @@ class Programs(RuleBasedStateMachine):
             self.shadow.check(self.allocator)
             assert self.source.total - self.source.free == self.allocator.statistics().reserved_bytes.all.current
             assert self.source.total - self.source.free <= self.allocator.heap.allowed
+            assert self.allocator.driver_calls == self.source.calls
 
 
 TestPrograms = Programs.TestCase

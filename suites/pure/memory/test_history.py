@@ -466,6 +466,11 @@ SPOILT = {  # by name: packed bytes hold when they were packed, and xdist compar
     "a segment that is a number": (b'{"segments": [3]}', "one segment of it has no address"),
     "a block of nothing": (json.dumps({"segments": [{**SEGMENT, "blocks": [{}]}]}).encode(), "one block of it has no"),
     "an event of nothing": (b'{"segments": [], "device_traces": [[{}]]}', "one event of it has no action"),
+    "a device before the first": (
+        json.dumps({"segments": [{**SEGMENT, "device": -1}]}).encode(),
+        "segment of it is -1",
+    ),
+    "too many devices": (json.dumps({"segments": [{**SEGMENT, "device": 2**16}]}).encode(), "segment of it is 65536"),
     "no trace": (b'{"segments": [], "device_traces": 3}', ""),
     "stacks that are none": (b'{"segments": [], "device_traces": [], "stacks": 3}', ""),
 }
@@ -489,6 +494,13 @@ def test_blocks_and_events_may_have_no_stacks(tmp_path: Path) -> None:
     found = load(tmp_path / "x")
 
     assert found["segments"][0]["blocks"][0]["frames"] == found["device_traces"][0][0]["frames"] == []
+
+
+@pytest.mark.parametrize("device", [0, 1, 2**16 - 1])
+def test_a_segment_may_be_of_any_device(tmp_path: Path, device: int) -> None:
+    (tmp_path / "x").write_text(json.dumps({"segments": [{**SEGMENT, "device": device}]}))
+
+    assert load(tmp_path / "x")["segments"][0]["device"] == device
 
 
 def test_an_unknown_format_is_refused(snapshot: dict[str, Any], tmp_path: Path) -> None:

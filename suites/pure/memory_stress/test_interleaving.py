@@ -6,7 +6,7 @@ import random
 import sys
 import threading
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -85,6 +85,37 @@ def test_the_limit_counts_what_is_on_its_way(granularity: int) -> None:
         allocator.malloc(20 * MIB, 2)
 
     assert allocator.statistics().reserved_bytes.all.peak <= TOTAL // 2
+
+
+@pytest.mark.parametrize("granularity", [0, 2 * MIB], ids=["segments", "pages"])
+def test_the_limit_counts_all_that_is_on_its_way_together(granularity: int) -> None:
+    """Each request stays under way while the next is made, until one is refused."""
+    outcomes: list[Any] = []
+
+    class Nested(IntegerSource):
+        def reserve(self, nbytes: int, stream: int) -> int:
+            ask(stream + 1)
+            return super().reserve(nbytes, stream)
+
+        def map(self, address: int, pages: Sequence[int]) -> None:
+            ask(len(outcomes) + len(under_way))
+            super().map(address, pages)
+
+    def ask(stream: int) -> None:
+        under_way.append(stream)
+        try:
+            outcomes.append(allocator.malloc(12 * MIB, stream))
+        except OutOfMemoryError as error:
+            outcomes.append(error)
+        under_way.remove(stream)
+
+    under_way: list[int] = []
+    allocator = CachingAllocator(Nested(TOTAL, granularity=granularity), total=TOTAL, config="")
+    allocator.configure("per_process_memory_fraction:0.5")
+    ask(0)
+
+    assert [type(outcome) for outcome in outcomes] == [OutOfMemoryError, Block, Block]
+    assert allocator.statistics().reserved_bytes.all.peak == 24 * MIB
 
 
 @pytest.mark.parametrize("call", ["map", "alias"])
