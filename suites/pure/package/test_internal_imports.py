@@ -54,7 +54,7 @@ SUBJECTS = {
     "records": "benchmarking observe memory.snapshot",
     "reports": "commands",
     "runs": "benchmarking",
-    "shared": "tune jit devices.cuda.blas",
+    "shared": "tune jit devices.cuda.blas memory",
 }
 
 #: Folders that also test what reads results.
