@@ -27,7 +27,7 @@ from cuassay.core.precision import (
 )
 
 if TYPE_CHECKING:
-    from cuassay import amp, cuda, devices, jit, linalg, ops, optim, random
+    from cuassay import amp, autograd, cuda, devices, jit, linalg, ops, optim, random
     from cuassay.devices import (
         capabilities,
         empty,
@@ -46,6 +46,7 @@ __all__ = [
     "Device",
     "amp",
     "are_deterministic_algorithms_enabled",
+    "autograd",
     "capabilities",
     "cuda",
     "current_precision",
@@ -75,7 +76,7 @@ __all__ = [
     "zeros",
 ]
 
-_MODULES = ("amp", "cuda", "devices", "jit", "linalg", "ops", "optim", "random")
+_MODULES = ("amp", "autograd", "cuda", "devices", "jit", "linalg", "ops", "optim", "random")
 
 _FROM_DEVICES = (
     "capabilities",

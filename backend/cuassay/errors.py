@@ -18,6 +18,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── CaptureError (RuntimeError)         illegal while a graph is being captured
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
+    ├── GradientError (RuntimeError)        a derivative that cannot be had; the op, the line and what to do
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
     ├── MeasurementError (RuntimeError)     a measurement that measured nothing
     ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
@@ -48,6 +49,7 @@ __all__ = [
     "DeviceLostError",
     "DriverError",
     "ForkError",
+    "GradientError",
     "KernelNotFoundError",
     "LibraryNotFoundError",
     "LinAlgError",
@@ -107,6 +109,10 @@ class KernelNotFoundError(CapabilityError):
 
 class MissingNameError(CapabilityError, AttributeError):
     """A device's namespace does not offer a name of NumPy or CuPy; so ``hasattr`` says False."""
+
+
+class GradientError(CuassayError, RuntimeError):
+    """A derivative cannot be had: an op has no rule, a saved array was overwritten, or a traced one left the ops."""
 
 
 class DriverError(CuassayError, RuntimeError):

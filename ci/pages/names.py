@@ -22,6 +22,7 @@ MODULES = (
     "cuassay.ops",
     "cuassay.jit",
     "cuassay.testing",
+    "cuassay.autograd",
     "cuassay.amp",
     "cuassay.optim",
     "cuassay.linalg",

@@ -230,7 +230,7 @@ def _region_of(call: Call) -> _Region | None:
     """Of the kind of its arrays: all are of one, or the call will say so."""
     for param in call.op.schema.arrays:
         for _, array in param.members(call.arguments[param.name]):
-            backend = registry.backend_of(type(array))
+            backend = registry.backend_for(array)
             if backend is not None:
                 return _state.regions.get(backend.kind)
     return None
@@ -249,7 +249,7 @@ def _names(value: Any) -> Iterator[str]:
 
 def _is_castable(value: Any) -> bool:
     dtype = getattr(value, "dtype", None)
-    return dtype is not None and registry.backend_of(type(value)) is not None and dtype_name(dtype) in _CASTABLE
+    return dtype is not None and registry.backend_for(value) is not None and dtype_name(dtype) in _CASTABLE
 
 
 def _converted(value: Any, target: str, region: _Region) -> Any:

@@ -12,7 +12,21 @@ from cuassay.ops.interposers import Interposer, interpose
 from cuassay.ops.operation import Call, Op
 from cuassay.ops.plan import Plan
 from cuassay.ops.registry import implement, op, ops
+from cuassay.ops.rules import Formula
 from cuassay.ops.schema import Meta, Schema
 
-__all__ = ["Call", "Interposer", "Meta", "Op", "Plan", "Schema", "explain", "implement", "interpose", "op", "ops"]
+__all__ = [
+    "Call",
+    "Formula",
+    "Interposer",
+    "Meta",
+    "Op",
+    "Plan",
+    "Schema",
+    "explain",
+    "implement",
+    "interpose",
+    "op",
+    "ops",
+]
 __all__ += catalog.__all__

@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, SchemaError
-from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, shapes
+from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, rules, shapes
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
@@ -38,10 +38,13 @@ __all__ = [
     "copy",
     "declare",
     "det",
+    "div",
     "dropout",
     "dropout_mask",
     "eigh_",
+    "equal",
     "exp",
+    "expand",
     "foreach_add_",
     "foreach_copy_",
     "foreach_lerp_",
@@ -51,28 +54,37 @@ __all__ = [
     "foreach_zero_",
     "fused_adam_",
     "gelu",
+    "gelu_backward",
     "global_norm_",
     "grouped_mm",
     "integers",
     "inv_",
     "layer_norm",
+    "less_equal",
     "linear",
+    "log",
     "lstsq_",
     "matmul",
     "mm",
     "mul",
+    "neg",
     "normal",
     "permutation",
     "qr_",
     "relu",
     "scaled_mm",
+    "sigmoid",
     "slow_conv2d",
     "softmax",
     "solve_",
+    "sqrt",
+    "sub",
     "sum",
     "svd_",
+    "tanh",
     "uniform",
     "update_scale_",
+    "where",
 ]
 
 
@@ -84,9 +96,16 @@ def declare(
     op_class: str,
     composite: Callable[..., Any] | None = None,
     parts: Sequence[str] = (),
+    derivative: Mapping[str, Any] | str | None = None,
     **more: Any,
 ) -> Op:
     """Declare an op; see `Schema` for the fields, `Op` for `composite` and `parts`.
+
+    Parameters
+    ----------
+    derivative : mapping, optional
+        From a parameter to its formula ``(grad, forward) -> gradient``, or a `cuassay.ops.Formula`, which says what it
+        reads. A text in place of a formula, or of the mapping, says why there is none.
 
     Raises
     ------
@@ -97,7 +116,10 @@ def declare(
     schema = Schema(
         name=name, params=params, outputs=outputs, shape=shape, dtypes=tuple(dtypes), op_class=op_class, **more
     )
-    return Op(schema, composite, parts, dispatch=dispatch, prepare=prepare)
+    made = Op(schema, composite, parts, dispatch=dispatch, prepare=prepare)
+    if derivative is not None:
+        rules.register(schema, derivative)
+    return made
 
 
 def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
@@ -106,6 +128,10 @@ def _accumulated(dtype: np.dtype[Any]) -> np.dtype[Any]:
     if name in (*BOOL, *SIGNED):
         return np.dtype(np.int64)
     return np.dtype(np.uint64) if name in UNSIGNED else dtype
+
+
+def _truth(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    return np.dtype(np.bool_)
 
 
 def _destination(bound: Mapping[str, Any], out: Any, device: Device) -> Device:
@@ -134,8 +160,39 @@ add = declare(
 mul = declare(
     "mul(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a * b``, broadcast."
 )
+sub = declare(
+    "sub(a, b) -> out",
+    shape=shapes.broadcast,
+    dtypes=(*INTEGERS, *FLOATS, *COMPLEX),
+    op_class="elementwise",
+    doc="``a - b``, broadcast.",
+)
+div = declare(
+    "div(a, b) -> out", shape=shapes.broadcast, dtypes=FLOATS, op_class="elementwise", doc="``a / b``, broadcast."
+)
+neg = declare("neg(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``-a``.")
+sqrt = declare(
+    "sqrt(a) -> out",
+    shape=shapes.same("a"),
+    dtypes=FLOATS,
+    op_class="elementwise",
+    doc="The square root; NaN below 0.",
+)
 exp = declare(
     "exp(a) -> out", shape=shapes.same("a"), dtypes=(*FP8, *FLOATS, *COMPLEX), op_class="elementwise", doc="``e ** a``."
+)
+log = declare(
+    "log(a) -> out",
+    shape=shapes.same("a"),
+    dtypes=FLOATS,
+    op_class="elementwise",
+    doc="The natural logarithm; NaN below 0, -inf of 0.",
+)
+tanh = declare(
+    "tanh(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="The hyperbolic tangent."
+)
+sigmoid = declare(
+    "sigmoid(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``1 / (1 + exp(-a))``."
 )
 relu = declare(
     "relu(a) -> out",
@@ -151,6 +208,25 @@ gelu = declare(
     op_class="elementwise",
     doc="``a * Phi(a)``, Phi the normal distribution function; by erf ('none') or by tanh ('tanh'); arXiv 1606.08415.",
 )
+gelu_backward = declare(
+    "gelu_backward(grad, a, *, approximate='none') -> out",
+    shape=shapes.broadcast_arrays("grad", "a"),
+    dtypes=FLOATS,
+    op_class="elementwise",
+    doc="``grad`` times the derivative of `gelu` at `a`: what `gelu` passes on to its input.",
+)
+equal = declare(
+    "equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise", result=_truth,
+    doc="``a == b``, broadcast, as truth values; NaN equals nothing.",
+)  # fmt: skip
+less_equal = declare(
+    "less_equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
+    result=_truth, doc="``a <= b``, broadcast, as truth values; False where one is NaN.",
+)  # fmt: skip
+where = declare(
+    "where(condition, a, b) -> out", shape=shapes.chosen, dtypes=(*BOOL, *INTEGERS, *FLOATS), op_class="elementwise",
+    dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",
+)  # fmt: skip
 softmax = declare(
     "softmax(a, *, axis=-1) -> out",
     shape=shapes.same("a"),
@@ -202,6 +278,13 @@ cast = declare(
     op_class="storage",
     out_dtype_from="dtype",
     doc="`a` in the floating dtype `dtype`, rounded once, to nearest, ties to even; what is too large is infinite.",
+)
+expand = declare(
+    "expand(a, *, shape) -> out",
+    shape=shapes.expanded,
+    dtypes=FLOATS,
+    op_class="storage",
+    doc="`a` broadcast to `shape`, as an array of its own.",
 )
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",

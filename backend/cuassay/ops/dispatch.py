@@ -167,7 +167,9 @@ def _find_route(op: Op, bound: Mapping[str, Any], operands: Sequence[Any]) -> _R
     backend, _ = place_of(op, bound)
     if all(map(is_number, operands)):  # an array of one element does not count: it represents a number
         raise ArgumentError(f"{op.name} needs at least one array in {op.schema.arrays[0].name}; got an empty list")
-    dtype = op.schema.registry_dtype([one if is_number(one) else as_dtype(one.dtype) for one in operands])
+    dtype = op.schema.registry_dtype(
+        [one if is_number(one) else as_dtype(one.dtype) for one in promoted_operands(op.schema, bound)]
+    )
     places = tuple(place for place, operand in enumerate(operands) if not is_number(operand))
     result = op.schema.result_dtype(dtype, bound) if op.schema.outputs else None
     serve = _kernel_for(op, backend.kind, dtype)

@@ -53,9 +53,14 @@ interposers = _Interposers()
 
 @contextmanager
 def interpose(interposer: Interposer) -> Iterator[None]:
-    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first."""
+    """Calls of this thread inside the block pass through `interposer`; one set earlier sees them first.
+
+    An interposer with a true attribute ``innermost`` sees them after all others, and the newest of several such first:
+    what records calls must see those that another interposer, such as autocast, makes of them.
+    """
     former = interposers.stack
-    interposers.put((*former, interposer))
+    place = next((at for at, one in enumerate(former) if getattr(one, "innermost", False)), len(former))
+    interposers.put((*former[:place], interposer, *former[place:]))
     try:
         yield
     finally:

@@ -28,6 +28,7 @@ __all__ = [
     "Fallback",
     "Implementation",
     "backend",
+    "backend_for",
     "backend_of",
     "backends",
     "device_of",
@@ -228,10 +229,20 @@ def backend_of(array_type: type) -> Backend | None:
     return found
 
 
+def backend_for(array: Any) -> Backend | None:
+    """The kind of `array`, or of the array that it represents while calls are recorded."""
+    found = backend_of(type(array))
+    if found is None and hasattr(type(array), "represents"):
+        return backend_for(array.represents)
+    return found
+
+
 def owner_of(array: Any, what: str) -> Backend:
     """The kind that owns `array`, which is `what` in an error. Raises `ArgumentError` if no kind owns it."""
     found = backend_of(type(array))
     if found is None:
+        if hasattr(type(array), "represents"):
+            raise array.left(what)
         why = why_refused(type(array))
         if why is not None:
             raise ArgumentError(f"{what} is of a type that no operation takes; got {_type_name(array)}: {why}")
@@ -247,7 +258,9 @@ def _type_name(value: Any) -> str:
 
 
 def device_of(array: Any, what: str) -> Device:
-    """Where `array` lives; otherwise as `owner_of`."""
+    """Where `array` lives, or the array that it represents; otherwise as `owner_of`."""
+    while hasattr(type(array), "represents"):
+        array = array.represents
     return owner_of(array, what).device_of(array)
 
 

@@ -129,8 +129,8 @@ class Schema:
     arrays, written, lists, array_names, scalar_names, pick_arrays, is_irregular
         From `params`: those that are arrays or lists, in order; those written; those that must be lists; names; from
         arguments by name to the arrays;
-        whether arrays cannot be told by place alone: there is a list, one that may be missing, or one whose dtype does
-        not count.
+        whether arrays cannot be told by place alone: there is a list, one that may be missing, or one that is written
+        and whose dtype does not count.
     """
 
     name: str
@@ -165,7 +165,7 @@ class Schema:
             "array_names": names,
             "pick_arrays": itemgetter(*names) if len(names) > 1 else lambda bound: [bound[name] for name in names],
             "scalar_names": tuple(param.name for param in scalars),
-            "is_irregular": bool(self.dtype_from)
+            "is_irregular": bool(self.dtype_from and (not self.outputs or any(p.access == "both" for p in self.params)))
             or any(p.form == "arrays" or not p.required for p in self.params if p.form != "scalar"),
             "_defaults": {param.name: param.default for param in scalars if not param.required},
         }

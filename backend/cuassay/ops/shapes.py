@@ -8,15 +8,28 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
+
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
-from cuassay.arrays.layout import broadcast_shapes, normalize_axis
+from cuassay.arrays.layout import as_shape, broadcast_shapes, normalize_axis
 from cuassay.core.numbers import as_real
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
-__all__ = ["broadcast", "cast", "matmul", "normalized", "reduced", "same", "shape_of"]
+__all__ = [
+    "broadcast",
+    "broadcast_arrays",
+    "cast",
+    "chosen",
+    "expanded",
+    "matmul",
+    "normalized",
+    "reduced",
+    "same",
+    "shape_of",
+]
 
 Shape = tuple[int, ...]
 
@@ -30,6 +43,33 @@ def broadcast(bound: Mapping[str, Any]) -> Shape:
     """All arguments broadcast together, NumPy's rule; Python scalars have shape ``()``."""
     shapes = [shape_of(value) for value in bound.values()]
     return shapes[0] if len(set(shapes)) == 1 else broadcast_shapes(*shapes)
+
+
+def broadcast_arrays(*names: str) -> ShapeRule:
+    """`broadcast` of these arguments alone, for an operation that has scalars."""
+
+    def rule(bound: Mapping[str, Any]) -> Shape:
+        return broadcast({name: bound[name] for name in names})
+
+    return rule
+
+
+def chosen(bound: Mapping[str, Any]) -> Shape:
+    """`broadcast`; ``condition`` must be an array of bool."""
+    condition = bound["condition"]
+    if getattr(condition, "dtype", None) != np.bool_:
+        raise DTypeError(
+            f"where's condition must be an array of bool; got {shown(condition)}; make one by ops.less_equal or equal"
+        )
+    return broadcast(bound)
+
+
+def expanded(bound: Mapping[str, Any]) -> Shape:
+    """``shape``, to which ``a`` must broadcast."""
+    shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
+    if broadcast_shapes(shape, wanted) != wanted:
+        raise ShapeError(f"expand cannot broadcast {shape} to {wanted}; an axis is longer there than in shape")
+    return wanted
 
 
 def same(name: str) -> ShapeRule:

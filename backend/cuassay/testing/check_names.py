@@ -45,6 +45,9 @@ CHECK_NAMES = (
     "plan",
     "meta",
     "graph_replay",
+    "gradients",
+    "gradients_streams",
+    "gradients_graph",
     "errors",
     "dtypes",
 )

@@ -96,6 +96,9 @@ class OpSpec(Declared):
         Cases that are expected to fail, each with a reason.
     requires : sequence of str
         Capabilities that the device needs, besides the dtype.
+    supports_grad : bool
+        Whether gradients of the op are tested: against central differences in float64, and those of other dtypes and
+        layouts against float64's. For an op that has a derivative.
     deterministic : bool
         Whether two equal calls of `fn` return the same bits. For an op its schema says so.
     waits : bool
@@ -131,6 +134,7 @@ class OpSpec(Declared):
     bench: SampleFunction | None = None
     known_failures: tuple[KnownFailure, ...] = ()
     requires: tuple[str, ...] = ()
+    supports_grad: bool = False
     deterministic: bool = True
     waits: bool = True
     relations: tuple[str, ...] = ()

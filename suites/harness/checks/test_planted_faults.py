@@ -420,6 +420,24 @@ def finite_always(kernel: Kernel) -> Kernel:
     return run
 
 
+def number_first_exchanged(kernel: Kernel) -> Kernel:
+    """A kernel that expects the number at the right."""
+
+    def run(a: Any, b: Any, *, out: Any) -> None:
+        first, second = (b, a) if np.ndim(a) == 0 else (a, b)
+        kernel(first, second, out=out)
+
+    return run
+
+
+def first_row_for_all(kernel: Kernel) -> Kernel:
+    def run(a: Any, *, out: Any, **scalars: Any) -> None:
+        kernel(a, out=out, **scalars)
+        out[...] = out[:1]
+
+    return run
+
+
 def _unshifted(a: Any, axis: int) -> Any:
     weights = np.exp(a)
     return weights / weights.sum(axis=axis, keepdims=True)
@@ -468,6 +486,30 @@ FAULTS = (
     Fault("mul", "float64 in float32", "values", "float64", computed_in("float32")),
     Fault("mul", "no complex part", "values", "complex64", instead(lambda a, b: np.real(a) * np.real(b))),
     Fault("mul", "infinity clipped", "extremal", "float16", instead(lambda a, b: np.clip(a * b, -65504, 65504))),
+    Fault("sub", "exchanged", "values", "float32", instead(lambda a, b: b - a)),
+    Fault("sub", "number exchanged", "python_scalars", "float32", number_first_exchanged),
+    Fault("div", "exchanged", "values", "float64", instead(lambda a, b: b / a)),
+    Fault("div", "number exchanged", "python_scalars", "bfloat16", number_first_exchanged),
+    Fault("neg", "absolute value", "values", "float32", instead(lambda a: -np.abs(a))),
+    Fault("neg", "strides", "layouts", "float16", strides_ignored),
+    Fault("sqrt", "NaN swallowed", "extremal", "float32", instead(lambda a: np.nan_to_num(np.sqrt(a)))),
+    Fault("sqrt", "by 20 ulps", "values", "float32", off_by(20 * 2**-23)),
+    Fault("log", "base two", "values", "float32", instead(np.log2)),
+    Fault("log", "of 0 finite", "extremal", "float64", instead(lambda a: np.maximum(np.log(a), -700))),
+    Fault("tanh", "rational", "values", "float32", instead(lambda a: a / (1 + np.abs(a)))),
+    Fault("tanh", "in 16 bits", "values", "float32", computed_in("float16")),
+    Fault("sigmoid", "tanh", "values", "float32", instead(np.tanh)),
+    Fault("sigmoid", "NaN swallowed", "extremal", "float32", instead(lambda a: np.nan_to_num(1 / (1 + np.exp(-a))))),
+    Fault("gelu_backward", "forms swapped", "values", "float32", forms_swapped),
+    Fault("gelu_backward", "gradient left out", "values", "float32", lambda k: lambda g, a, **s: k(1.0, a, **s)),
+    Fault("equal", "the other way round", "values", "int32", inverted),
+    Fault("equal", "NaN equals NaN", "extremal", "float32", instead(lambda a, b: np.isclose(a, b, 0, 0, True))),
+    Fault("less_equal", "less", "values", "float32", instead(lambda a, b: a < b)),
+    Fault("less_equal", "not greater", "extremal", "float64", instead(lambda a, b: ~(a > b))),
+    Fault("where", "exchanged", "values", "float32", lambda k: lambda c, a, b, **s: k(c, b, a, **s)),
+    Fault("where", "NaN swallowed", "extremal", "float32", instead(lambda c, a, b: np.nan_to_num(np.where(c, a, b)))),
+    Fault("expand", "the first row for all", "values", "float32", first_row_for_all),
+    Fault("expand", "strides", "layouts", "float64", strides_ignored),
     Fault("exp", "base two", "values", "float32", instead(lambda a: np.exp2(a))),
     Fault("exp", "rows longer than 4096", "values", "float32", long_rows_cut),
     Fault("exp", "by 20 ulps", "values", "float32", off_by(20 * 2**-23)),

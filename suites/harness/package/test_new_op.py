@@ -65,7 +65,7 @@ STEPS = {
     ),
     "spec": (
         SPECS,
-        "    OpSpec(\n        op=ops.gelu",
+        "    OpSpec(\n        op=ops.gelu,",
         """    OpSpec(
         op=ops.silu, reference=lambda a: a / (1 + np.exp(-a)), error_inputs=_not_for_bool, bench=_activations,
         work=_one_flop,

@@ -28,6 +28,7 @@ COMMON = (
 #: Folder of a subject, or a file of its own, to what it tests, without ``cuassay.``
 SUBJECTS = {
     "allocator": "memory devices.cuda.memory",
+    "autograd": "autograd ops",
     "benchmarks": "benchmarking tune devices.cuda.driver.nvml testing.presence",
     "blas": "ops devices.cuda.blas devices.cuda.launch tune testing benchmarking.product_peers benchmarking.operands",
     "checks": "testing mutation ops devices.sim devices.cuda",  # faults are planted in what is inside

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay.arrays.dtypes import ALL, compute_dtype
+from cuassay.arrays.dtypes import ALL, compute_dtype, promote
 from cuassay.arrays.rounding import narrowed
 from cuassay.arrays.special import erf
 from cuassay.errors import ArgumentError
@@ -62,6 +62,56 @@ def gelu(a: Array, *, approximate: str, out: Array) -> None:
     out[...] = (x.dtype.type(0.5) * x * gate).astype(out.dtype, copy=False)
 
 
+def sigmoid(a: Array, *, out: Array) -> None:
+    """``1 / (1 + exp(-a))``, by an exponential that never overflows."""
+    x = widened(a, compute_dtype(out.dtype))
+    small = np.exp(-np.abs(x))
+    out[...] = (np.where(x < 0, small, x.dtype.type(1)) / (1 + small)).astype(out.dtype, copy=False)
+
+
+#: Beyond it both derivatives of GELU are 0 or 1 to float64's precision; squares of it do not overflow.
+_FAR = 40.0
+
+
+def gelu_backward(grad: Any, a: Any, *, approximate: str, out: Array) -> None:
+    """``grad * (Phi(a) + a * Phi'(a))``, and the derivative of the form by tanh; in float64, since they cancel."""
+    x = np.asarray(a).astype(np.float64)
+    near = np.clip(x, -_FAR, _FAR)
+    if approximate == "none":
+        slope = 0.5 * (1 + erf(x * _SQRT_HALF)) + near * np.exp(-near * near / 2) / math.sqrt(2 * math.pi)
+    elif approximate == "tanh":
+        gate = np.tanh(_SQRT_2_OVER_PI * (near + 0.044715 * near**3))
+        slope = 0.5 * (1 + gate) + 0.5 * near * (1 - gate * gate) * _SQRT_2_OVER_PI * (1 + 0.134145 * near * near)
+    else:
+        raise ArgumentError(f"gelu_backward's approximate must be 'none' or 'tanh'; got {approximate!r}")
+    product = np.asarray(grad).astype(np.float64) * slope
+    out[...] = product.astype(compute_dtype(out.dtype)).astype(out.dtype, copy=False)
+
+
+def _comparison(function: Callable[..., Array]) -> Callable[..., None]:
+    """An implementation from a NumPy comparison: operands of two dtypes compared in the promoted one."""
+
+    def run(a: Any, b: Any, *, out: Array) -> None:
+        wide = compute_dtype(promote(*(getattr(operand, "dtype", operand) for operand in (a, b))))
+        function(widened(a, wide), widened(b, wide), out=out)
+
+    return run
+
+
+def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
+    """`a` where the condition holds, else `b`."""
+    out[...] = np.where(condition, _rounded(a, out.dtype), _rounded(b, out.dtype))
+
+
+def _rounded(value: Any, dtype: np.dtype[Any]) -> Array:
+    return np.asarray(value).astype(dtype, copy=False) if isinstance(value, np.ndarray) else np.asarray(value, dtype)
+
+
+def expand(a: Array, *, shape: object, out: Array) -> None:
+    """Element by element, broadcast."""
+    out[...] = a
+
+
 def copy(a: Array, *, device: object, out: Array) -> None:
     """Element by element; strides may differ."""
     out[...] = a
@@ -78,9 +128,21 @@ def register() -> None:
     table: dict[str, registry.Implementation] = {
         "add": _ufunc(np.add),
         "mul": _ufunc(np.multiply),
+        "sub": _ufunc(np.subtract),
+        "div": _ufunc(np.divide),
+        "neg": _ufunc(np.negative),
+        "sqrt": _ufunc(np.sqrt),
         "exp": _ufunc(np.exp),
+        "log": _ufunc(np.log),
+        "tanh": _ufunc(np.tanh),
+        "sigmoid": sigmoid,
         "relu": relu,
         "gelu": gelu,
+        "gelu_backward": gelu_backward,
+        "equal": _comparison(np.equal),
+        "less_equal": _comparison(np.less_equal),
+        "where": where,
+        "expand": expand,
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -30,9 +30,19 @@ BACKEND = CudaBackend()
 if find_spec("cupy") is not None:
     from cuassay.devices.cuda import watched
     from cuassay.devices.cuda.blas import conv, emulation, routing, solver
-    from cuassay.devices.cuda.ops import bodies, elementwise, loss_scale, multi_tensor, normalization, optim, random
+    from cuassay.devices.cuda.ops import (
+        bodies,
+        comparison,
+        elementwise,
+        loss_scale,
+        multi_tensor,
+        normalization,
+        optim,
+        random,
+    )
 
     elementwise.register()
+    comparison.register()
     normalization.register()
     routing.register()
     emulation.register()

@@ -90,7 +90,9 @@ _ATTRIBUTES = frozenset("T mT real imag".split())
 
 
 def call_ufunc(ufunc: np.ufunc, method: str, inputs: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-    """``ufunc.method(*inputs, **kwargs)`` on arrays of ours."""
+    """``ufunc.method(*inputs, **kwargs)`` on arrays of ours; left to an input that represents one, as in `autograd`."""
+    if any(hasattr(type(one), "represents") for one in inputs):
+        return NotImplemented
     function = ufunc if method == "__call__" else getattr(ufunc, method)
     name = ufunc.__name__ if method == "__call__" else f"{ufunc.__name__}.{method}"
     outs = [one for one in kwargs.get("out", ()) if one is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from cuassay.testing.specs import (
+    comparison,
     conv,
     elementwise,
     linalg,
@@ -20,6 +21,7 @@ __all__ = ["SPECS"]
 
 SPECS = (
     *elementwise.SPECS,
+    *comparison.SPECS,
     *multi_tensor.SPECS,
     *optim.SPECS,
     *reduction.SPECS,

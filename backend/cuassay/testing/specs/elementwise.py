@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
-from cuassay.testing.default_samples import unary
+from cuassay.testing.default_samples import binary, unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
 
@@ -26,6 +26,32 @@ def _gelu(a: Array, *, approximate: str = "none") -> Array:
     if approximate == "tanh":
         return np.asarray(0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))))
     return np.asarray(0.5 * a * (1 + _erf(a / math.sqrt(2))))
+
+
+def _gelu_backward(grad: Array, a: Array, *, approximate: str = "none") -> Array:
+    a = np.asarray(a, np.float64)  # a whole number of 8 bits would wrap
+    near = np.clip(a, -40, 40)
+    if approximate == "none":
+        slope = 0.5 * (1 + _erf(a / math.sqrt(2))) + near * np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
+        return np.asarray(grad * slope)
+    root = math.sqrt(2 / math.pi)
+    gate = np.tanh(root * (near + 0.044715 * near**3))
+    return np.asarray(grad * (0.5 * (1 + gate) + 0.5 * near * (1 - gate**2) * root * (1 + 3 * 0.044715 * near**2)))
+
+
+def _sigmoid(a: Array) -> Array:
+    small = np.exp(-np.abs(a))
+    return np.asarray(np.where(a < 0, small, 1) / (1 + small))
+
+
+def _of_log(a: Array) -> Array:
+    """Near 1 the logarithm is small, and an input's rounding is not."""
+    return np.maximum(np.abs(np.log(np.abs(a))), 1)
+
+
+def _gelu_backward_samples(make: Samples) -> Iterator[Sample]:
+    yield from (Sample((make(257), make(257, low=-6, high=6)), {"approximate": how}) for how in ("none", "tanh"))
+    yield from (one for one in binary(make) if one.kind != "values" or max(one.args[0].shape) < 65)
 
 
 def _gelu_samples(make: Samples) -> Iterator[Sample]:
@@ -50,6 +76,12 @@ def _gelu_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make(3),), {"approximate": "erf"}, "an unknown form"), ArgumentError, "'none' or 'tanh'")
 
 
+def _gelu_backward_errors(make: Samples) -> Iterator[ErrorInput]:
+    unknown = Sample((make(3), make(3)), {"approximate": "erf"}, "an unknown form")
+    yield ErrorInput(unknown, ArgumentError, "'none' or 'tanh'")
+    yield ErrorInput(Sample((make((3, 4)), make(5)), label="shapes that do not broadcast"), ShapeError, "broadcast")
+
+
 def _activations(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     """The four-fold wide hidden layer of a block."""
     yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width)),))
@@ -60,6 +92,15 @@ def _residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make(shape), make(shape)))
 
 
+def _positive(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width), low=0.5, high=2),))
+
+
+def _ratios(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    shape = sizes.batch, sizes.length, sizes.width
+    yield Sample((make(shape), make(shape, low=0.5, high=2)))
+
+
 def _one_flop(*arrays: Array, **scalars: object) -> Work:
     """Bytes of the arguments and of a result of their size."""
     return Work(bytes=sum(a.nbytes for a in arrays) + max(a.nbytes for a in arrays), flops=max(a.size for a in arrays))
@@ -68,17 +109,58 @@ def _one_flop(*arrays: Array, **scalars: object) -> Work:
 SPECS = (
     OpSpec(
         op=ops.add, reference=lambda a, b: a + b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        supports_grad=True,
         magnitude=lambda a, b: np.abs(a) + np.abs(b),
     ),
-    OpSpec(op=ops.mul, reference=lambda a, b: a * b, error_inputs=_unmatched, bench=_residual, work=_one_flop),
-    OpSpec(op=ops.exp, reference=np.exp, error_inputs=_not_for_bool, bench=_activations),
+    OpSpec(
+        op=ops.mul, reference=lambda a, b: a * b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(
+        op=ops.sub, reference=lambda a, b: a - b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        supports_grad=True,
+        magnitude=lambda a, b: np.abs(a) + np.abs(b),
+    ),
+    OpSpec(
+        op=ops.div, reference=lambda a, b: a / b, error_inputs=_unmatched, bench=_ratios, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(
+        op=ops.neg, reference=lambda a: -a, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(
+        op=ops.sqrt, reference=np.sqrt, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(
+        op=ops.log, reference=np.log, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        supports_grad=True, magnitude=_of_log,
+    ),
+    OpSpec(
+        op=ops.tanh, reference=np.tanh, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(
+        op=ops.sigmoid, reference=_sigmoid, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        supports_grad=True,
+    ),
+    OpSpec(op=ops.exp, supports_grad=True, reference=np.exp, error_inputs=_not_for_bool, bench=_activations),
     OpSpec(
         op=ops.relu, reference=lambda a: np.where(np.isnan(a), a, np.where(a > 0, a, 0)).astype(a.dtype),
+        supports_grad=True,
         error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
     ),
     OpSpec(
         op=ops.gelu, reference=_gelu, samples=_gelu_samples, error_inputs=_gelu_errors, bench=_activations,
+        supports_grad=True,
         # 1 + erf(x) cancels where x is negative: the error is relative to x, not to the result.
         magnitude=lambda a, **scalars: a,
+    ),
+    OpSpec(
+        op=ops.gelu_backward, reference=_gelu_backward, samples=_gelu_backward_samples, bench=_residual,
+        error_inputs=_gelu_backward_errors, supports_grad=True,
+        # The derivative is 0 near -0.75: the error is relative to the gradient, not to the result.
+        magnitude=lambda grad, a, **scalars: np.asarray(grad) + 0 * np.asarray(a),
     ),
 )  # fmt: skip

@@ -279,26 +279,28 @@ _ACTIVATED = Tolerance(ulps=8, growth="sqrt", roundings=2)
 SPECS = (
     OpSpec(
         op=ops.matmul, samples=_products, reference=np.matmul, error_inputs=_mismatched, bench=_projections,
+        supports_grad=True,
         terms=lambda a, b: a.shape[-1], magnitude=lambda a, b: np.matmul(np.abs(a), np.abs(b)), work=_product_work,
     ),
     OpSpec(
-        op=ops.mm, samples=_mms, reference=_mm, error_inputs=_mm_errors, bench=_projection,
+        op=ops.mm, supports_grad=True, samples=_mms, reference=_mm, error_inputs=_mm_errors, bench=_projection,
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
-        op=ops.bmm, samples=_bmms, reference=_mm, error_inputs=_bmm_errors, bench=_heads,
+        op=ops.bmm, supports_grad=True, samples=_bmms, reference=_mm, error_inputs=_bmm_errors, bench=_heads,
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
-        op=ops.addmm, samples=_addmms, reference=_addmm, error_inputs=_addmm_errors, bench=_biased,
+        op=ops.addmm, supports_grad=True, samples=_addmms, reference=_addmm, error_inputs=_addmm_errors, bench=_biased,
         terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work, tolerance=_ACTIVATED,
     ),
     OpSpec(
         op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors, bench=_masked_heads,
+        supports_grad=True,
         terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work,
     ),
     OpSpec(
-        op=ops.linear, samples=_linears, reference=_linear, error_inputs=_linear_errors,
+        op=ops.linear, supports_grad=True, samples=_linears, reference=_linear, error_inputs=_linear_errors,
         terms=lambda a, weight, bias, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
         magnitude=lambda a, weight, bias, **named: np.abs(a) @ np.abs(weight).T + np.abs(bias), tolerance=_ACTIVATED,
     ),

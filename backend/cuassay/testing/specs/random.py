@@ -295,6 +295,6 @@ SPECS = (
     ),
     _Drawn(
         op=ops.dropout, reference=_dropout, samples=_kept, error_inputs=_refuses(*_PROBABILITY),
-        bench=_activations(p=0.1),
+        bench=_activations(p=0.1), supports_grad=True,
     ),
 )  # fmt: skip

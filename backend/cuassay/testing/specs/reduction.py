@@ -202,18 +202,21 @@ def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Arr
 SPECS = (
     OpSpec(
         op=ops.softmax, samples=_rows, reference=_softmax, error_inputs=_softmax_errors, bench=_attention,
+        supports_grad=True,
         terms=lambda a, *, axis=-1: a.shape[axis], work=_row_work(5),
         magnitude=_softmax_magnitude,
     ),
     OpSpec(
         op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
+        supports_grad=True,
         terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=_row_work(8),
     ),
     OpSpec(
-        op=ops.sum, samples=_sums, reference=_sum_reference, error_inputs=_bad_axes, bench=_logits,
+        op=ops.sum, supports_grad=True, samples=_sums, reference=_sum_reference, error_inputs=_bad_axes, bench=_logits,
         terms=_terms, work=_reduction_work, magnitude=lambda a, **scalars: _sum_reference(np.abs(a), **scalars),
     ),
     OpSpec(
         op=ops.amax, samples=_maxima, reference=np.amax, error_inputs=_no_maximum, bench=_logits, work=_reduction_work,
+        supports_grad=True,
     ),
 )  # fmt: skip

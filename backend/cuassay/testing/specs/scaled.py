@@ -128,6 +128,7 @@ _TENSOR_CORE_FP8 = Tolerance(ulps=1024)
 SPECS = (
     OpSpec(
         op=ops.grouped_mm, samples=_grouped, reference=_grouped_reference, error_inputs=_grouped_errors,
+        supports_grad=True,
         bench=_experts, work=_grouped_work,
         terms=lambda a, b, *, offs: a.shape[-1],
         magnitude=lambda a, b, *, offs: _grouped_reference(np.abs(a), np.abs(b), offs=offs),

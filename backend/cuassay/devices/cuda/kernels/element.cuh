@@ -26,6 +26,9 @@ template <typename T> struct alignas(2 * sizeof(T)) Complex { T real, imaginary;
 template <typename T> __device__ __forceinline__ Complex<T> operator+(Complex<T> a, Complex<T> b) {
     return {a.real + b.real, a.imaginary + b.imaginary};
 }
+template <typename T> __device__ __forceinline__ Complex<T> operator-(Complex<T> a, Complex<T> b) {
+    return {a.real - b.real, a.imaginary - b.imaginary};
+}
 template <typename T> __device__ __forceinline__ Complex<T> operator*(Complex<T> a, Complex<T> b) {
     return {a.real * b.real - a.imaginary * b.imaginary, a.real * b.imaginary + a.imaginary * b.real};
 }

@@ -1,4 +1,4 @@
-// out[i] = operation(a[i], b[i]) for arrays of any strides; add, mul, exp, relu, gelu; casts.
+// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, and a choice of two.
 //
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
@@ -10,6 +10,38 @@
 
 struct Add { template <typename W> __device__ static W of(W a, W b) { return a + b; } };
 struct Mul { template <typename W> __device__ static W of(W a, W b) { return a * b; } };
+struct Sub { template <typename W> __device__ static W of(W a, W b) { return a - b; } };
+struct Div { template <typename W> __device__ static W of(W a, W b) { return a / b; } };
+struct Neg { template <typename W> __device__ static W of(W a) { return -a; } };
+struct Equal { template <typename W> __device__ static bool of(W a, W b) { return a == b; } };
+struct LessEqual { template <typename W> __device__ static bool of(W a, W b) { return a <= b; } };
+// A Python number at the left is given as the second operand.
+template <typename Operation> struct Swapped {
+    template <typename W> __device__ static W of(W a, W b) { return Operation::of(b, a); }
+};
+struct Sqrt {
+    __device__ static float of(float a) { return sqrtf(a); }
+    __device__ static double of(double a) { return sqrt(a); }
+};
+struct Log {
+    __device__ static float of(float a) { return logf(a); }
+    __device__ static double of(double a) { return log(a); }
+};
+struct Tanh {
+    __device__ static float of(float a) { return tanhf(a); }
+    __device__ static double of(double a) { return tanh(a); }
+};
+// By an exponential that never overflows.
+struct Sigmoid {
+    __device__ static float of(float a) {
+        const float small = expf(-fabsf(a));
+        return (a < 0.0f ? small : 1.0f) / (1.0f + small);
+    }
+    __device__ static double of(double a) {
+        const double small = exp(-fabs(a));
+        return (a < 0.0 ? small : 1.0) / (1.0 + small);
+    }
+};
 struct Exp {
     __device__ static float of(float a) { return expf(a); }
     __device__ static double of(double a) { return exp(a); }
@@ -56,6 +88,32 @@ struct GeluTanh {
         return a * inverse(1.0f + power_of_two(-2.3022082f * u));  // 2 log2(e) sqrt(2 / pi)
     }
     __device__ static double of(double a) { return 0.5 * a * (1.0 + tanh(0.79788456080286535588 * (a + 0.044715 * a * a * a))); }
+};
+
+// grad (Phi(a) + a Phi'(a)); beyond 40 the second term is 0, and its factors would overflow. normcdf does not cancel.
+struct GeluBackward {
+    __device__ static float of(float grad, float a) {
+        const float near = fminf(fmaxf(a, -40.0f), 40.0f);
+        return grad * (normcdff(a) + near * expf(-0.5f * near * near) * 0.39894228040143268f);
+    }
+    __device__ static double of(double grad, double a) {
+        const double near = fmin(fmax(a, -40.0), 40.0);
+        return grad * (normcdf(a) + near * exp(-0.5 * near * near) * 0.39894228040143267794);
+    }
+};
+// With s = (1 + tanh(u)) / 2: grad (s + 2 a s (1 - s) u'), u' = sqrt(2 / pi) (1 + 3 * 0.044715 a^2). min and max drop
+// NaN, so s is computed from a.
+struct GeluTanhBackward {
+    __device__ static float of(float grad, float a) {
+        const float near = is_nan(a) ? a : fminf(fmaxf(a, -40.0f), 40.0f), square = near * near;
+        const float s = Sigmoid::of(1.5957691216057308f * near * fmaf(0.044715f, square, 1.0f));
+        return grad * (s + 1.5957691216057308f * near * s * (1.0f - s) * fmaf(0.134145f, square, 1.0f));
+    }
+    __device__ static double of(double grad, double a) {
+        const double near = is_nan(a) ? a : fmin(fmax(a, -40.0), 40.0), square = near * near;
+        const double s = Sigmoid::of(1.59576912160573071176 * near * fma(0.044715, square, 1.0));
+        return grad * (s + 1.59576912160573071176 * near * s * (1.0 - s) * fma(0.134145, square, 1.0));
+    }
 };
 
 // One pack a thread; the last pack may be short. `compute(i)` gives element i of the pack as W.
@@ -131,13 +189,13 @@ struct Layout {
     int64 n;
     int64 axes;
     int64 extent[kMaxAxes];
-    int64 stride[3][kMaxAxes];  // out, a, b
+    int64 stride[4][kMaxAxes];  // out, a, b, c
 };
 
-struct Offsets { int64 out, a, b; };
+struct Offsets { int64 out, a, b, c; };
 
 __device__ __forceinline__ Offsets offsets(const Layout& layout, int64 index) {
-    Offsets at = {0, 0, 0};
+    Offsets at = {0, 0, 0, 0};
 #pragma unroll
     for (int axis = 0; axis < kMaxAxes; ++axis) {
         if (axis >= layout.axes) break;
@@ -152,6 +210,7 @@ __device__ __forceinline__ Offsets offsets(const Layout& layout, int64 index) {
         at.out += position * layout.stride[0][axis];
         at.a += position * layout.stride[1][axis];
         at.b += position * layout.stride[2][axis];
+        at.c += position * layout.stride[3][axis];
     }
     return at;
 }
@@ -206,4 +265,22 @@ __global__ void strided_scalar(const T* a, typename Wide<T>::type b, T* out, con
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
     out[at.out] = narrow<T>(Operation::of(widen<typename Wide<T>::type>(a[at.a]), b));
+}
+
+// Truth values of operands compared as W, the dtype both promote to.
+template <typename Operation, typename W, typename A, typename B>
+__global__ void strided_comparison(const A* a, const B* b, uint8* out, const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    out[at.out] = Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b]));
+}
+
+// T is an unsigned integer of the elements' size: bits are moved, whatever they mean.
+template <typename T>
+__global__ void strided_where(const uint8* condition, const T* a, const T* b, T* out, const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    out[at.out] = condition[at.a] ? a[at.b] : b[at.c];
 }

@@ -28,10 +28,11 @@ from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
 
-__all__ = ["MAX_AXES", "add", "c_name", "merged_axes", "pack_length", "register"]
+__all__ = ["MAX_AXES", "add", "c_name", "launch_strided", "layout_of_strides", "merged_axes", "pack_length", "register"]
 
 Array = Any
 
+_FLOAT32 = np.dtype(np.float32)
 _BLOCK = 256
 _PACK_NBYTES = 16
 MAX_AXES = 8
@@ -39,6 +40,10 @@ MAX_AXES = 8
 #: What the kernels do not compute, apart from float8: complex ``exp`` is CuPy's.
 _LEFT_OUT = {"exp": COMPLEX}
 _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
+_GELU_BACKWARD = {"none": "GeluBackward", "tanh": "GeluTanhBackward"}
+
+#: Structs that give the same for exchanged operands; the others need `Swapped` for a number at the left.
+_COMMUTE = frozenset(("Add", "Mul"))
 
 
 class _Layout(ctypes.Structure):
@@ -48,7 +53,7 @@ class _Layout(ctypes.Structure):
         ("n", ctypes.c_int64),
         ("axes", ctypes.c_int64),
         ("extent", ctypes.c_int64 * MAX_AXES),
-        ("stride", ctypes.c_int64 * MAX_AXES * 3),
+        ("stride", ctypes.c_int64 * MAX_AXES * 4),
     )
 
 
@@ -86,10 +91,9 @@ class ElementwiseKernel:
 
     def __call__(self, *operands: Any, out: Array, **scalars: Any) -> None:
         """``out = functor(*operands)``, broadcast; one of two operands may be a Python number."""
-        functor = self._functor(**scalars)
         if not out.size:
             return
-        ordered = _number_last(operands, out)
+        functor, ordered = _number_last(self._functor(**scalars), operands, out)
         dense = _dense(functor, ordered, out)
         if dense is None:
             _strided(*ordered, out=out, functor=functor)
@@ -101,22 +105,23 @@ class ElementwiseKernel:
         """One launch made ready where the arrays are dense; else the call as it is."""
         operands = [bound[name] for name in op.schema.array_names]
         scalars = {name: bound[name] for name in op.schema.scalar_names}
-        functor = self._functor(**scalars)
-        dense = _dense(functor, _number_last(operands, out), out) if out.size else None
+        functor, ordered = _number_last(self._functor(**scalars), operands, out)
+        dense = _dense(functor, ordered, out) if out.size else None
         if dense is None:
             return partial(self, *operands, out=out, **scalars)
         launched, grid, arguments = dense
         return launched.bind(grid, _BLOCK, arguments)
 
 
-def _number_last(operands: Sequence[Any], out: Array) -> Sequence[Any]:
-    """A Python number comes second, in the dtype it is computed in: add and mul commute."""
+def _number_last(functor: str, operands: Sequence[Any], out: Array) -> tuple[str, Sequence[Any]]:
+    """A Python number comes second, in the dtype it is computed in, and the struct is one that expects it there."""
     a, b = operands[0], operands[-1]
     if isinstance(a, cupy.ndarray) and isinstance(b, cupy.ndarray):
-        return operands
-    array, number = (a, b) if isinstance(a, cupy.ndarray) else (b, a)
+        return functor, operands
+    is_last = isinstance(a, cupy.ndarray)
+    array, number = (a, b) if is_last else (b, a)
     weak = np.asarray(number, dtype=compute_dtype(out.dtype))  # OverflowError where an integer does not fit
-    return array, weak[()]
+    return functor if is_last or functor in _COMMUTE else f"Swapped<{functor}>", (array, weak[()])
 
 
 def _dense(functor: str, operands: Sequence[Any], out: Array) -> _Dense | None:
@@ -152,15 +157,15 @@ def _dense_name(form: str, functor: str, dtype: np.dtype[Any], length: int) -> s
 def _strided(*operands: Any, out: Array, functor: str) -> None:
     if len(operands) == 1:
         a = operands[0].astype(out.dtype, copy=False)
-        _launch_strided(f"strided_unary<{functor}, {c_name(out.dtype)}>", (a, out), _layout(out, a))
+        launch_strided(f"strided_unary<{functor}, {c_name(out.dtype)}>", (a, out), layout_of_strides(out, a))
     elif not isinstance(operands[1], cupy.ndarray):
         a, number = operands[0].astype(out.dtype, copy=False), operands[1]
-        _launch_strided(f"strided_scalar<{functor}, {c_name(out.dtype)}>", (a, number, out), _layout(out, a))
+        launch_strided(f"strided_scalar<{functor}, {c_name(out.dtype)}>", (a, number, out), layout_of_strides(out, a))
     else:
         a, b = operands
         if out.dtype.kind == "c":  # the kernel converts real numbers among themselves only
             a, b = a.astype(out.dtype, copy=False), b.astype(out.dtype, copy=False)
-        layout = _layout(out, a, b)
+        layout = layout_of_strides(out, a, b)
         length = _packed(layout, (out, a, b))
         names = ", ".join(c_name(array.dtype) for array in (out, a, b))
         name = (
@@ -168,7 +173,7 @@ def _strided(*operands: Any, out: Array, functor: str) -> None:
             if length > 1
             else f"strided_binary<{functor}, {names}>"
         )
-        _launch_strided(name, (a, b, out), layout)
+        launch_strided(name, (a, b, out), layout)
 
 
 def _packed(layout: _Layout, arrays: Sequence[Array]) -> int:
@@ -190,11 +195,13 @@ def _packed(layout: _Layout, arrays: Sequence[Array]) -> int:
     return length
 
 
-def _launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> None:
+def launch_strided(name: str, arguments: tuple[Any, ...], layout: _Layout) -> None:
+    """Launch the kernel `name`, one thread an element of `layout`, which is its last argument."""
     kernel("elementwise.cu", name)(-(-layout.n // _BLOCK), _BLOCK, (*arguments, layout))
 
 
-def _layout(out: Array, *operands: Array) -> _Layout:
+def layout_of_strides(out: Array, *operands: Array) -> _Layout:
+    """``Layout`` of elementwise.cu for `out` and the operands, broadcast to it; raises as `merged_axes`."""
     return _filled(out.size, merged_axes(out, *operands), 1 + len(operands))
 
 
@@ -253,6 +260,17 @@ def _gelu(approximate: str) -> str:
     return _GELU[approximate]
 
 
+def _gelu_backward(approximate: str) -> str:
+    if approximate not in _GELU_BACKWARD:
+        raise ArgumentError(f"gelu_backward's approximate must be 'none' or 'tanh'; got {approximate!r}")
+    return _GELU_BACKWARD[approximate]
+
+
+def expand(a: Array, *, shape: object, out: Array) -> None:
+    """By CuPy."""
+    alignment.copyto(out, cupy.broadcast_to(a, out.shape))
+
+
 def copy(a: Array, *, device: object, out: Array) -> None:
     """By CuPy: strides may differ; to another device as `peers` has it."""
     if a.data.device_id == out.data.device_id:
@@ -273,7 +291,7 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
         launched = kernel("elementwise.cu", f"dense_cast<{names}, {length}>")
         launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, out, out.size))
     else:
-        _launch_strided(f"strided_cast<{names}>", (a, out), _layout(out, a))
+        launch_strided(f"strided_cast<{names}>", (a, out), layout_of_strides(out, a))
 
 
 @alignment.on_aligned
@@ -286,9 +304,13 @@ add = ElementwiseKernel(partial(str, "Add"))
 
 
 def functors() -> dict[str, str]:
-    """Each elementwise op without scalars to the struct of elementwise.cu that computes it: ``relu`` to ``Relu``."""
+    """Each elementwise op without scalars to the struct of elementwise.cu that computes it: ``relu`` to ``Relu``.
+
+    Comparisons have structs too, and kernels of their own; see `comparison`.
+    """
     structs = set(re.findall(r"^struct (\w+)", kernel_source("elementwise.cu"), re.MULTILINE))
-    plain = (op.name for op in registry.ops() if op.schema.op_class == "elementwise" and not op.schema.scalar_names)
+    elementwise = (op for op in registry.ops() if op.schema.op_class == "elementwise" and not op.schema.scalar_names)
+    plain = (op.name for op in elementwise if op.schema.result(_FLOAT32) == _FLOAT32)
     named = {name: name.title().replace("_", "") for name in plain}
     return {name: struct for name, struct in named.items() if struct in structs}
 
@@ -303,7 +325,10 @@ def register() -> None:
     registry.implement("exp", kind="cuda", dtypes=COMPLEX)(_complex_exp)
     gelu = [dtype for dtype in registry.op("gelu").schema.dtypes if dtype not in FP8]
     registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
+    backward = registry.op("gelu_backward").schema.dtypes
+    registry.implement("gelu_backward", kind="cuda", dtypes=backward)(ElementwiseKernel(_gelu_backward))
+    registry.implement("expand", kind="cuda", dtypes=registry.op("expand").schema.dtypes)(expand)
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
-    for name in (*plain, "gelu", "cast"):
+    for name in (*plain, "gelu", "gelu_backward", "cast"):
         Repeated(registry.op(name)).install()

@@ -1,0 +1,13 @@
+"""Derivatives of functions over `cuassay.ops`, on every kind of device.
+
+A function that is differentiated gets traced arrays, which have the operators and views of arrays; each op on them
+runs at once and is recorded (`recorder`). The derivative is a list of ops again (`cuassay.ops.derivatives`,
+`backward`), so that it is captured in a graph, race-checked on the simulated device and cast by autocast.
+"""
+
+from __future__ import annotations
+
+from cuassay.autograd.checking import gradcheck
+from cuassay.autograd.functional import grad, jvp, stop_gradient, value_and_grad, vjp
+
+__all__ = ["grad", "gradcheck", "jvp", "stop_gradient", "value_and_grad", "vjp"]

@@ -1,0 +1,156 @@
+"""The backward pass: the recorded nodes in reverse, each on the stream of its call, with a wait where two streams meet.
+
+Gradients that arrive at one place are added there. Nodes are dropped as they are done, unless the caller wants to go
+through them again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import Any
+
+from cuassay import devices
+from cuassay.autograd.recorder import Node, Place, spent
+from cuassay.ops import add as add_op
+from cuassay.ops import copy, registry
+
+__all__ = ["run"]
+
+Array = Any
+
+
+def run(
+    nodes: list[Node], given: Sequence[tuple[tuple[Node, int], Array]], wanted: Sequence[Node], *, keep: bool
+) -> list[Array]:
+    """The gradients of the arguments `wanted`, in order of each one's current stream.
+
+    Parameters
+    ----------
+    nodes : list of Node
+        In the order of the calls; emptied unless `keep`.
+    given : sequence of ((Node, int), array)
+        The gradients of outputs.
+    wanted : sequence of Node
+        Arguments.
+    keep : bool
+        Leave the nodes for another pass.
+    """
+    streams = _Streams()
+    for (node, output), grad in given:
+        place = Place.of(grad)
+        streams.use(place)
+        node.grads.setdefault(output, []).append((grad, place.stream))
+    try:
+        for node in _reversed(nodes, keep=keep):
+            if node.grads:
+                _step(node, streams)
+            if not keep:
+                node.pull = spent
+        found = [_argument_gradient(node, streams) for node in wanted]
+        streams.join([node.place for node in wanted])
+    finally:
+        for node in (*nodes, *wanted):
+            node.grads.clear()
+    return _apart(found, [grad for _, grad in given])
+
+
+def _reversed(nodes: list[Node], *, keep: bool) -> Iterator[Node]:
+    if keep:
+        yield from reversed(nodes)
+    while nodes and not keep:
+        yield nodes.pop()
+
+
+class _Streams:
+    """The streams that the pass used, by device, and what must live until they are joined.
+
+    Memory goes back to the stream that took it. While a second stream may still read it, it is held here.
+    """
+
+    def __init__(self) -> None:
+        self._used: dict[tuple[str, int], list[Place]] = {}
+        self._held: list[Any] = []
+
+    def use(self, place: Place) -> int:
+        """Note that the pass uses this stream; gives how many of its device it uses by now."""
+        used = self._used.setdefault((place.backend.kind, place.index), [])
+        if all(other.stream != place.stream for other in used):
+            used.append(place)
+        return len(used)
+
+    @contextmanager
+    def on(self, place: Place, *holds: Any) -> Iterator[None]:
+        """Work goes to the stream of `place`; `holds` is what it reads."""
+        if self.use(place) > 1:
+            self._held.append(holds)
+        with ExitStack() as entered:
+            entered.enter_context(place.backend.activate(place.index))
+            if place.backend.current_stream(place.index) != place.stream:
+                entered.enter_context(place.backend.use_stream(place.stream))
+            yield
+
+    def join(self, homes: Sequence[Place]) -> None:
+        """Order everything before the current streams, and what is freed from now on before their next use."""
+        for places in self._used.values():
+            backend, index = places[0].backend, places[0].index
+            current = backend.current_stream(index)
+            others = [place.stream for place in places if place.stream != current]
+            for stream in others:
+                current.wait_stream(stream)
+            for stream in others:
+                stream.wait_stream(current)
+            for stream in others:  # once more: in a capture every stream must end in the first one
+                current.wait_stream(stream)
+        self._held.clear()
+
+
+def _step(node: Node, streams: _Streams) -> None:
+    """Sum what arrived at the node's outputs, and pass the gradients of its arguments on."""
+    with streams.on(node.place, node, dict(node.grads)):
+        grads = [_sum(node.grads.pop(output, []), node.place, meta) for output, meta in enumerate(node.outputs)]
+        for (parent, output), grad in zip(node.parents, _explained(node, grads), strict=True):
+            if grad is not None:
+                parent.grads.setdefault(output, []).append((grad, node.place.stream))
+
+
+def _explained(node: Node, grads: Sequence[Array]) -> Sequence[Array]:
+    try:
+        return node.pull(grads)
+    except Exception as error:
+        error.add_note(f"in the derivative of {node.name}, called at {node.line}")
+        raise
+
+
+def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array:
+    """The sum on the current stream, which waits for those that made the parts; zeros where nothing arrived."""
+    if not arrived:
+        return devices.zeros(meta.shape, meta.dtype, f"{place.backend.kind}:{place.index}")
+    for stream in {id(stream): stream for _, stream in arrived}.values():
+        if stream != place.stream:
+            place.stream.wait_stream(stream)
+    total, *rest = (grad for grad, _ in arrived)
+    for grad in rest:
+        total = add_op(total, grad)
+    return total
+
+
+def _argument_gradient(node: Node, streams: _Streams) -> Array:
+    backend, index = node.place.backend, node.place.index
+    place = Place(backend, index, backend.current_stream(index))
+    with streams.on(place, dict(node.grads)):
+        return _sum(node.grads.pop(0, []), place, node.outputs[0])
+
+
+def _apart(found: list[Array], given: Sequence[Array]) -> list[Array]:
+    """Each gradient in memory of its own, in C order: a caller may write one, and not change another."""
+    seen = list(given)
+    for place, grad in enumerate(found):
+        backend = registry.backend_of(type(grad))
+        if backend is None:  # a traced one of a derivative around this one
+            continue
+        others = (one for one in seen if registry.backend_of(type(one)) is backend)
+        if not grad.flags.c_contiguous or any(backend.overlap(grad, one) != "none" for one in others):
+            found[place] = copy(grad)
+        seen.append(found[place])
+    return found

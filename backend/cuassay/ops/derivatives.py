@@ -1,0 +1,325 @@
+"""The derivatives of the declared ops: one table, from an op to its formulas over ops, or to why it has none.
+
+A formula gets the gradient of the output and the forward call, and gives the gradient of one parameter by calling ops
+and views; so it runs on every kind, is captured and race-checked as any call is, and has a derivative itself. It need
+not undo broadcasting or promotion: `fitted` sums its result to the parameter's shape and casts it to its dtype.
+Sources: the chain rule; softmax and layer_norm as in the papers that `cuassay.ops.catalog` names; det after M. Giles,
+"Collected matrix derivative results", 2008.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from cuassay.arrays.dtypes import HALVES, dtype_name
+from cuassay.errors import GradientError
+from cuassay.ops import catalog as ops
+from cuassay.ops import products, registry, rules
+from cuassay.ops.rules import Formula, Forward, Reads
+from cuassay.ops.shapes import reduced_axes
+
+__all__ = ["DERIVATIVES", "fitted"]
+
+Array = Any
+
+
+def fitted(grad: Array, shape: tuple[int, ...], dtype: Any) -> Array:
+    """`grad` summed over what was broadcast from `shape`, in `dtype`."""
+    if tuple(grad.shape) != shape:
+        leading = grad.ndim - len(shape)
+        axes = [axis for axis in range(grad.ndim) if axis < leading or shape[axis - leading] != grad.shape[axis]]
+        if axes:
+            grad = ops.sum(grad, axis=tuple(axes), keepdims=True)
+        if tuple(grad.shape) != shape:
+            grad = grad.reshape(shape)
+    return grad if grad.dtype == dtype else ops.cast(grad, dtype=dtype)
+
+
+def _by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
+    return lambda function: Formula(function, reads)
+
+
+def _wide(array: Array) -> Array:
+    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
+    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
+
+
+def _transposed(array: Array) -> Array:
+    return array.swapaxes(-1, -2)
+
+
+_pass = Formula(lambda grad, forward: grad)
+
+# ------------------------------------------------------------------------------------------------ elementwise
+
+
+def _not_above_zero(grad: Array, array: Array) -> Array:
+    """`grad`, and 0 where the array is 0 or less; where that is NaN it passes, as in torch."""
+    return ops.where(ops.less_equal(array, 0), 0.0, grad)
+
+
+def _gelu_slope(grad: Array, forward: Forward) -> Array:
+    return ops.gelu_backward(grad, forward.a, approximate=forward.approximate)
+
+
+# ------------------------------------------------------------------------------------------------ reductions
+
+
+def _kept(grad: Array, forward: Forward) -> Array:
+    """The gradient of a reduction, with extent 1 where it reduced."""
+    shape = forward.a.shape
+    axes = reduced_axes(forward.axis, len(shape))
+    return grad.reshape(tuple(1 if axis in axes else extent for axis, extent in enumerate(shape)))
+
+
+def _sum(grad: Array, forward: Forward) -> Array:
+    return ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape))
+
+
+def _amax(grad: Array, forward: Forward) -> Array:
+    """Equal parts to the elements that are the maximum, as in torch."""
+    grad, is_largest = _kept(grad, forward), ops.equal(forward.a, _kept(forward.out, forward))
+    zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
+    count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
+    return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
+
+
+def _softmax(grad: Array, forward: Forward) -> Array:
+    grad, out = _wide(grad), _wide(forward.out)
+    return ops.mul(out, ops.sub(grad, ops.sum(ops.mul(grad, out), axis=forward.axis, keepdims=True)))
+
+
+def _mean(array: Array) -> Array:
+    return ops.mul(ops.sum(array, axis=-1, keepdims=True), 1 / array.shape[-1])
+
+
+def _normalized(forward: Forward) -> tuple[Array, Array]:
+    """The rows of mean 0 and variance 1, and what they were multiplied by."""
+
+    def make() -> tuple[Array, Array]:
+        a = _wide(forward.a)
+        centred = ops.sub(a, _mean(a))
+        scale = ops.div(1.0, ops.sqrt(ops.add(_mean(ops.mul(centred, centred)), float(forward.eps))))
+        return ops.mul(centred, scale), scale
+
+    found: tuple[Array, Array] = forward.once("normalized", make)
+    return found
+
+
+def _layer_norm(grad: Array, forward: Forward) -> Array:
+    rows, scale = _normalized(forward)
+    grad = ops.mul(_wide(grad), _wide(forward.weight))
+    across = ops.add(_mean(grad), ops.mul(rows, _mean(ops.mul(grad, rows))))
+    return ops.mul(ops.sub(grad, across), scale)
+
+
+def _layer_norm_weight(grad: Array, forward: Forward) -> Array:
+    return ops.mul(_wide(grad), _normalized(forward)[0])
+
+
+# ------------------------------------------------------------------------------------------------ products
+
+
+def _as_matrices(grad: Array, forward: Forward) -> tuple[Array, bool, bool]:
+    """The gradient of a product of matrices, and whether each operand was a vector."""
+    vectors = len(forward.a.shape) == 1, len(forward.b.shape) == 1
+    shape = list(grad.shape)
+    if vectors[1]:
+        shape.append(1)
+    if vectors[0]:
+        shape.insert(len(shape) - 1, 1)
+    return grad.reshape(tuple(shape)) if any(vectors) else grad, *vectors
+
+
+def _rows(array: Array) -> Array:
+    """All but the last axis as one."""
+    return array.reshape((math.prod(array.shape[:-1]), array.shape[-1]))
+
+
+def _matmul_a(grad: Array, forward: Forward) -> Array:
+    grad, is_vector, other_is_vector = _as_matrices(grad, forward)
+    b = forward.b.reshape((-1, 1)) if other_is_vector else forward.b
+    found = ops.matmul(grad, _transposed(b), precision=forward.precision)
+    return found.reshape((*found.shape[:-2], found.shape[-1])) if is_vector else found
+
+
+def _matmul_b(grad: Array, forward: Forward) -> Array:
+    grad, other_is_vector, is_vector = _as_matrices(grad, forward)
+    a = forward.a.reshape((1, -1)) if other_is_vector else forward.a
+    if len(forward.b.shape) <= 2 and a.ndim > 2:  # one product over all rows, instead of one a matrix and their sum
+        grad, a = _rows(grad), _rows(a)
+    found = ops.matmul(_transposed(a), grad, precision=forward.precision)
+    return found.reshape(found.shape[:-1]) if is_vector else found
+
+
+def _left(product: Callable[..., Array]) -> Callable[[Array, Forward], Array]:
+    return lambda grad, forward: product(grad, _transposed(forward.b), precision=forward.precision)
+
+
+def _right(product: Callable[..., Array]) -> Callable[[Array, Forward], Array]:
+    return lambda grad, forward: product(_transposed(forward.a), grad, precision=forward.precision)
+
+
+def _times(factor: float, array: Array) -> Array:
+    return array if factor == 1 else ops.mul(array, float(factor))
+
+
+def _before_activation(grad: Array, forward: Forward, product: Callable[[], Array]) -> Array:
+    """The gradient of what the activation got; GELU's is computed again, since only its result was kept."""
+    if forward.activation is None:
+        return grad
+    if forward.activation == "relu":
+        return _not_above_zero(grad, forward.out)
+    return forward.once("before", lambda: ops.gelu_backward(grad, product(), approximate="tanh"))
+
+
+def _reads(*own: str, all_of: tuple[str, ...]) -> Reads:
+    """What the formula of a product with an activation reads: the result for ReLU, the operands for GELU."""
+    more = {None: (), "relu": ("out",), "gelu_tanh": all_of}
+    return lambda arguments: (*own, *more[arguments["activation"]])
+
+
+def _addmm_inner(grad: Array, forward: Forward) -> Array:
+    factors = {"alpha": forward.alpha, "beta": forward.beta, "precision": forward.precision}
+    return _before_activation(grad, forward, lambda: ops.addmm(forward.c, forward.a, forward.b, **factors))
+
+
+def _addmm_a(grad: Array, forward: Forward) -> Array:
+    found = ops.mm(_addmm_inner(grad, forward), _transposed(forward.b), precision=forward.precision)
+    return _times(forward.alpha, found)
+
+
+def _addmm_b(grad: Array, forward: Forward) -> Array:
+    found = ops.mm(_transposed(forward.a), _addmm_inner(grad, forward), precision=forward.precision)
+    return _times(forward.alpha, found)
+
+
+def _linear_inner(grad: Array, forward: Forward) -> Array:
+    return _before_activation(
+        grad,
+        forward,
+        lambda: ops.linear(forward.a, forward.weight, forward.bias, precision=forward.precision),
+    )
+
+
+def _linear_a(grad: Array, forward: Forward) -> Array:
+    return ops.matmul(_linear_inner(grad, forward), forward.weight, precision=forward.precision)
+
+
+def _linear_weight(grad: Array, forward: Forward) -> Array:
+    grad = _rows(_linear_inner(grad, forward))
+    return ops.mm(_transposed(grad), _rows(forward.a), precision=forward.precision)
+
+
+def _grouped_a(grad: Array, forward: Forward) -> Array:
+    return ops.grouped_mm(grad, _transposed(forward.b), offs=forward.offs, precision=forward.precision)
+
+
+def _grouped_b(grad: Array, forward: Forward) -> Array:
+    """A product a group, into the matrix of that group."""
+    backend = registry.backend_of(type(grad))
+    if backend is None or registry.backend_of(type(forward.a)) is None:
+        raise GradientError(
+            "grouped_mm has no second derivative by its matrices: the first writes them one by one into one array; "
+            "write the function with mm of slices"
+        )
+    count, rows = forward.b.shape[0], forward.a.shape[0]
+    found = backend.empty(tuple(forward.b.shape), grad.dtype, backend.device_of(grad).index)
+    for group, (first, end) in enumerate(products.groups(forward.offs, count, rows)):
+        part = _transposed(forward.a[first:end]), grad[first:end]
+        ops.mm(*part, precision=forward.precision, out=found[group])
+    return found
+
+
+# ------------------------------------------------------------------------------------------------ the table
+
+
+def _back(grad: Array, forward: Forward) -> Array:
+    """To where the original is."""
+    is_there = registry.device_of(grad, "the gradient") == forward.home
+    return grad if is_there else ops.copy(grad, device=forward.home)
+
+
+_IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
+_OF_LINALG = "it writes its arguments; see the functions of cuassay.linalg for what has a derivative"
+_ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
+_NONE: Mapping[str, Formula | str] = {}
+
+DERIVATIVES: dict[str, rules.Derivative] = {
+    "add": {"a": _pass, "b": _pass},
+    "sub": {"a": _pass, "b": _by()(lambda g, f: ops.neg(g))},
+    "mul": {"a": _by("b")(lambda g, f: ops.mul(g, f.b)), "b": _by("a")(lambda g, f: ops.mul(g, f.a))},
+    "div": {
+        "a": _by("b")(lambda g, f: ops.div(g, f.b)),
+        "b": _by("b", "out")(lambda g, f: ops.neg(ops.div(ops.mul(g, f.out), f.b))),
+    },
+    "neg": {"a": _by()(lambda g, f: ops.neg(g))},
+    "sqrt": {"a": _by("out")(lambda g, f: ops.div(ops.mul(g, 0.5), f.out))},
+    "exp": {"a": _by("out")(lambda g, f: ops.mul(g, f.out))},
+    "log": {"a": _by("a")(lambda g, f: ops.div(g, f.a))},
+    "tanh": {"a": _by("out")(lambda g, f: ops.mul(g, ops.sub(1.0, ops.mul(f.out, f.out))))},
+    "sigmoid": {"a": _by("out")(lambda g, f: ops.mul(ops.mul(g, f.out), ops.sub(1.0, f.out)))},
+    "relu": {"a": _by("out")(lambda g, f: _not_above_zero(g, f.out))},
+    "gelu": {"a": _by("a")(_gelu_slope)},
+    "gelu_backward": {"grad": _by("a")(_gelu_slope), "a": "the second derivative of gelu is not written"},
+    "equal": _NONE,
+    "less_equal": _NONE,
+    "where": {
+        "a": _by("condition")(lambda g, f: ops.where(f.condition, g, 0.0)),
+        "b": _by("condition")(lambda g, f: ops.where(f.condition, 0.0, g)),
+    },
+    "sum": {"a": _by()(_sum)},
+    "amax": {"a": _by("a", "out")(_amax)},
+    "softmax": {"a": _by("out")(_softmax)},
+    "layer_norm": {
+        "a": _by("a", "weight")(_layer_norm),
+        "weight": _by("a")(_layer_norm_weight),
+        "bias": _by()(lambda g, f: _wide(g)),
+    },
+    "matmul": {"a": _by("b")(_matmul_a), "b": _by("a")(_matmul_b)},
+    "mm": {"a": _by("b")(_left(ops.mm)), "b": _by("a")(_right(ops.mm))},
+    "bmm": {"a": _by("b")(_left(ops.bmm)), "b": _by("a")(_right(ops.bmm))},
+    "addmm": {
+        "c": Formula(lambda g, f: _times(f.beta, _addmm_inner(g, f)), _reads(all_of=_ADDMM)),
+        "a": Formula(_addmm_a, _reads("b", all_of=_ADDMM)),
+        "b": Formula(_addmm_b, _reads("a", all_of=_ADDMM)),
+    },
+    "baddbmm": {
+        "c": _by()(lambda g, f: _times(f.beta, g)),
+        "a": _by("b")(lambda g, f: _times(f.alpha, _left(ops.bmm)(g, f))),
+        "b": _by("a")(lambda g, f: _times(f.alpha, _right(ops.bmm)(g, f))),
+    },
+    "linear": {
+        "a": Formula(_linear_a, _reads("weight", all_of=_LINEAR)),
+        "weight": Formula(_linear_weight, _reads("a", all_of=_LINEAR)),
+        "bias": Formula(_linear_inner, _reads(all_of=_LINEAR)),
+    },
+    "grouped_mm": {"a": _by("b")(_grouped_a), "b": _by("a")(_grouped_b)},
+    "scaled_mm": "its operands are fp8, which a gradient does not fit in; differentiate the product in bfloat16",
+    "slow_conv2d": "no rule is written for it; declare an op of your own with derivative={...}",
+    "copy": {"a": _by()(_back)},
+    "cast": {"a": _pass},
+    "expand": {"a": _pass},
+    "dropout": {"a": _by()(lambda g, f: ops.dropout(g, state=f.state, p=f.p))},
+    "dropout_mask": _NONE,
+    "bernoulli": _NONE,
+    "uniform": _NONE,
+    "normal": _NONE,
+    "integers": _NONE,
+    "permutation": _NONE,
+    "det": "no rule is written for it; declare an op of your own with derivative={...}",
+    **dict.fromkeys(("solve_", "inv_", "cholesky_", "qr_", "svd_", "eigh_", "lstsq_"), _OF_LINALG),
+    **dict.fromkeys(
+        (
+            "foreach_add_", "foreach_mul_", "foreach_lerp_", "foreach_copy_", "foreach_zero_", "foreach_unscale_",
+            "global_norm_", "update_scale_", "fused_adam_",
+        ),
+        _IN_PLACE,
+    ),
+    "foreach_norm": "no rule is written for it; use ops.sqrt(ops.sum(ops.mul(a, a)))",
+}  # fmt: skip
+
+for _name, _derivative in DERIVATIVES.items():
+    rules.register(registry.op(_name).schema, _derivative)

@@ -1,0 +1,124 @@
+"""What a derivative of an op is: for each parameter a formula over ops, and which values the formula reads.
+
+The rules of the declared ops stand in `cuassay.ops.derivatives`; an op of a user's gets its own by
+``declare(..., derivative=)``. How calls are recorded and formulas run is decided in `cuassay.autograd`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from cuassay.core.words import shown
+from cuassay.errors import SchemaError
+from cuassay.ops.schema import Schema
+
+__all__ = ["Derivative", "Formula", "Forward", "Reads", "derivative_of", "register"]
+
+
+#: From a call's arguments by name to those that are read.
+Reads = Callable[[Mapping[str, Any]], tuple[str, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class Formula:
+    """From the gradient of the output to that of one parameter.
+
+    Attributes
+    ----------
+    function : callable
+        ``function(grad, forward)``, where `forward` is a `Forward`. What it gives may be broadcast, or in a wider
+        dtype: it is summed to the parameter's shape and cast to its dtype.
+    reads : tuple of str, or callable
+        The parameters whose values it reads, and ``"out"``; or a function from the call's arguments by name to these.
+        Only they are kept from the forward call; of the other arrays shape and dtype are.
+    """
+
+    function: Callable[[Any, Forward], Any]
+    reads: tuple[str, ...] | Reads = ()
+
+    def read(self, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+        """What it reads of a call."""
+        return self.reads if isinstance(self.reads, tuple) else self.reads(arguments)
+
+
+class Forward:
+    """A call as formulas see it: arguments by name, and ``out``; arrays that no formula reads as `Meta`.
+
+    ``home`` is the device of the arguments.
+
+    Parameters
+    ----------
+    values : mapping
+        Name to value.
+    """
+
+    __slots__ = ("_made", "_values")
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+        self._made: dict[str, Any] = {}
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return self._values[name]
+        except KeyError:
+            raise AttributeError(f"the call has no {name!r}; it has {', '.join(self._values)}") from None
+
+    def once(self, name: str, make: Callable[[], Any]) -> Any:
+        """What `make` gives, computed by the first formula of the call that asks for `name`."""
+        if name not in self._made:
+            self._made[name] = make()
+        return self._made[name]
+
+
+#: Parameter to its formula, or to why it has none. A parameter that is not named has no gradient, as a result of truth
+#: values has none: nothing changes when it changes a little. A text in place of all: why the op has no derivative.
+Derivative = Mapping[str, Formula | str] | str
+
+_derivatives: dict[str, Derivative] = {}
+
+
+def register(schema: Schema, derivative: Any) -> None:
+    """Enter the derivative of an op; a plain function as formula reads every argument and the output.
+
+    Raises
+    ------
+    SchemaError
+        If it names a parameter that the op does not have, or gives something else than a formula or a reason.
+    """
+    if isinstance(derivative, str):
+        _derivatives[schema.name] = derivative
+        return
+    entries = derivative.items() if isinstance(derivative, Mapping) else [(derivative, None)]
+    _derivatives[schema.name] = {name: _formula(schema, name, given) for name, given in entries}
+
+
+def _formula(schema: Schema, name: Any, given: Any) -> Formula | str:
+    if name not in schema.array_names:
+        raise SchemaError(
+            f"{schema.name}'s derivative names {shown(name)}; it is a mapping from its arrays, "
+            f"{', '.join(schema.array_names)}, to formulas"
+        )
+    if isinstance(given, Formula):
+        named = given.reads if isinstance(given.reads, tuple) else ()
+        if unknown := set(named) - {*schema.array_names, "out"}:
+            raise SchemaError(
+                f"the formula of {schema.name}'s {name} reads {', '.join(sorted(unknown))}; it may read "
+                f"{', '.join(schema.array_names)} and out"
+            )
+        return given
+    if isinstance(given, str):
+        return given
+    if not callable(given):
+        raise SchemaError(
+            f"the formula of {schema.name}'s {name} is {shown(given)}; write a function (grad, forward), or say in a "
+            "text why there is none"
+        )
+    return Formula(given, (*schema.array_names, "out"))
+
+
+def derivative_of(name: str) -> Derivative:
+    """The derivative of the op of that name; a text that says so where it has none."""
+    return _derivatives.get(name, "no rule is written for it; declare it with derivative={parameter: formula}")

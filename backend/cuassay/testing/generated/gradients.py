@@ -1,0 +1,227 @@
+"""Checks of derivatives: central differences in float64, other dtypes against it, layouts, streams and graphs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.arrays.dtypes import FLOATS, as_dtype, epsilon, largest
+from cuassay.autograd import gradcheck, vjp
+from cuassay.core.device import Device
+from cuassay.errors import GradientError
+from cuassay.ops.rules import Formula, derivative_of
+from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.generated.execution import check, on_sample, overwrite, turned
+from cuassay.testing.generated.selection import by_options, one, samples_of
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample
+
+__all__: list[str] = []
+
+#: Elements of a sample, those changed in each array, and the broadcast samples that are looked at.
+_MOST, _CHANGED, _BROADCAST = 600, 4, 3
+
+#: Roundings of a gradient, each half a unit of the largest one: those of its formula and of the forward call.
+_ROUNDINGS = 24
+
+
+def _supported(spec: OpSpec) -> bool:
+    return spec.supports_grad
+
+
+@check(_supported)
+def check_gradients(spec: OpSpec, device: Device) -> None:
+    """Gradients are those of central differences, in each dtype and layout, and the same each time."""
+    here = _dtypes(spec, device)
+    for dtype in here:
+        for sample in _samples(spec, device, dtype):
+            with on_sample(replace(sample, label=f"{sample.label}, {dtype}")):
+                if dtype == "float64" and _is_exact(spec, sample):
+                    _check_differences(spec, device, sample)
+                else:
+                    _check_rounding(spec, device, dtype, sample)
+
+
+def _is_exact(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the value is in float64 as well: differences of a rounded one say nothing."""
+    args, kwargs = sample.host()
+    return spec.declared.meta(*args, **kwargs).dtype == np.float64
+
+
+@check(_supported, needs=("streams",))
+def check_gradients_streams(spec: OpSpec, device: Device) -> None:
+    """Recorded and computed on a stream of its own, the gradients are those of the default stream."""
+    dtype = _dtypes(spec, device)[0]
+    backend, sample = devices.backend(device.kind), _samples(spec, device, dtype)[0]
+    with on_sample(sample), backend.activate(device.index):
+        expected = _gradients(spec, device, sample)
+        main, side = backend.current_stream(device.index), backend.new_stream(device.index)
+        call = _Call(spec, device, sample)
+        side.wait_stream(main)
+        with backend.use_stream(side):
+            found = call.gradients()
+        main.wait_stream(side)
+        for grad, right in zip(found, expected, strict=True):
+            assert_same_bits(grad, right)
+
+
+@check(_supported, needs=("graphs",))
+def check_gradients_graph(spec: OpSpec, device: Device) -> None:
+    """Captured and replayed after the inputs have changed, the gradients are those of the new numbers."""
+    dtype = _dtypes(spec, device)[0]
+    backend, sample = devices.backend(device.kind), _samples(spec, device, dtype)[0]
+    other = turned(sample)
+    with on_sample(sample), backend.activate(device.index):
+        expected = _gradients(spec, device, other)
+        call, side = _Call(spec, device, sample), backend.new_stream(device.index)
+        side.wait_stream(backend.current_stream(device.index))
+        capture = backend.new_capture(device.index)
+        try:
+            with backend.use_stream(side):
+                call.gradients()  # compiled, and given memory, outside of the capture
+                side.synchronize()
+                capture.begin()
+                found = call.gradients()
+                capture.end()
+                overwrite(device, call.args, other)
+                capture.replay()
+            side.synchronize()
+            for grad, right in zip(found, expected, strict=True):
+                assert_same_bits(grad, right)
+        finally:
+            capture.reset()
+
+
+def _dtypes(spec: OpSpec, device: Device) -> list[str]:
+    """Those of the op that are real and run here, the widest first."""
+    names = [name for name in reversed(FLOATS) if name in spec.dtypes]
+    found = [name for name in names if spec.why_unsupported(device, name) is None]
+    if not found:
+        pytest.skip(f"{device}: {spec.name} has no floating dtype here")
+    return found
+
+
+def _samples(spec: OpSpec, device: Device, dtype: str) -> list[Sample]:
+    """Small ones of each set of options, broadcast ones, and one in two other layouts."""
+    small = by_options(spec, device, as_dtype(dtype), most=_MOST) or [one(spec, device, as_dtype(dtype), most=_MOST)]
+    plain = [_inside(spec, sample) for sample in small]
+    drawn = samples_of(spec, device, as_dtype(dtype), "broadcast")
+    wide = [_inside(spec, sample) for sample in drawn if _size(sample) <= _MOST]
+    shaped = max(plain, key=lambda sample: max(len(array.shape) for array in _arrays(sample)))
+    laid_out = [shaped.laid_out(layout) for layout in ("transposed", "strided")]
+    return [*plain, *wide[:_BROADCAST], *laid_out]
+
+
+def _arrays(sample: Sample) -> list[NDArray[Any]]:
+    return [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
+
+
+def _size(sample: Sample) -> int:
+    return sum(array.size for array in _arrays(sample))
+
+
+def _inside(spec: OpSpec, sample: Sample) -> Sample:
+    """The sample, or of a function without a value at some numbers, such as the logarithm, one of positive numbers."""
+    if np.isfinite(spec.expected(sample)).all():
+        return sample
+    args = (HostArray(np.abs(one.values) + one.dtype.type(0.25)) for one in sample.args)
+    return replace(sample, args=tuple(args))
+
+
+class _Call:
+    """The op as a function of the arguments that it has formulas for.
+
+    Attributes
+    ----------
+    args
+        All arrays of the call, on the device.
+    """
+
+    def __init__(self, spec: OpSpec, device: Device, sample: Sample) -> None:
+        assert_has_derivative(spec)
+        self._spec, self._device = spec, device
+        self.args, self._kwargs = sample.on(device)
+        self.places = [place for place in _differentiable(spec) if hasattr(self.args[place], "dtype")]
+        self.places = [place for place in self.places if str(self.args[place].dtype) in FLOATS]
+        self._cotangent: Any = None
+
+    def __call__(self, *given: Any) -> Any:
+        args = list(self.args)
+        for place, value in zip(self.places, given, strict=True):
+            args[place] = value
+        with np.errstate(all="ignore"):
+            return self._spec.run(self._device, args, self._kwargs)
+
+    def chosen(self) -> list[Any]:
+        """The arguments to differentiate by."""
+        return [self.args[place] for place in self.places]
+
+    def gradients(self) -> Sequence[Any]:
+        """For a gradient of the value that is the same each time."""
+        value, pull = vjp(self, *self.chosen())
+        if self._cotangent is None:
+            drawn = np.random.default_rng(0).uniform(0.5, 1.5, tuple(value.shape)).astype(value.dtype)
+            self._cotangent = devices.from_host(drawn, self._device)
+        with np.errstate(all="ignore"):
+            found: Sequence[Any] = pull(self._cotangent)
+        return found
+
+
+def assert_has_derivative(spec: OpSpec) -> None:
+    """Raise where the op has no formula."""
+    derivative = derivative_of(spec.name)
+    if isinstance(derivative, str):
+        raise GradientError(f"{spec.name} claims supports_grad and has no derivative: {derivative}")
+
+
+def _differentiable(spec: OpSpec) -> Iterator[int]:
+    derivative = derivative_of(spec.name)
+    for place, param in enumerate(spec.declared.schema.arrays):
+        if not isinstance(derivative, str) and isinstance(derivative.get(param.name), Formula):
+            yield place
+
+
+def _gradients(spec: OpSpec, device: Device, sample: Sample) -> list[NDArray[Any]]:
+    call = _Call(spec, device, sample)
+    first, second = ([devices.to_host(one) for one in call.gradients()] for _ in range(2))
+    for grad, other in zip(first, second, strict=True):
+        assert_same_bits(grad, other)
+    return first
+
+
+def _check_differences(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """In float64; `_gradients` has been made twice, and was the same."""
+    _gradients(spec, device, sample)
+    call = _Call(spec, device, sample)
+    function: Callable[..., Any] = call
+    try:
+        gradcheck(function, call.chosen(), elements=_CHANGED)
+    except GradientError as error:
+        raise AssertionError(str(error)) from error
+
+
+def _check_rounding(spec: OpSpec, device: Device, dtype: str, sample: Sample) -> None:
+    """Against the gradients on the host, in float64, of the same numbers."""
+    wide, _ = sample.changed(lambda one: one.astype(np.float64) if _is_of(one, dtype) else one)
+    right = _gradients(spec, Device("cpu"), replace(sample, args=wide))
+    for place, (found, expected) in enumerate(zip(_gradients(spec, device, sample), right, strict=True)):
+        most = largest(dtype)  # what the dtype does not hold is infinite
+        numbers, wanted = np.clip(found.astype(np.float64), -most, most), np.clip(expected, -most, most)
+        size = float(np.max(np.abs(wanted), initial=0.0))
+        error = float(np.max(np.abs(numbers - wanted), initial=0.0))
+        allowed = _ROUNDINGS * 0.5 * epsilon(dtype) * max(size, 1.0)
+        if not error <= allowed:
+            raise AssertionError(
+                f"gradient {place} in {dtype} is up to {error:.3g} from that in float64, whose largest is {size:.3g}; "
+                f"allowed is {allowed:.3g}"
+            )
+
+
+def _is_of(value: Any, dtype: str) -> bool:
+    return isinstance(value, np.ndarray) and value.dtype == as_dtype(dtype)

@@ -1,0 +1,102 @@
+"""OpSpecs of comparisons and of the choice between two arrays: implemented in ``devices/<kind>``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import ops
+from cuassay.arrays.dtypes import BOOL, INTEGERS
+from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
+from cuassay.testing.samples import HostArray, Sample, Samples
+
+__all__ = ["SPECS"]
+
+
+def _pairs(make: Samples) -> Iterator[Sample]:
+    """Whole numbers of a small range, so that many of them are equal."""
+
+    def some(shape: int | tuple[int, ...]) -> HostArray:
+        drawn = make(shape, low=-2, high=2)
+        return HostArray(np.rint(drawn.values.astype(np.float64)).astype(drawn.dtype))
+
+    yield from (Sample((some(extent), some(extent))) for extent in (1, 33, 1025))
+    yield Sample((some((64, 129)), some((64, 129))))
+    yield Sample((some((0, 3)), some((3,))), kind="empty")
+    yield Sample((some(()), some(())), kind="scalar")
+    yield Sample((some((33, 1)), some((129,))), kind="broadcast")
+    yield from (Sample((some((3, 33)), some((1, 33)).laid_out(layout)), {}) for layout in ("strided", "reversed"))
+    yield Sample((some((3, 33)), 1), {}, "1 at the right", "python")
+    yield Sample((1, some((3, 33))), {}, "1 at the left", "python")
+    if make.dtype not in INTEGERS:
+        yield Sample((some((3, 33)), HostArray(some((3, 33)).values.astype(np.float64))), kind="promotion")
+        between = 1 + 2.0**-20
+        yield Sample((make.of([1, between, 2]), between), {}, "a number that 16 bits do not hold", "python")
+    edges = np.meshgrid(make.extremal().values, make.extremal().values)
+    yield Sample((HostArray(edges[0].copy()), HostArray(edges[1].copy())), kind="extremal")
+
+
+def _unmatched(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((3, 4)), make(5)), label="shapes that do not broadcast"), ShapeError, "broadcast")
+    yield ErrorInput(Sample((2.0, 3.0), label="no array at all"), ArgumentError, "at least one array")
+
+
+def _choices(make: Samples) -> Iterator[Sample]:
+    def truth(shape: int | tuple[int, ...]) -> HostArray:
+        return make(shape, dtype="bool")
+
+    yield from (Sample((truth(extent), make(extent), make(extent))) for extent in (1, 33, 1025))
+    yield Sample((truth((64, 129)), make((64, 129)), make((64, 129))))
+    yield Sample((truth((0, 3)), make(3), make(())), kind="empty")
+    yield Sample((truth(()), make(()), make(())), kind="scalar")
+    yield Sample((truth((33, 1)), make(129), make((3, 1, 1))), kind="broadcast")
+    yield Sample((truth(7), make((2, 7)), make((2, 1))), kind="broadcast")
+    number = 2 if make.dtype in INTEGERS else 1.1
+    if make.dtype not in BOOL:
+        yield Sample((truth((3, 33)), make((3, 33)), number), {}, f"{number} at the right", "python")
+        yield Sample((truth((3, 33)), number, make(33)), {}, f"{number} at the left", "python")
+        yield Sample((truth(33), make(33), make(33, dtype="float64")), kind="promotion")
+    edge = make.extremal()
+    yield Sample((truth(edge.shape), edge, HostArray(edge.values[::-1].copy())), kind="extremal")
+
+
+def _bad_choices(make: Samples) -> Iterator[ErrorInput]:
+    condition = Sample((make(3, dtype="int32"), make(3), make(3)), label="a condition of whole numbers")
+    yield ErrorInput(condition, DTypeError, "must be an array of bool")
+    shapes = Sample((make(3, dtype="bool"), make(3), make(4)), label="shapes that do not broadcast")
+    yield ErrorInput(shapes, ShapeError, "broadcast")
+
+
+def _residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    shape = sizes.batch, sizes.length, sizes.width
+    yield Sample((make(shape), make(shape)))
+
+
+def _masked_scores(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """One mask for the scores of all heads."""
+    scores = make((sizes.batch * sizes.heads, sizes.length, sizes.length))
+    yield Sample((make((sizes.length, sizes.length), dtype="bool"), scores, make(())))
+
+
+def _read_and_written(*arrays: NDArray[Any], itemsize: int) -> Work:
+    return Work(bytes=sum(a.nbytes for a in arrays) + itemsize * max(a.size for a in arrays))
+
+
+SPECS = (
+    OpSpec(
+        op=ops.equal, reference=lambda a, b: a == b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        work=lambda a, b: _read_and_written(a, b, itemsize=1),
+    ),
+    OpSpec(
+        op=ops.less_equal, reference=lambda a, b: a <= b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        work=lambda a, b: _read_and_written(a, b, itemsize=1),
+    ),
+    OpSpec(
+        op=ops.where, reference=np.where, samples=_choices, error_inputs=_bad_choices, bench=_masked_scores,
+        work=lambda condition, a, b: _read_and_written(condition, a, b, itemsize=a.itemsize), supports_grad=True,
+    ),
+)  # fmt: skip

@@ -1,0 +1,243 @@
+"""Derivatives on every kind: functions of several ops, views, forms of arguments, autocast, streams, higher order."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host, ops, random, to_host
+from cuassay.amp import autocast
+from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
+from cuassay.ops import registry
+from cuassay.testing import requires
+
+pytestmark = requires("float64")
+
+
+@pytest.fixture
+def drawn(device: Device) -> Callable[..., Any]:
+    """Makes arrays of numbers from 0.3 to 2, the same ones in each test."""
+    generator = np.random.default_rng(0)
+    return lambda *shape, dtype="float64": from_host(generator.uniform(0.3, 2, shape).astype(dtype), device)
+
+
+def network(params: dict[str, Any], x: Any) -> Any:
+    hidden = ops.layer_norm(ops.linear(x, params["w"], params["b"], activation="relu"), params["scale"], params["b"])
+    weights = ops.softmax((hidden @ hidden.mT) / 2.0)
+    mixed = ops.tanh(weights @ hidden)[:, ::2]
+    return ops.sum(mixed * mixed - ops.log(ops.sigmoid(mixed.T.reshape(mixed.shape)) + 1.0))
+
+
+def test_a_network_has_the_gradients_of_differences(drawn: Callable[..., Any]) -> None:
+    params = {"w": drawn(6, 4), "b": drawn(6), "scale": drawn(6)}
+
+    gradcheck(network, (params, drawn(5, 4)))
+
+
+def test_gradients_have_the_form_of_their_argument(drawn: Callable[..., Any]) -> None:
+    params = {"w": drawn(6, 4), "b": drawn(6), "scale": drawn(6)}
+
+    value, (by_params, by_x) = value_and_grad(network, (0, 1))(params, drawn(5, 4))
+
+    assert value.shape == ()
+    assert {name: one.shape for name, one in by_params.items()} == {"w": (6, 4), "b": (6,), "scale": (6,)}
+    assert by_x.shape == (5, 4)
+
+
+def test_the_value_is_that_of_the_plain_function(drawn: Callable[..., Any]) -> None:
+    params, x = {"w": drawn(6, 4), "b": drawn(6), "scale": drawn(6)}, drawn(5, 4)
+    with_ops = ops.sum(ops.tanh(ops.linear(x, params["w"], params["b"])))
+
+    value, _ = value_and_grad(lambda p: ops.sum(ops.tanh(ops.linear(x, p["w"], p["b"]))))(params)
+
+    assert np.array_equal(to_host(value), to_host(with_ops))
+
+
+def test_gradients_have_memory_of_their_own(drawn: Callable[..., Any]) -> None:
+    first, second = grad(lambda a, b: ops.sum(a + b), (0, 1))(drawn(4), drawn(4))
+
+    ops.foreach_zero_([first])
+
+    assert to_host(second).tolist() == [1.0] * 4
+
+
+def test_an_argument_that_is_not_used_has_a_gradient_of_zeros(drawn: Callable[..., Any]) -> None:
+    used, unused = grad(lambda a, b: ops.sum(a), (0, 1))(drawn(3), drawn(2, 2))
+
+    assert to_host(used).tolist() == [1.0] * 3
+    assert to_host(unused).tolist() == [[0.0, 0.0], [0.0, 0.0]]
+
+
+def test_what_is_returned_with_the_value_is_plain(drawn: Callable[..., Any]) -> None:
+    def function(a: Any) -> tuple[Any, Any]:
+        squares = a * a
+        return ops.sum(squares), {"squares": squares}
+
+    (_, aux), found = value_and_grad(function, has_aux=True)(drawn(3))
+
+    assert type(aux["squares"]) is type(found)
+    assert to_host(aux["squares"]) == pytest.approx((to_host(found) / 2) ** 2)
+
+
+def test_no_gradient_passes_where_it_is_stopped(drawn: Callable[..., Any]) -> None:
+    a = drawn(3)
+
+    found = grad(lambda a: ops.sum(a * stop_gradient(a)))(a)
+
+    assert np.array_equal(to_host(found), to_host(a))
+
+
+def test_a_plain_array_at_the_left_of_an_operator_is_seen(drawn: Callable[..., Any]) -> None:
+    plain = drawn(3)
+
+    gradcheck(lambda a: plain * a + (plain - a) / (plain + a), (drawn(3),))
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda a: a.T,
+        lambda a: a.mT,
+        lambda a: a.swapaxes(0, 2),
+        lambda a: a.transpose(2, 0, 1),
+        lambda a: a.reshape(6, -1),
+        lambda a: a.ravel(),
+        lambda a: a[1],
+        lambda a: a[1, 2, 3],
+        lambda a: a[..., ::-2],
+        lambda a: a[None, :, 1:],
+    ],
+    ids=["T", "mT", "swapaxes", "transpose", "reshape", "ravel", "row", "element", "reversed", "new_axis"],
+)
+def test_views_have_derivatives(drawn: Callable[..., Any], view: Callable[[Any], Any]) -> None:
+    gradcheck(lambda a: ops.exp(view(a)), (drawn(2, 3, 4),))
+
+
+def test_the_derivative_of_a_derivative(drawn: Callable[..., Any]) -> None:
+    def slope(a: Any) -> Any:
+        return grad(lambda b: ops.sum(ops.layer_norm(ops.tanh(b) * b, b[0], b[1]) / (b + 1.0)))(a)
+
+    gradcheck(slope, (drawn(3, 4),))
+
+
+def test_a_traced_array_of_the_outer_derivative_is_a_constant_to_the_inner_one(drawn: Callable[..., Any]) -> None:
+    def outer(a: Any) -> Any:
+        return ops.sum(a * grad(lambda b: ops.sum(a * b * b))(a))  # 2 a * a * a
+
+    found = grad(outer)(a := drawn(3))
+
+    assert to_host(found) == pytest.approx(6 * to_host(a) ** 2)
+
+
+def test_a_pull_may_be_called_again(drawn: Callable[..., Any]) -> None:
+    a = drawn(3)
+    value, pull = vjp(lambda a: (ops.exp(a), {"sum": ops.sum(a)}), a)
+
+    (first,) = pull((value[0], value[1]))
+    (again,) = pull((value[0], value[1]))
+
+    assert np.array_equal(to_host(first), to_host(again))
+    assert to_host(first) == pytest.approx(np.exp(2 * to_host(a)) + to_host(a).sum())
+
+
+def test_a_directional_derivative(drawn: Callable[..., Any]) -> None:
+    a, b, direction = drawn(3, 4), drawn(4, 2), drawn(3, 4)
+    zero = from_host(np.zeros((4, 2)), place(a))
+
+    value, tangent = jvp(lambda a, b: ops.gelu(a @ b), (a, b), (direction, zero))
+
+    step = 1e-6
+    moved = [ops.gelu(ops.add(a, ops.mul(direction, sign * step)) @ b) for sign in (1.0, -1.0)]
+    assert np.array_equal(to_host(value), to_host(ops.gelu(a @ b)))
+    assert to_host(tangent) == pytest.approx((to_host(moved[0]) - to_host(moved[1])) / (2 * step), rel=1e-7)
+
+
+def place(array: Any) -> Device:
+    return registry.device_of(array, "an array")
+
+
+def test_casts_of_autocast_are_differentiated(device: Device, drawn: Callable[..., Any]) -> None:
+    x, w = drawn(8, 5, dtype="float32"), drawn(3, 5, dtype="float32")
+    seen = []
+
+    def loss(w: Any) -> Any:
+        with autocast(device.kind, "float16"):
+            product = ops.matmul(x, w.T)
+        seen.append(product.dtype)
+        return ops.sum(product)
+
+    found = grad(loss)(w)
+
+    assert seen == [np.float16]
+    assert found.dtype == np.float32
+    assert to_host(found) == pytest.approx(np.tile(to_host(x).sum(axis=0), (3, 1)), rel=2e-3)
+
+
+def test_dropout_passes_gradients_where_it_kept(drawn: Callable[..., Any]) -> None:
+    value, pull = vjp(lambda a: random.dropout(a, 0.5), a := drawn(64))
+
+    (found,) = pull(from_ones(a))
+
+    assert np.array_equal(to_host(found) * to_host(a), to_host(value))
+    assert 0 < np.count_nonzero(to_host(found)) < 64
+
+
+def from_ones(array: Any) -> Any:
+    return from_host(np.ones(array.shape), place(array))
+
+
+@requires("streams")
+def test_gradients_of_two_streams_meet(device: Device, backend: Any, side: Any, drawn: Callable[..., Any]) -> None:
+    a, b = drawn(64), drawn(64)
+    main = backend.current_stream(device.index)
+
+    def function(a: Any, b: Any) -> Any:
+        product = a * b
+        side.wait_stream(main)
+        with backend.use_stream(side):
+            left = ops.exp(product)
+        right = ops.tanh(product)
+        main.wait_stream(side)
+        return ops.sum(left * right)
+
+    with backend.activate(device.index):
+        found = [to_host(one) for one in grad(function, (0, 1))(a, b)]
+        expected = grad(lambda a, b: ops.sum(ops.exp(a * b) * ops.tanh(a * b)), (0, 1))(a, b)
+
+    assert all(np.allclose(one, to_host(right), rtol=1e-13) for one, right in zip(found, expected, strict=True))
+
+
+@requires("streams", "graphs")
+def test_two_streams_are_captured_together(
+    device: Device, backend: Any, side: Any, made: Callable[..., Any], drawn: Callable[..., Any]
+) -> None:
+    a, fresh, out = drawn(64), drawn(64), drawn(64)
+    worker = backend.new_stream(device.index)
+
+    def step() -> None:
+        def function(a: Any) -> Any:
+            side.wait_stream(worker)
+            with backend.use_stream(side):
+                left = ops.exp(a)
+            right = ops.tanh(a)
+            worker.wait_stream(side)
+            return ops.sum(left * right)
+
+        ops.copy(grad(function)(a), out=out)
+
+    backend.synchronize(device.index)
+    with backend.activate(device.index), backend.use_stream(worker):
+        step()
+        backend.synchronize(device.index)
+        capture = made()
+        capture.begin()
+        step()
+        capture.end()
+        ops.copy(fresh, out=a)
+        capture.replay()
+        worker.synchronize()
+    x = to_host(fresh)
+    assert to_host(out) == pytest.approx(np.exp(x) * np.tanh(x) + np.exp(x) / np.cosh(x) ** 2)
