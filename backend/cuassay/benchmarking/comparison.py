@@ -24,6 +24,7 @@ from cuassay.benchmarking.arms import Arm
 from cuassay.benchmarking.ledger import read
 from cuassay.benchmarking.sample import benchmark_name, is_wanted
 from cuassay.errors import MeasurementError, ResultError
+from cuassay.results.compiled import keeping_compiled
 from cuassay_reports.facts import difference
 from cuassay_reports.intervals import net
 
@@ -105,8 +106,9 @@ class Comparison:
             self.told(f"{_words(path.stem)}: started; each process that finishes is one line")
         begun = time.monotonic()
         try:
+            environment = keeping_compiled({**os.environ, **arm.environment}, self.folder)
             done = subprocess.run(
-                words, capture_output=True, text=True, env=self._environment(arm), timeout=self.timeout_s,
+                words, capture_output=True, text=True, env=environment, timeout=self.timeout_s,
                 check=False, cwd=arm.folder,
             )  # fmt: skip
         except (OSError, subprocess.TimeoutExpired) as error:
@@ -122,16 +124,6 @@ class Comparison:
             )
         unfinished.rename(path)
         self.told(f"{_words(path.stem)}: {time.monotonic() - begun:.1f} s")
-
-    def _environment(self, arm: Arm) -> dict[str, str]:
-        """The arm's; where Python must not write next to the code, compiled modules are kept in the state folder.
-
-        Containers often forbid it. Compiling in each process again takes a fifth of the time of a comparison.
-        """
-        found = {**os.environ, **arm.environment}
-        if found.pop("PYTHONDONTWRITEBYTECODE", ""):
-            found.setdefault("PYTHONPYCACHEPREFIX", str((self.folder / "pycache").absolute()))
-        return found
 
     def _require_one_machine(self, rows: Sequence[Mapping[str, Any]], path: Path) -> None:
         for row in rows:

@@ -20,6 +20,7 @@ from cuassay.errors import CuassayError
 from cuassay.fleet.code import digest_of
 from cuassay.fleet.health import why_unfit
 from cuassay.fleet.task import ROWS, TESTS, Task
+from cuassay.results.compiled import keeping_compiled
 from cuassay.results.lifeline import Lifeline
 
 __all__ = ["is_busy", "run_shard", "stop_shard"]
@@ -56,7 +57,7 @@ def run_shard(words: dict[str, Any], name: str) -> None:
 
     why = _why_refused(task)
     if why is None:
-        _run(task, send)
+        _run(task, send, Path(worker.local_directory))
     else:
         send({"event": "refused", "why": why})
 
@@ -111,7 +112,7 @@ class _Sent:
         return bool(whole)
 
 
-def _run(task: Task, send: Send) -> None:
+def _run(task: Task, send: Send, kept: Path) -> None:
     key = (task.run, task.attempt)
     with TemporaryDirectory(prefix="cuassay-fleet-", ignore_cleanup_errors=True) as folder, Lifeline() as lifeline:
         rows, tests, log = (Path(folder, name) for name in ("rows.jsonl", "tests.txt", "log"))
@@ -120,7 +121,7 @@ def _run(task: Task, send: Send) -> None:
         command = lifeline.command([_filled(word, files) for word in task.arguments])
         with log.open("wb") as output:
             process = subprocess.Popen(
-                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=_environment()
+                command, stdout=output, stderr=subprocess.STDOUT, pass_fds=lifeline.inherited, env=_environment(kept)
             )
         _running[key] = process
         sent = _Sent(rows, send)
@@ -134,9 +135,13 @@ def _run(task: Task, send: Send) -> None:
         send({"event": "ended", "lines": sent.lines, "status": process.returncode, "tail": tail})
 
 
-def _environment() -> dict[str, str]:
-    """Without what says that this is a worker of pytest-xdist: pytest-benchmark would measure nothing."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
+def _environment(folder: Path) -> dict[str, str]:
+    """Without what says that this is a worker of pytest-xdist: pytest-benchmark would measure nothing.
+
+    Shards share compiled modules in `folder` where none are kept next to the code.
+    """
+    found = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST_")}
+    return keeping_compiled(found, folder)
 
 
 def _filled(word: str, files: dict[str, str]) -> str:

@@ -13,6 +13,7 @@ import pytest
 
 from cuassay.cli import main
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError
+from cuassay.fleet import shard
 from cuassay.fleet.clusters import require_dask
 from cuassay.fleet.code import FOLDER, digest_of, of_folder, of_wheel
 from cuassay.fleet.durations import recorded_durations
@@ -235,3 +236,16 @@ def test_a_benchmark_counts_as_measured_when_its_process_went_on_after_it() -> N
 
     assert measured(rows, is_whole=True) == ["a", "b"]
     assert measured(rows, is_whole=False) == ["a"]
+
+
+def test_a_shard_keeps_compiled_modules_and_is_no_worker_of_xdist(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONDONTWRITEBYTECODE", "1")
+    monkeypatch.setenv("PYTEST_XDIST_WORKER", "gw0")
+    monkeypatch.delenv("PYTHONPYCACHEPREFIX", raising=False)
+
+    found = shard._environment(tmp_path)
+
+    assert found["PYTHONPYCACHEPREFIX"] == str(tmp_path / "pycache")
+    assert not {"PYTHONDONTWRITEBYTECODE", "PYTEST_XDIST_WORKER"} & found.keys()
