@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         to_host,
         zeros,
     )
+    from cuassay.observe.profile import profile
 
 __all__ = [
     "Capabilities",
@@ -66,6 +67,7 @@ __all__ = [
     "optim",
     "parse_requirement",
     "precision",
+    "profile",
     "random",
     "set_default_precision",
     "set_deterministic_debug_mode",
@@ -97,9 +99,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"cuassay.{name}")
     if name == "__version__":
         return import_module("importlib.metadata").version("cuassay")
-    if name not in _FROM_DEVICES:
+    if name not in (*_FROM_DEVICES, "profile"):
         raise AttributeError(f"module 'cuassay' has no attribute {name!r}; it has {', '.join(__all__)}")
-    found = globals()[name] = getattr(import_module("cuassay.devices"), name)
+    home = "cuassay.observe.profile" if name == "profile" else "cuassay.devices"
+    found = globals()[name] = getattr(import_module(home), name)
     return found
 
 

@@ -47,6 +47,9 @@ EVENTS = MappingProxyType(
         "graph_replay_begun": "a replay of a graph begins: the graph",
         "graph_replayed": "a replay of a graph was given to the current stream: the graph",
         "copied": "bytes were copied between host and device on `stream`: 0",
+        "range_begun": "a range that the program names begins: the range",
+        "range_ended": "it ends: the range",
+        "marked": "the program marks a moment: 0",
         "launched": "work was given to `stream` by a kind that knows how long it takes: 0",
     }
 )
@@ -73,6 +76,8 @@ class Occurrence(NamedTuple):
         Seconds, of the work or of the host's wait: by the kind's virtual time, or else by `time.perf_counter`.
     site : str
         ``file.py:12``, where the kind knows the line; of a replay it is the line of the capture.
+    lane : str
+        How messages name the stream, where that is not its number: ``"stream3.branch1"``.
     """
 
     event: str
@@ -84,6 +89,7 @@ class Occurrence(NamedTuple):
     begin: float | None = None
     end: float | None = None
     site: str = ""
+    lane: str = ""
 
 
 Watcher = Callable[[Occurrence], object]

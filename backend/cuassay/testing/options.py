@@ -47,6 +47,11 @@ _RESUME_HELP = (
     "run only the tests that have no outcome in the record FILE, such as that of a session that was killed; with "
     "--collect-only they are listed"
 )
+_TIMELINE_HELP = (
+    "keep a timeline of each test that fails or is slow in the folder DIR, as one page: ops, kernels, copies, waits "
+    "and memory"
+)
+_SLOW_HELP = "seconds from which a test is slow for --cuassay-timeline; 10 if it is not given"
 _WORKERS_HELP = (
     "how workers of xdist meet devices: one (default) runs the tests of a device in one worker at a time; own gives "
     "each worker a device of its own, by UUID; share gives each worker one that others may have as well, and reserves "
@@ -78,6 +83,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--cuassay-resume", metavar="FILE", help=_RESUME_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
+    group.addoption("--cuassay-timeline", metavar="DIR", help=_TIMELINE_HELP)
+    group.addoption("--cuassay-timeline-slow", type=float, default=10.0, metavar="S", help=_SLOW_HELP)
     parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)
 
 

@@ -44,6 +44,12 @@ def register(config: pytest.Config, presence: Presence) -> None:
 
         refuse_tracer()
         config.pluginmanager.register(Unchecked(), "cuassay_unchecked")
+    if config.getoption("cuassay_timeline"):
+        from cuassay.testing.timelines import Timelines
+
+        folder = Path(config.getoption("cuassay_timeline")).resolve()
+        plugin = Timelines(folder, config.getoption("cuassay_timeline_slow"))
+        config.pluginmanager.register(plugin, "cuassay_timelines")
     if hasattr(config, "workerinput"):
         _register_in_worker(config)
     else:

@@ -39,6 +39,7 @@ SUBJECTS = {
     "jit": "jit",
     "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
+    "timeline": "observe",
     "memory": "memory observe devices.cuda.memory devices.cuda.driver testing.guards",
     "memory_stress": "memory devices.cuda.memory devices.cuda.driver",
     "ops": "ops devices.cpu devices.cuda.ops devices.cuda.blas.plan_cache",

@@ -118,7 +118,7 @@ class _Work:
         self.site = self.home.launch(self.queue, self.name, self._accesses(), flops=flops)
         placed = self.place(self.compute() if result is None else result)
         if waits or self.plain:
-            self.home.machine.host.joins(self.queue.clock, self.queue.finished)
+            self.home.host_waits(self.queue)
         return placed
 
     def record(self, capture: SimCapture, *, waits: bool) -> Any:
@@ -265,7 +265,7 @@ def to_host(array: DeviceArray, what: str) -> np.ndarray[Any, Any]:
         refuse_capture(queue, f"reading an array on the host ({what})", "read it after the replay")
         refuse_wait(f"reading an array on the host ({what})")
         home.launch(queue, what, [(array, False)], event="copied")
-        home.machine.host.joins(queue.clock, queue.finished)
+        home.host_waits(queue)
         return _read_only(array.raw)
 
 

@@ -257,7 +257,8 @@ class SimDevice:
         if watchers.state.watchers:
             line = f"{site[0].rpartition(os.sep)[2]}:{site[1]}"
             begin, end = queue.finished - seconds, queue.finished
-            watchers.tell(Occurrence(event, str(self.device), 0, queue.number, nbytes, name, begin, end, line))
+            told = Occurrence(event, str(self.device), 0, queue.number, nbytes, name, begin, end, line, queue.label)
+            watchers.tell(told)
         try:
             for array, write in touched:
                 if array.raw.size:
@@ -288,6 +289,13 @@ class SimDevice:
             self.machine.host.joins(queue.clock, queue.finished)
         self.queues = [queue for queue in self.queues if not queue.dropped]
         self.log.clear()
+
+    def host_waits(self, queue: Queue) -> None:
+        """The host waits for what `queue` was given."""
+        begin = self.machine.host.now
+        self.machine.host.joins(queue.clock, queue.finished)
+        if watchers.state.watchers:
+            watchers.tell(self.waited("stream_synchronized", queue.number, begin))
 
     def waited(self, event: str, subject: int, begin: float) -> Occurrence:
         """The host waited from `begin` until now, as watchers are told it."""

@@ -369,7 +369,7 @@ def transfer(src: Any, dst: Any, *, non_blocking: bool = False) -> None:
             event="copied",
         )
         if not is_left:
-            machine.host.joins(queue.clock, queue.finished)
+            device.host_waits(queue)
 
 
 def _inside(array: Any) -> np.ndarray[Any, Any]:

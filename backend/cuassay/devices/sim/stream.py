@@ -101,10 +101,7 @@ class SimStream(Handle):
             )
             refuse_wait("Stream.synchronize")
             self.sim_device.raise_late()
-            begin = self.sim_device.machine.host.now
-            self.sim_device.machine.host.joins(self.queue.clock, self.queue.finished)
-            if watchers.state.watchers:
-                watchers.tell(self.sim_device.waited("stream_synchronized", self.queue.number, begin))
+            self.sim_device.host_waits(self.queue)
 
     def record_event(self, event: SimEvent | None = None) -> SimEvent:
         """Record `event`, or a new one without timing; gives the event."""
@@ -166,9 +163,10 @@ class SimEvent(Handle):
         if hasattr(self, "_node") and not is_finalizing():
             self._tell("event_dropped")
 
-    def _tell(self, event: str, stream: int = 0) -> None:
+    def _tell(self, event: str, queue: Queue | None = None) -> None:
         if watchers.state.watchers:
-            watchers.tell(Occurrence(event, str(self.device), self.number, stream))
+            stream, lane = (0, "") if queue is None else (queue.number, queue.label)
+            watchers.tell(Occurrence(event, str(self.device), self.number, stream, lane=lane))
 
     def __repr__(self) -> str:
         state = "captured" if self._node is not None else "recorded" if self._clock is not None else "not recorded"
@@ -197,7 +195,7 @@ class SimEvent(Handle):
                 self._node, self._clock = queue.capture.record(queue), None
             else:
                 self._node, self._clock, self._reached = None, dict(queue.clock), queue.finished
-            self._tell("event_recorded", queue.number)
+            self._tell("event_recorded", queue)
 
     def wait(self, stream: SimStream | None = None) -> None:
         """Later work of `stream` (None: the current one) waits; the host does not. Not recorded: no wait."""
@@ -213,7 +211,7 @@ class SimEvent(Handle):
             elif self._clock is not None:
                 queue.waits(self._clock, self._reached)
             if self._node is not None or self._clock is not None:
-                self._tell("event_waited", queue.number)
+                self._tell("event_waited", queue)
 
     def query(self) -> bool:
         """True when the recorded work is done in virtual time, or nothing was recorded."""

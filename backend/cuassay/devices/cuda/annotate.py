@@ -1,0 +1,62 @@
+"""NVTX ranges through the package ``nvtx``; without it, or without a tool that listens, they cost next to nothing.
+
+A message's attributes are made once: they are most of what a range costs.
+"""
+
+from __future__ import annotations
+
+from functools import cache, lru_cache
+from importlib import import_module
+from importlib.util import find_spec
+from typing import Any
+
+__all__ = ["end", "is_available", "mark", "pop", "push", "start"]
+
+#: Messages whose attributes are kept: a program names few things, but may put a step's number into each.
+_KEPT = 4096
+
+
+@cache
+def is_available() -> bool:
+    """Whether the package is installed."""
+    return find_spec("nvtx") is not None
+
+
+@cache
+def _domain() -> Any:
+    """The domain of plain calls; one that does nothing where no tool listens."""
+    return import_module("nvtx").get_domain()
+
+
+@lru_cache(maxsize=_KEPT)
+def _attributes(message: str) -> Any:
+    return _domain().get_event_attributes(message=message)
+
+
+def push(message: str) -> None:
+    """Begin a nested range of this thread."""
+    if is_available():
+        _domain().push_range(_attributes(message))
+
+
+def pop() -> None:
+    """End this thread's innermost range."""
+    if is_available():
+        _domain().pop_range()
+
+
+def start(message: str) -> Any:
+    """Begin a range that may end in another thread; gives what `end` takes."""
+    return _domain().start_range(_attributes(message)) if is_available() else None
+
+
+def end(handle: Any) -> None:
+    """End what `start` gave."""
+    if is_available():
+        _domain().end_range(handle)
+
+
+def mark(message: str) -> None:
+    """Mark a moment."""
+    if is_available():
+        _domain().mark(_attributes(message))

@@ -1,0 +1,201 @@
+"""From moments, as they were recorded, to a timeline: tracks, parents, waits between streams, memory by call site."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from types import CodeType
+from typing import Any
+
+from cuassay.core.watchers import Occurrence
+from cuassay.observe.spans import Change, Flow, Span, Timeline
+
+__all__ = ["EARLIER", "Moment", "assemble"]
+
+#: Who took the blocks that were there before the recording.
+EARLIER = "before the recording"
+
+#: What the host waited for, by event.
+_WAITS = {
+    "device_synchronized": "wait for the device",
+    "stream_synchronized": "wait for a stream",
+    "event_synchronized": "wait for an event",
+}
+
+_OF_THE_HOST = frozenset(("replay", "range", "graph_captured", "marked"))
+
+
+class Moment:
+    """One thing as it was recorded; made at every call, so that it is no more than its attributes."""
+
+    __slots__ = ("begin", "end", "kind", "name", "number", "occurrence", "parent", "place", "thread", "way")
+
+    def __init__(
+        self,
+        kind: str,
+        name: str,
+        number: int,
+        parent: int,
+        thread: int,
+        begin: float,
+        end: float = 0.0,
+        place: tuple[CodeType, int] | None = None,
+    ) -> None:
+        self.kind = kind
+        self.name = name
+        self.number = number
+        self.parent = parent
+        self.thread = thread
+        self.begin = begin
+        self.end = end
+        self.place = place
+        self.way: Any = None
+        self.occurrence: Occurrence | None = None
+
+
+def assemble(moments: Iterable[Moment], began: float, ways: Mapping[Any, str]) -> Timeline:
+    """The timeline of `moments`, whose times are of a clock that showed `began` at its beginning."""
+    made = _Assembly(began, ways)
+    for moment in moments:
+        made.take(moment)
+    made.end()
+    return made.timeline
+
+
+class _Assembly:
+    def __init__(self, began: float, ways: Mapping[Any, str]) -> None:
+        self.timeline = Timeline()
+        self._began = began
+        self._ways = ways
+        self._places: dict[int, int] = {}
+        self._lanes: dict[tuple[str, int], str] = {}
+        self._graphs: dict[int, str] = {}
+        self._threads: dict[int, str] = {}
+        self._blocks: dict[tuple[str, int], tuple[int, str]] = {}
+        self._last_end: dict[str, float] = {}
+        self._recorded: dict[tuple[str, int], tuple[str, float]] = {}
+        self._waiting: dict[str, list[tuple[str, float, float]]] = {}
+
+    def take(self, moment: Moment) -> None:
+        """Add one moment; those of an op come before the moments of what it launched."""
+        occurrence = moment.occurrence
+        if occurrence is None:
+            self._take_host(moment, moment.kind, moment.name)
+        elif moment.kind in ("launched", "copied"):
+            self._take_work(moment, occurrence)
+        elif moment.kind in _WAITS:
+            self._take_wait(moment, occurrence)
+        elif moment.kind.startswith("memory"):
+            self._take_memory(moment, occurrence)
+        elif moment.kind in ("event_recorded", "event_waited", "stream_made"):
+            self._take_order(moment, occurrence)
+        elif moment.kind in _OF_THE_HOST:
+            self._take_host(moment, *self._named(moment, occurrence))
+
+    def _named(self, moment: Moment, occurrence: Occurrence) -> tuple[str, str]:
+        """The kind and the name of a span that is the host's."""
+        if moment.kind == "replay":
+            return "replay", f"replay of {self._graph(occurrence.subject)}"
+        if moment.kind == "graph_captured":
+            return "mark", f"{self._graph(occurrence.subject)} captured"
+        return "mark" if moment.kind == "marked" else moment.kind, occurrence.name
+
+    def _take_order(self, moment: Moment, occurrence: Occurrence) -> None:
+        """What puts streams in order, and how they are called."""
+        if moment.kind == "event_waited":
+            self._take_stream_wait(moment, occurrence)
+        elif moment.kind == "event_recorded":
+            track = self._lane(occurrence)
+            at = max(self._last_end.get(track, 0.0), 0.0) or moment.begin - self._began
+            self._recorded[occurrence.device.partition(":")[0], occurrence.subject] = track, at
+        elif occurrence.name:
+            self._lanes[occurrence.device, occurrence.stream] = occurrence.name
+
+    def _add(self, moment: Moment, span: Span) -> None:
+        self._places[moment.number] = len(self.timeline.spans)
+        self.timeline.spans.append(span)
+
+    def _take_host(self, moment: Moment, kind: str, name: str) -> None:
+        if moment.way is not None and self._ways.get(moment.way):
+            self.timeline.ways[len(self.timeline.spans)] = self._ways[moment.way]
+        begin = moment.begin - self._began
+        end = max(moment.end - self._began, begin)
+        parent = self._places.get(moment.parent, -1)
+        self._add(moment, Span(kind, name, self._thread(moment.thread), begin, end, parent, 0, _site(moment)))
+
+    def _take_wait(self, moment: Moment, occurrence: Occurrence) -> None:
+        begin, end = self._times(moment, occurrence)
+        what = _WAITS[moment.kind]
+        if moment.kind == "device_synchronized":
+            what = f"wait for {occurrence.device}"
+        elif moment.kind == "stream_synchronized":
+            lane = self._lanes.get((occurrence.device, occurrence.subject))
+            what = f"wait for {occurrence.device} {lane}" if lane else what
+        parent = self._places.get(moment.parent, -1)
+        self._add(moment, Span("wait", what, self._thread(moment.thread), begin, end, parent, 0, _site(moment)))
+
+    def _take_work(self, moment: Moment, occurrence: Occurrence) -> None:
+        track = self._lane(occurrence)
+        begin, end = self._times(moment, occurrence)
+        self._last_end[track] = max(self._last_end.get(track, 0.0), end)
+        for recorded_on, at, _ in self._waiting.pop(track, ()):
+            self.timeline.flows.append(Flow(recorded_on, min(at, begin), track, begin, "wait"))
+        kind = "kernel" if moment.kind == "launched" else "copy"
+        name = f"copy: {occurrence.name}" if kind == "copy" and occurrence.name != "copy" else occurrence.name
+        parent = self._places.get(moment.parent, -1)
+        site = occurrence.site or _site(moment)
+        is_timed = occurrence.begin is not None
+        self._add(moment, Span(kind, name, track, begin, end, parent, occurrence.nbytes, site, is_timed))
+
+    def _take_memory(self, moment: Moment, occurrence: Occurrence) -> None:
+        key = occurrence.device, occurrence.subject
+        time = moment.begin - self._began
+        if moment.kind == "memory_taken":
+            site = _site(moment)
+            self._blocks[key] = occurrence.nbytes, site
+            self.timeline.changes.append(Change(time, occurrence.device, occurrence.nbytes, site))
+        elif moment.kind == "memory_returned":
+            nbytes, site = self._blocks.pop(key, (occurrence.nbytes, EARLIER))
+            self.timeline.changes.append(Change(time, occurrence.device, -nbytes, site))
+
+    def _take_stream_wait(self, moment: Moment, occurrence: Occurrence) -> None:
+        recorded = self._recorded.get((occurrence.device.partition(":")[0], occurrence.subject))
+        track = self._lane(occurrence)
+        if recorded is not None and recorded[0] != track:
+            self._waiting.setdefault(track, []).append((*recorded, moment.begin - self._began))
+
+    def end(self) -> None:
+        """Add the waits that no work came after."""
+        for track, waits in self._waiting.items():
+            for recorded_on, at, time in waits:
+                self.timeline.flows.append(Flow(recorded_on, at, track, max(at, time), "wait"))
+
+    def _times(self, moment: Moment, occurrence: Occurrence) -> tuple[float, float]:
+        begin = moment.begin if occurrence.begin is None else occurrence.begin
+        end = begin if occurrence.end is None else occurrence.end
+        return begin - self._began, end - self._began
+
+    def _lane(self, occurrence: Occurrence) -> str:
+        known = occurrence.lane or self._lanes.get((occurrence.device, occurrence.stream))
+        if known is None:
+            handle = occurrence.stream
+            known = "default stream" if handle == 0 else f"stream {handle if handle < 2**16 else hex(handle)}"
+        self._lanes[occurrence.device, occurrence.stream] = known
+        return f"{occurrence.device} {known}"
+
+    def _graph(self, subject: int) -> str:
+        return self._graphs.setdefault(subject, f"graph {len(self._graphs) + 1}")
+
+    def _thread(self, number: int) -> str:
+        known = self._threads.get(number)
+        if known is None:
+            name = f"host thread {len(self._threads) + 1}" if self._threads else "host"
+            known = self._threads[number] = name
+        return known
+
+
+def _site(moment: Moment) -> str:
+    if moment.place is None:
+        return ""
+    code, line = moment.place
+    return f"{code.co_filename.rpartition(os.sep)[2]}:{line}"

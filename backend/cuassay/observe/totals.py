@@ -1,0 +1,155 @@
+"""Figures of a timeline: by op, by kernel, by call site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from cuassay.core.units import format_bytes
+from cuassay.errors import ArgumentError
+from cuassay.observe.spans import DEVICE_KINDS, Span, Timeline
+
+__all__ = ["GROUPS", "Total", "table", "totals"]
+
+#: What `totals` groups by.
+GROUPS = ("op", "kernel", "site")
+
+
+@dataclass(slots=True)
+class Total:
+    """The figures of one op, kernel or call site.
+
+    Attributes
+    ----------
+    name : str
+        Which.
+    calls : int
+        Calls of the op; launches of the kernel; both, of a call site.
+    launches : int
+        Kernels and copies that they gave to streams.
+    nbytes : int
+        Bytes that those moved, as far as it is known.
+    host_self, host_total : float
+        Seconds on the host: without, and with, what is called inside.
+    device_self, device_total : float
+        Seconds of kernels and copies: of its own, and with those of what is called inside.
+    """
+
+    name: str
+    calls: int = 0
+    launches: int = 0
+    nbytes: int = 0
+    host_self: float = 0.0
+    host_total: float = 0.0
+    device_self: float = 0.0
+    device_total: float = 0.0
+
+
+def totals(timeline: Timeline, by: str = "op") -> list[Total]:
+    """Figures by ``"op"``, ``"kernel"`` or ``"site"``, most device time first, then most host time.
+
+    An op that calls another of its own name counts the time inside once.
+
+    Raises
+    ------
+    ArgumentError
+        If `by` is none of these.
+    """
+    if by not in GROUPS:
+        raise ArgumentError(f"a table is by {', '.join(GROUPS)}; got {by!r}; choose one")
+    found: dict[str, Total] = {}
+    name_of = _NAMES[by]
+    inside = _seconds_inside(timeline.spans)
+    for place, span in enumerate(timeline.spans):
+        name = name_of(span)
+        if span.kind in DEVICE_KINDS:
+            _add_work(found, timeline.spans, place, name_of, by)
+        elif name is not None and span.kind != "mark":
+            total = found.setdefault(name, Total(name))
+            total.calls += 1
+            total.host_self += span.seconds - inside.get(place, 0.0)
+            if name not in _names_around(timeline.spans, span, name_of):
+                total.host_total += span.seconds
+    return sorted(found.values(), key=lambda total: (-total.device_total, -total.host_total, total.name))
+
+
+#: What a span counts for; None: for nothing by itself.
+_NAMES: Mapping[str, Callable[[Span], str | None]] = {
+    "op": lambda span: span.name if span.kind in ("op", "replay", "wait", "range") else None,
+    "kernel": lambda span: span.name if span.kind in DEVICE_KINDS else None,
+    "site": lambda span: span.site or "unknown",
+}
+
+
+def _add_work(
+    found: dict[str, Total], spans: Sequence[Span], place: int, name_of: Callable[[Span], str | None], by: str
+) -> None:
+    """Add a kernel or copy to what launched it, or to itself."""
+    span = spans[place]
+    own = name_of(span) or (spans[span.parent].name if span.parent >= 0 else span.name)
+    total = found.setdefault(own, Total(own))
+    total.launches += 1
+    total.nbytes += span.nbytes
+    total.device_self += span.seconds
+    if by == "kernel":
+        total.calls += 1
+        total.device_total += span.seconds
+        return
+    for name in {own, *_names_around(spans, span, name_of)}:
+        found.setdefault(name, Total(name)).device_total += span.seconds
+
+
+def _seconds_inside(spans: Sequence[Span]) -> dict[int, float]:
+    """By place: the host's seconds in spans directly inside."""
+    found: dict[int, float] = {}
+    for span in spans:
+        if span.parent >= 0 and span.kind not in DEVICE_KINDS:
+            found[span.parent] = found.get(span.parent, 0.0) + span.seconds
+    return found
+
+
+def _names_around(spans: Sequence[Span], span: Span, name_of: Callable[[Span], str | None]) -> set[str]:
+    found, place = set(), span.parent
+    while place >= 0:
+        name = name_of(spans[place])
+        if name is not None:
+            found.add(name)
+        place = spans[place].parent
+    return found
+
+
+_COLUMNS = ("calls", "host self", "host total", "device self", "device total", "launches", "bytes")
+
+
+def table(timeline: Timeline, by: str = "op", *, limit: int = 40) -> str:
+    """`totals` as text; at most `limit` rows, and how many are left out."""
+    found = totals(timeline, by)
+    rows = [(by, *_COLUMNS), *(_row(total) for total in found[:limit])]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            (row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True)))
+        )
+        for row in rows
+    ]
+    lines.insert(1, "  ".join("-" * width for width in widths))
+    if len(found) > limit:
+        lines.append(f"... and {len(found) - limit} more; give limit=")
+    unit = "" if timeline.unit == "s" else f" of {timeline.unit.removesuffix(' s')} time"
+    device = sum(span.seconds for span in timeline.spans if span.kind in DEVICE_KINDS)
+    lines.append(f"{format_seconds(timeline.seconds)}{unit} in all; kernels and copies {format_seconds(device)}")
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _row(total: Total) -> tuple[str, ...]:
+    times = (total.host_self, total.host_total, total.device_self, total.device_total)
+    moved = format_bytes(total.nbytes) if total.nbytes else "-"
+    return total.name, f"{total.calls:,}", *map(format_seconds, times), f"{total.launches:,}", moved
+
+
+def format_seconds(seconds: float) -> str:
+    """``1.25 ms``: three digits, in the unit that fits."""
+    for scale, unit in ((1.0, "s"), (1e-3, "ms"), (1e-6, "us")):
+        if abs(seconds) >= scale * 0.9995:
+            return f"{seconds / scale:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns" if seconds else "0"

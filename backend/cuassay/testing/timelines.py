@@ -1,0 +1,84 @@
+"""``pytest --cuassay-timeline DIR``: the timeline of each test that fails or is slow, as a page of its own.
+
+Every test is recorded, and what is not wanted is dropped: that costs a test a few microseconds for each call of an op.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Generator
+from hashlib import sha256
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+import pytest
+
+from cuassay.core.device import Device
+from cuassay.observe.profile import profile
+
+__all__ = ["Timelines", "page_name"]
+
+#: Moments kept of one test; a page of 100,000 takes about 3 MB.
+_LIMIT = 200_000
+
+#: Characters of a test's id that stay in the name of its page.
+_LONGEST = 100
+
+
+class Timelines:
+    """Keeps pages in a folder, which is made with the first.
+
+    Parameters
+    ----------
+    folder : Path
+        Where.
+    slow_s : float
+        Seconds from which the call of a test is slow.
+    """
+
+    def __init__(self, folder: Path, slow_s: float) -> None:
+        self._folder = folder
+        self._slow_s = slow_s
+
+    def __repr__(self) -> str:
+        return f"Timelines({self._folder}, from {self._slow_s} s)"
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, Any, Any]:
+        """Record the call; in a test with a profile of its own, until that begins."""
+        recorded = profile(_device(item), limit=_LIMIT, gives_way=True)
+        begin, is_wanted = perf_counter(), True
+        recorded.start()
+        try:
+            result = yield
+            is_wanted = perf_counter() - begin >= self._slow_s
+        except pytest.skip.Exception:
+            is_wanted = False
+            raise
+        finally:
+            recorded.stop()
+            if is_wanted:
+                self._keep(item, recorded)
+        return result
+
+    def _keep(self, item: pytest.Item, recorded: profile) -> None:
+        if not recorded.timeline.spans:
+            return
+        self._folder.mkdir(parents=True, exist_ok=True)
+        path = self._folder / page_name(item.nodeid)
+        recorded.html(path, title=item.nodeid)
+        item.user_properties.append(("timeline", path.name))
+        item.add_report_section("call", "cuassay timeline", f"{path}")
+
+
+def page_name(nodeid: str) -> str:
+    """A file's name for the test: its id as far as file systems take it, and a digest that keeps names apart."""
+    readable = re.sub(r"[^A-Za-z0-9_.=-]+", "-", nodeid.rpartition("/")[2])[:_LONGEST].strip("-.")
+    return f"{readable}-{sha256(nodeid.encode()).hexdigest()[:8]}.html"
+
+
+def _device(item: pytest.Item) -> Device | None:
+    """The device of the test's case, whose clock the timeline has."""
+    name = dict(item.user_properties).get("device")
+    return Device(str(name)) if name else None

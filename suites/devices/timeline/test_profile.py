@@ -1,0 +1,321 @@
+"""What a profile records of a program, and what its tables, traces and pages say of it."""
+
+from __future__ import annotations
+
+import json
+import re
+import threading
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import cuassay
+from cuassay import Device, devices, from_host, ops, to_host
+from cuassay.cuda import nvtx
+from cuassay.errors import ArgumentError, StateError
+from cuassay.observe.gaps import idle_gaps
+from cuassay.observe.pairs import Pairs
+from cuassay.observe.spans import DEVICE_KINDS, Change, Span, Timeline
+
+#: Kinds that tell how long their work takes.
+TIMED = ("sim",)
+
+
+@pytest.fixture
+def x(device: Device) -> Any:
+    return from_host(np.ones((32, 32), np.float32), device)
+
+
+def named(timeline: Timeline, kind: str) -> list[str]:
+    return [span.name for span in timeline.spans if span.kind == kind]
+
+
+def test_ops_are_recorded_with_the_line_that_calls_them_and_their_way(x: Any) -> None:
+    with cuassay.profile() as p:
+        ops.exp(x)
+        ops.linear(x, x, x[0])
+
+    place, first = next(p.timeline.of_kinds(["op"]))
+    assert named(p.timeline, "op")[0] == "exp"
+    assert first.parent == -1
+    assert first.site.startswith("test_profile.py:")
+    assert "exp" in p.timeline.ways[place]
+    assert all(span.begin <= span.end <= p.timeline.seconds for span in p.timeline.spans if span.kind == "op")
+
+
+def test_results_and_errors_are_those_of_the_plain_call(x: Any) -> None:
+    want = to_host(ops.add(x, 1.0))
+    plain = ops.Op.__call__
+
+    p = cuassay.profile()
+    with p:
+        np.testing.assert_array_equal(to_host(ops.add(x, 1.0)), want)
+        out = ops.copy(x)
+        assert ops.add(x, 1.0, out=out) is out
+        with pytest.raises(ArgumentError, match="axis"):
+            ops.softmax(x, axis=7)
+
+    assert ops.Op.__call__ is plain
+    assert named(p.timeline, "op")[-1] == "softmax"
+
+
+def test_an_error_in_the_block_ends_the_recording(x: Any) -> None:
+    plain = ops.Op.__call__
+
+    p = cuassay.profile()
+
+    def fail() -> None:
+        with p:
+            ops.exp(x)
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail()
+
+    assert ops.Op.__call__ is plain
+    assert named(p.timeline, "op") == ["exp"]
+
+
+def test_kernels_lie_on_their_stream_and_belong_to_their_op(device: Device, x: Any) -> None:
+    if device.kind not in TIMED:
+        pytest.skip("the kind does not tell how long its work takes")
+    with cuassay.profile(device) as p:
+        ops.mm(x, x)
+
+    place, _ = next(p.timeline.of_kinds(["op"]))
+    kernels = [span for span in p.timeline.spans if span.kind == "kernel" and span.name == "mm"]
+    assert [kernel.parent for kernel in kernels] == [place]
+    assert kernels[0].track.startswith(f"{device} stream ")
+    assert kernels[0].seconds > 0
+    (total,) = (one for one in p.totals("kernel") if one.name == "mm")
+    assert (total.calls, total.launches, total.device_total) == (1, 1, kernels[0].seconds)
+    (of_op,) = (one for one in p.totals() if one.name == "mm")
+    assert of_op.device_total >= kernels[0].seconds
+
+
+def test_a_step_with_streams_a_graph_copies_and_memory_has_all_lanes(device: Device) -> None:
+    backend = devices.backend(device.kind)
+    if not devices.capabilities(device).answer("graphs"):
+        pytest.skip("no graphs")
+    host = np.ones((16, 16), np.float32)
+    a = from_host(host, device)
+    side = backend.new_stream(device.index)
+    out = ops.exp(a)
+    side.wait_stream(backend.current_stream(device.index))
+    graph = backend.new_capture(device.index)
+    with backend.use_stream(side):
+        ops.exp(a, out=out)
+        side.synchronize()
+        graph.begin()
+        ops.exp(a, out=out)
+        graph.end()
+
+    with cuassay.profile(device) as p:
+        kept = from_host(host, device)
+        side.wait_stream(backend.current_stream(device.index))
+        with backend.use_stream(side):
+            ops.add(kept, 1.0)
+            graph.replay()
+        backend.synchronize(device.index)
+        nvtx.mark("end of step")
+    graph.reset()
+
+    kinds = {span.kind for span in p.timeline.spans}
+    assert {"op", "replay", "copy", "wait", "mark"} <= kinds
+    assert named(p.timeline, "mark") == ["end of step"]
+    assert any(change.nbytes > 0 for change in p.timeline.changes)
+    assert f"wait for {device}" in named(p.timeline, "wait")
+    if device.kind in TIMED:
+        assert len({flow.waiter for flow in p.timeline.flows}) == 1
+        assert [span.name for span in p.timeline.spans if span.kind == "kernel"].count("exp") == 1
+
+
+def test_memory_is_booked_on_the_line_that_took_it(device: Device) -> None:
+    if device.kind == "cpu":
+        pytest.skip("NumPy allocates")
+    with cuassay.profile(device) as p:
+        taken = cuassay.empty((1024,), "float32", device)
+        del taken
+
+    up, down = p.timeline.changes[:2]
+    assert (up.nbytes, down.nbytes) == (4096, -4096)
+    assert up.site == down.site
+    assert up.site.startswith("test_profile.py:")
+    with cuassay.profile(device, memory=False) as without:
+        cuassay.empty((1024,), "float32", device)
+    assert without.timeline.changes == []
+
+
+def test_threads_have_tracks_of_their_own(x: Any) -> None:
+    with cuassay.profile() as p:
+        ops.exp(x)
+        other = threading.Thread(target=lambda: ops.exp(x))
+        other.start()
+        other.join()
+
+    assert [span.track for span in p.timeline.spans if span.kind == "op"] == ["host", "host thread 2"]
+    assert p.timeline.tracks()[:2] == ["host", "host thread 2"]
+
+
+def test_ranges_contain_what_is_called_in_them(x: Any) -> None:
+    with cuassay.profile() as p:
+        ops.exp(x)
+        with nvtx.range("step {}", 3):
+            ops.mul(x, x)
+        assert nvtx.range_push("outer") == 0
+        assert nvtx.range_push("inner") == 1
+        assert (nvtx.range_pop(), nvtx.range_pop(), nvtx.range_pop()) == (1, 0, -1)
+
+    places = {span.name: place for place, span in p.timeline.of_kinds(["op", "range"])}
+    assert p.timeline.spans[places["mul"]].parent == places["step 3"]
+    assert p.timeline.spans[places["inner"]].parent == places["outer"]
+
+
+def test_a_range_from_start_to_end_ends_once() -> None:
+    number = nvtx.range_start("anywhere")
+    nvtx.range_end(number)
+
+    with pytest.raises(ArgumentError, match="is not open; give what range_start returned, once"):
+        nvtx.range_end(number)
+
+
+def test_what_is_beyond_the_limit_is_counted(x: Any) -> None:
+    with cuassay.profile(memory=False, limit=3) as p:
+        for _ in range(5):
+            ops.exp(x)
+
+    assert len(p.timeline.spans) <= 3
+    assert p.timeline.missed >= 2
+
+
+def test_one_profile_at_a_time_and_figures_after_its_end(x: Any) -> None:
+    p = cuassay.profile()
+    p.start()
+    with pytest.raises(StateError, match="recorded already; end it first"):
+        cuassay.profile().start()
+    with pytest.raises(StateError, match="has not ended"):
+        p.table()
+    p.stop()
+    with pytest.raises(ArgumentError, match="a table is by op, kernel, site; got 'shape'"):
+        p.table("shape")
+
+    first = cuassay.profile(gives_way=True)
+    first.start()
+    ops.exp(x)
+    with cuassay.profile() as second:
+        ops.mul(x, x)
+    first.stop()
+    assert (named(first.timeline, "op"), named(second.timeline, "op")) == (["exp"], ["mul"])
+
+
+def test_pairs_of_events_time_calls_on_kinds_that_do_not_tell(device: Device, x: Any) -> None:
+    backend = devices.backend(device.kind)
+    if device.kind == "cpu":
+        pytest.skip("no events")
+    pairs = Pairs(lambda run: run(), is_wanted=lambda _: True)
+    for number in range(2):
+        pair = pairs.begin((x,))
+        assert pair is not None
+        for _ in range(4):
+            ops.mm(x, x)
+        pair.end("mm", number)
+
+    moments = pairs.read()
+
+    assert [(moment.name, moment.parent) for moment in moments] == [("mm", 0), ("mm", 1)]
+    assert all(moment.end > moment.begin for moment in moments)
+    assert moments[1].begin >= moments[0].end - 1e-9
+    backend.synchronize(device.index)
+
+
+# ------------------------------------------------------------------------------------------------ figures and files
+
+
+def by_hand() -> Timeline:
+    """An op that calls another, two kernels 2 ms apart, a copy without a length, a wait of a stream."""
+    spans = [
+        Span("op", "outer", "host", 0.0, 0.004, -1, 0, "a.py:1"),
+        Span("op", "inner", "host", 0.001, 0.003, 0, 0, "a.py:2"),
+        Span("kernel", "k", "sim:0 default stream", 0.001, 0.002, 1, 100, "a.py:2"),
+        Span("op", "slow on the host", "host", 0.004, 0.0041, -1, 0, "a.py:3"),
+        Span("kernel", "k", "sim:0 stream 1", 0.004, 0.005, 3, 200, "a.py:3"),
+        Span("copy", "copy: to the host", "sim:0 stream 1", 0.005, 0.005, -1, 64, "a.py:4", is_timed=False),
+    ]
+    return Timeline(spans, [Change(0.0, "sim:0", 512, "a.py:1"), Change(0.004, "sim:0", -512, "a.py:1")], seconds=0.006)
+
+
+def profile_of(timeline: Timeline) -> Any:
+    p = cuassay.profile()
+    p._timeline = timeline
+    return p
+
+
+def test_totals_count_time_once_and_self_time_apart() -> None:
+    outer, inner, other = (
+        next(one for one in profile_of(by_hand()).totals() if one.name == name)
+        for name in ("outer", "inner", "slow on the host")
+    )
+
+    assert (outer.host_total, outer.host_self) == pytest.approx((0.004, 0.002))
+    assert (inner.host_total, inner.host_self) == pytest.approx((0.002, 0.002))
+    assert (outer.device_total, outer.device_self, inner.device_self) == pytest.approx((0.001, 0.0, 0.001))
+    assert (inner.launches, inner.nbytes, other.launches) == (1, 100, 1)
+
+
+def test_a_table_has_a_row_for_each_and_says_what_it_leaves_out() -> None:
+    text = profile_of(by_hand()).table(limit=2)
+
+    assert text.splitlines()[0].split() == ["op", "calls", "host", "self", "host", "total", "device", "self", "device",
+                                            "total", "launches", "bytes"]  # fmt: skip
+    assert "... and 2 more; give limit=" in text
+    assert "6 ms in all; kernels and copies 2 ms" in text
+    assert "a.py:3" in profile_of(by_hand()).table("site")
+
+
+def test_an_idle_gap_is_named_by_what_the_host_did() -> None:
+    (gap,) = idle_gaps(by_hand())
+
+    assert (gap.device, gap.seconds) == ("sim:0", pytest.approx(0.002))
+    assert gap.reason == "outer at a.py:1"
+
+
+def test_a_trace_has_each_span_once_in_microseconds(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    profile_of(by_hand()).export_chrome_trace(path)
+
+    events = json.loads(path.read_text())["traceEvents"]
+    spans = [event for event in events if event["ph"] == "X"]
+    assert sorted((event["name"], event["ts"], event["dur"]) for event in spans if event["name"] == "inner") == [
+        ("inner", 1000, 2000)
+    ]
+    assert len(spans) == sum(span.is_timed for span in by_hand().spans)
+    assert {event["ph"] for event in events} >= {"X", "M", "C", "i"}
+    assert all({"ph", "pid"} <= event.keys() for event in events)
+
+
+def test_a_page_needs_no_other_file_and_takes_any_name(tmp_path: Path) -> None:
+    timeline = by_hand()
+    timeline.spans[0].name = "</script><b>&\u2028"
+    path = tmp_path / "page.html"
+    profile_of(timeline).html(path, title="<a & b>")
+
+    text = path.read_text(encoding="utf-8")
+    assert not re.search(r"(src|href)\s*=\s*[\"']?(http|//)", text)
+    assert "</script><b>" not in text
+    assert "&lt;a &amp; b&gt;" in text
+
+
+def test_real_work_makes_a_trace_and_a_page(device: Device, x: Any, tmp_path: Path) -> None:
+    with cuassay.profile(device) as p:
+        for _ in range(20):
+            ops.mul(ops.add(x, 1.0), x)
+
+    p.export_chrome_trace(tmp_path / "trace.json")
+    p.html(tmp_path / "page.html")
+    events = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sum(event["ph"] == "X" for event in events) == sum(span.is_timed for span in p.timeline.spans)
+    assert (tmp_path / "page.html").stat().st_size > 2_000
+    assert repr(p).startswith("profile(")
+    assert any(span.kind in DEVICE_KINDS for span in p.timeline.spans) == (device.kind != "cpu")
