@@ -7,6 +7,7 @@ import math
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -196,16 +197,17 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
         doc=f"From a body::\n\n{body.code}",
         **more,
     )
+    registry.unlist(op.name)
     return Elementwise(op, body, names)
 
 
 def _free_name(body: Body) -> str:
     """The function's name, with a part of the text's digest where another operation has it."""
     name = body.entry.name
-    if name not in {op.name for op in registry.ops()}:
+    if not registry.is_declared(name):
         return name
-    taken = sum(op.name.startswith(f"{name}_") for op in registry.ops())
-    return f"{name}_{hashlib.sha256(body.code.encode()).hexdigest()[:8]}_{taken}"
+    name = f"{name}_{hashlib.sha256(body.code.encode()).hexdigest()[:8]}"
+    return next(one for one in (f"{name}_{number}" for number in count(1)) if not registry.is_declared(one))
 
 
 def _shape_of_several(arrays: Sequence[str], outputs: Sequence[str]) -> Callable[[Arguments], tuple[int, ...]]:

@@ -36,6 +36,7 @@ __all__ = [
     "fallback",
     "find",
     "implement",
+    "is_declared",
     "not_found",
     "op",
     "ops",
@@ -46,6 +47,7 @@ __all__ = [
     "routes",
     "set_loaders",
     "substituted",
+    "unlist",
 ]
 
 #: Called as ``implementation(*arrays, **scalars, out=out)``; writes `out` (no `out` where the op makes none).
@@ -56,6 +58,7 @@ Implementation = Callable[..., None]
 Fallback = Callable[["Op", dict[str, Any], np.dtype[Any], Any], None]
 
 _ops: dict[str, Op] = {}
+_unlisted: set[str] = set()
 _implementations: dict[tuple[str, str, np.dtype[Any]], Implementation] = {}
 _fallbacks: dict[str, tuple[Fallback, str]] = {}
 _backends: dict[str, Backend] = {}
@@ -113,8 +116,18 @@ def op(name: str) -> Op:
 
 
 def ops() -> tuple[Op, ...]:
-    """Every declared op, in the order of declaration."""
-    return tuple(_ops.values())
+    """Every declared op, in the order of declaration, without those that were `unlist`ed."""
+    return tuple(op for name, op in _ops.items() if name not in _unlisted)
+
+
+def unlist(name: str) -> None:
+    """Leave an op out of `ops`: one that a program made of a text, and that nobody asks the catalog for."""
+    _unlisted.add(op(name).name)
+
+
+def is_declared(name: str) -> bool:
+    """Whether the name of an op is taken."""
+    return name in _ops
 
 
 def implement(name: str, *, kind: str, dtypes: Iterable[str]) -> Callable[[Implementation], Implementation]:
