@@ -80,8 +80,9 @@ def gelu_backward(grad: Any, a: Any, *, approximate: str, out: Array) -> None:
     if approximate == "none":
         slope = 0.5 * (1 + erf(x * _SQRT_HALF)) + near * np.exp(-near * near / 2) / math.sqrt(2 * math.pi)
     elif approximate == "tanh":
-        gate = np.tanh(_SQRT_2_OVER_PI * (near + 0.044715 * near**3))
-        slope = 0.5 * (1 + gate) + 0.5 * near * (1 - gate * gate) * _SQRT_2_OVER_PI * (1 + 0.134145 * near * near)
+        small = np.exp(-2 * _SQRT_2_OVER_PI * np.abs(near + 0.044715 * near**3))  # 1 - tanh^2 would cancel
+        gate = np.where(near < 0, small, 1) / (1 + small)
+        slope = gate + 2 * near * small / (1 + small) ** 2 * _SQRT_2_OVER_PI * (1 + 0.134145 * near * near)
     else:
         raise ArgumentError(f"gelu_backward's approximate must be 'none' or 'tanh'; got {approximate!r}")
     product = np.asarray(grad).astype(np.float64) * slope

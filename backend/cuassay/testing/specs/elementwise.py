@@ -35,8 +35,9 @@ def _gelu_backward(grad: Array, a: Array, *, approximate: str = "none") -> Array
         slope = 0.5 * (1 + _erf(a / math.sqrt(2))) + near * np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
         return np.asarray(grad * slope)
     root = math.sqrt(2 / math.pi)
-    gate = np.tanh(root * (near + 0.044715 * near**3))
-    return np.asarray(grad * (0.5 * (1 + gate) + 0.5 * near * (1 - gate**2) * root * (1 + 3 * 0.044715 * near**2)))
+    inner = np.clip(root * (near + 0.044715 * near**3), -300, 300)  # beyond, cosh overflows; 1 - tanh^2 would cancel
+    slope = root * (1 + 3 * 0.044715 * near**2) / np.cosh(inner) ** 2
+    return np.asarray(grad * (1 / (1 + np.exp(-2 * inner)) + 0.5 * near * slope))
 
 
 def _sigmoid(a: Array) -> Array:

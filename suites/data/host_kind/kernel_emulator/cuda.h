@@ -187,6 +187,7 @@ inline float ptx_ftz(float x) { return std::fabs(x) < 1.17549435e-38f ? std::cop
 inline void ptx_max_nan(float& out, float a, float b) { out = a != a || b != b ? NAN : a > b ? a : b; }
 inline void ptx_sqrt(float& out, float x) { out = std::sqrt(x); }
 inline void ptx_exp2(float& out, float x) { out = std::exp2(x); }
+inline void ptx_log2(float& out, float x) { out = std::log2(x); }
 inline void ptx_exp2_ftz(float& out, float x) { out = ptx_ftz(std::exp2(ptx_ftz(x))); }
 inline void ptx_rcp_ftz(float& out, float x) { out = ptx_ftz(1.0f / ptx_ftz(x)); }
 template <typename Out, typename Address> void ptx_load_if(Out& out, Address from, int asked) {
