@@ -123,7 +123,7 @@ parts() { # SECONDS: as many processes as jobs, at once, each over its part; eac
 # The order is that of importance: where the time is up, the last ones are missing. Left out: whole traces through three
 # allocators, which take as long as all the rest, and softmax over a vocabulary, which test_bandwidth.py has as well.
 measured=()
-for name in ops bandwidth adam graphs streams memory_device random blas emulation host_overhead pinned; do
+for name in ops bandwidth bodies adam graphs streams memory_device random blas emulation host_overhead pinned; do
     measured+=("suites/speed/test_$name.py")
 done
 measured+=(--deselect suites/speed/test_memory_device.py::test_replay)

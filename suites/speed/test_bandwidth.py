@@ -1,4 +1,4 @@
-"""Row-wise operations on arrays far larger than any cache, compared with torch and with a copy of as many bytes."""
+"""Operations on arrays far larger than any cache, compared with torch and with a copy of as many bytes."""
 
 from __future__ import annotations
 
@@ -67,6 +67,48 @@ def test_rows(
     calls = {"cuassay": case.run, "copy": lambda: ops.copy(rows, out=out), **peers(case)}
 
     timings = device_benchmark(calls, device, work=work, op=op, dtype=name, case=label)
+
+    for implementation, timing in timings.items() if recorder is not None else ():
+        recorder.write_time(**row(case, implementation, timing))
+    case.run()
+    assert np.isfinite(float(ops.sum(out)))
+
+
+#: Of an operation: its arrays.
+ELEMENTWISE = {
+    "sub": 2,
+    "div": 2,
+    "neg": 1,
+    "sqrt": 1,
+    "log": 1,
+    "tanh": 1,
+    "sigmoid": 1,
+    "gelu": 1,
+    "gelu_backward": 2,
+}
+
+
+@devices("cuda:*")
+@dtypes("float32", "bfloat16")
+@pytest.mark.parametrize("op", ELEMENTWISE)
+def test_elements(
+    device: Device,
+    dtype: np.dtype[Any],
+    op: str,
+    large: Callable[[int], Any],
+    peers: Callable[[Case], dict[str, Callable[[], Any]]],
+    device_benchmark: DeviceBenchmark,
+    recorder: Recorder | None,
+) -> None:
+    rows = large(8_192)
+    rows = ops.add(ops.mul(rows, rows), 0.5) if op in ("div", "sqrt", "log") else rows
+    arguments = [rows, *(ops.copy(rows) for _ in range(ELEMENTWISE[op] - 1))]
+    out, spec, name = empty(rows.shape, dtype, device), SPECS[op], dtype_name(dtype)
+    work = Work(bytes=(len(arguments) + 1) * rows.nbytes)
+    case = Case(spec, device, name, "large", arguments, NO_KEYWORDS, lambda: spec.op(*arguments, out=out), work)
+    calls = {"cuassay": case.run, "copy": lambda: ops.copy(rows, out=out), **peers(case)}
+
+    timings = device_benchmark(calls, device, work=work, op=op, dtype=name, case=case.label)
 
     for implementation, timing in timings.items() if recorder is not None else ():
         recorder.write_time(**row(case, implementation, timing))

@@ -44,26 +44,6 @@ template <typename W, typename A> __device__ __forceinline__ W operand(A value) 
     return static_cast<W>(widen<typename Wide<A>::type>(value));
 }
 
-template <typename T, int N> __device__ __forceinline__ Pack<T, N> load(const T* a, int64 first, int64 n) {
-    if (first + N <= n) return load_pack<T, N>(a + first);
-    Pack<T, N> pack = {};
-#pragma unroll
-    for (int i = 0; i < N; ++i)
-        if (first + i < n) pack.at[i] = a[first + i];
-    return pack;
-}
-
-template <typename T, int N>
-__device__ __forceinline__ void store(T* out, int64 first, int64 n, const Pack<T, N>& pack) {
-    if (first + N <= n) {
-        store_pack<T, N>(out + first, pack);
-    } else {
-#pragma unroll
-        for (int i = 0; i < N; ++i)
-            if (first + i < n) out[first + i] = pack.at[i];
-    }
-}
-
 constexpr int kMaxAxes = 8;
 
 // Extents from the innermost axis outwards, and the strides of each of K arrays along them, in elements.

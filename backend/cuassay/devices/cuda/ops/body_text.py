@@ -63,18 +63,24 @@ def _dense(
 ) -> list[str]:
     outs = range(max(1, len(body.outputs)))
     read = {name: f"operand<{wide}>(x_{name}.at[i])" for name in arrays}
+    single = {name: f"operand<{wide}>({name}[i])" for name in arrays}
     return [
         f"const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * {pack};",
-        "if (first >= n) return;",
-        *(f"const auto x_{name} = load<{dtype}, {pack}>({name}, first, n);" for name, dtype in arrays.items()),
-        *(f"Pack<{stored}, {pack}> y{i} = {{}};" for i in outs),
+        f"if (first + {pack} > n) {{  // the last pack; a body is not computed of elements that are not there",
+        "    for (int64 i = first; i < n; ++i) {",
+        *(f"        {line}" for line in _computed(body, single, wide, operands, scalars)),
+        *(f"        out{i}[i] = narrow<{stored}>(r{i});" for i in outs),
+        "    }",
+        "    return;",
+        "}",
+        *(f"const auto x_{name} = load_pack<{dtype}, {pack}>({name} + first);" for name, dtype in arrays.items()),
+        *(f"Pack<{stored}, {pack}> y{i};" for i in outs),
         "#pragma unroll",
         f"for (int i = 0; i < {pack}; ++i) {{",
-        "    if (first + i >= n) break;",
         *(f"    {line}" for line in _computed(body, read, wide, operands, scalars)),
         *(f"    y{i}.at[i] = narrow<{stored}>(r{i});" for i in outs),
         "}",
-        *(f"store<{stored}, {pack}>(out{i}, first, n, y{i});" for i in outs),
+        *(f"store_pack<{stored}, {pack}>(out{i} + first, y{i});" for i in outs),
     ]
 
 
