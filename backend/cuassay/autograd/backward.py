@@ -7,11 +7,12 @@ through them again.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
-from typing import Any
+from contextlib import ExitStack
+from typing import Any, Self
 
 from cuassay import devices
 from cuassay.autograd.recorder import Node, Place, spent
+from cuassay.core.device import Device
 from cuassay.ops import add as add_op
 from cuassay.ops import copy, registry
 
@@ -42,13 +43,15 @@ def run(
         streams.use(place)
         node.grads.setdefault(output, []).append((grad, place.stream))
     try:
-        for node in _reversed(nodes, keep=keep):
-            if node.grads:
-                _step(node, streams)
-            if not keep:
-                node.pull = spent
-        found = [_argument_gradient(node, streams) for node in wanted]
-        streams.join([node.place for node in wanted])
+        with streams:
+            for node in _reversed(nodes, keep=keep):
+                if node.grads:
+                    _step(node, streams)
+                if not keep:
+                    node.pull = spent
+        with streams:
+            found = [_argument_gradient(node, streams) for node in wanted]
+        streams.join()
     finally:
         for node in (*nodes, *wanted):
             node.grads.clear()
@@ -65,36 +68,49 @@ def _reversed(nodes: list[Node], *, keep: bool) -> Iterator[Node]:
 class _Streams:
     """The streams that the pass used, by device, and what must live until they are joined.
 
-    Memory goes back to the stream that took it. While a second stream may still read it, it is held here.
+    Memory goes back to the stream that took it. While a second stream may still read it, it is held here. Inside its
+    block the stream of the last `switch` is the current one.
     """
 
     def __init__(self) -> None:
-        self._used: dict[tuple[str, int], list[Place]] = {}
+        self._used: dict[Device, list[Place]] = {}
         self._held: list[Any] = []
+        self._entered = ExitStack()
+        self._place: Place | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *raised: object) -> None:
+        self._place = None
+        self._entered.close()
 
     def use(self, place: Place) -> int:
         """Note that the pass uses this stream; gives how many of its device it uses by now."""
-        used = self._used.setdefault((place.backend.kind, place.index), [])
+        used = self._used.setdefault(place.device, [])
         if all(other.stream != place.stream for other in used):
             used.append(place)
         return len(used)
 
-    @contextmanager
-    def on(self, place: Place, *holds: Any) -> Iterator[None]:
-        """Work goes to the stream of `place`; `holds` is what it reads."""
-        if self.use(place) > 1:
-            self._held.append(holds)
-        with ExitStack() as entered:
-            entered.enter_context(place.backend.activate(place.index))
-            if place.backend.current_stream(place.index) != place.stream:
-                entered.enter_context(place.backend.use_stream(place.stream))
-            yield
+    def switch(self, place: Place) -> bool:
+        """Work goes to the stream of `place` from here; gives whether others of its device are in use."""
+        if place is not self._place:
+            self._entered.close()
+            self._entered.enter_context(place.backend.activate(place.device.index))
+            if place.backend.current_stream(place.device.index) != place.stream:
+                self._entered.enter_context(place.backend.use_stream(place.stream))
+            self._place = place
+            self.use(place)
+        return len(self._used[place.device]) > 1
 
-    def join(self, homes: Sequence[Place]) -> None:
+    def hold(self, *values: Any) -> None:
+        """Keep what a second stream may still read."""
+        self._held.append(values)
+
+    def join(self) -> None:
         """Order everything before the current streams, and what is freed from now on before their next use."""
-        for places in self._used.values():
-            backend, index = places[0].backend, places[0].index
-            current = backend.current_stream(index)
+        for device, places in self._used.items():
+            current = places[0].backend.current_stream(device.index)
             others = [place.stream for place in places if place.stream != current]
             for stream in others:
                 current.wait_stream(stream)
@@ -107,25 +123,26 @@ class _Streams:
 
 def _step(node: Node, streams: _Streams) -> None:
     """Sum what arrived at the node's outputs, and pass the gradients of its arguments on."""
-    with streams.on(node.place, node, dict(node.grads)):
-        grads = [_sum(node.grads.pop(output, []), node.place, meta) for output, meta in enumerate(node.outputs)]
-        for (parent, output), grad in zip(node.parents, _explained(node, grads), strict=True):
-            if grad is not None:
-                parent.grads.setdefault(output, []).append((grad, node.place.stream))
-
-
-def _explained(node: Node, grads: Sequence[Array]) -> Sequence[Array]:
+    place, arrived = node.place, node.grads
+    if streams.switch(place):
+        streams.hold(node, dict(arrived))
+    grads = [_sum(arrived.pop(output, ()), place, meta) for output, meta in enumerate(node.outputs)]
     try:
-        return node.pull(grads)
+        passed = node.pull(grads)
     except Exception as error:
         error.add_note(f"in the derivative of {node.name}, called at {node.line}")
         raise
+    for (parent, output), grad in zip(node.parents, passed, strict=True):
+        if grad is not None:
+            parent.grads.setdefault(output, []).append((grad, place.stream))
 
 
 def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array:
     """The sum on the current stream, which waits for those that made the parts; zeros where nothing arrived."""
     if not arrived:
-        return devices.zeros(meta.shape, meta.dtype, f"{place.backend.kind}:{place.index}")
+        return devices.zeros(meta.shape, meta.dtype, place.device)
+    if len(arrived) == 1 and arrived[0][1] is place.stream:
+        return arrived[0][0]
     for stream in {id(stream): stream for _, stream in arrived}.values():
         if stream != place.stream:
             place.stream.wait_stream(stream)
@@ -136,10 +153,11 @@ def _sum(arrived: Sequence[tuple[Array, Any]], place: Place, meta: Any) -> Array
 
 
 def _argument_gradient(node: Node, streams: _Streams) -> Array:
-    backend, index = node.place.backend, node.place.index
-    place = Place(backend, index, backend.current_stream(index))
-    with streams.on(place, dict(node.grads)):
-        return _sum(node.grads.pop(0, []), place, node.outputs[0])
+    backend, device = node.place.backend, node.place.device
+    place = Place(backend, device, backend.current_stream(device.index))
+    if streams.switch(place):
+        streams.hold(dict(node.grads))
+    return _sum(node.grads.pop(0, ()), place, node.outputs[0])
 
 
 def _apart(found: list[Array], given: Sequence[Array]) -> list[Array]:

@@ -7,15 +7,16 @@ formulas read, which must not be written until the gradients are made.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 from cuassay.arrays.dtypes import FLOATS, dtype_name
 from cuassay.autograd.traced import TracedArray, bottom
 from cuassay.core import callers
+from cuassay.core.device import Device
 from cuassay.core.protocols import Backend
 from cuassay.errors import GradientError
-from cuassay.ops import Call, Formula, Meta, derivatives, registry, rules
+from cuassay.ops import Call, Formula, Meta, Op, derivatives, registry, rules
 
 __all__ = ["Node", "Place", "Recorder", "spent"]
 
@@ -33,21 +34,24 @@ class Place:
 
     Attributes
     ----------
-    backend, index, stream
-        The kind, the device's number, and the stream that was current.
+    backend, device, stream
+        The kind, the device, and the stream that was current.
     """
 
     backend: Backend
-    index: int
+    device: Device
     stream: Any
 
     @classmethod
-    def of(cls, array: Array) -> Place:
-        """Where `array` is, and the current stream there."""
+    def of(cls, array: Array, last: Place | None = None) -> Place:
+        """Where `array` is, and the current stream there: `last` itself where that is the same."""
         plain = bottom(array)
         backend = registry.owner_of(plain, "a traced array's value")
-        index = backend.device_of(plain).index
-        return cls(backend, index, backend.current_stream(index))
+        device = backend.device_of(plain)
+        stream = backend.current_stream(device.index)
+        if last is not None and last.stream == stream and last.device == device:
+            return last
+        return cls(backend, device, stream)
 
 
 @dataclass(slots=True, eq=False)
@@ -93,10 +97,12 @@ class Recorder:
     def __init__(self) -> None:
         self.nodes: list[Node] = []
         self._saved: list[tuple[Array, str, Node]] = []
+        self._last: Place | None = None
+        self._rules: dict[tuple[Any, ...], _Rule] = {}
 
     def argument(self, value: Array) -> TracedArray:
         """The traced form of an argument to differentiate by."""
-        return TracedArray(value, self, (Node("argument", callers.line(), Place.of(value), (_meta(value),)), 0))
+        return TracedArray(value, self, (Node("argument", callers.line(), self._place(value), (_meta(value),)), 0))
 
     def finish(self) -> None:
         """The function has returned: nothing more is recorded, and no write is seen."""
@@ -108,79 +114,86 @@ class Recorder:
 
     def __call__(self, call: Call, proceed: Callable[[Call], Any]) -> Any:
         """Run the call, and record it if an argument is traced here."""
-        traced = {name: value for name, value in call.arguments.items() if self._holds(value)}
-        self._check_written(call)
+        op, arguments = call.op, call.arguments
+        traced = [name for name, value in arguments.items() if self._holds(value)]
+        if call.out is not None or op.schema.written:
+            self._check_written(call)
         if not traced:
             return proceed(call)
-        name, derivative = call.op.name, rules.derivative_of(call.op.name)
-        if isinstance(derivative, str):
-            raise GradientError(f"{name}, called at {callers.line()}, has no derivative: {derivative}")
-        plain = {key: value.represents if key in traced else value for key, value in call.arguments.items()}
-        result = proceed(replace(call, arguments=plain))
-        formulas = {key: derivative[key] for key in traced if key in derivative}
-        if not formulas or dtype_name(result.dtype) not in FLOATS:
+        rule = self._rules.get((op, *traced)) or self._rule(op, traced)
+        plain = dict(arguments)
+        for name in traced:
+            plain[name] = arguments[name].represents
+        result = proceed(Call(op, plain, call.out))
+        if not rule.formulas or dtype_name(result.dtype) not in FLOATS:
             return result
-        parents = [traced[key].node for key in formulas]
-        node = Node(name, callers.line(), Place.of(result), (_meta(result),), parents)
-        node.pull = self._pull(node, call, plain, formulas, result)
-        return self._entered(node, [result])[0]
+        parents = [arguments[name].node for name, _ in rule.formulas]
+        node = Node(op.name, callers.line(), self._place(result), (_meta(result),), parents)
+        node.pull = self._pull(node, rule, plain, result)
+        self.nodes.append(node)
+        return TracedArray(result, self, (node, 0))
 
     def viewed(
         self, array: TracedArray, name: str, view: Callable[[Array], Array], back: Callable[[Array], Array]
     ) -> TracedArray:
         """Record a view; see `TracedArray`."""
         result = view(array.represents)
-        node = Node(name, callers.line(), Place.of(result), (_meta(result),), (array.node,))
+        node = Node(name, callers.line(), self._place(result), (_meta(result),), (array.node,))
         node.pull = lambda grads: (back(grads[0]),)
-        return self._entered(node, [result])[0]
+        self.nodes.append(node)
+        return TracedArray(result, self, (node, 0))
 
     def applied(
         self, name: str, inputs: Sequence[TracedArray], results: Sequence[Array], pull: Callable[..., Sequence[Array]]
     ) -> list[TracedArray]:
         """Record a call of a user's function with a backward of its own."""
         outputs = tuple(map(_meta, results))
-        node = Node(name, callers.line(), Place.of(results[0]), outputs, [one.node for one in inputs], pull)
-        return self._entered(node, results)
+        node = Node(name, callers.line(), self._place(results[0]), outputs, [one.node for one in inputs], pull)
+        self.nodes.append(node)
+        return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
 
     def keep(self, array: Array, what: str, node: Node) -> None:
         """`array` must not be written while this recorder watches: a formula of `node` reads it as `what`."""
         self._saved.append((bottom(array), what, node))
 
-    def _entered(self, node: Node, results: Sequence[Array]) -> list[TracedArray]:
-        self.nodes.append(node)
-        return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
-
     def _holds(self, value: Any) -> bool:
-        if isinstance(value, list | tuple):
-            return any(map(self.owns, value))
-        return self.owns(value)
+        if value.__class__ is TracedArray:
+            return value.recorder is self
+        return isinstance(value, list | tuple) and any(map(self.owns, value))
+
+    def _place(self, array: Array) -> Place:
+        self._last = Place.of(array, self._last)
+        return self._last
+
+    def _rule(self, op: Op, traced: Sequence[str]) -> _Rule:
+        derivative = rules.derivative_of(op.name)
+        if isinstance(derivative, str):
+            raise GradientError(f"{op.name}, called at {callers.line()}, has no derivative: {derivative}")
+        formulas = tuple((name, derivative[name]) for name in traced if name in derivative)
+        reads = [formula.reads for _, formula in formulas if isinstance(formula, Formula)]
+        named = [one for one in reads if isinstance(one, tuple)]
+        fixed = frozenset(name for one in named for name in one) if len(named) == len(reads) else None
+        found = self._rules[(op, *traced)] = _Rule(formulas, fixed)
+        return found
 
     def _pull(
-        self, node: Node, call: Call, plain: Mapping[str, Any], formulas: Mapping[str, Formula | str], result: Array
+        self, node: Node, rule: _Rule, plain: Mapping[str, Any], result: Array
     ) -> Callable[[Sequence[Array]], Sequence[Array]]:
         """What makes the gradients of a call's arguments; it holds the values that the formulas read."""
-        values, metas = self._forward_values(node, call, plain, formulas, result)
+        read = rule.reads(plain)
+        values = {name: value if name in read else _without_numbers(value) for name, value in plain.items()}
+        values["out"] = result if "out" in read else node.outputs[0]
+        values["home"] = node.place.device
+        for name in read:
+            self.keep(values[name], f"its {name}" if name != "out" else "its result", node)
         forward = rules.Forward(values)
+        wanted = [(name, formula, _meta(plain[name])) for name, formula in rule.formulas]
 
         def pull(grads: Sequence[Array]) -> list[Array]:
             (grad,) = grads
-            return [_gradient(node, key, formula, grad, forward, metas[key]) for key, formula in formulas.items()]
+            return [_gradient(node, name, formula, grad, forward, meta) for name, formula, meta in wanted]
 
         return pull
-
-    def _forward_values(
-        self, node: Node, call: Call, plain: Mapping[str, Any], formulas: Mapping[str, Formula | str], result: Array
-    ) -> tuple[dict[str, Any], dict[str, Meta]]:
-        read = {name for one in formulas.values() if isinstance(one, Formula) for name in one.read(plain)}
-        values: dict[str, Any] = {}
-        for name, value in (*plain.items(), ("out", result)):
-            is_array = registry.backend_for(value) is not None
-            values[name] = _meta(value) if is_array and name not in read else value
-            if is_array and name in read:
-                self.keep(value, f"its {name}" if name != "out" else "its result", node)
-        first = next(plain[key] for key in formulas)
-        values["home"] = registry.device_of(first, f"{call.op.name}'s argument")
-        return values, {key: _meta(plain[key]) for key in formulas}
 
     # ---------------------------------------------------------------------------------------------- writes
 
@@ -201,6 +214,29 @@ class Recorder:
                     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Rule:
+    """What an op and the names of its traced arguments decide; found once a recording.
+
+    Attributes
+    ----------
+    formulas : tuple of (str, Formula or str)
+        Of the traced arguments that have one, or the reason why there is none.
+    fixed : frozenset of str, optional
+        What the formulas read, where that does not depend on the arguments.
+    """
+
+    formulas: tuple[tuple[str, Formula | str], ...]
+    fixed: frozenset[str] | None
+
+    def reads(self, arguments: Mapping[str, Any]) -> frozenset[str]:
+        """The arguments that the formulas read, and ``"out"``."""
+        if self.fixed is not None:
+            return self.fixed
+        formulas = [one for _, one in self.formulas if isinstance(one, Formula)]
+        return frozenset(name for one in formulas for name in one.read(arguments))
+
+
 def _gradient(node: Node, name: str, formula: Formula | str, grad: Array, forward: rules.Forward, meta: Meta) -> Array:
     if isinstance(formula, str):
         raise GradientError(f"{node.name}, called at {node.line}, has no derivative by {name}: {formula}")
@@ -217,6 +253,11 @@ def _written(call: Call) -> Iterator[tuple[str, Array]]:
 def _overlap(saved: Array, array: Array) -> bool:
     backend = registry.backend_of(type(array))
     return backend is not None and backend.owns(type(saved)) and backend.overlap(saved, array) != "none"
+
+
+def _without_numbers(value: Any) -> Any:
+    """Shape and dtype of an array; anything else as it is."""
+    return value if registry.backend_for(value) is None else _meta(value)
 
 
 def _meta(array: Array) -> Meta:

@@ -222,9 +222,8 @@ class TracedArray:
     def __array__(self, dtype: Any = None, copy: Any = None) -> NoReturn:
         self._refuse("numpy.asarray")
 
-    @property
-    def __cuda_array_interface__(self) -> NoReturn:
-        self._refuse("a function of CuPy, or of another library,")
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> NoReturn:
+        self._refuse("a function of CuPy")
 
     def __dlpack__(self, **options: Any) -> NoReturn:
         self._refuse("from_dlpack")

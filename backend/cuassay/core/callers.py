@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from functools import cache
 from pathlib import Path
 
 __all__ = ["is_ours", "is_shipped", "line", "stacklevel"]
@@ -14,6 +15,7 @@ _ROOT = f"{Path(__file__).parents[1]}{os.sep}"
 _CALLERS = (f"{_ROOT}testing{os.sep}", f"{_ROOT}benchmarking{os.sep}")
 
 
+@cache
 def is_ours(filename: str) -> bool:
     """Whether a file is this package's, and no caller of it."""
     return filename.startswith(_ROOT) and not filename.startswith(_CALLERS)

@@ -94,7 +94,8 @@ class _Route:
 
 
 def _run_call(call: Call) -> Any:
-    return _run(call.op, dict(call.arguments), call.out)
+    served = NotImplemented if interposers.is_explaining else call.op.run_bound(call.arguments, call.out)
+    return _run(call.op, dict(call.arguments), call.out) if served is NotImplemented else served
 
 
 def _run(op: Op, bound: dict[str, Any], out: Any) -> Any:

@@ -69,18 +69,9 @@ def interpose(interposer: Interposer) -> Iterator[None]:
 
 def through(stack: tuple[Interposer, ...], call: Call, run: Callable[[Call], Any]) -> Any:
     """Hand `call` to the outermost of `stack`; after the last, `run` does it. Calls made there start at the top."""
-    if not stack:
-        with _only(()):
-            return run(call)
-    with _only(stack[1:]):
-        return stack[0](call, lambda inner: through(stack[1:], inner, run))
-
-
-@contextmanager
-def _only(stack: tuple[Interposer, ...]) -> Iterator[None]:
-    former = interposers.stack
-    interposers.put(stack)
+    former, rest = interposers.stack, stack[1:]
+    interposers.put(rest)
     try:
-        yield
+        return stack[0](call, lambda inner: through(rest, inner, run)) if stack else run(call)
     finally:
         interposers.put(former)

@@ -100,6 +100,15 @@ class Op:
                     return served
         return self._dispatch(self, args, out, scalars)
 
+    def run_bound(self, bound: Mapping[str, Any], out: Any) -> Any:
+        """The call with its arguments by name, past all interposers: by a shortcut, or NotImplemented."""
+        args = tuple(self.schema.pick_arrays(bound))
+        for shortcut in self.shortcuts.get(args[0].__class__, ()):
+            served = shortcut(args, out, {name: bound[name] for name in self.schema.scalar_names})
+            if served is not NotImplemented:
+                return served
+        return NotImplemented
+
     def dispatch(self, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Any:
         """The call without shortcuts: what they are measured by."""
         return self._dispatch(self, args, out, scalars)

@@ -41,7 +41,7 @@ def overwritten(x: Any) -> Any:
         (lambda x: 1 if ops.sum(x) else 0, "bool of a traced array"),
         (lambda x: x.__setitem__(0, 1.0), r"x\[\.\.\.\] = value .write cuassay.ops.where. of a traced array"),
         (lambda x: x == 1.0, "write cuassay.ops.equal"),
-        (lambda x: x.__cuda_array_interface__, "a function of CuPy, or of another library, of a traced array"),
+        (lambda x: x.__cupy_override_elementwise_kernel__(None, x), "a function of CuPy of a traced array"),
         (lambda x: to_host(x), "is a traced array of a function that is differentiated"),
         (lambda x: x[[0, 1]], "takes whole numbers, slices, None and ...; got"),
         (lambda x: ops.foreach_norm([x]), r"foreach_norm, called at .*: no rule is written for it; use ops.sqrt"),

@@ -155,19 +155,31 @@ def test_a_shortcut_is_tried_first_and_may_decline(shortcut: list[tuple[Any, ...
     assert shortcut[1][2] is out
 
 
-def test_a_shortcut_is_not_asked_for_other_types_nor_where_a_call_is_watched(shortcut: list[tuple[Any, ...]]) -> None:
+def test_a_shortcut_is_not_asked_for_other_types_nor_where_a_call_is_explained(shortcut: list[tuple[Any, ...]]) -> None:
     ops.add(1.0, ONES)
     ops.add(from_host(ONES, "sim"), 1.0)
-    with interpose(_noting([], "it")):
-        ops.add(ONES, ONES)
     ops.explain(lambda: ops.add(ONES, ONES))
 
     assert shortcut == []
 
 
-def test_a_call_is_watched_until_neither_an_interposer_nor_an_explanation_is_left(
-    shortcut: list[tuple[Any, ...]],
-) -> None:
+def test_a_shortcut_is_asked_for_the_call_that_the_last_interposer_passes_on(shortcut: list[tuple[Any, ...]]) -> None:
+    seen: list[str] = []
+
+    def doubled(call: Call, proceed: Callable[[Call], Any]) -> Any:
+        seen.append(call.op.name)
+        assert shortcut == []
+        return proceed(Call(call.op, {"a": ONES + ONES, "b": call.arguments["b"]}, call.out))
+
+    with interpose(doubled):
+        result = ops.add(ONES, 1.0)
+
+    assert seen == ["add"]
+    assert [args[0].tolist() for args in shortcut] == [(ONES + ONES).tolist()]
+    assert result.tolist() == (ONES + ONES + 1).tolist()
+
+
+def test_a_call_is_watched_until_neither_an_interposer_nor_an_explanation_is_left() -> None:
     seen: list[str] = []
 
     def interposed() -> None:
@@ -180,7 +192,6 @@ def test_a_call_is_watched_until_neither_an_interposer_nor_an_explanation_is_lef
         ops.add(ONES, ONES)
     ops.explain(interposed)
 
-    assert shortcut == []
     assert seen == ["outer:add", "it:add", "outer:add", "outer:add", "it:add"]
 
 
