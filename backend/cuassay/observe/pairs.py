@@ -58,6 +58,9 @@ class Pairs:
         self._anchors: dict[Device, tuple[Any, float]] = {}
         self._wanted: dict[type, Backend | None] = {}
 
+    def __len__(self) -> int:
+        return len(self._pairs)
+
     def begin(self, operands: Sequence[Any]) -> Pair | None:
         """A pair whose first event is recorded, or None where none is needed or can be."""
         for operand in operands:

@@ -49,7 +49,7 @@ class Recorder:
     device : Device, optional
         Whose clock is the timeline's; None takes that of the first device that something happens on.
     limit : int
-        Moments kept; what comes after is counted and left out.
+        Moments and timed calls kept; what comes after is counted and left out.
     memory : bool
         Whether blocks are recorded with their call sites, which is most of what recording costs.
     gives_way : bool
@@ -127,7 +127,7 @@ class Recorder:
             key = _signature(op, args)
             moment = enter("op", op.name)
             moment.way = key
-            pair = None if local.open[1:] else self._pairs.begin(args)
+            pair = None if local.open[1:] or self._is_full() else self._pairs.begin(args)
             try:
                 if key not in self._ways and not interposers.is_explaining:
                     self._ways[key] = ""
@@ -165,10 +165,14 @@ class Recorder:
             pass
 
     def _add(self, moment: Moment) -> None:
-        if len(self._moments) < self._limit:
+        if not self._is_full():
             self._moments.append(moment)
-        else:
-            self._missed += 1
+
+    def _is_full(self) -> bool:
+        """Whether there is no room for one more, which is then counted."""
+        is_full = len(self._moments) + len(self._pairs) >= self._limit
+        self._missed += is_full
+        return is_full
 
     # -------------------------------------------------------------------------------------------- watchers
 
