@@ -22,6 +22,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
     ├── MeasurementError (RuntimeError)     a measurement that measured nothing
     ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
+    ├── JudgingError (RuntimeError)         a verdict that cannot be made or read
     ├── OutOfMemoryError (MemoryError)      no device memory left
     ├── DTypeError (TypeError)              a dtype that does not exist or does not fit
     ├── LinAlgError (ValueError)            a matrix that is singular, not positive definite, or does not converge
@@ -50,6 +51,7 @@ __all__ = [
     "DriverError",
     "ForkError",
     "GradientError",
+    "JudgingError",
     "KernelNotFoundError",
     "LibraryNotFoundError",
     "LinAlgError",
@@ -172,6 +174,10 @@ class MeasurementError(CuassayError, RuntimeError):
 
 class MutationError(CuassayError, RuntimeError):
     """The tests cannot judge mutants as they are: none passes, or there is nothing to change."""
+
+
+class JudgingError(CuassayError, RuntimeError):
+    """A verdict could not be made, or a file holds none."""
 
 
 class OutOfMemoryError(CuassayError, MemoryError):

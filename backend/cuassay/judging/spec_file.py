@@ -1,0 +1,95 @@
+"""The trusted declaration of a verdict, found by ``SPEC.py::name``."""
+
+from __future__ import annotations
+
+import hashlib
+import importlib.util
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from cuassay.core.nearest import did_you_mean
+from cuassay.errors import SpecError
+from cuassay.testing.opspec import OpSpec
+
+__all__ = ["Declaration", "load_declaration"]
+
+
+@dataclass(frozen=True, slots=True)
+class Declaration:
+    """A spec, where it stands, and the digest of that file."""
+
+    spec: OpSpec
+    path: Path
+    name: str
+    digest: str
+
+    @property
+    def target(self) -> str:
+        """As the command takes it."""
+        return f"{self.path}::{self.name}"
+
+
+def load_declaration(target: str) -> Declaration:
+    """Load the `OpSpec`, or what `conformance` made of one, that ``SPEC.py::name`` names.
+
+    The name may be left out where the file holds one declaration. The file is imported here: it is trusted.
+
+    Raises
+    ------
+    SpecError
+        There is no such file or name, it is something else, or it cannot judge a candidate: it has no reference of its
+        own, or its op returns nothing.
+    """
+    file, _, name = target.partition("::")
+    path = Path(file).resolve()
+    if not path.is_file():
+        raise SpecError(f"{file} is not a file; name a declaration as SPEC.py::name")
+    found = {key: spec for key, value in vars(_imported(path)).items() if (spec := _spec_of(value)) is not None}
+    if not found:
+        raise SpecError(f"{file} declares no OpSpec at module level; write rms = OpSpec(...), and name SPEC.py::rms")
+    if not name and len(found) > 1:
+        raise SpecError(f"{file} declares {', '.join(found)}; name one, as {file}::{next(iter(found))}")
+    name = name or next(iter(found))
+    if name not in found:
+        raise SpecError(f"{file} declares no {name!r}{did_you_mean(name, found)}; OpSpecs in it: {', '.join(found)}")
+    _refuse_unable(found[name])
+    return Declaration(found[name], path, name, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+
+
+def _spec_of(value: Any) -> OpSpec | None:
+    """The spec that a module's variable holds: itself, or as the tests that `conformance` made."""
+    spec = value if isinstance(value, OpSpec) else getattr(value, "spec", None)
+    return spec if isinstance(spec, OpSpec) and not isinstance(value, type) else None
+
+
+def _imported(path: Path) -> ModuleType:
+    """The file as a module under a name of its own; modules that stand beside it can be imported."""
+    name = f"cuassay_declaration_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
+    module_spec = importlib.util.spec_from_file_location(name, path)
+    if module_spec is None or module_spec.loader is None:
+        raise SpecError(f"{path.name} is not a Python file; name a declaration as SPEC.py::name")
+    module = importlib.util.module_from_spec(module_spec)
+    sys.modules[name] = module
+    sys.path.insert(0, str(path.parent))
+    try:
+        module_spec.loader.exec_module(module)
+    except SpecError:
+        raise
+    except Exception as error:
+        raise SpecError(f"{path.name} cannot be imported: {type(error).__name__}: {error}") from error
+    finally:
+        sys.path.remove(str(path.parent))
+    return module
+
+
+def _refuse_unable(spec: OpSpec) -> None:
+    if spec.is_its_own_reference:
+        raise SpecError(
+            f"{spec.name} has no reference=, and is compared with itself; a candidate is judged by a reference: give "
+            "reference=, in NumPy"
+        )
+    if spec.op is not None and not spec.op.schema.outputs:
+        raise SpecError(f"{spec.name} writes its arguments and returns nothing; a candidate must return its result")

@@ -1,0 +1,99 @@
+"""What is judged, as the referee sees it: calls with arrays of the host, and what came of each.
+
+A candidate in a process of its own is one subject, an implementation that is trusted another: stock mutants and the
+declared function, which run here.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.testing.samples import over_lists
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["Answer", "LocalSubject", "Status", "Subject"]
+
+Status = Literal["ok", "raised", "died", "hung", "malformed"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Answer:
+    """What came of one call.
+
+    Attributes
+    ----------
+    status : str
+        ``ok``, or how the call failed.
+    outputs : tuple of numpy.ndarray
+        Copies that nobody else can write.
+    changed : tuple of int
+        Which input arrays the call changed, by their place among the arrays.
+    seconds : float
+        From the release of the arguments to the end of the snapshot, by the judge's clock.
+    text : str
+        What the candidate said, cut and printable; it decides nothing.
+    """
+
+    status: Status
+    outputs: tuple[NDArray[Any], ...] = ()
+    changed: tuple[int, ...] = ()
+    seconds: float = 0.0
+    text: str = ""
+
+
+class Subject(Protocol):
+    """Answers calls."""
+
+    @property
+    def takes_layouts(self) -> bool:
+        """Whether arrays may be anything but contiguous."""
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
+        """Make one call; whatever the candidate does, this returns."""
+
+
+class LocalSubject:
+    """A trusted function of NumPy's arrays, in this process.
+
+    Parameters
+    ----------
+    function : callable
+        ``function(*args, **kwargs)`` gives an array or a number.
+    """
+
+    takes_layouts = True
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = function
+
+    def __repr__(self) -> str:
+        return f"LocalSubject({getattr(self._function, '__name__', self._function)})"
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
+        """Call the function on copies."""
+
+        def copied(value: Any) -> Any:
+            return value.copy(order="K") if isinstance(value, np.ndarray) else value
+
+        own = [over_lists(one, copied) for one in args], {k: over_lists(one, copied) for k, one in kwargs.items()}
+        given, after = arrays_of(args, kwargs), arrays_of(*own)
+        began = time.perf_counter()
+        try:
+            with np.errstate(all="ignore"):
+                result = self._function(*own[0], **own[1])
+        except Exception as error:  # noqa: BLE001  a mutant may fail in any way
+            return Answer(status="raised", text=f"{type(error).__name__}: {error}"[:500])
+        seconds = time.perf_counter() - began
+        changed = tuple(place for place, (a, b) in enumerate(zip(given, after, strict=True)) if differs(a, b))
+        return Answer(status="ok", outputs=(np.array(result),), changed=changed, seconds=seconds)
+
+
+def differs(before: NDArray[Any], after: NDArray[Any]) -> bool:
+    """Whether any bit of two arrays of one shape differs."""
+    return np.ascontiguousarray(before).tobytes() != np.ascontiguousarray(after).tobytes()

@@ -1,0 +1,228 @@
+"""What the judge says of one candidate: a frozen record, its JSON form and the exit status.
+
+Only the judge writes one. ``correct`` means that no known cheat passed: of this catalogue, with these probes, in this
+jail; it is not a proof.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+from cuassay.errors import JudgingError
+from cuassay.judging.catalogue import CATALOGUE, CHEATS
+
+__all__ = ["SCHEMA", "CaseTime", "Certainty", "Evidence", "Outcome", "Verdict", "exit_status", "read_verdicts"]
+
+#: Version of the JSON form. It rises when a field changes its meaning, not when one is added.
+SCHEMA = 1
+
+Outcome = Literal["correct", "wrong", "refused", "undecided"]
+
+#: ``proven`` refuses; ``indicated`` leaves the verdict undecided; ``hint`` is shown.
+Certainty = Literal["proven", "indicated", "hint"]
+
+_STATUS: Mapping[Outcome, int] = {"correct": 0, "wrong": 1, "refused": 1, "undecided": 3}
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evidence:
+    """A cheat that was seen: its number in the catalogue, how certain it is, and what was seen."""
+
+    id: str
+    certainty: Certainty
+    evidence: str
+
+    def __post_init__(self) -> None:
+        if self.id not in CHEATS or self.certainty not in get_args(Certainty):
+            raise JudgingError(f"no cheat {self.id!r} of certainty {self.certainty!r}; see cuassay.judging.catalogue")
+
+    def __str__(self) -> str:
+        return f"{self.id} ({CHEATS[self.id]}), {self.certainty}: {self.evidence}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CaseTime:
+    """The time of one case.
+
+    Attributes
+    ----------
+    label, dtype : str
+        The problem.
+    median_s, q25, q75 : float or None
+        Seconds a call, less those of a candidate that does nothing; None where `withheld` says why.
+    n : int
+        Calls that were timed.
+    error_s : float
+        Standard error of the median, that of the empty call with it.
+    floor_s, fraction : float or None
+        The least time that the device's peaks allow, and its part of the median; None where they are not known.
+    reference_s, ratio_low, ratio_high : float or None
+        The declared implementation's median under the same protocol, and the quartiles of its time over the
+        candidate's: above 1 the candidate is faster.
+    peers : mapping of str to float
+        Medians of other implementations, by name.
+    clock : str
+        ``host``: the judge's own clock.
+    tier : str
+        ``program`` or ``kernel``.
+    withheld : str
+        Why no figure is given; empty where one is.
+    """
+
+    label: str
+    dtype: str
+    median_s: float | None
+    q25: float | None
+    q75: float | None
+    n: int
+    error_s: float
+    floor_s: float | None = None
+    fraction: float | None = None
+    reference_s: float | None = None
+    peers: Mapping[str, float] = field(default_factory=dict)
+    ratio_low: float | None = None
+    ratio_high: float | None = None
+    clock: str = "host"
+    tier: str = "program"
+    withheld: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Verdict:
+    """The whole verdict on one candidate.
+
+    Attributes
+    ----------
+    verdict : str
+        ``correct``, ``wrong``, ``refused`` (a proven cheat, a time that is not possible, or what the policy forbids) or
+        ``undecided`` (something was missing, or a cheat is indicated).
+    reason : str
+        One sentence: why.
+    candidate, declaration : str
+        The candidate's file name, and the declaration's name.
+    device, tier : str
+        Where and how it ran.
+    failing_check, sample, worst : str
+        What failed, on which inputs, and the comparison's text; empty where nothing did.
+    reproduce : str
+        A command that repeats the verdict.
+    cheat : tuple of Evidence
+        What was seen.
+    cases : tuple of CaseTime
+        Times; empty unless the verdict is ``correct``.
+    probes : mapping of str to int
+        Probes that were passed, by name.
+    headroom : float or None
+        The worst error over its tolerance: 1 is the limit.
+    looks_like : str
+        The precision that the errors look like; empty where it is the declared one.
+    weak : tuple of str
+        Stock mutants that the declaration lets pass.
+    verified_calls, timed_calls, calls : int
+        Timed calls whose outputs were compared, timed calls, and all calls.
+    nonce : str
+        Of which inputs, order and number of calls were made, in hexadecimal digits.
+    declaration_digest, candidate_digest, device_digest : str
+        SHA-256, the first 16 digits.
+    jail : mapping of str to str
+        Part of the jail to ``on``, or to why it is not.
+    seconds : float
+        What the verdict took.
+    options : mapping
+        What the command was given that decides the verdict, for a replay.
+    """
+
+    verdict: Outcome
+    reason: str
+    candidate: str
+    declaration: str
+    device: str
+    tier: str
+    nonce: str
+    failing_check: str = ""
+    sample: str = ""
+    worst: str = ""
+    reproduce: str = ""
+    cheat: tuple[Evidence, ...] = ()
+    cases: tuple[CaseTime, ...] = ()
+    probes: Mapping[str, int] = field(default_factory=dict)
+    headroom: float | None = None
+    looks_like: str = ""
+    weak: tuple[str, ...] = ()
+    verified_calls: int = 0
+    timed_calls: int = 0
+    calls: int = 0
+    declaration_digest: str = ""
+    candidate_digest: str = ""
+    device_digest: str = ""
+    jail: Mapping[str, str] = field(default_factory=dict)
+    seconds: float = 0.0
+    options: Mapping[str, Any] = field(default_factory=dict)
+    catalogue: int = CATALOGUE
+
+    def __post_init__(self) -> None:
+        if self.verdict not in _STATUS:
+            raise JudgingError(f"a verdict is one of {', '.join(_STATUS)}; got {self.verdict!r}")
+
+    @property
+    def status(self) -> int:
+        """Exit status of the command for this verdict alone."""
+        return _STATUS[self.verdict]
+
+    def same_finding(self, other: Verdict) -> bool:
+        """Whether both say the same, times and seconds apart: what a replay must repeat."""
+        return self._finding() == other._finding()
+
+    def _finding(self) -> tuple[Any, ...]:
+        return self.verdict, self.failing_check, self.sample, self.cheat, self.weak, self.looks_like, self.calls
+
+    def as_json(self) -> dict[str, Any]:
+        """The JSON form, by the schema that it names."""
+        return {"schema": SCHEMA, **asdict(self)}
+
+    @classmethod
+    def from_json(cls, row: Mapping[str, Any]) -> Verdict:
+        """Read what `as_json` gave.
+
+        Raises
+        ------
+        JudgingError
+            It is of another schema, or not a verdict.
+        """
+        if not isinstance(row, Mapping) or row.get("schema") != SCHEMA:
+            found = row.get("schema") if isinstance(row, Mapping) else row
+            raise JudgingError(f"a verdict has schema {SCHEMA}; got {found!r:.80}; give a file that --json wrote")
+        known = {one.name for one in fields(cls)}
+        given = {name: value for name, value in row.items() if name in known}
+        try:
+            given["cheat"] = tuple(Evidence(**one) for one in given.get("cheat", ()))
+            given["cases"] = tuple(CaseTime(**one) for one in given.get("cases", ()))
+            given["weak"] = tuple(given.get("weak", ()))
+            return cls(**given)
+        except TypeError as error:
+            raise JudgingError(f"not a verdict: {error}; give a file that --json wrote") from error
+
+
+def exit_status(verdicts: Iterable[Verdict]) -> int:
+    """Of several candidates: 1 where one is wrong or refused, else 3 where one is undecided, else 0."""
+    found = {one.status for one in verdicts}
+    return next((status for status in (1, 3) if status in found), 0)
+
+
+def read_verdicts(path: Path) -> list[Verdict]:
+    """The verdicts that ``--json`` wrote.
+
+    Raises
+    ------
+    JudgingError
+        The file cannot be read, or holds something else.
+    """
+    try:
+        rows = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise JudgingError(f"{path} holds no verdicts: {error}; give a file that --json wrote") from error
+    return [Verdict.from_json(row) for row in (rows if isinstance(rows, list) else [rows])]
