@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -213,7 +214,7 @@ def influences(spec: OpSpec, dtype: str, sample: Sample, chance: np.random.Gener
     for place, array in enumerate(arrays):
         if _is_movable(array):
             bounds = np.unique(np.linspace(0, array.size, _PLACES + 1).astype(np.int64))
-            spots = [int(chance.integers(low, high)) for low, high in zip(bounds, bounds[1:], strict=False)]
+            spots = [int(chance.integers(low, high)) for low, high in pairwise(bounds)]
             for among_zeros in (True, False):
                 base = _with(sample, place, array * 0) if among_zeros else sample
                 moved = [_moved(base, place, spot) for spot in spots]

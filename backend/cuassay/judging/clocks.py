@@ -1,0 +1,171 @@
+"""Times of a verdict: the judge's own clock, less that of a candidate that does nothing, and when to give no figure.
+
+A call's time ends when the snapshot of its outputs has ended, so that late work is in it. Where a device's peaks are
+known, a time below the physical floor is refused. On a host the clock is the host's and ranks nobody.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+from cuassay.core.device import Device
+from cuassay.judging.trial import Trial
+from cuassay.judging.verdict import CaseTime
+from cuassay.testing.opspec import OpSpec, Work
+from cuassay.testing.samples import Sample
+
+__all__ = ["MOST_ERROR", "Peaks", "case_times", "floor_of", "is_impossible", "peaks_of", "standard_error"]
+
+#: A figure whose error is a larger part of it is withheld.
+MOST_ERROR = 0.05
+
+#: Part of the physical floor below which a time is refused: clocks boost above the figures that devices tell.
+FLOOR_SLACK = 0.9
+
+#: Peak rates of a device: bytes/s under "bandwidth", FLOP/s under the name of a dtype.
+Peaks = Mapping[str, float]
+
+Key = tuple[str, str]
+
+
+def standard_error(samples: Sequence[float]) -> float:
+    """Standard error of the median, seconds, by the distance of the quartiles; infinite for fewer than four.
+
+    Source: for normal samples that of the mean is 1.349 quartile distances smaller, and that of the median 1.2533
+    times it (Kendall & Stuart, The Advanced Theory of Statistics, vol. 1, 10.11).
+    """
+    if len(samples) < 4:
+        return math.inf
+    low, _, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return 1.2533 * (high - low) / 1.349 / math.sqrt(len(samples))
+
+
+def floor_of(work: Work, dtype: str, peaks: Peaks) -> float | None:
+    """The least seconds that `peaks` allow for `work`; None where they are not known."""
+    needed = [
+        amount / peaks[rate] for rate, amount in (("bandwidth", work.bytes), (dtype, work.flops)) if peaks.get(rate)
+    ]
+    return max(needed, default=None)
+
+
+def is_impossible(time: CaseTime) -> bool:
+    """Whether a time is below what its device can do."""
+    return time.floor_s is not None and time.median_s is not None and time.median_s < FLOOR_SLACK * time.floor_s
+
+
+def case_times(
+    spec: OpSpec,
+    trial: Trial,
+    null: Mapping[Key, Sequence[float]],
+    baseline: Mapping[Key, Sequence[float]],
+    *,
+    tier: str,
+    peaks: Callable[[int], Peaks],
+) -> tuple[CaseTime, ...]:
+    """The time of each case.
+
+    Parameters
+    ----------
+    null, baseline : mapping
+        Label and dtype of a case to the seconds of calls that do nothing, and of the declared implementation, by the
+        same protocol.
+    tier : str
+        ``program`` or ``kernel``.
+    peaks : callable
+        From the bytes that a call must move to the peak rates of the device; see `peaks_of`.
+    """
+    return tuple(
+        _case(spec, key, samples, null.get(key, ()), baseline.get(key, ()), trial.shapes[key], tier, peaks)
+        for key, samples in sorted(trial.times.items())
+    )
+
+
+def _case(
+    spec: OpSpec,
+    key: Key,
+    samples: Sequence[float],
+    null: Sequence[float],
+    baseline: Sequence[float],
+    sample: Sample,
+    tier: str,
+    peaks: Callable[[int], Peaks],
+) -> CaseTime:
+    label, dtype = key
+    empty = statistics.median(null) if null else 0.0
+    low, middle, high = (one - empty for one in _quartiles(samples))
+    error = math.hypot(standard_error(samples), standard_error(null) if null else 0.0)
+    work = spec.least_work(sample)
+    least = floor_of(work, dtype, peaks(work.bytes))
+    withheld = _why_withheld(middle, error)
+    found = CaseTime(
+        label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
+        median_s=None, q25=None, q75=None, tier=tier, withheld=withheld,
+    )  # fmt: skip
+    if withheld:
+        return found
+    reference, ratios = _against(baseline, empty, (low, middle, high))
+    return CaseTime(
+        label=label, dtype=dtype, n=len(samples), error_s=error, floor_s=least, median_s=middle, q25=low, q75=high,
+        fraction=least / middle if least else None, reference_s=reference, ratio_low=ratios[0], ratio_high=ratios[1],
+        tier=tier,
+    )  # fmt: skip
+
+
+def _why_withheld(median: float, error: float) -> str:
+    if not math.isfinite(error):
+        return "too few calls were timed"
+    if median <= 0:
+        return "the calls took no longer than those of a candidate that does nothing"
+    if error > MOST_ERROR * median:
+        return (
+            f"its error is {error / median:.0%} of it ({MOST_ERROR:.0%} is the most): such short calls are host-bound"
+        )
+    return ""
+
+
+def _against(
+    baseline: Sequence[float], empty: float, mine: tuple[float, float, float]
+) -> tuple[float | None, tuple[float | None, float | None]]:
+    """The baseline's median, and the quartiles of its time over the candidate's, the least favourable first."""
+    if len(baseline) < 4:
+        return None, (None, None)
+    low, middle, high = (one - empty for one in _quartiles(baseline))
+    if low <= 0 or mine[0] <= 0:
+        return middle if middle > 0 else None, (None, None)
+    return middle, (low / mine[2], high / mine[0])
+
+
+def _quartiles(samples: Sequence[float]) -> tuple[float, float, float]:
+    if len(samples) < 2:
+        return (samples[0],) * 3
+    low, middle, high = statistics.quantiles(samples, n=4, method="inclusive")
+    return low, middle, high
+
+
+#: FLOP/s of one multiprocessor and clock, by the major compute capability: dense products of 8-bit floats (16-bit ones
+#: before 9), which are the cheapest that any candidate could use. Sources: NVIDIA's architecture white papers.
+_FLOPS_A_CLOCK: Mapping[int, int] = {8: 4096, 9: 8192, 10: 16384, 12: 8192}
+
+
+def peaks_of(device: Device, dtypes: Sequence[str], nbytes: int) -> Peaks:
+    """Peak rates of a GPU by what its driver tells; none of a host, or of what it simulates.
+
+    Parameters
+    ----------
+    dtypes : sequence of str
+        Each gets the peak of the cheapest dtype, which a candidate may use within its tolerance.
+    nbytes : int
+        What a call touches. What fits into the last-level cache is not held to the memory's bandwidth.
+    """
+    if device.kind != "cuda":
+        return {}
+    from cuassay.devices.cuda.driver.runtime import get_device_properties
+
+    found = get_device_properties(device.index)
+    bandwidth = 2e3 * found.memory_clock_rate * found.memory_bus_width / 8  # kHz, two transfers a clock, bits
+    flops = 1e3 * found.clock_rate * found.multi_processor_count * _FLOPS_A_CLOCK.get(found.major, 0)
+    return {name: flops for name in dtypes if flops} | (
+        {"bandwidth": bandwidth} if nbytes > found.L2_cache_size else {}
+    )

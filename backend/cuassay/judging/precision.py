@@ -1,0 +1,68 @@
+"""The precision that a candidate's errors look like: compared with those that rounded inputs would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.rounding import round_tf32, round_to
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample
+
+__all__ = ["looks_like"]
+
+#: Cosine of the angle between the errors and those of a format from which on they look alike.
+_ALIKE = 0.7
+
+#: Fewest elements that tell.
+_FEWEST = 16
+
+_FORMATS: Mapping[str, Callable[[NDArray[Any]], NDArray[Any]]] = {
+    "bfloat16": lambda array: round_to(array, "bfloat16"),
+    "float16": lambda array: round_to(array, "float16"),
+    "tf32": round_tf32,
+}
+
+
+def looks_like(spec: OpSpec, pairs: Sequence[tuple[Sample, NDArray[Any]]]) -> str:
+    """The format whose rounding of the float32 inputs, or of the result, gives the errors; empty where none does.
+
+    Parameters
+    ----------
+    pairs : sequence
+        Samples, and what the candidate gave for them.
+    """
+    for sample, output in pairs:
+        if output.dtype != np.float32 or output.size < _FEWEST:
+            continue
+        exact = spec.expected(sample)
+        error = _finite(output.astype(np.float64) - exact)
+        for name, rounded in _FORMATS.items():
+            inputs = _rounded_inputs(sample, rounded)
+            patterns = [rounded(exact.astype(np.float32)).astype(np.float64)]
+            patterns += [spec.expected(inputs)] if spec.refusal(inputs) is None else []
+            if any(_is_alike(error, _finite(pattern - exact)) for pattern in patterns if pattern.shape == exact.shape):
+                return name
+    return ""
+
+
+def _rounded_inputs(sample: Sample, rounded: Callable[[NDArray[Any]], NDArray[Any]]) -> Sample:
+    def put(value: Any) -> Any:
+        is_float32 = isinstance(value, np.ndarray) and value.dtype == np.float32
+        return HostArray(rounded(value)) if is_float32 else value
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs)
+
+
+def _finite(array: NDArray[Any]) -> NDArray[Any]:
+    return np.nan_to_num(array.reshape(-1), nan=0.0, posinf=0.0, neginf=0.0)
+
+
+def _is_alike(error: NDArray[Any], pattern: NDArray[Any]) -> bool:
+    size = float(np.linalg.norm(error) * np.linalg.norm(pattern))
+    return size > 0 and float(error @ pattern) / size > _ALIKE

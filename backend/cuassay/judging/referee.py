@@ -1,0 +1,264 @@
+"""The referee: one declaration, many candidates, a verdict on each. It is the only one who writes a verdict.
+
+It fails closed: what was not asked to the end, or could not be confined, is not called correct.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from pathlib import Path
+from typing import Any, Protocol
+
+from cuassay.core.device import Device
+from cuassay.judging.catalogue import CATALOGUE
+from cuassay.judging.clocks import FLOOR_SLACK, case_times, is_impossible, peaks_of
+from cuassay.judging.precision import looks_like
+from cuassay.judging.scan import Policy, parse_policy, scan
+from cuassay.judging.schedule import Schedule, claimed, schedule
+from cuassay.judging.spec_file import Declaration
+from cuassay.judging.strength import weaknesses
+from cuassay.judging.subject import Subject
+from cuassay.judging.trial import Trial, hear
+from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
+
+__all__ = ["JudgeOptions", "Opened", "Referee", "Start"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JudgeOptions:
+    """How candidates are judged.
+
+    Attributes
+    ----------
+    device : Device
+        Where.
+    tier : str
+        ``program`` or ``kernel``.
+    seconds : float
+        Most seconds that the calls of one candidate take together.
+    times : bool
+        Whether time is taken.
+    policy : mapping
+        What is decided about benign shortcuts; see `cuassay.judging.scan`.
+    allow_unjailed, allow_weak : bool
+        Judge although parts of the jail are missing, or the declaration lets stock mutants pass.
+    """
+
+    device: Device
+    tier: str = "program"
+    seconds: float = 30.0
+    times: bool = True
+    policy: Policy = field(default_factory=lambda: parse_policy(""))
+    allow_unjailed: bool = False
+    allow_weak: bool = False
+
+    def told(self) -> dict[str, Any]:
+        """As a verdict keeps them, for a replay."""
+        return {
+            "device": str(self.device), "tier": self.tier, "seconds": self.seconds, "times": self.times,
+            "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
+        }  # fmt: skip
+
+
+class Opened(Subject, Protocol):
+    """A candidate that was started: why it was not loaded, and what its jail is."""
+
+    @property
+    def problem(self) -> str:
+        """Why there is nothing to call; empty where there is."""
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether every part of the jail is on."""
+
+    @property
+    def jail(self) -> Mapping[str, str]:
+        """Part of the jail to ``on``, or to why it is not."""
+
+    def evidence(self) -> Sequence[Evidence]:
+        """What its process was seen to do, besides its answers."""
+
+
+#: Starts a candidate's file in a process of its own. Files of ours run unjailed.
+Start = Callable[..., AbstractContextManager[Opened]]
+
+
+class Referee:
+    """Judges candidates of one declaration.
+
+    Parameters
+    ----------
+    declaration : Declaration
+        What is right.
+    options : JudgeOptions
+        How it is judged.
+    start : callable
+        ``start(path)`` starts a candidate.
+    ours : mapping of str to callable
+        Starts the candidate that does nothing, under ``null``, and the declared implementation, under ``reference``.
+    """
+
+    def __init__(
+        self,
+        declaration: Declaration,
+        options: JudgeOptions,
+        start: Start,
+        ours: Mapping[str, Callable[[], AbstractContextManager[Opened]]] | None = None,
+    ) -> None:
+        self.declaration, self.options = declaration, options
+        self._start, self._ours = start, ours or {}
+        self._timing = threading.Lock()
+        self.dtypes = claimed(declaration.spec, options.device)
+        self.weak = tuple(self._weaknesses())
+
+    def __repr__(self) -> str:
+        return f"Referee({self.declaration.spec.name} on {self.options.device})"
+
+    def _weaknesses(self) -> Iterator[str]:
+        """By inputs that follow from the declaration, so that they are the same for every candidate."""
+        nonce = int(self.declaration.digest, 16)
+        plan = self._plan(nonce, layouts=False, times=False)
+        yield from weaknesses(self.declaration.spec, plan, nonce)
+
+    def _plan(self, nonce: int, *, layouts: bool, times: bool) -> Schedule:
+        spec, device = self.declaration.spec, self.options.device
+        return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times)
+
+    def judge(self, candidate: Path, *, nonce: int | None = None, apart: bool = False) -> Verdict:
+        """The verdict on the candidate in a file.
+
+        Parameters
+        ----------
+        nonce : int, optional
+            Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
+        apart : bool
+            Check first, while others are checked, and take time alone; otherwise both are mixed.
+        """
+        began = time.perf_counter()
+        source = candidate.read_bytes()
+        found = _Found(digest=hashlib.sha256(source).hexdigest()[:16], path=candidate)
+        found.evidence += scan(
+            source.decode(errors="replace"), is_python=candidate.suffix == ".py", policy=self.options.policy
+        )
+        if apart and self.options.times:
+            self._hear(found, nonce, times=False)
+            if found.trial is not None and found.trial.finding is None and not found.problem:
+                with self._timing:
+                    self._hear(found, found.nonce + 1, times=True)
+                found.nonce -= 1
+        else:
+            self._hear(found, nonce, times=self.options.times)
+        return replace(self._verdict(found), seconds=round(time.perf_counter() - began, 3))
+
+    def _hear(self, found: _Found, nonce: int | None, *, times: bool) -> None:
+        with self._start(found.path) as subject:
+            found.jail, found.is_confined = dict(subject.jail), subject.is_confined
+            found.problem = subject.problem
+            found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
+            if found.problem or not (found.is_confined or self.options.allow_unjailed):
+                return
+            plan = self._plan(found.nonce, layouts=subject.takes_layouts, times=times)
+            found.trial = hear(subject, plan, found.nonce, most_seconds=self.options.seconds)
+            found.evidence += subject.evidence()
+        if times and found.trial.finding is None and not found.trial.ended:
+            found.cases = self._times(found.trial, plan, found.nonce)
+
+    def _times(self, trial: Trial, plan: Schedule, nonce: int) -> tuple[CaseTime, ...]:
+        """Times of the cases, with those of our own candidates, which take the same calls while it is stopped."""
+        timed = [place for place in plan.order if plan.probes[place].case]
+        calls = Schedule(plan.probes, tuple(timed))
+        others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
+        for name, start in self._ours.items():
+            with start() as subject:
+                heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
+            others[name] = heard.times
+        spec, device = self.declaration.spec, self.options.device
+        return case_times(
+            spec, trial, others.get("null", {}), others.get("reference", {}),
+            tier=self.options.tier, peaks=partial(peaks_of, device, self.dtypes),
+        )  # fmt: skip
+
+    def _verdict(self, found: _Found) -> Verdict:
+        spec, trial = self.declaration.spec, found.trial or Trial()
+        pairs = [pair for some in trial.errors.values() for pair in some]
+        precision = looks_like(spec, pairs) if trial.finding is None else ""
+        if precision:
+            text = f"the errors look like those of {precision}, within the tolerance"
+            found.evidence.append(Evidence(id="C6", certainty="hint", evidence=text))
+        if trial.finding is not None:
+            found.evidence += trial.finding.cheat
+        for case in filter(is_impossible, found.cases):
+            text = f"{case.label} {case.dtype}: {case.median_s:.3g} s, less than {FLOOR_SLACK:g} of the floor {case.floor_s:.3g} s"
+            found.evidence.append(Evidence(id="T14", certainty="proven", evidence=text))
+        verdict, reason, check = self._decided(found, trial)
+        failed = trial.finding
+        return Verdict(
+            verdict=verdict, reason=reason, candidate=found.path.name, declaration=spec.name,
+            device=str(self.options.device), tier=self.options.tier, nonce=f"{found.nonce:x}",
+            failing_check=check, sample=failed.sample if failed else "", worst=failed.text if failed else found.problem,
+            reproduce=self._reproduce(found), cheat=tuple(dict.fromkeys(found.evidence)),
+            cases=found.cases if verdict == "correct" else (), probes=trial.passed,
+            headroom=round(trial.headroom, 4) if trial.finding is None and found.trial else None, looks_like=precision,
+            weak=self.weak, verified_calls=trial.verified, timed_calls=trial.timed, calls=trial.calls,
+            declaration_digest=self.declaration.digest, candidate_digest=found.digest,
+            device_digest=_device_digest(self.options.device), jail=found.jail, options=self.options.told(),
+        )  # fmt: skip
+
+    def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
+        """The verdict, one sentence, and the check that failed; the first that holds, from the worst on."""
+        proven = [one for one in found.evidence if one.certainty == "proven"]
+        indicated = [one for one in found.evidence if one.certainty == "indicated"]
+        if found.problem:
+            return ("refused" if proven else "wrong"), f"it cannot be loaded: {found.problem}", "load"
+        if trial.finding is not None:
+            sentence = trial.finding.text.splitlines()[0]
+            return ("refused" if proven else "wrong"), sentence, trial.finding.check
+        if proven:
+            return "refused", str(proven[0]), "policy" if proven[0].id.startswith("B") else "evidence"
+        if found.trial is None:
+            missing = ", ".join(f"{part} ({why})" for part, why in found.jail.items() if why != "on")
+            return "undecided", f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same", ""
+        if trial.ended:
+            return "undecided", trial.ended, ""
+        if indicated:
+            return "undecided", str(indicated[0]), ""
+        if self.weak and not self.options.allow_weak:
+            return "undecided", f"the declaration is weak: it lets pass {', '.join(self.weak)}", ""
+        return (
+            "correct",
+            f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
+            "",
+        )
+
+    def _reproduce(self, found: _Found) -> str:
+        spec = f"{self.declaration.path.name}::{self.declaration.name}"
+        return f"cuassay judge {spec} {found.path.name} --device {self.options.device} --nonce {found.nonce:x}"
+
+
+@dataclass(slots=True)
+class _Found:
+    """What is known of one candidate so far."""
+
+    digest: str
+    path: Path
+    nonce: int = 0
+    problem: str = ""
+    jail: Mapping[str, str] = field(default_factory=dict)
+    is_confined: bool = False
+    trial: Trial | None = None
+    evidence: list[Evidence] = field(default_factory=list)
+    cases: tuple[CaseTime, ...] = ()
+
+
+def _device_digest(device: Device) -> str:
+    from cuassay import devices
+    from cuassay.results.fingerprint import device_fingerprint, digest
+
+    return digest(device_fingerprint(devices.backend(device.kind).identity(device.index)))[:16]

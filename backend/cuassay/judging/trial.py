@@ -1,0 +1,227 @@
+"""One trial: the calls of a schedule put to a subject, and what came of them.
+
+Answers are computed after the candidate's output was taken, never before. A trial ends at the first finding. It does
+not know whether the subject is a candidate or one of the mutants that a declaration is judged by.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.judging.probes import Finding, Probe
+from cuassay.judging.schedule import WARM_UP, Schedule
+from cuassay.judging.subject import Answer, Subject
+from cuassay.judging.verdict import Evidence
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["Trial", "hear"]
+
+#: Part of the timed calls whose outputs are compared, and the first calls of a case of which some are.
+_VERIFIED = 0.25
+
+
+@dataclass(slots=True)
+class Trial:
+    """What came of the calls.
+
+    Attributes
+    ----------
+    finding : Finding or None
+        The first probe that failed.
+    passed : dict
+        Check to the number of its probes that passed.
+    times : dict
+        Label and dtype of a case to the seconds of its calls, warm-up not among them.
+    shapes : dict
+        Label and dtype of a case to one of its samples.
+    begun : dict
+        Label and dtype of a case to the number of its calls, warm-up among them.
+    calls, timed, verified : int
+        All calls, the timed ones, and those of them whose outputs were compared.
+    headroom : float
+        The worst error over its tolerance.
+    ended : str
+        Why not all calls were made, other than by a finding; empty where they were.
+    seconds : float
+        What the subject's calls took together.
+    errors : dict
+        Dtype to pairs of a sample and its output, for a look at the precision.
+    """
+
+    finding: Finding | None = None
+    passed: dict[str, int] = field(default_factory=dict)
+    times: dict[tuple[str, str], list[float]] = field(default_factory=dict)
+    shapes: dict[tuple[str, str], Sample] = field(default_factory=dict)
+    begun: dict[tuple[str, str], int] = field(default_factory=dict)
+    calls: int = 0
+    timed: int = 0
+    verified: int = 0
+    headroom: float = 0.0
+    ended: str = ""
+    seconds: float = 0.0
+    errors: dict[str, list[tuple[Sample, NDArray[Any]]]] = field(default_factory=dict)
+
+
+def hear(
+    subject: Subject, plan: Schedule, nonce: int, *, most_seconds: float = float("inf"), compares: bool = True
+) -> Trial:
+    """Put the calls to `subject`, in their order, until one probe fails or the subject has taken `most_seconds`.
+
+    `compares` is False for subjects of ours, of which only times are wanted.
+    """
+    trial, chance = Trial(), np.random.default_rng([nonce % 2**63, 1])
+    begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
+    met = _Outputs()
+    for place in plan.order:
+        probe = plan.probes[place]
+        samples, outputs = begun.setdefault(place, ([], []))
+        sample = probe.draws[len(samples)]()
+        is_verified = not probe.optional or bool(chance.random() < _VERIFIED)
+        if trial.seconds > most_seconds:
+            trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
+            return trial
+        answer = _ask(subject, sample, probe, trial)
+        if not compares:
+            samples.append(sample)
+            if len(samples) == len(probe.draws):
+                del begun[place]
+            continue
+        trial.finding = _refused(answer, probe, sample)
+        if trial.finding is not None:
+            return trial
+        output = answer.outputs[0]
+        is_met = met.add(output, sample)
+        samples.append(sample)
+        outputs.append(output)
+        if len(samples) == len(probe.draws):
+            del begun[place]
+            if is_verified or is_met:
+                trial.finding = _judged(probe, samples, outputs, trial)
+            if trial.finding is not None:
+                trial.finding = _explained(trial.finding, samples, outputs, met, trial)
+                return trial
+    return trial
+
+
+def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer:
+    answer = subject.call(*sample.on("cpu"))
+    trial.calls += 1
+    trial.seconds += answer.seconds
+    if probe.case and answer.status == "ok":
+        key = probe.case, probe.dtype
+        trial.begun[key] = trial.begun.get(key, 0) + 1
+        trial.timed += 1
+        if trial.begun[key] > WARM_UP:
+            trial.times.setdefault(key, []).append(answer.seconds)
+        trial.shapes[key] = sample
+    return answer
+
+
+def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
+    """What is wrong with a call before its values are looked at."""
+    if answer.status != "ok":
+        return Finding(
+            probe.check, sample.label, _FAILED[answer.status].format(answer.text), _SEEN.get(answer.status, ())
+        )
+    if answer.changed:
+        which = ", ".join(map(str, answer.changed))
+        seen = Evidence(id="C7", certainty="proven", evidence=f"input array {which} differs after the call")
+        return Finding("inputs unchanged", sample.label, f"the call changed its input array {which}", (seen,))
+    if len(answer.outputs) != 1:
+        text = f"the candidate gave {len(answer.outputs)} arrays; the declaration compares one"
+        return Finding(probe.check, sample.label, text)
+    return None
+
+
+_FAILED = {
+    "raised": "the candidate raised an exception: {}",
+    "died": "the candidate's process ended: {}",
+    "hung": "the candidate did not answer in time: {}",
+    "malformed": "the candidate's answer does not follow the protocol: {}",
+}
+
+_SEEN = {
+    "died": (Evidence(id="X5", certainty="hint", evidence="the process ended while it was asked"),),
+    "hung": (Evidence(id="X8", certainty="hint", evidence="no answer within the limit"),),
+    "malformed": (Evidence(id="X3", certainty="indicated", evidence="an answer that the protocol does not know"),),
+}
+
+
+def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], trial: Trial) -> Finding | None:
+    told: dict[str, float] = {}
+    finding = probe.judge(samples, outputs, told)
+    trial.headroom = max(trial.headroom, told.get("headroom", 0.0))
+    trial.verified += bool(probe.case)
+    if finding is None:
+        trial.passed[probe.check] = trial.passed.get(probe.check, 0) + 1
+        if probe.check == "values":
+            trial.errors.setdefault(probe.dtype, []).append((samples[0], outputs[0]))
+    return finding
+
+
+class _Outputs:
+    """The outputs so far, by their bits: one that comes again for other inputs may be kept from an earlier call."""
+
+    def __init__(self) -> None:
+        self._met: dict[bytes, bytes] = {}
+
+    def add(self, output: NDArray[Any], sample: Sample) -> bool:
+        """Note an output; whether an earlier call with other inputs gave the same bits."""
+        key, inputs = _digest(output), _inputs_digest(sample)
+        return self._met.setdefault(key, inputs) != inputs
+
+    def is_stale(self, output: NDArray[Any], sample: Sample) -> bool:
+        """Whether an earlier call with other inputs gave these bits, which are not all the same number."""
+        flat = output.reshape(-1)
+        is_telling = flat.size > 1 and bool((flat != flat[0]).any())
+        return is_telling and self._met.get(_digest(output)) != _inputs_digest(sample)
+
+
+def _digest(array: NDArray[Any]) -> bytes:
+    told = f"{array.shape}{dtype_name(array.dtype)}".encode()
+    return hashlib.blake2b(told + np.ascontiguousarray(array).tobytes(), digest_size=16).digest()
+
+
+def _inputs_digest(sample: Sample) -> bytes:
+    return b"".join(map(_digest, arrays_of(*sample.host())))
+
+
+def _explained(
+    finding: Finding, samples: Sequence[Sample], outputs: Sequence[NDArray[Any]], met: _Outputs, trial: Trial
+) -> Finding:
+    """The finding with the cheats that the wrong outputs speak of."""
+    seen = list(finding.cheat)
+    for sample, output in zip(samples, outputs, strict=True):
+        if met.is_stale(output, sample):
+            text = "the output is, bit for bit, that of an earlier call with other inputs"
+            seen.append(Evidence(id="T9", certainty="proven", evidence=text))
+            break
+        if _is_input(output, sample):
+            seen.append(Evidence(id="C14", certainty="indicated", evidence="the output is one of the inputs"))
+            break
+        if output.size and not output.any():
+            seen.append(Evidence(id="C14", certainty="indicated", evidence="the output is zeros"))
+            break
+    if finding.check == "hidden shapes":
+        seen.append(Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"))
+    if finding.check == "timed calls" and trial.passed.get("values"):
+        seen.append(Evidence(id="C11", certainty="indicated", evidence="right where it was checked, wrong where timed"))
+    return replace(finding, cheat=tuple(seen))
+
+
+def _is_input(output: NDArray[Any], sample: Sample) -> bool:
+    return any(
+        array.shape == output.shape
+        and array.dtype == output.dtype
+        and output.size > 0
+        and bool((array == output).all())
+        for array in arrays_of(*sample.host())
+    )
