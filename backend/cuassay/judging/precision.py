@@ -60,7 +60,7 @@ def _rounded_inputs(sample: Sample, rounded: Callable[[NDArray[Any]], NDArray[An
 
 
 def _finite(array: NDArray[Any]) -> NDArray[Any]:
-    return np.nan_to_num(array.reshape(-1), nan=0.0, posinf=0.0, neginf=0.0)
+    return np.asarray(np.nan_to_num(array.reshape(-1), nan=0.0, posinf=0.0, neginf=0.0))
 
 
 def _is_alike(error: NDArray[Any], pattern: NDArray[Any]) -> bool:

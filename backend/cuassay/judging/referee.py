@@ -49,6 +49,8 @@ class JudgeOptions:
         What is decided about benign shortcuts; see `cuassay.judging.scan`.
     allow_unjailed, allow_weak : bool
         Judge although parts of the jail are missing, or the declaration lets stock mutants pass.
+    apart : bool
+        Check first, while others are checked, and take time alone afterwards; otherwise both are mixed.
     """
 
     device: Device
@@ -58,12 +60,14 @@ class JudgeOptions:
     policy: Policy = field(default_factory=lambda: parse_policy(""))
     allow_unjailed: bool = False
     allow_weak: bool = False
+    apart: bool = False
 
     def told(self) -> dict[str, Any]:
         """As a verdict keeps them, for a replay."""
         return {
             "device": str(self.device), "tier": self.tier, "seconds": self.seconds, "times": self.times,
             "policy": dict(self.policy), "allow_unjailed": self.allow_unjailed, "allow_weak": self.allow_weak,
+            "apart": self.apart,
         }  # fmt: skip
 
 
@@ -131,15 +135,13 @@ class Referee:
         spec, device = self.declaration.spec, self.options.device
         return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times)
 
-    def judge(self, candidate: Path, *, nonce: int | None = None, apart: bool = False) -> Verdict:
+    def judge(self, candidate: Path, *, nonce: int | None = None) -> Verdict:
         """The verdict on the candidate in a file.
 
         Parameters
         ----------
         nonce : int, optional
             Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
-        apart : bool
-            Check first, while others are checked, and take time alone; otherwise both are mixed.
         """
         began = time.perf_counter()
         source = candidate.read_bytes()
@@ -147,7 +149,7 @@ class Referee:
         found.evidence += scan(
             source.decode(errors="replace"), is_python=candidate.suffix == ".py", policy=self.options.policy
         )
-        if apart and self.options.times:
+        if self.options.apart and self.options.times:
             self._hear(found, nonce, times=False)
             if found.trial is not None and found.trial.finding is None and not found.problem:
                 with self._timing:
@@ -195,8 +197,9 @@ class Referee:
         if trial.finding is not None:
             found.evidence += trial.finding.cheat
         for case in filter(is_impossible, found.cases):
-            text = f"{case.label} {case.dtype}: {case.median_s:.3g} s, less than {FLOOR_SLACK:g} of the floor {case.floor_s:.3g} s"
-            found.evidence.append(Evidence(id="T14", certainty="proven", evidence=text))
+            text = f"{case.median_s:.3g} s is less than {FLOOR_SLACK:g} of the least possible {case.floor_s:.3g} s"
+            told = f"{case.label} {case.dtype}: {text}"
+            found.evidence.append(Evidence(id="T14", certainty="proven", evidence=told))
         verdict, reason, check = self._decided(found, trial)
         failed = trial.finding
         return Verdict(
@@ -214,28 +217,26 @@ class Referee:
     def _decided(self, found: _Found, trial: Trial) -> tuple[Outcome, str, str]:
         """The verdict, one sentence, and the check that failed; the first that holds, from the worst on."""
         proven = [one for one in found.evidence if one.certainty == "proven"]
-        indicated = [one for one in found.evidence if one.certainty == "indicated"]
+        worst: Outcome = "refused" if proven else "wrong"
         if found.problem:
-            return ("refused" if proven else "wrong"), f"it cannot be loaded: {found.problem}", "load"
+            return worst, f"it cannot be loaded: {found.problem}", "load"
         if trial.finding is not None:
-            sentence = trial.finding.text.splitlines()[0]
-            return ("refused" if proven else "wrong"), sentence, trial.finding.check
+            return worst, trial.finding.text.splitlines()[0], trial.finding.check
         if proven:
             return "refused", str(proven[0]), "policy" if proven[0].id.startswith("B") else "evidence"
+        doubt = self._doubt(found, trial)
+        if doubt:
+            return "undecided", doubt, ""
+        return "correct", f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}", ""
+
+    def _doubt(self, found: _Found, trial: Trial) -> str:
+        """Why a candidate that nothing was found against is not called correct all the same; empty where it is."""
         if found.trial is None:
             missing = ", ".join(f"{part} ({why})" for part, why in found.jail.items() if why != "on")
-            return "undecided", f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same", ""
-        if trial.ended:
-            return "undecided", trial.ended, ""
-        if indicated:
-            return "undecided", str(indicated[0]), ""
-        if self.weak and not self.options.allow_weak:
-            return "undecided", f"the declaration is weak: it lets pass {', '.join(self.weak)}", ""
-        return (
-            "correct",
-            f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
-            "",
-        )
+            return f"it did not run: the jail lacks {missing}; --allow-unjailed runs it all the same"
+        indicated = next((str(one) for one in found.evidence if one.certainty == "indicated"), "")
+        weak = f"the declaration is weak: it lets pass {', '.join(self.weak)}; --allow-weak judges by it all the same"
+        return trial.ended or indicated or (weak if self.weak and not self.options.allow_weak else "")
 
     def _reproduce(self, found: _Found) -> str:
         spec = f"{self.declaration.path.name}::{self.declaration.name}"

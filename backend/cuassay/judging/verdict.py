@@ -185,7 +185,7 @@ class Verdict:
         return {"schema": SCHEMA, **asdict(self)}
 
     @classmethod
-    def from_json(cls, row: Mapping[str, Any]) -> Verdict:
+    def from_json(cls, row: Any) -> Verdict:
         """Read what `as_json` gave.
 
         Raises
