@@ -19,6 +19,7 @@ built-in a caller would already catch (``MemoryError``, ``TypeError``, ``ValueEr
     ├── RaceError (RuntimeError)            two unordered accesses to the same bytes, one a write
     ├── SynchronizationError (RuntimeError) the host would wait for a device where that is forbidden
     ├── GradientError (RuntimeError)        a derivative that cannot be had; the op, the line and what to do
+    ├── CandidateLostError (RuntimeError)   the process of a candidate under judgement ended, hung or broke the protocol
     ├── StateError (RuntimeError)           a call that an earlier one does not allow
     ├── MeasurementError (RuntimeError)     a measurement that measured nothing
     ├── MutationError (RuntimeError)        tests that cannot judge mutants as they are
@@ -40,6 +41,7 @@ from __future__ import annotations
 
 __all__ = [
     "ArgumentError",
+    "CandidateLostError",
     "CapabilityError",
     "CapabilityNameError",
     "CaptureError",
@@ -162,6 +164,23 @@ class RaceError(CuassayError, RuntimeError):
 
 class SynchronizationError(CuassayError, RuntimeError):
     """The host would wait for a device while the sync debug mode forbids it."""
+
+
+class CandidateLostError(CuassayError, RuntimeError):
+    """The process of a candidate under judgement is gone: it ended, hung, or did not follow the protocol.
+
+    Attributes
+    ----------
+    reason : str
+        ``load``, ``crash``, ``exit``, ``hang``, ``memory``, ``processes``, ``protocol`` or ``jail``.
+    detail : str
+        What is known of it. Words of the candidate are cut and escaped.
+    """
+
+    def __init__(self, message: str, *, reason: str, detail: str = "") -> None:
+        super().__init__(message)
+        self.reason = reason
+        self.detail = detail
 
 
 class StateError(CuassayError, RuntimeError):

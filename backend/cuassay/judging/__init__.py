@@ -1,5 +1,6 @@
-"""The referee of untrusted kernels: a trusted declaration and an untrusted candidate give a verdict.
+"""Storey 4, the referee: a verdict on kernels that nobody trusts.
 
-The judge's process never imports, unpickles or prints a candidate: it draws inputs, sends them to a process of the
-candidate's own, and compares what comes back. The command is ``cuassay judge``.
+The judge's process never imports a candidate. `process` starts one in a process of its own, `jail` says what that
+process cannot do, `protocol` is the only language between the two, and `candidate` is what runs on the other side.
+`zygote` keeps a warm process to fork candidates from, and `supervisor` watches one and ends what it leaves behind.
 """

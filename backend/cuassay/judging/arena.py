@@ -1,0 +1,212 @@
+"""The judge's side of the arrays of a call: where they lie in shared memory, what they hold before, what is taken out.
+
+Each call gets places of its own: inputs and outputs lie in random order with random gaps, so that neither an address
+nor a distance says which call it is. What lies between is poisoned, and so are the rooms for outputs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError
+from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
+
+__all__ = ["Arena", "Asked", "Layout", "form_of", "interpreted", "unwritten"]
+
+#: An output that is asked for: its shape and dtype, or the bytes of room that it may take.
+Asked = tuple[tuple[int, ...], Any] | int
+
+_BYTE = np.dtype(np.uint8)
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the arrays of one call lie."""
+
+    inputs: tuple[Placed, ...]
+    rooms: tuple[Room, ...]
+    poisons: tuple[bytes, ...] = ()
+
+
+def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes, list[NDArray[Any]]]:
+    """A call's arguments as JSON, and the arrays in them in order.
+
+    Parameters
+    ----------
+    arguments, options : sequence and mapping
+        Positional and named arguments: arrays, numbers, words, None, and lists, tuples and mappings of them.
+
+    Raises
+    ------
+    ArgumentError
+        If there is anything else.
+    """
+    arrays: list[NDArray[Any]] = []
+
+    def encoded(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            arrays.append(value)
+            return {"array": len(arrays) - 1}
+        if isinstance(value, np.generic):
+            arrays.append(np.asarray(value))
+            return {"scalar": len(arrays) - 1}
+        if value is None or isinstance(value, bool | int | float | str):
+            return value
+        if isinstance(value, complex):
+            return {"complex": [value.real, value.imag]}
+        if isinstance(value, list):
+            return [encoded(one) for one in value]
+        if isinstance(value, tuple):
+            return {"tuple": [encoded(one) for one in value]}
+        if isinstance(value, Mapping):
+            return {"mapping": [[encoded(key), encoded(one)] for key, one in value.items()]}
+        raise ArgumentError(
+            f"a candidate cannot be called with {shown(value)} ({type(value).__name__}); got it among the arguments; "
+            "give arrays, numbers, words, None, or lists, tuples and mappings of them"
+        )
+
+    form = [[encoded(one) for one in arguments], {str(name): encoded(one) for name, one in options.items()}]
+    return json.dumps(form).encode(), arrays
+
+
+class Arena:
+    """Shared memory of a fixed size that holds the arrays of one call at a time.
+
+    Parameters
+    ----------
+    memory : memoryview
+        The bytes, writable, shared with the candidate's process.
+    """
+
+    def __init__(self, memory: memoryview) -> None:
+        self._bytes = np.frombuffer(memory, _BYTE)
+
+    def __repr__(self) -> str:
+        return f"Arena({self._bytes.nbytes:,} bytes)"
+
+    def place(self, inputs: Sequence[NDArray[Any]], outputs: Sequence[Asked], seed: int | None = None) -> Layout:
+        """Choose where each array lies, by `seed` or by chance, and write the inputs and the poison there.
+
+        Raises
+        ------
+        ArgumentError
+            If they do not fit, or an input has a dtype that the protocol does not know.
+        """
+        chance = random.Random(os.urandom(16) if seed is None else seed)  # noqa: S311  what is drawn is not secret
+        spans = [_span(one) for one in inputs]
+        sizes = [*(high - low for low, high in spans), *map(_room_nbytes, outputs)]
+        starts = self._starts(sizes, chance)
+        self._bytes[: max(map(sum, zip(starts, sizes, strict=True)), default=0)] = chance.randrange(256)
+        placed = tuple(
+            self._put(one, start, span) for one, start, span in zip(inputs, starts[: len(inputs)], spans, strict=True)
+        )
+        rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
+        poisons = tuple(_poison(asked, chance) for asked in outputs)
+        for room, poison in zip(rooms, poisons, strict=True):
+            self._bytes[room.offset : room.offset + room.nbytes] = _repeated(poison, room.nbytes)
+        return Layout(placed, rooms, poisons)
+
+    def _starts(self, sizes: Sequence[int], chance: random.Random) -> list[int]:
+        order = list(range(len(sizes)))
+        chance.shuffle(order)
+        starts, at = [0] * len(sizes), ARENA_ALIGNMENT
+        for index in order:
+            starts[index] = at
+            filled = -(-sizes[index] // ARENA_ALIGNMENT) * ARENA_ALIGNMENT
+            at += filled + ARENA_ALIGNMENT * chance.randrange(1, 5)
+        if at > self._bytes.nbytes:
+            raise ArgumentError(
+                f"the arrays of one call take {at:,} bytes; the arena has {self._bytes.nbytes:,}; "
+                "raise Limits.arena_nbytes, or judge smaller cases"
+            )
+        return starts
+
+    def _put(self, array: NDArray[Any], start: int, span: tuple[int, int]) -> Placed:
+        low, high = span
+        first = start - low
+        self._view(first, array.shape, array.dtype, array.strides)[...] = array
+        return Placed(start, high - low, first, dtype_number(dtype_name(array.dtype)), array.shape, array.strides)
+
+    def _view(self, first: int, shape: Sequence[int], dtype: Any, strides: Sequence[int]) -> NDArray[Any]:
+        return np.ndarray(shape, dtype, self._bytes.data, first, strides)
+
+    def changed(self, layout: Layout, inputs: Sequence[NDArray[Any]]) -> tuple[int, ...]:
+        """The indices of the inputs that no longer hold the bits that were put there."""
+        return tuple(
+            index
+            for index, (placed, array) in enumerate(zip(layout.inputs, inputs, strict=True))
+            if not _same_bits(self._view(placed.first, array.shape, array.dtype, array.strides), array)
+        )
+
+    def snapshot(self, layout: Layout) -> list[NDArray[Any]]:
+        """Private copies of the bytes of all rooms: what is judged, whatever is written there later."""
+        return [self._bytes[room.offset : room.offset + room.nbytes].copy() for room in layout.rooms]
+
+
+def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None, str]:
+    """The array that a candidate says it wrote into bytes that were taken, or None and the reason."""
+    if claim.problem:
+        return None, claim.problem
+    dtype = as_dtype(DTYPE_NAMES[claim.dtype])
+    nbytes = prod(claim.shape) * dtype.itemsize
+    if nbytes > taken.nbytes:
+        return None, "too large"
+    raw = taken[:nbytes]
+    if dtype == np.bool_:
+        return (raw != 0).reshape(claim.shape), ""
+    return raw.view(dtype).reshape(claim.shape), ""
+
+
+def unwritten(taken: NDArray[Any], poison: bytes) -> int:
+    """How many bytes of a room still hold its poison, counted in words of 8 bytes."""
+    words = taken.nbytes // 8
+    found, expected = taken[: words * 8].view(np.uint64), _repeated(poison, words * 8).view(np.uint64)
+    return 8 * int(np.count_nonzero(found == expected))
+
+
+def _span(array: NDArray[Any]) -> tuple[int, int]:
+    """The bytes of an array relative to its first element: where they begin and where they end."""
+    if array.size == 0:
+        return 0, 0
+    reaches = [(extent - 1) * stride for extent, stride in zip(array.shape, array.strides, strict=True)]
+    low = sum(reach for reach in reaches if reach < 0)
+    return low, sum(reach for reach in reaches if reach > 0) + array.itemsize
+
+
+def _room_nbytes(asked: Asked) -> int:
+    if isinstance(asked, int):
+        return asked
+    shape, dtype = asked
+    return prod(shape) * as_dtype(dtype).itemsize
+
+
+def _poison(asked: Asked, chance: random.Random) -> bytes:
+    """64 random bytes, another pattern for each call; of a floating type NaNs with random payloads."""
+    dtype = _BYTE if isinstance(asked, int) else as_dtype(asked[1])
+    pattern = bytearray(chance.randbytes(64))
+    if dtype.kind in "fcV" and dtype.itemsize > 1:  # V is bfloat16
+        size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
+        for end in range(size, 65, size):  # little-endian: the exponent is in the last two bytes
+            pattern[end - 2] |= 0xF0
+            pattern[end - 1] |= 0x7F
+    return bytes(pattern)
+
+
+def _repeated(poison: bytes, nbytes: int) -> NDArray[np.uint8]:
+    return np.resize(np.frombuffer(poison, _BYTE), nbytes)
+
+
+def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:
+    return a.tobytes() == b.tobytes()

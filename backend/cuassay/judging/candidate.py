@@ -1,0 +1,234 @@
+"""What runs in a candidate's process: load one file, answer calls.
+
+Nothing here is a secret or a guard: the candidate shares the address space and may change any of it. What it says is
+believed by nobody; see `cuassay.judging.process` for what counts. It knows the protocol and the kinds of devices, and
+has neither the declaration nor an answer in its memory.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import types
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import as_dtype, dtype_name
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.device import Device
+from cuassay.judging import protocol
+from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
+
+__all__ = ["Server", "load", "preload", "serve"]
+
+#: Seconds between two looks at the counter of requests while it sleeps: a bell can be lost to a candidate that forks.
+_NAP_SECONDS = 0.05
+
+#: Turns of the loop that polls the counter before it sleeps: some 100 µs, the time between two calls of a block.
+_POLLS = 200
+
+#: The module name that a candidate's file is loaded under.
+_MODULE = "candidate"
+
+
+def preload(kind: str) -> None:
+    """Import what candidates of this kind of device need, without making a device."""
+    devices.backend(kind)
+
+
+def load(path: Path) -> Callable[..., Any]:
+    """The function ``run`` of a file.
+
+    Raises
+    ------
+    AttributeError
+        If it has none; and whatever the file raises.
+    """
+    module = types.ModuleType(_MODULE)
+    module.__file__ = str(path)
+    sys.modules[_MODULE] = module
+    exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102  what this process is for
+    run = getattr(module, "run", None)
+    if not callable(run):
+        raise AttributeError(f"{path.name} has no function run(xp, *arrays)")
+    return run  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class Server:
+    """Answers the calls of one judge.
+
+    Parameters
+    ----------
+    device : Device
+        Where the candidate's arrays are.
+    control, arena : memoryview
+        Memory shared with the judge.
+    bell : Bell
+        Wakes the judge, and is rung by it.
+    """
+
+    device: Device
+    control: memoryview
+    arena: memoryview
+    bell: Bell
+
+    def answer(self, number: int, answering: Callable[[], tuple[Claim, ...]]) -> None:
+        """Reply with what `answering` gives, or raises."""
+        try:
+            reply = RawReply(number, answering())
+        except Exception as error:  # noqa: BLE001  whatever the candidate raises is its answer
+            reply = RawReply(number, error=(type(error).__qualname__.encode(), _text(error)))
+        protocol.write_reply(self.control, reply)
+        self.bell.ring()
+
+    def run(self, function: Callable[..., Any]) -> None:
+        """Answer calls until the judge has gone."""
+        last = 0  # of the requests: none yet
+        while self._wait(last):
+            request = protocol.read_request(self.control)
+            last = request.number
+            self.answer(last, lambda: self._call(function, request))  # noqa: B023  called at once
+
+    def _wait(self, last: int) -> bool:
+        for _ in range(_POLLS):
+            if protocol.request_number(self.control) != last:
+                return True
+            os.sched_yield()
+        while protocol.request_number(self.control) == last:
+            if not self.bell.wait(_NAP_SECONDS):
+                return False
+        return True
+
+    def _call(self, function: Callable[..., Any], request: Request) -> tuple[Claim, ...]:
+        backend = devices.backend(self.device.kind)
+        given: dict[int, Any] = {}
+
+        def array(index: int) -> Any:
+            given[index] = self._array(request.arrays[index])
+            return given[index]
+
+        def scalar(index: int) -> Any:
+            return self._host(request.arrays[index]).copy()[()]
+
+        with backend.activate(self.device.index):
+            args, options = _decoded(request.form, array, scalar)
+            result = function(devices.namespace(self.device), *args, **options)
+            claims = tuple(map(self._write, _several(result), _rooms(request)))
+            if request.returns_inputs and self.device.kind != "cpu":
+                for index, one in given.items():
+                    self._host(request.arrays[index])[...] = devices.to_host(one)
+            backend.synchronize(self.device.index)  # work on other streams counts as part of the call
+        return claims
+
+    def _host(self, placed: Placed) -> np.ndarray[Any, Any]:
+        dtype = as_dtype(DTYPE_NAMES[placed.dtype])
+        return np.ndarray(placed.shape, dtype, self.arena, placed.first, placed.strides)
+
+    def _array(self, placed: Placed) -> Any:
+        """An input on the device, laid out as the judge says: on the host the arena itself, elsewhere a copy."""
+        host = self._host(placed)
+        if self.device.kind == "cpu":
+            return host
+        if host.flags.c_contiguous:
+            return devices.from_host(host, self.device)
+        whole = np.frombuffer(self.arena, host.dtype, placed.nbytes // host.itemsize, placed.low)
+        base = devices.from_host(whole, self.device)
+        start = (placed.first - placed.low) // host.itemsize
+        strides = devices.namespace(self.device).lib.stride_tricks
+        return strides.as_strided(base[start:], placed.shape, placed.strides)
+
+    def _write(self, result: Any, room: Room | None) -> Claim:
+        """Put one output where the judge will look, and say what it is."""
+        try:
+            host = result if isinstance(result, np.ndarray) else self._to_host(result)
+            name = dtype_name(host.dtype)
+        except (TypeError, ValueError):
+            return Claim((), 0, "unknown dtype" if hasattr(result, "dtype") else "not an array")
+        number = protocol.dtype_number(name)
+        if host.ndim > protocol.MAX_NDIM:
+            return Claim((), number, "too large")
+        if room is None or host.nbytes > room.nbytes:
+            return Claim(host.shape, number, "too large")
+        np.ndarray(host.shape, host.dtype, self.arena, room.offset)[...] = host
+        return Claim(host.shape, number)
+
+    def _to_host(self, result: Any) -> np.ndarray[Any, Any]:
+        if isinstance(result, bool | int | float | complex | np.generic):
+            return np.asarray(result)
+        return devices.to_host(result)
+
+
+def serve(
+    path: Path, device: Device, control: memoryview, arena: memoryview, bell: Bell, confine: Callable[[], None]
+) -> None:
+    """Be a candidate's process until the judge has gone.
+
+    Parameters
+    ----------
+    path : Path
+        The candidate's file.
+    device, control, arena, bell
+        See `Server`.
+    confine : callable
+        Called after this module's own imports and before the candidate's first line.
+    """
+    preload(device.kind)
+    server = Server(device, control, arena, bell)
+    confine()
+    loaded: list[Callable[..., Any]] = []
+
+    def loading() -> tuple[Claim, ...]:
+        loaded.append(load(path))
+        return ()
+
+    server.answer(protocol.LOADED, loading)
+    if loaded:
+        server.run(loaded[0])
+    os._exit(0)
+
+
+def _rooms(request: Request) -> list[Room | None]:
+    """The rooms of the outputs, and none for those that were not asked for."""
+    return [*request.rooms, *[None] * (protocol.MAX_OUTPUTS - len(request.rooms))]
+
+
+def _several(result: Any) -> Sequence[Any]:
+    return list(result) if isinstance(result, tuple | list) else [result]
+
+
+def _text(error: BaseException) -> bytes:
+    try:
+        return str(error).encode(errors="replace")
+    except Exception:  # noqa: BLE001  the candidate's own class
+        return b"(its message raises)"
+
+
+def _decoded(
+    form: bytes, array: Callable[[int], Any], scalar: Callable[[int], Any]
+) -> tuple[list[Any], dict[str, Any]]:
+    """Positional and named arguments of a form; see `cuassay.judging.arena.form_of`."""
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "array": array,
+        "scalar": scalar,
+        "complex": lambda parts: complex(*parts),
+        "mapping": lambda pairs: {value(key): value(one) for key, one in pairs},
+        "tuple": lambda several: tuple(map(value, several)),
+    }
+
+    def value(said: Any) -> Any:
+        if isinstance(said, list):
+            return [value(one) for one in said]
+        if not isinstance(said, dict):
+            return said
+        ((kind, what),) = said.items()
+        return kinds[kind](what)
+
+    positional, named = json.loads(form)
+    return [value(one) for one in positional], {name: value(one) for name, one in named.items()}

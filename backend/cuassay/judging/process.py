@@ -1,0 +1,421 @@
+"""The judge's handle on one candidate: start it in a process of its own, call it, and end all that it started.
+
+What decides is what lies in the judge's own memory: copies of the outputs that it took itself, its own clock, and
+whether the process answered at all. The candidate's exit status, its words and what it prints are shown to people.
+"""
+
+from __future__ import annotations
+
+import json
+import mmap
+import os
+import select
+import shutil
+import signal
+import tempfile
+import time
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any, NoReturn, Self
+
+from numpy.typing import NDArray
+
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.device import Device
+from cuassay.core.handle import Handle
+from cuassay.errors import CandidateLostError, StateError
+from cuassay.judging import protocol
+from cuassay.judging.arena import Arena, Asked, form_of, interpreted, unwritten
+from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
+from cuassay.judging.supervisor import Order
+from cuassay.judging.zygote import Zygote
+
+__all__ = ["CandidateProcess", "Output", "Raised", "Reply", "escaped"]
+
+#: Seconds for which the counter of replies is polled before the judge sleeps until the bell.
+_POLL_SECONDS = 0.002
+
+#: Seconds between two looks while it sleeps: a candidate may answer without ringing.
+_NAP_SECONDS = 0.01
+
+#: Seconds that killing may take.
+_PATIENCE_SECONDS = 2.0
+
+_TEXT = 500
+_SOURCE_NBYTES = 16 << 20
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """One output of a call.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or None
+        A private copy of what was written, in the shape and dtype that the candidate says; None where there is none.
+    shape, dtype : tuple of int and str
+        What the candidate says.
+    problem : str
+        Why there is no array: ``missing``, ``too large``, ``not an array`` or ``unknown dtype``; else empty.
+    unwritten_nbytes : int
+        Bytes of the room that still hold the poison of this call.
+    """
+
+    array: NDArray[Any] | None
+    shape: tuple[int, ...]
+    dtype: str
+    problem: str
+    unwritten_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What `run` raised, in the candidate's own words, cut and escaped."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """One call, as the judge saw it.
+
+    Attributes
+    ----------
+    outputs : tuple of Output
+        One for each that was asked for; those beyond are in `extra`.
+    extra : int
+        How many more outputs the candidate gave.
+    begun_ns, ended_ns : int
+        By the judge's clock (`time.perf_counter_ns`): when the call's arguments were released, and when the outputs
+        had been taken. The copies that the judge takes are part of the time, so that work done late gains nothing.
+    changed : tuple of int
+        The arrays among the arguments, by position, that the call changed.
+    raised : Raised or None
+        The exception of `run`, where it raised one.
+    """
+
+    outputs: tuple[Output, ...]
+    extra: int
+    begun_ns: int
+    ended_ns: int
+    changed: tuple[int, ...]
+    raised: Raised | None
+
+
+class CandidateProcess(Handle):
+    """One candidate in a process of its own; `close` kills everything that it has started.
+
+    Parameters
+    ----------
+    path : str or Path
+        The candidate's file, Python with a function ``run(xp, *arrays, **options)``. It is read once, here.
+    device : str or Device
+        Where the candidate's arrays are.
+    limits : Limits
+        What it may take.
+    jail : JailOptions or None
+        How it is confined; None for not at all.
+    zygote : Zygote, optional
+        A warm process to fork from, shared with other candidates. Default: one of its own.
+    """
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        device: str | Device,
+        limits: Limits | None = None,
+        jail: JailOptions | None = None,
+        zygote: Zygote | None = None,
+    ) -> None:
+        self.path = Path(path)
+        self.source = self.path.read_bytes()
+        self.device = Device(device)
+        self.limits = limits or Limits()
+        self.options = jail
+        self.jail: Mapping[str, str] = {}
+        self.output = ""
+        self._zygote, self._owns_zygote = zygote, zygote is None
+        self._last = 0
+        self._lost: CandidateLostError | None = None
+        self._state = "new"
+
+    def __repr__(self) -> str:
+        return f"CandidateProcess({self.path.name} on {self.device}, {self._state})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    # ---------------------------------------------------------------------------------------- life
+
+    def load(self) -> None:
+        """Start the process and wait until it has loaded the candidate's file.
+
+        Raises
+        ------
+        CandidateLostError
+            If the file cannot be loaded, or the process is lost before it is.
+        StateError
+            If it was loaded before.
+        """
+        if self._state != "new":
+            raise StateError(f"a candidate is loaded once; got a second call on {self!r}; make another")
+        self._state = "loading"
+        if self._zygote is None:
+            self._zygote = Zygote(self.device.kind)
+        self._start(self._zygote)
+        self._wait(protocol.LOADED, self.limits.load_s)
+        reply = self._read(())
+        self._state = "loaded"
+        if reply.error is not None:
+            raised = _raised(reply.error)
+            self._lose("load", f"{raised.kind}: {raised.message}")
+
+    def _start(self, zygote: Zygote) -> None:
+        self._scratch = tempfile.mkdtemp(prefix="cuassay-judge-")
+        control, arena = _memory("control", protocol.CONTROL_NBYTES), _memory("arena", self.limits.arena_nbytes)
+        source = os.memfd_create("source")
+        os.write(source, self.source)
+        requests, ring = os.pipe()
+        listen, replies = os.pipe()
+        self._report, report = os.pipe()
+        lifeline, self._lifeline = os.pipe()
+        os.set_blocking(self._report, False)
+        self._ends = (listen, ring)
+        self._bell = Bell(listen, ring)
+        self._control = _mapped(control)
+        self._arena: Arena | None = Arena(_mapped(arena))
+        self._reported = bytearray()
+        self._ended: dict[str, Any] | None = None
+        self._supervisor = -1
+        self._poll = select.poll()
+        for one in (listen, self._report):
+            self._poll.register(one, select.POLLIN)
+        theirs = (control, arena, requests, replies, report, lifeline, source)
+        order = Order(str(self.device), self.path.name, self._scratch, self.limits, self.options)
+        try:
+            zygote.spawn(order, theirs)
+        finally:
+            for one in theirs:
+                os.close(one)
+
+    def close(self) -> None:
+        """Kill the process and everything that it has started; twice is allowed."""
+        if self._state in ("new", "closed"):
+            self._state = "closed"
+            return
+        self._end()
+        if self._owns_zygote and self._zygote is not None:
+            self._zygote.close()
+        self._state = "closed"
+
+    def _end(self) -> None:
+        """Let the supervisor kill what there is, and wait until it has."""
+        if self._lifeline < 0:
+            return
+        os.close(self._lifeline)
+        self._lifeline = -1
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._hear() and time.monotonic() < deadline:
+            select.select([self._report], [], [], max(deadline - time.monotonic(), 0))
+        if self._ended is None and self._supervisor > 0:
+            with suppress(OSError):  # what it watches is killed with it
+                os.kill(self._supervisor, signal.SIGKILL)
+        ended = self._ended or {}
+        self.output = _printed(ended)
+        os.close(self._report)
+        for one in self._ends:
+            os.close(one)
+        self._arena = None
+        shutil.rmtree(self._scratch, ignore_errors=True)
+
+    # ---------------------------------------------------------------------------------------- calls
+
+    def call(
+        self,
+        arguments: Sequence[Any],
+        options: Mapping[str, Any] | None = None,
+        outputs: Sequence[Asked] = (),
+        *,
+        seed: int | None = None,
+        limit_s: float | None = None,
+    ) -> Reply:
+        """Call ``run`` once.
+
+        Parameters
+        ----------
+        arguments, options : sequence and mapping
+            What it is called with after ``xp``: arrays (their strides are kept), numbers, words, None, and lists,
+            tuples and mappings of them.
+        outputs : sequence
+            For each output that is expected its shape and dtype, or only the bytes of room that it may take.
+        seed : int, optional
+            Decides where the arrays lie and what poison is between them. Default: by chance.
+        limit_s : float, optional
+            Seconds that it may take; default ``limits.call_s``.
+
+        Raises
+        ------
+        CandidateLostError
+            If the process is lost during the call, or was lost before.
+        ArgumentError
+            If the arguments cannot be given to a candidate.
+        StateError
+            If `load` was not called, or `close` was.
+        """
+        if self._lost is not None:
+            raise self._lost
+        if self._state != "loaded" or self._arena is None:
+            raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
+        form, arrays = form_of(arguments, options or {})
+        layout = self._arena.place(arrays, outputs, seed)
+        number = max(self._last, protocol.LOADED) + 1
+        request = Request(number, form, layout.inputs, layout.rooms, returns_inputs=True)
+        begun_ns = time.perf_counter_ns()
+        protocol.write_request(self._control, request)
+        self._bell.ring()
+        self._wait(number, limit_s or self.limits.call_s)
+        taken = self._arena.snapshot(layout)
+        ended_ns = time.perf_counter_ns()
+        reply = self._read(layout.rooms)
+        given = [
+            self._output(reply, index, bytes_taken, layout.poisons[index]) for index, bytes_taken in enumerate(taken)
+        ]
+        return Reply(
+            tuple(given),
+            max(len(reply.claims) - len(outputs), 0),
+            begun_ns,
+            ended_ns,
+            self._arena.changed(layout, arrays),
+            None if reply.error is None else _raised(reply.error),
+        )
+
+    @staticmethod
+    def _output(reply: RawReply, index: int, taken: NDArray[Any], poison: bytes) -> Output:
+        left = unwritten(taken, poison)
+        if index >= len(reply.claims):
+            return Output(None, (), "", "missing", left)
+        claim = reply.claims[index]
+        array, problem = interpreted(taken, claim)
+        return Output(array, claim.shape, DTYPE_NAMES[claim.dtype], problem, left)
+
+    def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:
+        try:
+            return protocol.read_reply(self._control, self._last, rooms)
+        except ProtocolError as error:
+            self._lose("protocol", str(error))
+
+    def _wait(self, number: int, seconds: float) -> None:
+        """Wait for reply `number`: poll for a moment, then sleep until the bell rings."""
+        begun = time.monotonic()
+        while True:
+            said = protocol.reply_number(self._control)
+            if said == number:
+                self._last = number
+                self._hear()
+                return
+            if said != self._last:
+                self._lose("protocol", f"reply {said} where reply {number} was due")
+            passed = time.monotonic() - begun
+            if passed > seconds:
+                self._lose("hang", f"no answer after {seconds:g} s")
+            if passed > _POLL_SECONDS:
+                self._sleep()
+            else:
+                os.sched_yield()
+
+    def _sleep(self) -> None:
+        events = dict(self._poll.poll(_NAP_SECONDS * 1000))
+        if self._report in events and not self._hear():
+            ended = self._ended or {}
+            self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
+        if self._ends[0] in events and not self._bell.wait(0):
+            time.sleep(_NAP_SECONDS)  # nobody holds the other end any more; the supervisor will say so
+
+    def _hear(self) -> bool:
+        """Take what the supervisor reports; False once it has ended."""
+        is_open = True
+        with suppress(BlockingIOError):
+            while text := os.read(self._report, 1 << 16):
+                self._reported += text
+            is_open = False
+        *lines, rest = bytes(self._reported).split(b"\n")
+        self._reported = bytearray(rest)
+        for line in lines:
+            self._note(json.loads(line))
+        return is_open and self._ended is None
+
+    def _note(self, words: dict[str, Any]) -> None:
+        self._supervisor = words.get("supervisor", self._supervisor)
+        self.jail = words.get("jail", self.jail)
+        if "failed" in words:
+            self._ended = {"reason": "jail", "detail": words["failed"]}
+        elif "ended" in words:
+            self._ended = {**words["ended"], **{k: v for k, v in (self._ended or {}).items() if k != "output"}}
+
+    def _lose(self, reason: str, detail: str) -> NoReturn:
+        self._end()
+        found = self._ended or {}
+        if reason != found.get("reason") and found.get("reason") in ("memory", "processes"):
+            reason, detail = found["reason"], found["detail"]
+        self._state = "lost"
+        detail = escaped(detail)
+        self._lost = CandidateLostError(
+            f"{self.path.name}: {_WORDS[reason]}; {detail}; judge it as failed", reason=reason, detail=detail
+        )
+        raise self._lost
+
+
+#: What a lost candidate did, by reason.
+_WORDS = {
+    "load": "its file could not be loaded",
+    "crash": "its process crashed",
+    "exit": "its process ended by itself",
+    "closed": "its process was ended",
+    "hang": "it does not answer",
+    "memory": "it took more memory than it may",
+    "processes": "it started more processes than it may",
+    "protocol": "what its process wrote is not an answer",
+    "jail": "its process could not be started",
+}
+
+
+def escaped(text: str) -> str:
+    """Words of a candidate as one line that is safe to print: at most 500 characters, the others escaped."""
+    shown = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
+
+
+def _raised(error: tuple[bytes, bytes]) -> Raised:
+    kind, message = (escaped(one.decode(errors="replace")) for one in error)
+    return Raised(kind, message)
+
+
+def _printed(ended: Mapping[str, Any]) -> str:
+    text = bytes.fromhex(ended.get("output", "")).decode(errors="replace")
+    dropped = ended.get("dropped", 0)
+    return f"{text}\n[{dropped:,} more bytes were printed]" if dropped else text
+
+
+def _memory(name: str, nbytes: int) -> int:
+    """Shared memory that nobody can make smaller: the judge would crash on bytes that are gone."""
+    import fcntl
+
+    descriptor = os.memfd_create(f"cuassay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
+    os.ftruncate(descriptor, nbytes)
+    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
+    return descriptor
+
+
+def _mapped(descriptor: int) -> memoryview:
+    return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))

@@ -1,0 +1,269 @@
+"""Watches one candidate's process from outside its namespaces: its output, its memory, its children, its end.
+
+It is forked from the zygote, runs no code of a candidate, and ends when the judge closes the *lifeline*, when the
+candidate's process ends, or when it takes more than it may. Then everything that was started is killed. What it
+reports are lines of JSON on a pipe to which the candidate's process has no end.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import select
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Iterator
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NoReturn
+
+from cuassay.core.device import Device
+from cuassay.judging import candidate
+from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.protocol import Bell
+
+__all__ = ["Order", "supervise"]
+
+#: Seconds between two looks at memory and processes.
+_LOOK_SECONDS = 0.05
+
+_CHUNK = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What the judge tells of one candidate.
+
+    Parameters
+    ----------
+    device : str
+        Where its arrays are.
+    name : str
+        Name of its file, without a folder.
+    scratch : str
+        The folder that it may write in.
+    limits : Limits
+        What it may take.
+    jail : JailOptions or None
+        How it is confined; None for not at all.
+    """
+
+    device: str
+    name: str
+    scratch: str
+    limits: Limits
+    jail: JailOptions | None
+
+    #: What is sent along, in this order.
+    DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "source")
+
+    @classmethod
+    def from_words(cls, words: dict[str, Any]) -> Order:
+        """The order that a message holds."""
+        jail = words["jail"]
+        made = None if jail is None else JailOptions(**{name: _hashable(one) for name, one in jail.items()})
+        return cls(words["device"], words["name"], words["scratch"], Limits(**words["limits"]), made)
+
+
+def _hashable(value: Any) -> Any:
+    return tuple(value) if isinstance(value, list) else value
+
+
+@dataclass(slots=True)
+class _Watch:
+    """One candidate's process, as its supervisor sees it."""
+
+    process: int
+    output: int
+    lifeline: int
+    limits: Limits
+    kept: bytearray = field(default_factory=bytearray)
+    dropped: int = 0
+
+    def until_end(self) -> tuple[str, str]:
+        """Wait; gives why it ended, and words."""
+        handle = os.pidfd_open(self.process)
+        ready = select.poll()
+        for one in (handle, self.output, self.lifeline):
+            ready.register(one, select.POLLIN)
+        looked = time.monotonic()
+        while True:
+            events = dict(ready.poll(_LOOK_SECONDS * 1000))
+            if self.lifeline in events:
+                return "closed", ""
+            if self.output in events and not self.drain():
+                ready.unregister(self.output)
+            if handle in events:
+                return "ended", ""
+            if time.monotonic() - looked >= _LOOK_SECONDS:
+                looked = time.monotonic()
+                if (excess := self._excess()) is not None:
+                    return excess
+
+    def drain(self) -> bool:
+        """Take what was printed; False where nothing more can come."""
+        try:
+            text = os.read(self.output, _CHUNK)
+        except BlockingIOError:
+            return True
+        room = self.limits.output_nbytes - len(self.kept)
+        self.kept += text[:room]
+        self.dropped += max(len(text) - room, 0)
+        return text != b""
+
+    def drain_rest(self) -> None:
+        """Take what is left in the pipe, of which nobody has the other end any more."""
+        before = -1
+        while before != (before := len(self.kept) + self.dropped):
+            self.drain()
+
+    def _excess(self) -> tuple[str, str] | None:
+        found = list(_descendants(os.getpid()))
+        threads = sum(_count(f"/proc/{pid}/task") for pid in found)
+        if threads > self.limits.processes:
+            return "processes", f"{threads} processes and threads; at most {self.limits.processes}"
+        if sum(map(_resident, found)) > self.limits.memory_nbytes:  # counts shared pages again for each process
+            taken = sum(map(_proportional, found))
+            if taken > self.limits.memory_nbytes:
+                return "memory", f"{taken:,} bytes of memory; at most {self.limits.memory_nbytes:,}"
+        return None
+
+
+def _descendants(pid: int) -> Iterator[int]:
+    for task in _names(f"/proc/{pid}/task"):
+        with suppress(OSError, ValueError):
+            for child in map(int, Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="ascii").split()):
+                yield child
+                yield from _descendants(child)
+
+
+def _names(folder: str) -> list[str]:
+    with suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def _count(folder: str) -> int:
+    return len(_names(folder))
+
+
+def _resident(pid: int) -> int:
+    with suppress(OSError, IndexError, ValueError):
+        return int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1]) * _PAGE
+    return 0
+
+
+def _proportional(pid: int) -> int:
+    with suppress(OSError, IndexError, ValueError):
+        text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+        return int(text.partition("\nPss:")[2].split()[0]) << 10
+    return 0
+
+
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
+    """Start the candidate's process, watch it to its end, report, and leave."""
+    report, lifeline = descriptors["report"], descriptors["lifeline"]
+    _tell(report, supervisor=os.getpid())
+    printed, prints = os.pipe()
+    process = os.fork()
+    if process == 0:
+        os.close(printed)
+        os.close(lifeline)
+        _become_candidate(order, descriptors, prints)
+    for name, one in descriptors.items():
+        if name not in ("report", "lifeline"):
+            os.close(one)
+    os.close(prints)
+    os.set_blocking(printed, False)
+    watch = _Watch(process, printed, lifeline, order.limits)
+    reason, detail = watch.until_end()
+    status = _end(process)
+    watch.drain_rest()
+    if reason == "ended":
+        reason, detail = _meaning(status)
+    _tell(report, ended={"reason": reason, "detail": detail, "output": watch.kept.hex(), "dropped": watch.dropped})
+    os._exit(0)
+
+
+def _end(process: int) -> int:
+    """Kill the process and what it has left behind; gives its status."""
+    os.kill(process, signal.SIGKILL)  # not waited for yet, so the number is still its own
+    status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
+    while True:
+        for child in _descendants(os.getpid()):
+            with suppress(OSError):
+                os.kill(child, signal.SIGKILL)
+        try:
+            os.waitpid(-1, 0)
+        except ChildProcessError:
+            return status
+
+
+def _meaning(status: int) -> tuple[str, str]:
+    if status >= 0:
+        return "exit", f"its process ended by itself, with status {status}"
+    with suppress(ValueError):
+        return "crash", f"its process was killed by {signal.Signals(-status).name}"
+    return "crash", f"its process was killed by signal {-status}"
+
+
+def _tell(report: int, **words: Any) -> None:
+    with suppress(BrokenPipeError):  # the judge has gone
+        text = json.dumps(words).encode() + b"\n"
+        while text:
+            text = text[os.write(report, text) :]
+
+
+def _become_candidate(order: Order, descriptors: dict[str, int], prints: int) -> NoReturn:
+    """The rest of the life of the candidate's process."""
+    try:
+        report = descriptors["report"]
+        nothing = os.open(os.devnull, os.O_RDWR)
+        os.dup2(nothing, 0)
+        path = Path(order.scratch) / order.name
+        path.write_bytes(os.pread(descriptors["source"], os.fstat(descriptors["source"]).st_size, 0))
+        os.chdir(order.scratch)
+        os.environ.update(HOME=order.scratch, TMPDIR=order.scratch)
+        control = _mapped(descriptors["control"])
+        arena = _mapped(descriptors["arena"])
+        bell = Bell(descriptors["requests"], descriptors["replies"])
+        keep = {0, descriptors["requests"], descriptors["replies"]}
+
+        def confine() -> None:
+            _tell(report, jail={})
+            os.dup2(prints, 1)
+            os.dup2(prints, 2)
+            for stream in (sys.stdout, sys.stderr):
+                stream.reconfigure(line_buffering=True)  # what it prints is not lost when it is killed
+            _close_all_but({*keep, 1, 2})
+
+        candidate.serve(path, Device(order.device), control, arena, bell, confine)
+    except BaseException as error:  # noqa: BLE001  nothing of this process may run on as the supervisor
+        with suppress(OSError):
+            _tell(descriptors["report"], failed=f"{type(error).__name__}: {error}")
+        traceback.print_exc()  # where the report is closed already, it goes where the candidate prints
+    finally:
+        with suppress(Exception):
+            sys.stdout.flush()
+        os._exit(70)
+
+
+def _mapped(descriptor: int) -> memoryview:
+    import mmap
+
+    return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))
+
+
+def _close_all_but(kept: set[int]) -> None:
+    low = 0
+    for one in sorted(kept):
+        if low < one:  # closerange(0, 0) closes everything: it asks the kernel for the range from 0 to -1
+            os.closerange(low, one)
+        low = one + 1
+    os.closerange(low, os.sysconf("SC_OPEN_MAX"))

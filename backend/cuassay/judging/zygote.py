@@ -1,0 +1,144 @@
+"""A warm process to fork candidates' supervisors from: imports done, no device, no secrets, no code of a candidate.
+
+To start Python and import a simulated device takes half a second, to fork some milliseconds. ``python -c`` starts it
+with a socket to the judge; each message on it orders one candidate, with the descriptors of its memory and its pipes.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import cuassay
+from cuassay.core.handle import Handle
+from cuassay.errors import CandidateLostError
+from cuassay.judging import candidate
+from cuassay.judging.supervisor import Order, supervise
+from cuassay.results.lifeline import follow
+
+__all__ = ["Zygote", "main"]
+
+_MESSAGE_NBYTES = 1 << 16
+
+#: How it is started: isolated from the user's site and variables, with this package where the judge has it.
+_BOOT = """\
+import sys
+sys.path[:0] = [path for path in sys.argv[3:] if path not in sys.path]
+from cuassay.judging.zygote import main
+main(int(sys.argv[1]), sys.argv[2])
+"""
+
+#: Variables that a candidate on a GPU is left with.
+_CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
+
+#: Seconds that it may take to end by itself.
+_PATIENCE_SECONDS = 2.0
+
+
+class Zygote(Handle):
+    """The judge's side of one.
+
+    Parameters
+    ----------
+    kind : str
+        The kind of device whose modules it imports.
+    """
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._lock = threading.Lock()
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        words = [str(theirs.fileno()), kind, *_roots()]
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-W", "ignore", "-c", _BOOT, *words],
+            env=_environment(kind),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            pass_fds=[theirs.fileno()],
+            start_new_session=True,
+        )
+        theirs.close()
+
+    def __repr__(self) -> str:
+        return f"Zygote({self.kind}, {'closed' if self._socket.fileno() < 0 else self._process.pid})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def spawn(self, order: Order, descriptors: Sequence[int]) -> None:
+        """Order a candidate; `descriptors` are those of `Order.DESCRIPTORS`, which the caller keeps and closes.
+
+        Raises
+        ------
+        CandidateLostError
+            If the zygote has ended.
+        """
+        message = json.dumps(asdict(order)).encode()
+        try:
+            with self._lock:
+                socket.send_fds(self._socket, [message], descriptors)
+        except OSError as error:
+            raise CandidateLostError(
+                f"the process that candidates are forked from is gone ({error}); start another Zygote",
+                reason="jail",
+                detail=str(error),
+            ) from error
+
+    def close(self) -> None:
+        """End it, and with it every candidate that it has started; twice is allowed."""
+        self._socket.close()
+        try:
+            self._process.wait(_PATIENCE_SECONDS)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+def _roots() -> list[str]:
+    """Where this package and its libraries are imported from, for a Python that is not told by variables."""
+    import ml_dtypes
+    import numpy as np
+
+    files = (cuassay.__file__, np.__file__, ml_dtypes.__file__)
+    return list(dict.fromkeys(str(Path(str(file)).resolve().parent.parent) for file in files))
+
+
+def _environment(kind: str) -> dict[str, str]:
+    kept = {name: os.environ[name] for name in _CUDA_VARIABLES if kind == "cuda" and name in os.environ}
+    return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **kept}
+
+
+def main(descriptor: int, kind: str) -> None:
+    """Fork a supervisor for each order, until the judge has gone."""
+    candidate.preload(kind)
+    gc.collect()
+    gc.freeze()  # a fork would copy what the collector touches
+    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # supervisors report by themselves; nobody waits for them
+    orders = socket.socket(fileno=descriptor)
+    while True:
+        message, received, _, _ = socket.recv_fds(orders, _MESSAGE_NBYTES, len(Order.DESCRIPTORS))
+        if not message:
+            return
+        if os.fork() == 0:
+            orders.close()
+            signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+            follow(os.getppid())
+            supervise(Order.from_words(json.loads(message)), dict(zip(Order.DESCRIPTORS, received, strict=True)))
+        for one in received:
+            os.close(one)
