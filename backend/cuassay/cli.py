@@ -21,6 +21,7 @@ from cuassay.commands.capabilities import add_capabilities_command
 from cuassay.commands.completion import add_completion_command
 from cuassay.commands.fleet import add_fleet_commands
 from cuassay.commands.help import add_help_command
+from cuassay.commands.judge import add_judge_command
 from cuassay.commands.memory import add_memory_commands
 from cuassay.commands.mutate import add_mutate_command
 from cuassay.commands.parsing import Parser, painted
@@ -77,6 +78,7 @@ def parser() -> argparse.ArgumentParser:
     add_tune_command(commands)
     add_fleet_commands(commands)
     add_mutate_command(commands)
+    add_judge_command(commands)
     add_completion_command(commands, parser)
     add_help_command(commands, parser)
     return whole

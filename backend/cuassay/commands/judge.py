@@ -34,7 +34,9 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         help="judge untrusted kernels by a trusted declaration: correct, wrong, refused or undecided",
         example=_EXAMPLE,
     )
-    judge.add_argument("spec", metavar="SPEC.py::NAME", help="the declaration: an OpSpec with a reference; it is imported")
+    judge.add_argument(
+        "spec", metavar="SPEC.py::NAME", help="the declaration: an OpSpec with a reference; it is imported"
+    )
     judge.add_argument(
         "candidates", nargs="+", type=Path, metavar="CANDIDATE",
         help="a file with run(xp, *arrays), or kernel.cu beside launch.json; it runs in a process of its own",
@@ -55,7 +57,10 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
         "--replay", type=Path, metavar="FILE", help="repeat verdicts of --json, with their options and nonces"
     )
     judge.add_argument(
-        "--policy", default="", metavar="WORDS", help="what library calls count as: library=flag (default), allow, refuse"
+        "--policy",
+        default="",
+        metavar="WORDS",
+        help="what library calls count as: library=flag (default), allow, refuse",
     )
     judge.add_argument("--nonce", metavar="HEX", help="draw inputs by this number, for a verdict that is known")
     judge.add_argument(
@@ -69,7 +74,7 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
 
 
 def _judge(options: argparse.Namespace) -> int:
-    from cuassay.judging.process import Candidates
+    from cuassay.judging.candidates import Candidates
     from cuassay.judging.referee import Referee
     from cuassay.judging.spec_file import load_declaration
     from cuassay.judging.verdict import exit_status, read_verdicts
@@ -92,3 +97,147 @@ def _judge(options: argparse.Namespace) -> int:
     if options.record is not None:
         _record(options, verdicts)
     return exit_status(verdicts)
+
+
+def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOptions:
+    """As the command asks, or as the verdicts that are repeated were asked for."""
+    from cuassay import devices
+    from cuassay.core.device import Device
+    from cuassay.judging.referee import JudgeOptions
+    from cuassay.judging.scan import parse_policy
+
+    if not known:
+        return JudgeOptions(
+            device=devices.find(options.device), tier=options.tier, seconds=options.seconds,
+            times=not options.no_times, policy=parse_policy(options.policy), apart=options.jobs > 1,
+            allow_unjailed=options.allow_unjailed, allow_weak=options.allow_weak,
+        )  # fmt: skip
+    told: dict[str, Any] = dict(known[0].options)
+    return JudgeOptions(**{**told, "device": devices.find(Device(told["device"]))})
+
+
+def _verdicts(referee: Referee, options: argparse.Namespace, known: Sequence[Verdict]) -> list[Verdict]:
+    """One for each candidate, in their order; each is shown as soon as it is there and those before it are."""
+    nonces = [_nonce(options, candidate, known) for candidate in options.candidates]
+    found = []
+    with ThreadPoolExecutor(options.jobs) as pool:
+        judged = [
+            pool.submit(referee.judge, candidate, nonce=nonce)
+            for candidate, nonce in zip(options.candidates, nonces, strict=True)
+        ]
+        for one in judged:
+            found.append(one.result())
+            _show(found[-1])
+            _compare(found[-1], known)
+    return found
+
+
+def _nonce(options: argparse.Namespace, candidate: Path, known: Sequence[Verdict]) -> int | None:
+    """The nonce that was asked for, or that of the candidate's known verdict; None: a new one."""
+    if options.replay is None and options.nonce is None:
+        return None
+    text = options.nonce
+    if options.replay is not None:
+        text = next((one.nonce for one in known if one.candidate_digest == _digest(candidate)), None)
+        if text is None:
+            raise SettingError(
+                f"{options.replay} holds no verdict on {candidate} as it is now; judge it without --replay"
+            )
+    try:
+        return int(text, 16)
+    except ValueError:
+        raise SettingError(f"--nonce is {text!r}; give the hexadecimal digits of a verdict's nonce") from None
+
+
+def _digest(candidate: Path) -> str:
+    import hashlib
+
+    return hashlib.sha256(candidate.read_bytes()).hexdigest()[:16]
+
+
+def _compare(verdict: Verdict, known: Sequence[Verdict]) -> None:
+    before = next((one for one in known if one.candidate_digest == verdict.candidate_digest), None)
+    if before is None:
+        return
+    if before.declaration_digest != verdict.declaration_digest:
+        print("  replay: the declaration has changed since then")
+    same = before.same_finding(verdict)
+    print("  replay: the same verdict" if same else f"  replay: it was {before.verdict}: {before.reason}")
+
+
+# ------------------------------------------------------------------------------------------------ shown, recorded
+
+
+def _tell_weak(referee: Referee) -> None:
+    if referee.weak:
+        name, weak = referee.declaration.spec.name, ", ".join(referee.weak)
+        print(f"{name} is a weak declaration: these stock mutants pass it: {weak}", file=sys.stderr)
+
+
+def _show(verdict: Verdict) -> None:
+    style = "bold" if verdict.verdict == "correct" else "red"
+    print(f"{painted(verdict.verdict, style, sys.stdout)}  {verdict.candidate}: {verdict.reason}")
+    if verdict.failing_check and verdict.worst:
+        lines = verdict.worst.splitlines()
+        on = f" on {verdict.sample}" if verdict.sample else ""
+        print(f"  check: {verdict.failing_check}{on}", *(f"  {line}" for line in lines[1:12]), sep="\n")
+    for seen in verdict.cheat:
+        print(f"  {seen}")
+    for case in verdict.cases:
+        print(f"  {_timed(case)}")
+    if verdict.verdict in ("wrong", "refused"):
+        print(f"  reproduce: {verdict.reproduce}")
+    sys.stdout.flush()
+
+
+def _timed(case: CaseTime) -> str:
+    what = f"{case.label} {case.dtype}"
+    if case.median_s is None:
+        return f"{what}: no figure; {case.withheld}"
+    against = f", {case.ratio_low:.3g} to {case.ratio_high:.3g} times as fast as declared" if case.ratio_low else ""
+    return f"{what}: {case.median_s * 1e6:.4g} µs ± {case.error_s * 1e6:.2g}, {case.clock} clock{against}"
+
+
+def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:
+    from cuassay.results.record import Recorder, begin
+
+    with Recorder(options.record) as recorder:
+        begin(recorder, f"cuassay judge {options.spec}", Path.cwd())
+        for verdict in verdicts:
+            recorder.write("verdict", **_row(verdict))
+
+
+def _row(verdict: Verdict) -> Mapping[str, object]:
+    """The columns of a ``verdict`` row."""
+    figures = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
+    return {
+        "declaration": verdict.declaration,
+        "candidate": verdict.candidate,
+        "digest": verdict.candidate_digest,
+        "device": verdict.device,
+        "tier": verdict.tier,
+        "verdict": verdict.verdict,
+        "reason": verdict.reason,
+        "check": verdict.failing_check or None,
+        "sample": verdict.sample or None,
+        "message": verdict.worst or None,
+        "cheats": ", ".join(f"{one.id} {one.certainty}" for one in verdict.cheat) or None,
+        "probes": verdict.probes and " ".join(f"{name}={count}" for name, count in sorted(verdict.probes.items())),
+        "headroom": verdict.headroom,
+        "looks_like": verdict.looks_like or None,
+        "calls": verdict.calls,
+        "verified": verdict.verified_calls,
+        "ratio": min(figures, default=None),
+        "clock": "host" if verdict.cases else None,
+        "nonce": verdict.nonce,
+        "jail": ", ".join(f"{part}: {state}" for part, state in verdict.jail.items()) or None,
+        "reproduce": verdict.reproduce,
+        "duration": verdict.seconds,
+        "extra": {"cases": [_case_row(case) for case in verdict.cases]} if verdict.cases else None,
+    }
+
+
+def _case_row(case: CaseTime) -> dict[str, object]:
+    from dataclasses import asdict
+
+    return {name: value for name, value in asdict(case).items() if value not in (None, "", {})}

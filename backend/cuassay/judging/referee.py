@@ -27,6 +27,7 @@ from cuassay.judging.strength import weaknesses
 from cuassay.judging.subject import Subject
 from cuassay.judging.trial import Trial, hear
 from cuassay.judging.verdict import CaseTime, Evidence, Outcome, Verdict
+from cuassay.testing.samples import Sample
 
 __all__ = ["JudgeOptions", "Opened", "Referee", "Start"]
 
@@ -90,8 +91,8 @@ class Opened(Subject, Protocol):
         """What its process was seen to do, besides its answers."""
 
 
-#: Starts a candidate's file in a process of its own. Files of ours run unjailed.
-Start = Callable[..., AbstractContextManager[Opened]]
+#: Starts a candidate's file in a process of its own.
+Start = Callable[[Path], AbstractContextManager[Opened]]
 
 
 class Referee:
@@ -106,7 +107,8 @@ class Referee:
     start : callable
         ``start(path)`` starts a candidate.
     ours : mapping of str to callable
-        Starts the candidate that does nothing, under ``null``, and the declared implementation, under ``reference``.
+        Starts the candidate that does nothing, under ``null``, and the declared implementation, under ``reference``;
+        each takes a sample of every case.
     """
 
     def __init__(
@@ -114,7 +116,7 @@ class Referee:
         declaration: Declaration,
         options: JudgeOptions,
         start: Start,
-        ours: Mapping[str, Callable[[], AbstractContextManager[Opened]]] | None = None,
+        ours: Mapping[str, Callable[[Mapping[Any, Sample]], AbstractContextManager[Opened]]] | None = None,
     ) -> None:
         self.declaration, self.options = declaration, options
         self._start, self._ours = start, ours or {}
@@ -178,7 +180,7 @@ class Referee:
         calls = Schedule(plan.probes, tuple(timed))
         others: dict[str, Mapping[tuple[str, str], Sequence[float]]] = {}
         for name, start in self._ours.items():
-            with start() as subject:
+            with start(trial.shapes) as subject:
                 heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
             others[name] = heard.times
         spec, device = self.declaration.spec, self.options.device
@@ -227,7 +229,11 @@ class Referee:
         doubt = self._doubt(found, trial)
         if doubt:
             return "undecided", doubt, ""
-        return "correct", f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}", ""
+        return (
+            "correct",
+            f"no known cheat passed: catalogue {CATALOGUE}, {trial.calls} calls, nonce {found.nonce:x}",
+            "",
+        )
 
     def _doubt(self, found: _Found, trial: Trial) -> str:
         """Why a candidate that nothing was found against is not called correct all the same; empty where it is."""

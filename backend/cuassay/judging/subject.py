@@ -19,7 +19,7 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Answer", "LocalSubject", "Status", "Subject"]
 
-Status = Literal["ok", "raised", "died", "hung", "malformed"]
+Status = Literal["ok", "raised", "unusable", "died", "hung", "malformed"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

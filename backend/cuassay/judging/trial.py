@@ -143,6 +143,7 @@ def _refused(answer: Answer, probe: Probe, sample: Sample) -> Finding | None:
 
 _FAILED = {
     "raised": "the candidate raised an exception: {}",
+    "unusable": "the candidate's output cannot be compared: {}",
     "died": "the candidate's process ended: {}",
     "hung": "the candidate did not answer in time: {}",
     "malformed": "the candidate's answer does not follow the protocol: {}",

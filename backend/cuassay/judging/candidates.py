@@ -1,0 +1,236 @@
+"""Candidates' processes as subjects of trials, and those of ours: one that does nothing, and the declared function."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.handle import Handle
+from cuassay.errors import CandidateLostError
+from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.process import CandidateProcess, Output, Reply
+from cuassay.judging.referee import JudgeOptions
+from cuassay.judging.spec_file import Declaration
+from cuassay.judging.strength import right_answer
+from cuassay.judging.subject import Answer, Status
+from cuassay.judging.verdict import Evidence
+from cuassay.judging.zygote import Zygote
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["Candidates"]
+
+#: How a lost process is told of; anything else has died.
+_LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
+
+_REFERENCE = """\
+from cuassay.judging.spec_file import load_declaration
+
+spec = load_declaration({target!r}).spec
+
+
+def run(xp, *args, **options):
+    return spec.op(*args, **options) if spec.op is not None else spec.fn(xp, *args, **options)
+"""
+
+#: It gives an array of the right shape, made once: what is left is the protocol and the copies.
+_NULL = """\
+outputs = {table!r}
+kept = {{}}
+
+
+def run(xp, *args, **options):
+    given = [one for arg in (*args, *options.values()) for one in (arg if isinstance(arg, list) else [arg])]
+    key = tuple(tuple(one.shape) for one in given if hasattr(one, "shape"))
+    if key not in kept:
+        kept[key] = xp.zeros(outputs[key][0], outputs[key][1])
+    return kept[key]
+"""
+
+Key = tuple[Any, ...]
+
+
+class Candidates(Handle):
+    """Starts candidates for one declaration, all from one warm process.
+
+    Parameters
+    ----------
+    declaration : Declaration
+        What they are judged by; a confined candidate cannot read its file.
+    options : JudgeOptions
+        Where and how.
+    """
+
+    def __init__(self, declaration: Declaration, options: JudgeOptions) -> None:
+        self._declaration, self._options = declaration, options
+        self._held = ExitStack()
+        self._zygote = self._held.enter_context(Zygote(options.device.kind))
+        self._folder = Path(self._held.enter_context(tempfile.TemporaryDirectory(prefix="cuassay-ours-")))
+        self._rooms = _Rooms(declaration)
+
+    def __repr__(self) -> str:
+        return f"Candidates({self._declaration.spec.name} on {self._options.device})"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """End the warm process, and with it every candidate; twice is allowed."""
+        self._held.close()
+
+    @contextmanager
+    def start(self, path: Path) -> Iterator[_Candidate]:
+        """Start the candidate in a file, confined."""
+        jail = JailOptions(hidden=(str(self._declaration.path),))
+        with self._started(path, jail) as candidate:
+            yield candidate
+
+    @contextmanager
+    def reference(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
+        """The declared function, unconfined, by the same protocol."""
+        with self._of_ours("reference.py", _REFERENCE.format(target=self._declaration.target)) as candidate:
+            yield candidate
+
+    @contextmanager
+    def null(self, shapes: Mapping[Any, Sample]) -> Iterator[_Candidate]:
+        """A candidate that does nothing for calls with the shapes of these samples."""
+        table = {}
+        for sample in shapes.values():
+            args, kwargs = sample.host()
+            shape, dtype = self._rooms.of(args, kwargs)
+            table[tuple(one.shape for one in arrays_of(args, kwargs))] = (shape, dtype_name(dtype))
+        with self._of_ours("null.py", _NULL.format(table=table)) as candidate:
+            yield candidate
+
+    def ours(self) -> dict[str, Callable[..., Any]]:
+        """Both by name."""
+        return {"null": self.null, "reference": self.reference}
+
+    @contextmanager
+    def _of_ours(self, name: str, source: str) -> Iterator[_Candidate]:
+        path = self._folder / name
+        path.write_text(source, encoding="utf-8")
+        with self._started(path, None) as candidate:
+            yield candidate
+
+    @contextmanager
+    def _started(self, path: Path, jail: JailOptions | None) -> Iterator[_Candidate]:
+        limits = Limits(call_s=self._options.seconds)
+        device = self._options.device
+        with CandidateProcess(path, device=device, limits=limits, jail=jail, zygote=self._zygote) as process:
+            yield _Candidate(process, self._rooms)
+
+
+class _Candidate:
+    """A process that was started: loads it, and answers calls."""
+
+    takes_layouts = True
+
+    def __init__(self, process: CandidateProcess, rooms: _Rooms) -> None:
+        self._process, self._rooms = process, rooms
+        self.problem = ""
+        self._evidence: list[Evidence] = []
+        try:
+            process.load()
+        except CandidateLostError as lost:
+            self.problem = f"{lost.reason}: {lost.detail}"
+            self._note(lost)
+
+    def __repr__(self) -> str:
+        return f"Candidate({self._process!r})"
+
+    @property
+    def jail(self) -> Mapping[str, str]:
+        """Part of the jail to ``on``, or to why it is not."""
+        return self._process.jail or {"jail": "not built yet"}
+
+    @property
+    def is_confined(self) -> bool:
+        """Whether every part of the jail is on."""
+        return all(state == "on" for state in self.jail.values())
+
+    def evidence(self) -> Sequence[Evidence]:
+        """What its process was seen to do, besides its answers."""
+        return self._evidence
+
+    def _note(self, lost: CandidateLostError) -> None:
+        if lost.reason in ("memory", "processes"):
+            self._evidence.append(Evidence(id="X8", certainty="proven", evidence=lost.detail))
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
+        """Make one call."""
+        asked = self._rooms.of(args, kwargs)
+        try:
+            reply = self._process.call(args, kwargs, [asked])
+            if reply.outputs[0].problem == "too large" and self._rooms.grow(args, kwargs):
+                reply = self._process.call(args, kwargs, [self._rooms.of(args, kwargs)])
+        except CandidateLostError as lost:
+            self._note(lost)
+            return Answer(status=_LOST.get(lost.reason, "died"), text=lost.detail)
+        return _answer(reply, asked)
+
+
+def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
+    seconds = (reply.ended_ns - reply.begun_ns) * 1e-9
+    if reply.raised is not None:
+        return Answer(status="raised", text=f"{reply.raised.kind}: {reply.raised.message}", seconds=seconds)
+    output = reply.outputs[0]
+    if output.array is None or reply.extra:
+        return Answer(status="unusable", text=_unusable(output, reply.extra, asked), seconds=seconds)
+    return Answer(status="ok", outputs=(output.array,), changed=reply.changed, seconds=seconds)
+
+
+def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) -> str:
+    if extra:
+        return f"it gave {1 + extra} outputs, and the declaration compares one"
+    said = {"missing": "it returned nothing", "not an array": "it returned something that is not an array"}
+    if output.problem in said:
+        return said[output.problem]
+    return f"its output of {output.shape} {output.dtype} is {output.problem}; due is {asked[0]} {dtype_name(asked[1])}"
+
+
+class _Rooms:
+    """The shape and dtype of the right result, by the shapes and dtypes of the arguments and the other arguments."""
+
+    def __init__(self, declaration: Declaration) -> None:
+        self._right = right_answer(declaration.spec)
+        self._known: dict[Key, tuple[tuple[int, ...], Any]] = {}
+
+    def of(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...], Any]:
+        """What is due for such a call, from the answer to the first of its kind."""
+        key = _key(args, kwargs)
+        if key not in self._known:
+            self._known[key] = self._due(args, kwargs)
+        return self._known[key]
+
+    def grow(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> bool:
+        """Note what is due for this very call; whether it is more than for the first of its kind."""
+        before, due = self.of(args, kwargs), self._due(args, kwargs)
+        self._known[_key(args, kwargs)] = due
+        return int(np.prod(due[0])) > int(np.prod(before[0]))
+
+    def _due(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[tuple[int, ...], Any]:
+        answer: NDArray[Any] = self._right(*args, **kwargs)
+        return answer.shape, answer.dtype
+
+
+def _key(args: Sequence[Any], kwargs: Mapping[str, Any]) -> Key:
+    def told(value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            return value.shape, dtype_name(value.dtype)
+        return tuple(map(told, value)) if isinstance(value, list | tuple) else repr(value)
+
+    return tuple(map(told, args)), tuple((name, told(value)) for name, value in sorted(kwargs.items()))
