@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cuassay.core.device import Device
-from cuassay.judging import candidate
+from cuassay.judging import candidate, linux
+from cuassay.judging.jail import Jail
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell
 
@@ -170,12 +171,17 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
     """Start the candidate's process, watch it to its end, report, and leave."""
     report, lifeline = descriptors["report"], descriptors["lifeline"]
     _tell(report, supervisor=os.getpid())
+    linux.reap_descendants()
+    jail = None
+    if order.jail is not None:
+        jail = Jail(order.jail, order.limits, Device(order.device).kind, order.scratch)
+        jail.before_fork()
     printed, prints = os.pipe()
     process = os.fork()
     if process == 0:
         os.close(printed)
         os.close(lifeline)
-        _become_candidate(order, descriptors, prints)
+        _become_candidate(order, jail, descriptors, prints)
     for name, one in descriptors.items():
         if name not in ("report", "lifeline"):
             os.close(one)
@@ -220,23 +226,29 @@ def _tell(report: int, **words: Any) -> None:
             text = text[os.write(report, text) :]
 
 
-def _become_candidate(order: Order, descriptors: dict[str, int], prints: int) -> NoReturn:
+def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, int], prints: int) -> NoReturn:
     """The rest of the life of the candidate's process."""
     try:
         report = descriptors["report"]
-        nothing = os.open(os.devnull, os.O_RDWR)
-        os.dup2(nothing, 0)
-        path = Path(order.scratch) / order.name
+        scratch = order.scratch
+        if jail is None:
+            linux.die_with_parent()
+        else:
+            jail.enter()
+            scratch = jail.scratch
+        path = Path(scratch) / order.name
         path.write_bytes(os.pread(descriptors["source"], os.fstat(descriptors["source"]).st_size, 0))
-        os.chdir(order.scratch)
-        os.environ.update(HOME=order.scratch, TMPDIR=order.scratch)
+        os.chdir(scratch)
+        os.environ.update(HOME=scratch, TMPDIR=scratch)
         control = _mapped(descriptors["control"])
         arena = _mapped(descriptors["arena"])
         bell = Bell(descriptors["requests"], descriptors["replies"])
         keep = {0, descriptors["requests"], descriptors["replies"]}
 
         def confine() -> None:
-            _tell(report, jail={})
+            if jail is not None:
+                jail.close()
+            _tell(report, jail={} if jail is None else jail.parts)
             os.dup2(prints, 1)
             os.dup2(prints, 2)
             for stream in (sys.stdout, sys.stderr):
