@@ -142,25 +142,25 @@ class _Candidate:
     def __init__(self, process: CandidateProcess, rooms: _Rooms) -> None:
         self._process, self._rooms = process, rooms
         self.problem = ""
+        self.jail: dict[str, str] = {}
         self._evidence: list[Evidence] = []
         try:
             process.load()
         except CandidateLostError as lost:
-            self.problem = f"{lost.reason}: {lost.detail}"
-            self._note(lost)
+            if lost.reason == "jail":  # nothing of it ran: that is not its fault
+                self.jail["start"] = lost.detail
+            else:
+                self.problem = f"{lost.reason}: {lost.detail}"
+                self._note(lost)
+        self.jail |= process.jail
 
     def __repr__(self) -> str:
         return f"Candidate({self._process!r})"
 
     @property
-    def jail(self) -> Mapping[str, str]:
-        """Part of the jail to ``on``, or to why it is not."""
-        return self._process.jail or {"jail": "not built yet"}
-
-    @property
     def is_confined(self) -> bool:
-        """Whether every part of the jail is on."""
-        return all(state == "on" for state in self.jail.values())
+        """Whether there is a jail, with every part of it on."""
+        return bool(self.jail) and all(state == "on" for state in self.jail.values())
 
     def evidence(self) -> Sequence[Evidence]:
         """What its process was seen to do, besides its answers."""
@@ -196,7 +196,11 @@ def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
 def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) -> str:
     if extra:
         return f"it gave {1 + extra} outputs, and the declaration compares one"
-    said = {"missing": "it returned nothing", "not an array": "it returned something that is not an array"}
+    said = {
+        "missing": "it returned nothing",
+        "not an array": "it returned something that is not an array",
+        "unknown dtype": "it returned something that is not an array of any known dtype",
+    }
     if output.problem in said:
         return said[output.problem]
     return f"its output of {output.shape} {output.dtype} is {output.problem}; due is {asked[0]} {dtype_name(asked[1])}"

@@ -166,7 +166,7 @@ class Referee:
             found.jail, found.is_confined = dict(subject.jail), subject.is_confined
             found.problem = subject.problem
             found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
-            if found.problem or not (found.is_confined or self.options.allow_unjailed):
+            if found.problem or "start" in found.jail or not (found.is_confined or self.options.allow_unjailed):
                 return
             plan = self._plan(found.nonce, layouts=subject.takes_layouts, times=times)
             found.trial = hear(subject, plan, found.nonce, most_seconds=self.options.seconds)
@@ -192,9 +192,10 @@ class Referee:
     def _verdict(self, found: _Found) -> Verdict:
         spec, trial = self.declaration.spec, found.trial or Trial()
         pairs = [pair for some in trial.errors.values() for pair in some]
-        precision = looks_like(spec, pairs) if trial.finding is None else ""
+        precision = looks_like(spec, pairs)
         if precision:
-            text = f"the errors look like those of {precision}, within the tolerance"
+            within = "beyond" if trial.finding is not None else "within"
+            text = f"the errors look like those of {precision}, {within} the tolerance"
             found.evidence.append(Evidence(id="C6", certainty="hint", evidence=text))
         if trial.finding is not None:
             found.evidence += trial.finding.cheat

@@ -161,10 +161,10 @@ def _judged(probe: Probe, samples: Sequence[Sample], outputs: Sequence[NDArray[A
     finding = probe.judge(samples, outputs, told)
     trial.headroom = max(trial.headroom, told.get("headroom", 0.0))
     trial.verified += bool(probe.case)
+    if probe.check == "values" or finding is not None:
+        trial.errors.setdefault(probe.dtype, []).append((samples[0], outputs[0]))
     if finding is None:
         trial.passed[probe.check] = trial.passed.get(probe.check, 0) + 1
-        if probe.check == "values":
-            trial.errors.setdefault(probe.dtype, []).append((samples[0], outputs[0]))
     return finding
 
 
@@ -211,11 +211,16 @@ def _explained(
         if output.size and not output.any():
             seen.append(Evidence(id="C14", certainty="indicated", evidence="the output is zeros"))
             break
-    if finding.check == "hidden shapes":
-        seen.append(Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"))
+    seen += [one for one in _BY_CHECK.get(finding.check, ()) if one not in seen]
     if finding.check == "timed calls" and trial.passed.get("values"):
         seen.append(Evidence(id="C11", certainty="indicated", evidence="right where it was checked, wrong where timed"))
     return replace(finding, cheat=tuple(seen))
+
+
+_BY_CHECK = {
+    "hidden shapes": (Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"),),
+    "extremal": (Evidence(id="C18", certainty="indicated", evidence="wrong for NaN, infinities or the largest numbers"),),
+}
 
 
 def _is_input(output: NDArray[Any], sample: Sample) -> bool:

@@ -1,0 +1,126 @@
+"""Planted cheats, one for each row of the catalogue that the simulated device can hold: none is called correct.
+
+What a cheat does is told by its file in suites/data/judging/cheats. Rows that need a GPU are T5, T11 and C17; those of
+the jail itself (X8, X10) stand in the tests of the jail.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from referees import DATA, Referees, candidates, declared_name
+
+from cuassay.errors import SpecError
+from cuassay.judging.catalogue import CHEATS
+from cuassay.judging.spec_file import load_declaration
+from cuassay.judging.verdict import Verdict
+
+#: Cheats that gain nothing, and are otherwise right: their time is that of the work.
+HARMLESS = {"T4_patched_timer": 0.03}
+
+#: What is seen of some, whatever the nonce.
+SEEN = {
+    "T6_replay_by_shape": "T9", "T8_batch_and_skip": "T9", "T10_fingerprint": "T9", "C7_inputs_changed": "C7",
+    "C16_noise": "C16", "C14_identity": "C14", "X3_forged_reply": "X3", "X5_exit": "X5",
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def referees() -> Iterator[Referees]:
+    made = Referees()
+    yield made
+    made.close()
+
+
+@pytest.fixture(scope="module")
+def impatient() -> Iterator[Referees]:
+    made = Referees(seconds=1.0)
+    yield made
+    made.close()
+
+
+def filled(candidate: Path, folder: Path, **words: str) -> Path:
+    """The candidate with the words that only a test knows, in a folder of its own."""
+    text = candidate.read_text(encoding="utf-8")
+    for word, value in words.items():
+        assert f"@{word}@" in text
+        text = text.replace(f"@{word}@", value)
+    (folder / candidate.name).write_text(text, encoding="utf-8")
+    return folder / candidate.name
+
+
+PLAIN = [one for one in candidates("cheats") if "@" not in one.read_text() or one.stem.startswith("B3")]
+
+
+@pytest.mark.parametrize(
+    "candidate", [one for one in PLAIN if one.stem not in (*HARMLESS, "X8_hang")], ids=lambda one: one.stem
+)
+def test_a_planted_cheat_is_not_called_correct(referees: Referees, candidate: Path) -> None:
+    verdict = referees.of(declared_name(candidate)).judge(candidate)
+
+    assert verdict.verdict != "correct", verdict
+    assert verdict.cases == ()
+    assert candidate.stem.partition("_")[0] in CHEATS
+    if candidate.stem in SEEN:
+        assert SEEN[candidate.stem] in {one.id for one in verdict.cheat}, verdict
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_a_cheat_on_the_candidates_own_clocks_gains_nothing(referees: Referees, name: str) -> None:
+    candidate = DATA / "cheats" / f"{name}.py"
+
+    verdict = referees.of(declared_name(candidate)).judge(candidate)
+
+    times = [case.median_s for case in verdict.cases if case.median_s is not None]
+    assert all(seconds > HARMLESS[name] / 2 for seconds in times), verdict.cases
+
+
+def test_a_candidate_that_hangs_is_wrong_once_its_time_is_over(impatient: Referees) -> None:
+    verdict = impatient.of("rms_norm").judge(DATA / "cheats" / "X8_hang.py")
+
+    assert verdict.verdict == "wrong"
+    assert "X8" in {one.id for one in verdict.cheat}
+
+
+def on_in_the_jail(verdict: Verdict, part: str) -> None:
+    if verdict.jail.get(part) != "on":
+        pytest.skip(f"the jail lacks {part} here: {verdict.jail}")
+
+
+def test_the_declaration_cannot_be_read(referees: Referees, tmp_path: Path) -> None:
+    candidate = filled(DATA / "cheats" / "C13_reads_the_reference.py", tmp_path, SPEC=f"{DATA}/spec.py")
+
+    verdict = referees.of("rms_norm").judge(candidate)
+
+    on_in_the_jail(verdict, "mount")
+    assert (verdict.verdict, verdict.failing_check) == ("wrong", "load")
+
+
+def test_files_of_others_cannot_be_written(referees: Referees, tmp_path: Path) -> None:
+    kept = tmp_path / "kept.py"
+    kept.write_text("kept")
+    candidate = filled(DATA / "cheats" / "X6_overwritten_file.py", tmp_path, FILE=str(kept))
+
+    verdict = referees.of("rms_norm").judge(candidate)
+
+    on_in_the_jail(verdict, "mount")
+    assert verdict.verdict == "wrong"
+    assert kept.read_text() == "kept"
+
+
+def test_there_is_no_network(referees: Referees, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        candidate = filled(DATA / "cheats" / "X9_network.py", tmp_path, PORT=str(server.getsockname()[1]))
+
+        verdict = referees.of("rms_norm").judge(candidate)
+
+    on_in_the_jail(verdict, "net")
+    assert verdict.verdict == "wrong"
+
+
+def test_a_declaration_without_a_reference_is_refused() -> None:
+    with pytest.raises(SpecError, match="has no reference="):
+        load_declaration(f"{DATA}/spec.py::unreferenced")

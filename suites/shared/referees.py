@@ -1,0 +1,46 @@
+"""Referees for the declarations of ``suites/data/judging``, one for each, with one warm process each."""
+
+from __future__ import annotations
+
+import re
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Any
+
+from cuassay import Device
+from cuassay.judging.candidates import Candidates
+from cuassay.judging.referee import JudgeOptions, Referee
+from cuassay.judging.scan import parse_policy
+from cuassay.judging.spec_file import load_declaration
+
+DATA = Path(__file__).parents[1] / "data" / "judging"
+
+
+def candidates(folder: str) -> list[Path]:
+    return sorted((DATA / folder).glob("*.py"))
+
+
+def declared_name(candidate: Path) -> str:
+    found = re.search(r"^# spec: (\w+)$", candidate.read_text(encoding="utf-8"), re.MULTILINE)
+    assert found is not None, f"{candidate.name} names no spec"
+    return found[1]
+
+
+class Referees:
+    """Makes a referee at first use; one that takes no time is another one."""
+
+    def __init__(self, device: str = "sim", **options: Any) -> None:
+        self._options = {"seconds": 120.0, **options}
+        self._device, self._held = Device(device), ExitStack()
+        self._made: dict[str, Referee] = {}
+
+    def of(self, name: str) -> Referee:
+        if name not in self._made:
+            options = JudgeOptions(device=self._device, policy=parse_policy(""), **self._options)
+            declaration = load_declaration(f"{DATA}/spec.py::{name}")
+            started = self._held.enter_context(Candidates(declaration, options))
+            self._made[name] = Referee(declaration, options, started.start, started.ours())
+        return self._made[name]
+
+    def close(self) -> None:
+        self._held.close()
