@@ -169,6 +169,37 @@ _MUTATION = (
     Column("survivors", "str", "the changes that no test found, as diffs"),
 )
 
+_VERDICT = (
+    Column("declaration", "str", "name of the declaration that the candidate was judged by", required=True),
+    Column("candidate", "str", "name of the candidate's file", required=True),
+    Column("digest", "str", "first 16 digits of the SHA-256 of that file", required=True),
+    _DEVICE,
+    Column("tier", "str", "program: Python with a host side; kernel: launched by a trusted runner", required=True,
+           choices=("program", "kernel")),
+    Column("verdict", "str", "correct: no known cheat passed; wrong; refused: a proven cheat, a time that is not possible "
+           "or what the policy forbids; undecided", required=True, choices=("correct", "wrong", "refused", "undecided")),
+    Column("reason", "str", "why, in one sentence", required=True),
+    Column("check", "str", "the check that failed"),
+    Column("sample", "str", "the inputs on which it failed"),
+    Column("message", "str", "the failure's whole text"),
+    Column("cheats", "str", "what was seen, by number in the catalogue and certainty, by commas"),
+    Column("weak", "str", "stock mutants that the declaration lets pass, by commas"),
+    Column("probes", "str", "probes that were passed, as name=count by spaces"),
+    Column("headroom", "float", "worst observed error over its tolerance: 1 is the limit"),
+    Column("looks_like", "str", "the precision that the errors look like; left out where it is the declared one"),
+    Column("calls", "int", "calls of the candidate"),
+    Column("verified", "int", "timed calls whose outputs were compared"),
+    Column("ratio", "float", "how many times as fast as the declared implementation at least: the least of its cases"),
+    Column("clock", "str", "whose clock took the time: the host's ranks nobody", choices=("device", "host")),
+    Column("cases", "list", "the times of the cases, by the names in the JSON form of a verdict"),
+    Column("nonce", "str", "of which inputs, order and number of calls were made", required=True),
+    Column("jail", "str", "parts of the jail that were missing, with reasons; left out where none was"),
+    Column("reproduce", "str", "one shell line that repeats the verdict"),
+    Column("duration", "float", "what the verdict took", unit="s"),
+    _WORKER,
+    Column("extra", "object", "anything else worth keeping; readers ignore it"),
+)  # fmt: skip
+
 _PART = (
     Column("part", "str", "which part of the run this process does, such as tests 2/4"),
     Column("process", "int", "id of that process"),
@@ -226,6 +257,7 @@ TABLES: Mapping[str, tuple[Column, ...]] = MappingProxyType({
     "limit": _COMMON + _LIMIT,
     "condition": _COMMON + _CONDITION,
     "mutation": _COMMON + _MUTATION,
+    "verdict": _COMMON + _VERDICT,
     "shard": _COMMON + _SHARD,
     "plan": _COMMON + _PLAN,
     "begin": _COMMON + _BEGIN,

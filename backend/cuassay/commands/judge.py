@@ -8,6 +8,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -209,7 +210,8 @@ def _record(options: argparse.Namespace, verdicts: Sequence[Verdict]) -> None:
 
 def _row(verdict: Verdict) -> Mapping[str, object]:
     """The columns of a ``verdict`` row."""
-    figures = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
+    ratios = [case.ratio_low for case in verdict.cases if case.ratio_low is not None]
+    missing = [f"{part}: {state}" for part, state in verdict.jail.items() if state != "on"]
     return {
         "declaration": verdict.declaration,
         "candidate": verdict.candidate,
@@ -222,22 +224,22 @@ def _row(verdict: Verdict) -> Mapping[str, object]:
         "sample": verdict.sample or None,
         "message": verdict.worst or None,
         "cheats": ", ".join(f"{one.id} {one.certainty}" for one in verdict.cheat) or None,
-        "probes": verdict.probes and " ".join(f"{name}={count}" for name, count in sorted(verdict.probes.items())),
+        "weak": ", ".join(verdict.weak) or None,
+        "probes": " ".join(f"{name.replace(' ', '_')}={count}" for name, count in sorted(verdict.probes.items()))
+        or None,
         "headroom": verdict.headroom,
         "looks_like": verdict.looks_like or None,
         "calls": verdict.calls,
         "verified": verdict.verified_calls,
-        "ratio": min(figures, default=None),
-        "clock": "host" if verdict.cases else None,
+        "ratio": min(ratios, default=None),
+        "clock": verdict.cases[0].clock if verdict.cases else None,
+        "cases": [
+            {name: value for name, value in asdict(case).items() if value not in (None, "", {})}
+            for case in verdict.cases
+        ]
+        or None,
         "nonce": verdict.nonce,
-        "jail": ", ".join(f"{part}: {state}" for part, state in verdict.jail.items()) or None,
+        "jail": ", ".join(missing) or None,
         "reproduce": verdict.reproduce,
         "duration": verdict.seconds,
-        "extra": {"cases": [_case_row(case) for case in verdict.cases]} if verdict.cases else None,
     }
-
-
-def _case_row(case: CaseTime) -> dict[str, object]:
-    from dataclasses import asdict
-
-    return {name: value for name, value in asdict(case).items() if value not in (None, "", {})}

@@ -219,7 +219,7 @@ def _explained(
 
 _BY_CHECK = {
     "hidden shapes": (Evidence(id="C10", certainty="indicated", evidence="wrong for a shape that is not declared"),),
-    "extremal": (Evidence(id="C18", certainty="indicated", evidence="wrong for NaN, infinities or the largest numbers"),),
+    "extremal": (Evidence(id="C18", certainty="indicated", evidence="wrong for NaN, infinities or large numbers"),),
 }
 
 

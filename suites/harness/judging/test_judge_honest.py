@@ -1,4 +1,4 @@
-"""Honest candidates are called correct: library calls, kept workspaces, joined streams, graphs, chunks, threads, ops."""
+"""Honest candidates are called correct: library calls, workspaces, joined streams, graphs, chunks, threads, ops."""
 
 from __future__ import annotations
 
@@ -28,8 +28,10 @@ def test_an_honest_candidate_is_called_correct(referees: Referees, candidate: Pa
     if verdict.verdict == "undecided" and any(state != "on" for state in verdict.jail.values()):
         pytest.skip(f"the jail is not whole here: {verdict.jail}")
     assert verdict.verdict == "correct", verdict
-    assert verdict.probes["values"] and verdict.probes["hidden shapes"]
-    assert verdict.verified_calls and verdict.timed_calls > verdict.verified_calls
+    assert verdict.probes["values"]
+    assert verdict.probes["hidden shapes"]
+    assert verdict.verified_calls
+    assert verdict.timed_calls > verdict.verified_calls
 
 
 def test_the_judge_never_holds_code_of_a_candidate(referees: Referees) -> None:
@@ -52,7 +54,8 @@ def test_one_nonce_gives_one_verdict(referees: Referees, name: str) -> None:
     first, second = (referee.judge(candidate, nonce=20_261_125) for _ in range(2))
 
     assert first.same_finding(second)
-    assert isinstance(first, Verdict) and first.nonce == f"{20_261_125:x}"
+    assert isinstance(first, Verdict)
+    assert first.nonce == f"{20_261_125:x}"
 
 
 def test_a_wrong_candidate_fails_again_on_the_same_sample_under_its_nonce(referees: Referees) -> None:

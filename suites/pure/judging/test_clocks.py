@@ -1,0 +1,87 @@
+"""Figures of time: the empty call is taken off, an error that is too large withholds, the floor refuses."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import pytest
+
+from cuassay import Device
+from cuassay.judging.clocks import case_times, floor_of, is_impossible, peaks_of, standard_error
+from cuassay.judging.trial import Trial
+from cuassay.judging.verdict import CaseTime
+from cuassay.testing import OpSpec, Sample, Work
+
+SPEC = OpSpec(fn=lambda xp, a: a + 1, name="one", reference=lambda a: a + 1, dtypes=("float32",))
+KEY = ("8", "float32")
+STEADY = [0.010, 0.0101, 0.0099, 0.010, 0.010, 0.0101, 0.0099, 0.010]
+
+
+def timed(
+    samples: Sequence[float], null: Sequence[float] = (), baseline: Sequence[float] = (), **peaks: float
+) -> CaseTime:
+    trial = Trial(times={KEY: list(samples)}, shapes={KEY: Sample((np.zeros(8, np.float32),))})
+    (found,) = case_times(SPEC, trial, {KEY: null}, {KEY: baseline}, tier="program", peaks=lambda nbytes: peaks)
+    return found
+
+
+def test_the_time_of_a_call_that_does_nothing_is_taken_off() -> None:
+    found = timed(STEADY, null=[0.004] * 8)
+
+    assert found.median_s == pytest.approx(0.006)
+    assert (found.n, found.clock, found.withheld) == (8, "host", "")
+
+
+def test_a_figure_whose_error_is_too_large_is_withheld() -> None:
+    found = timed([0.001, 0.02, 0.003, 0.04, 0.002])
+
+    assert found.median_s is None
+    assert "host-bound" in found.withheld
+
+
+def test_a_figure_below_that_of_doing_nothing_is_withheld() -> None:
+    assert timed(STEADY, null=[0.02] * 8).median_s is None
+
+
+def test_few_calls_give_no_figure() -> None:
+    assert timed([0.01, 0.01, 0.01]).withheld == "too few calls were timed"
+
+
+def test_a_ratio_to_the_declared_function_has_its_range() -> None:
+    found = timed(STEADY, baseline=[0.02, 0.0201, 0.0199, 0.02])
+
+    assert found.ratio_low is not None
+    assert found.ratio_high is not None
+    assert found.ratio_low <= 2.0 <= found.ratio_high
+
+
+def test_the_floor_is_that_of_the_scarcer_resource() -> None:
+    peaks = {"bandwidth": 1e9, "float32": 1e12}
+
+    assert floor_of(Work(bytes=10**9, flops=10**9), "float32", peaks) == 1.0
+    assert floor_of(Work(bytes=10**3, flops=10**12), "float32", peaks) == 1.0
+    assert floor_of(Work(bytes=10**3), "float32", {}) is None
+
+
+@pytest.mark.parametrize(("bandwidth", "impossible"), [(64 / 0.010, False), (64 / 0.0105, False), (64 / 0.012, True)])
+def test_a_time_below_nine_tenths_of_the_floor_is_impossible(bandwidth: float, impossible: bool) -> None:
+    assert is_impossible(timed(STEADY, bandwidth=bandwidth)) is impossible
+
+
+@pytest.mark.parametrize("name", ["cpu", "sim"])
+def test_hosts_have_no_peaks(name: str) -> None:
+    assert peaks_of(Device(name), ("float32",), 10**9) == {}
+
+
+def test_the_error_of_a_median_of_few_samples_is_infinite() -> None:
+    assert math.isinf(standard_error([1.0, 1.0, 1.0]))
+
+
+def test_the_error_of_the_median_of_normal_samples_is_that_of_theory() -> None:
+    chance = np.random.default_rng(5)
+
+    errors = [standard_error(chance.normal(10, 1, 100).tolist()) for _ in range(200)]
+
+    assert np.mean(errors) == pytest.approx(1.2533 / 10, rel=0.05)

@@ -1,0 +1,250 @@
+"""A declaration is judged by stock mutants; probes find what tolerances let pass; errors show their precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+from referees import DATA
+
+from cuassay import Device
+from cuassay.arrays.rounding import round_tf32, round_to
+from cuassay.errors import SpecError
+from cuassay.judging.precision import looks_like
+from cuassay.judging.probes import beyond, influences
+from cuassay.judging.schedule import Schedule, claimed, schedule
+from cuassay.judging.spec_file import load_declaration
+from cuassay.judging.strength import right_answer, weaknesses
+from cuassay.judging.subject import LocalSubject
+from cuassay.judging.trial import Trial, hear
+from cuassay.mutation.stock import STOCK
+from cuassay.testing import OpSpec, Tolerance
+
+CPU, NONCE = Device("cpu"), 20_261_125
+
+
+def declared(name: str) -> OpSpec:
+    return load_declaration(f"{DATA}/spec.py::{name}").spec
+
+
+def weak(spec: OpSpec) -> list[str]:
+    plan = schedule(spec, CPU, NONCE, dtypes=claimed(spec, CPU), layouts=False, times=False)
+    return list(weaknesses(spec, plan, NONCE))
+
+
+def heard(spec: OpSpec, function: Callable[..., Any], nonce: int = NONCE) -> Trial:
+    plan = schedule(spec, CPU, nonce, dtypes=claimed(spec, CPU), layouts=True, times=True)
+    return hear(LocalSubject(function), plan, nonce)
+
+
+@pytest.mark.parametrize("name", ["rms_norm", "mean", "tanh", "product", "affine", "argmax"])
+def test_a_strong_declaration_lets_no_stock_mutant_pass(name: str) -> None:
+    assert weak(declared(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "mutants"), [("constant", ["stale answer", "constant"]), ("loose", ["rounded to 16 bits"])]
+)
+def test_a_weak_declaration_is_told_with_the_mutants_that_pass(name: str, mutants: list[str]) -> None:
+    assert weak(declared(name)) == mutants
+
+
+def test_a_declaration_of_zeros_is_weak() -> None:
+    zeros = OpSpec(
+        fn=lambda xp, a: a * 0, name="zeros", reference=np.zeros_like, dtypes=("float32",),
+        samples=lambda make: [make(33)],
+    )  # fmt: skip
+
+    assert "zeros" in weak(zeros)
+
+
+def test_a_declared_copy_is_not_weak_for_the_mutant_that_copies() -> None:
+    copied = OpSpec(fn=lambda xp, a: a.copy(), name="copied", reference=np.copy, dtypes=("float32",))
+
+    assert weak(copied) == []
+
+
+@pytest.mark.parametrize("name", STOCK)
+def test_each_stock_mutant_is_wrong_for_a_function_of_all_its_inputs(name: str) -> None:
+    a = np.random.default_rng(0).uniform(1, 3, (4, 33)).astype(np.float32)
+
+    def right(x: Any) -> Any:
+        return np.cumsum(x, axis=-1, dtype=np.float32) / 7
+
+    mutant = STOCK[name](right)
+    mutant(a)
+
+    other = a[::-1] * np.float32(1.5)
+    assert not np.array_equal(mutant(other), right(other))
+
+
+def test_the_right_answer_has_the_dtype_of_the_result() -> None:
+    a = np.linspace(-1, 1, 33, dtype=np.float32)
+
+    assert right_answer(declared("rms_norm"))(a).dtype == np.float32
+    assert right_answer(declared("argmax"))(a[None]).dtype == np.int64
+
+
+# ------------------------------------------------------------------------------------------------ probes
+
+
+def test_the_declared_function_passes_its_own_probes() -> None:
+    spec = declared("rms_norm")
+
+    trial = heard(spec, lambda a: spec.run("cpu", (a,), {}))
+
+    assert trial.finding is None
+    assert {"values", "hidden shapes", "layouts", "spikes", "influence", "equal runs", "timed calls"} <= set(
+        trial.passed
+    )
+    assert 0 < trial.verified < trial.timed < trial.calls
+
+
+MEAN = OpSpec(
+    fn=lambda xp, a: xp.mean(a), name="mean", dtypes=("float32",), samples=lambda make: [make(4096)],
+    reference=np.mean, tolerance=Tolerance(ulps=1e5),
+)  # fmt: skip
+
+
+def influence(spec: OpSpec, function: Callable[..., Any]) -> list[str]:
+    chance = np.random.default_rng(3)
+    (sample,) = spec.draw(0, "float32", "values")
+    probes = tuple(influences(spec, "float32", sample, chance))
+    order = tuple(place for place, probe in enumerate(probes) for _ in probe.draws)
+    trial = hear(LocalSubject(function), Schedule(probes, order), NONCE)
+    return [] if trial.finding is None else [one.id for one in trial.finding.cheat]
+
+
+def test_a_number_that_is_left_out_is_found_however_wide_the_tolerance() -> None:
+    assert influence(MEAN, np.mean) == []
+    assert "C5" in influence(MEAN, lambda a: np.mean(a[: a.size // 2]))
+    assert "C5" in influence(MEAN, lambda a: np.mean(a[1::2]))
+
+
+@pytest.mark.parametrize("check", ["sizes", "layouts"])
+def test_a_declaration_leaves_probes_out_by_the_names_of_checks(check: str) -> None:
+    fields = {"name": "tanh", "fn": lambda xp, a: xp.tanh(a), "reference": np.tanh, "dtypes": ("float32",)}
+    spec = OpSpec(**fields, without={check: "one kernel for one shape"})  # type: ignore[arg-type]
+    samples = list(spec.draw(1, "float32", "values"))
+
+    found = {probe.check for probe in beyond(spec, "float32", samples, np.random.default_rng(1))}
+
+    assert {"sizes": "hidden shapes", "layouts": "layouts"}[check] not in found
+    assert found
+
+
+def test_probes_that_the_declared_function_fails_itself_are_dropped() -> None:
+    softmax = OpSpec(
+        fn=lambda xp, a: xp.exp(abs(a)) / xp.exp(abs(a)).sum(), name="softmax", dtypes=("float32",),
+        samples=lambda make: [make(33)],
+        reference=lambda a: np.exp(abs(a) - abs(a).max()) / np.exp(abs(a) - abs(a).max()).sum(),
+    )  # fmt: skip
+
+    trial = heard(softmax, lambda a: softmax.run("cpu", (a,), {}))
+
+    assert trial.finding is None
+    assert "spikes" not in trial.passed  # its exponentials overflow, which nobody promised they would not
+
+
+@pytest.mark.parametrize(
+    ("wrong", "number"),
+    [
+        (lambda a: a, "C14"),
+        (np.zeros_like, "C14"),
+        (lambda a: np.tanh(np.nan_to_num(a)), "C18"),
+        (lambda a: np.tanh(a) if a.shape != (64, 129) else np.zeros_like(a), "C14"),
+    ],
+    ids=["identity", "zeros", "special values", "one shape"],
+)
+def test_what_is_seen_of_a_wrong_output_is_named(wrong: Callable[..., Any], number: str) -> None:
+    trial = heard(declared("tanh"), wrong)
+
+    assert trial.finding is not None
+    assert number in {one.id for one in trial.finding.cheat}
+
+
+def test_an_answer_of_an_earlier_call_is_proven() -> None:
+    kept: dict[Any, Any] = {}
+
+    trial = heard(
+        declared("rms_norm"), lambda a: kept.setdefault(a.shape, a / np.sqrt((a * a).mean(-1, keepdims=True)))
+    )
+
+    assert trial.finding is not None
+    assert ("T9", "proven") in {(one.id, one.certainty) for one in trial.finding.cheat}
+
+
+def test_the_calls_follow_from_the_nonce() -> None:
+    spec = declared("product")
+
+    def labels(nonce: int) -> list[str]:
+        plan = schedule(spec, CPU, nonce, dtypes=("float32",), layouts=True, times=True)
+        return [plan.probes[place].draws[0]().label for place in plan.order]
+
+    assert labels(1) == labels(1)
+    assert labels(1) != labels(2)
+
+
+# ------------------------------------------------------------------------------------------------ precision
+
+PRODUCT = OpSpec(
+    fn=lambda xp, a, b: a @ b, name="product", dtypes=("float32",), reference=lambda a, b: a @ b,
+    samples=lambda make: [(make((16, 64)), make((64, 16)))],
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("rounded", "name"),
+    [
+        (round_tf32, "tf32 or float16"),
+        (lambda a: round_to(a, "bfloat16"), "bfloat16"),
+        (lambda a: a, ""),
+    ],
+    ids=["tf32", "bfloat16", "ieee"],
+)
+def test_errors_show_the_precision_of_the_operands(rounded: Callable[[Any], Any], name: str) -> None:
+    (sample,) = PRODUCT.draw(4, "float32", "values")
+    a, b = (rounded(one) for one in sample.host()[0])
+
+    assert looks_like(PRODUCT, [(sample, a @ b)]) == name
+
+
+# ------------------------------------------------------------------------------------------------ the declaration
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        ("nowhere.py::a", "is not a file"),
+        (f"{DATA}/spec.py::rms_nrm", "did you mean 'rms_norm'"),
+        (f"{DATA}/spec.py", "name one"),
+        (f"{DATA}/cheats/T14_no_time.py", "declares no OpSpec"),
+        (f"{DATA}/spec.py::unreferenced", "has no reference="),
+    ],
+)
+def test_a_declaration_that_cannot_judge_is_refused(target: str, message: str) -> None:
+    with pytest.raises(SpecError, match=message):
+        load_declaration(target)
+
+
+def test_a_class_of_generated_tests_is_a_declaration(tmp_path: Any) -> None:
+    file = tmp_path / "test_it.py"
+    file.write_text(
+        "import numpy as np\nfrom cuassay.testing import OpSpec, conformance\n"
+        "test_tanh = conformance(OpSpec(fn=lambda xp, a: xp.tanh(a), reference=np.tanh))\n"
+    )
+
+    found = load_declaration(str(file))
+
+    assert found.name == "test_tanh"
+    assert isinstance(found.spec, OpSpec)
+
+
+def test_a_file_that_raises_is_told(tmp_path: Any) -> None:
+    file = tmp_path / "broken.py"
+    file.write_text("1 / 0")
+
+    with pytest.raises(SpecError, match="ZeroDivisionError"):
+        load_declaration(f"{file}::a")
