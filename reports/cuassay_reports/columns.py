@@ -176,8 +176,9 @@ _VERDICT = (
     _DEVICE,
     Column("tier", "str", "program: Python with a host side; kernel: launched by a trusted runner", required=True,
            choices=("program", "kernel")),
-    Column("verdict", "str", "correct: no known cheat passed; wrong; refused: a proven cheat, a time that is not possible "
-           "or what the policy forbids; undecided", required=True, choices=("correct", "wrong", "refused", "undecided")),
+    Column("verdict", "str", "correct: no known cheat passed; wrong; undecided; refused: a proven cheat, a time that "
+           "is not possible, or what the policy forbids", required=True,
+           choices=("correct", "wrong", "refused", "undecided")),
     Column("reason", "str", "why, in one sentence", required=True),
     Column("check", "str", "the check that failed"),
     Column("sample", "str", "the inputs on which it failed"),

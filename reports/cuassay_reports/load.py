@@ -42,7 +42,7 @@ class Results:
 
     Attributes
     ----------
-    runs, devices, tests, times, limits, mutations, shards : pandas.DataFrame
+    runs, devices, tests, times, limits, mutations, shards, verdicts : pandas.DataFrame
         Sorted by the start of the run; the columns are those of the table in ``columns.TABLES``.
         `devices` has one row for each device of a run, and of each worker of a fleet.
         `times` and `tests` also have the `digest` of their device's fingerprint; `runs` have `ended_early`: why the
@@ -66,6 +66,7 @@ class Results:
     limits: pd.DataFrame
     mutations: pd.DataFrame = field(default_factory=pd.DataFrame)
     shards: pd.DataFrame = field(default_factory=pd.DataFrame)
+    verdicts: pd.DataFrame = field(default_factory=pd.DataFrame)
     files: tuple[Path, ...] = ()
     torn: int = 0
     rejected: tuple[Rejected, ...] = ()
@@ -137,7 +138,7 @@ def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = Tr
     return results
 
 
-FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations", "shards")
+FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations", "shards", "verdicts")
 """The names of the frames of `Results`."""
 
 
@@ -201,6 +202,7 @@ def _results(tables: Mapping[str, Table]) -> Results:
         limits=_dated(_with_subject(frames["limit"], tables["limit"], known), runs),
         mutations=_dated(frames["mutation"], runs),
         shards=_dated(frames["shard"], runs),
+        verdicts=_dated(frames["verdict"], runs),
         begun={run: ending.begun for run, ending in ended.items() if ending.begun},
     )
 

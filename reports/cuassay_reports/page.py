@@ -19,6 +19,7 @@ from cuassay_reports.error_map import error_map_picture
 from cuassay_reports.failing import failing_since
 from cuassay_reports.fleet import FleetSection, fleet_sections
 from cuassay_reports.frames import pd
+from cuassay_reports.judged import Board, boards
 from cuassay_reports.load import Results, records
 from cuassay_reports.matrix import dtypes_in_order, support
 from cuassay_reports.mutations import MutationSection, mutation_section
@@ -110,6 +111,7 @@ class Page:
     peer_summaries: Sequence[PeerSummary]
     timings: Sequence[TimingSection]
     mutation: MutationSection | None
+    boards: Sequence[Board]
     changed: Sequence[tuple[str, Timing]]
     new_skips: Sequence[tuple[str, str]]
     skips: Sequence[tuple[str, int, str, str]]
@@ -167,6 +169,7 @@ def build(
         peer_summaries=peer_summaries(results),
         timings=timed,
         mutation=mutation_section(results),
+        boards=boards(results),
         changed=_changed(timed),
         new_skips=_new_skips(new),
         skips=_skips(latest.tests),

@@ -17,7 +17,7 @@ from cuassay_reports.analysis import load
 from cuassay_reports.load import Results
 
 Make = Callable[..., Any]
-FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations", "shards")
+FRAMES = ("runs", "devices", "tests", "times", "limits", "mutations", "shards", "verdicts")
 
 pytest.importorskip("pyarrow", reason="pyarrow, which writes the copy, is not installed")
 

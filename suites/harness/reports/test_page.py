@@ -113,6 +113,7 @@ HOSTILE = "<script>alert(1)</script>\"'&{{ 7*7 }}|`"
 
 
 COUNTS = ("killed", "survived", "uncovered")
+JUDGED = "declaration candidate digest device reason nonce message cheats weak probes jail reproduce check".split()
 
 
 @pytest.fixture
@@ -129,6 +130,7 @@ def hostile(write_rows: Make, test_row: Make, time_row: Make, device_row: Make) 
         time_row(1.0, **timed),
         time_row(1.0, **{**timed, "implementation": HOSTILE}),
         ("limit", {"device": HOSTILE, "limit": "bandwidth", "value": 9.0, "unit": "B/s", "how": HOSTILE}),
+        ("verdict", dict.fromkeys(JUDGED, HOSTILE) | {"tier": "program", "verdict": "wrong"}),
         ("mutation", {"source": HOSTILE, "function": HOSTILE, "survivors": HOSTILE, **dict.fromkeys(COUNTS, 1)}),
     ]
     write_rows("r1", *rows)
