@@ -140,6 +140,7 @@ class CandidateProcess(Handle):
         self.options = jail
         self.jail: Mapping[str, str] = {}
         self.output = ""
+        self.supervisor = -1
         self._zygote, self._owns_zygote = zygote, zygote is None
         self._last = 0
         self._lost: CandidateLostError | None = None
@@ -197,7 +198,6 @@ class CandidateProcess(Handle):
         self._arena: Arena | None = Arena(_mapped(arena))
         self._reported = bytearray()
         self._ended: dict[str, Any] | None = None
-        self._supervisor = -1
         self._poll = select.poll()
         for one in (listen, self._report):
             self._poll.register(one, select.POLLIN)
@@ -228,9 +228,9 @@ class CandidateProcess(Handle):
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self._hear() and time.monotonic() < deadline:
             select.select([self._report], [], [], max(deadline - time.monotonic(), 0))
-        if self._ended is None and self._supervisor > 0:
+        if self._ended is None and self.supervisor > 0:
             with suppress(OSError):  # what it watches is killed with it
-                os.kill(self._supervisor, signal.SIGKILL)
+                os.kill(self.supervisor, signal.SIGKILL)
         ended = self._ended or {}
         self.output = _printed(ended)
         os.close(self._report)
@@ -356,7 +356,7 @@ class CandidateProcess(Handle):
         return is_open and self._ended is None
 
     def _note(self, words: dict[str, Any]) -> None:
-        self._supervisor = words.get("supervisor", self._supervisor)
+        self.supervisor = words.get("supervisor", self.supervisor)
         self.jail = words.get("jail", self.jail)
         if "failed" in words:
             self._ended = {"reason": "jail", "detail": words["failed"]}
