@@ -62,7 +62,6 @@ ARENA_ALIGNMENT = 256
 #: The number of the reply that says that the candidate's file was loaded, or was not. Calls have those after it.
 LOADED = 1
 
-_COUNTER = struct.Struct("<Q")
 _HEAD = 64  # bytes before a region's message: its counter, alone on its cache line
 
 _REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether inputs are copied back, pad
@@ -136,18 +135,18 @@ def dtype_number(name: str) -> int:
 
 def request_number(control: Buffer) -> int:
     """The number of the last request."""
-    return int(_COUNTER.unpack_from(control, 0)[0])
+    return int(control.cast("Q")[0])
 
 
 def reply_number(control: Buffer) -> int:
     """The number of the last reply, as the candidate's process says."""
-    return int(_COUNTER.unpack_from(control, _REPLY)[0])
+    return int(control.cast("Q")[_REPLY // 8])
 
 
 def _publish(control: Buffer, at: int, message: bytes, number: int) -> None:
     control[at + _HEAD : at + _HEAD + len(message)] = message
     _fence()
-    _COUNTER.pack_into(control, at, number)
+    control.cast("Q")[at // 8] = number  # in one store: `struct` would write zeros first, which a reader might see
     _fence()
 
 

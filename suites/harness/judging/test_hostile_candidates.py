@@ -101,7 +101,11 @@ LOST = {
     "hang": ("while True: time.sleep(1)", "hang", "0.3 s"),
     "hang with the interpreter's lock": ("ctypes.PyDLL(None).sleep(1000)", "hang", "0.3 s"),
     "stopped": ("os.kill(os.getpid(), signal.SIGSTOP); time.sleep(100)", "hang", ""),
-    "forged reply": ("sys._getframe(2).f_locals['self'].control[1 << 19] = 77; time.sleep(100)", "protocol", "reply 77"),
+    "forged reply": (
+        "sys._getframe(2).f_locals['self'].control[1 << 19] = 77; time.sleep(100)",
+        "protocol",
+        "reply 77",
+    ),
 }
 
 
@@ -194,7 +198,9 @@ def test_output_is_drained_and_cut(judged: Any) -> None:
 
 
 def test_daemon_does_not_survive(judged: Any) -> None:
-    one = judged("if not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(1000)\ntime.sleep(0.1)")
+    one = judged(
+        "if not os.fork():\n    os.setsid()\n    if os.fork(): os._exit(0)\n    time.sleep(1000)\ntime.sleep(0.1)"
+    )
     call(one)
     (name,) = {os.readlink(f"/proc/{pid}/ns/pid") for pid in own_processes(one)}
     assert len(in_namespace(name)) > 1
@@ -242,10 +248,22 @@ def test_attempt_is_refused(judged: Any, body: str, tmp_path: Path) -> None:
     raised = call(one).raised
 
     assert raised is not None
-    assert raised.kind in ("PermissionError", "FileNotFoundError", "ModuleNotFoundError", "OSError", "ProcessLookupError")
+    assert raised.kind in (
+        "PermissionError",
+        "FileNotFoundError",
+        "ModuleNotFoundError",
+        "OSError",
+        "ProcessLookupError",
+    )
 
 
-CALLS = {"ptrace": (101, 16, 1), "unshare": (272, 0x10000000), "bpf": (321, 0), "clone3": (435, 0), "io_uring": (425, 1)}
+CALLS = {
+    "ptrace": (101, 16, 1),
+    "unshare": (272, 0x10000000),
+    "bpf": (321, 0),
+    "clone3": (435, 0),
+    "io_uring": (425, 1),
+}
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="the numbers of calls are those of x86_64")
