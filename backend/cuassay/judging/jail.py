@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -168,7 +167,7 @@ class Jail:
     # ---------------------------------------------------------------------------------------- before the first line
 
     def close(self) -> None:
-        """In the candidate's process, when it needs nothing more: no more files, calls and rights than it shall have."""
+        """In the candidate's process, before the candidate's first line: give up what it shall not have."""
         with self._part("limits"):
             self._limit()
         with self._part("privileges"):
@@ -229,7 +228,7 @@ def _own_user_namespace(own: int) -> None:
 
 
 def _bind(source: str, target: str, *, devices: bool = False) -> None:
-    if stat.S_ISDIR(os.stat(source).st_mode):
+    if Path(source).is_dir():
         _make_folder(Path(target))
     else:
         _make_folder(Path(target).parent)

@@ -14,8 +14,8 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -31,7 +31,7 @@ from cuassay.judging import protocol
 from cuassay.judging.arena import Arena, Asked, form_of, interpreted, unwritten
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
-from cuassay.judging.supervisor import Order
+from cuassay.judging.supervisor import GO_ON, STOP, Order
 from cuassay.judging.zygote import Zygote
 
 __all__ = ["CandidateProcess", "Output", "Raised", "Reply", "escaped"]
@@ -141,6 +141,7 @@ class CandidateProcess(Handle):
         self.jail: Mapping[str, str] = {}
         self.output = ""
         self.supervisor = -1
+        self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
         self._last = 0
         self._lost: CandidateLostError | None = None
@@ -300,6 +301,33 @@ class CandidateProcess(Handle):
             None if reply.error is None else _raised(reply.error),
         )
 
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Keep every process of the candidate from running, while something else is measured.
+
+        Raises
+        ------
+        CandidateLostError
+            If it is lost, or does not stop.
+        """
+        self._order(STOP)
+        try:
+            yield
+        finally:
+            self._order(GO_ON)
+
+    def _order(self, word: bytes) -> None:
+        if self._lost is not None:
+            raise self._lost
+        os.write(self._lifeline, word)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._is_stopped != (word == STOP):
+            if not self._hear():
+                self._lose_as_reported()
+            if time.monotonic() > deadline:
+                self._lose("hang", "its processes do not stop")
+            select.select([self._report], [], [], _NAP_SECONDS)
+
     @staticmethod
     def _output(reply: RawReply, index: int, taken: NDArray[Any], poison: bytes) -> Output:
         left = unwritten(taken, poison)
@@ -337,8 +365,7 @@ class CandidateProcess(Handle):
     def _sleep(self) -> None:
         events = dict(self._poll.poll(_NAP_SECONDS * 1000))
         if self._report in events and not self._hear():
-            ended = self._ended or {}
-            self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
+            self._lose_as_reported()
         if self._ends[0] in events and not self._bell.wait(0):
             time.sleep(_NAP_SECONDS)  # nobody holds the other end any more; the supervisor will say so
 
@@ -358,10 +385,15 @@ class CandidateProcess(Handle):
     def _note(self, words: dict[str, Any]) -> None:
         self.supervisor = words.get("supervisor", self.supervisor)
         self.jail = words.get("jail", self.jail)
+        self._is_stopped = words.get("stopped", self._is_stopped)
         if "failed" in words:
             self._ended = {"reason": "jail", "detail": words["failed"]}
         elif "ended" in words:
             self._ended = {**words["ended"], **{k: v for k, v in (self._ended or {}).items() if k != "output"}}
+
+    def _lose_as_reported(self) -> NoReturn:
+        ended = self._ended or {}
+        self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
 
     def _lose(self, reason: str, detail: str) -> NoReturn:
         self._end()
