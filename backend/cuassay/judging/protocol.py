@@ -71,6 +71,9 @@ _REPLY_HEAD = struct.Struct("<QIIII")  # number, status, outputs, bytes of the e
 _CLAIM = struct.Struct(f"<III{MAX_NDIM}q")  # state, dtype, ndim, shape
 _TEXT_NBYTES = 4096
 
+#: The most elements of an array, extents of 0 left out: NumPy takes fewer than 2^63 bytes.
+_MOST_ELEMENTS = 1 << 58
+
 #: What became of one output.
 _STATES = ("written", "too large", "not an array", "unknown dtype")
 
@@ -256,6 +259,8 @@ def _claim(message: bytes, at: int, room: int | None) -> Claim:
     if state >= len(_STATES) or dtype >= len(DTYPE_NAMES) or ndim > MAX_NDIM or any(n < 0 for n in extents[:ndim]):
         raise ProtocolError(f"an output of state {state}, dtype {dtype} and {ndim} axes {extents[:4]}")
     shape = tuple(extents[:ndim])
+    if prod(extent or 1 for extent in shape) > _MOST_ELEMENTS:
+        raise ProtocolError(f"an output of shape {shape}, which no array can have")
     if not state and room is not None and prod(shape) > room:  # no dtype has less than one byte
         raise ProtocolError(f"an output of shape {shape} in a room of {room:,} bytes")
     return Claim(shape, dtype, _STATES[state] if state else "")

@@ -172,7 +172,7 @@ def test_memory_over_the_limit_is_refused(judged: Any) -> None:
 
 
 def test_memory_of_all_processes_counts(judged: Any) -> None:
-    one = judged("for _ in range(4): os.fork()\nx = bytearray(os.urandom(1 << 20) * 40)\ntime.sleep(100)")
+    one = judged("for _ in range(2): os.fork()\nx = np.ones(30 << 20, np.uint8)\ntime.sleep(100)")
 
     assert lost(one).reason == "memory"
 
