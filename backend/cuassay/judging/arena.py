@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import Any
@@ -54,31 +54,43 @@ def form_of(arguments: Sequence[Any], options: Mapping[str, Any]) -> tuple[bytes
         If there is anything else.
     """
     arrays: list[NDArray[Any]] = []
-
-    def encoded(value: Any) -> Any:
-        if isinstance(value, np.ndarray):
-            arrays.append(value)
-            return {"array": len(arrays) - 1}
-        if isinstance(value, np.generic):
-            arrays.append(np.asarray(value))
-            return {"scalar": len(arrays) - 1}
-        if value is None or isinstance(value, bool | int | float | str):
-            return value
-        if isinstance(value, complex):
-            return {"complex": [value.real, value.imag]}
-        if isinstance(value, list):
-            return [encoded(one) for one in value]
-        if isinstance(value, tuple):
-            return {"tuple": [encoded(one) for one in value]}
-        if isinstance(value, Mapping):
-            return {"mapping": [[encoded(key), encoded(one)] for key, one in value.items()]}
-        raise ArgumentError(
-            f"a candidate cannot be called with {shown(value)} ({type(value).__name__}); got it among the arguments; "
-            "give arrays, numbers, words, None, or lists, tuples and mappings of them"
-        )
-
-    form = [[encoded(one) for one in arguments], {str(name): encoded(one) for name, one in options.items()}]
+    form = [
+        [_encoded(one, arrays) for one in arguments],
+        {str(name): _encoded(one, arrays) for name, one in options.items()},
+    ]
     return json.dumps(form).encode(), arrays
+
+
+def _encoded(value: Any, arrays: list[NDArray[Any]]) -> Any:
+    """`value` as JSON; what has no word of its own there is an object with one name."""
+    if value is None or (isinstance(value, bool | int | float | str) and not isinstance(value, np.generic)):
+        return value
+    if isinstance(value, list):
+        return [_encoded(one, arrays) for one in value]
+    for kind, (types, what) in _ENCODED.items():
+        if isinstance(value, types):
+            return {kind: what(value, arrays)}
+    raise ArgumentError(
+        f"a candidate cannot be called with {shown(value)} ({type(value).__name__}); got it among the arguments; "
+        "give arrays, numbers, words, None, or lists, tuples and mappings of them"
+    )
+
+
+def _kept(value: Any, arrays: list[NDArray[Any]]) -> int:
+    arrays.append(np.asarray(value))
+    return len(arrays) - 1
+
+
+_ENCODED: dict[str, tuple[type | tuple[type, ...], Callable[[Any, list[NDArray[Any]]], Any]]] = {
+    "array": (np.ndarray, _kept),
+    "scalar": (np.generic, _kept),
+    "complex": (complex, lambda value, _: [value.real, value.imag]),
+    "tuple": (tuple, lambda value, arrays: [_encoded(one, arrays) for one in value]),
+    "mapping": (
+        Mapping,
+        lambda value, arrays: [[_encoded(key, arrays), _encoded(one, arrays)] for key, one in value.items()],
+    ),
+}
 
 
 class Arena:

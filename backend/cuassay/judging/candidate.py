@@ -47,17 +47,17 @@ def load(path: Path) -> Callable[..., Any]:
 
     Raises
     ------
-    AttributeError
+    NameError
         If it has none; and whatever the file raises.
     """
     module = types.ModuleType(_MODULE)
     module.__file__ = str(path)
     sys.modules[_MODULE] = module
     exec(compile(path.read_bytes(), str(path), "exec"), module.__dict__)  # noqa: S102  what this process is for
-    run = getattr(module, "run", None)
-    if not callable(run):
-        raise AttributeError(f"{path.name} has no function run(xp, *arrays)")
-    return run  # type: ignore[no-any-return]
+    run = module.__dict__.get("run")
+    if callable(run):
+        return run  # type: ignore[no-any-return]
+    raise NameError(f"{path.name} has no function run(xp, *arrays)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +162,8 @@ class Server:
     def _to_host(self, result: Any) -> np.ndarray[Any, Any]:
         if isinstance(result, bool | int | float | complex | np.generic):
             return np.asarray(result)
-        return devices.to_host(result)
+        host: np.ndarray[Any, Any] = devices.to_host(result)
+        return host
 
 
 def serve(

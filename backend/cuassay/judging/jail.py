@@ -10,7 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import resource
-import stat
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -41,9 +40,9 @@ NOBODY = 65534
 
 _CAP_SETUID, _CAP_SYS_ADMIN = 7, 21
 _NAMESPACES = {
-    "mount": linux.CLONE_NEWNS | linux.CLONE_NEWUTS,
     "net": linux.CLONE_NEWNET,
     "ipc": linux.CLONE_NEWIPC,
+    "mount": linux.CLONE_NEWNS | linux.CLONE_NEWUTS,
 }
 _OPEN_FILES = 1024
 
@@ -100,7 +99,11 @@ class Jail:
         """In the supervisor: what holds for the processes that it starts."""
         if not self._is_root:
             with self._part("user"):
-                _own_user_namespace("/proc/self")
+                own = os.open("/proc/self", os.O_PATH | os.O_DIRECTORY)
+                try:
+                    _own_user_namespace(own)
+                finally:
+                    os.close(own)
         with self._part("pid"):
             linux.unshare(linux.CLONE_NEWPID)
 
@@ -113,15 +116,13 @@ class Jail:
         for name, flags in _NAMESPACES.items():
             with self._part(name):
                 linux.unshare(flags)
-        if self.parts["mount"] == ON:
-            self.parts.pop("mount")
-            with self._part("mount"):
-                self._enter_root()
+                if name == "mount":
+                    self._enter_root()
         if self._is_root:
             self._become_nobody()
             with self._part("user"):
-                linux.prctl(4, 1, what="PR_SET_DUMPABLE")  # it was cleared, and with it the right to write the maps
-                _own_user_namespace(f"/proc/self/fd/{own}", own)
+                linux.own_files_of_process()  # the change of user took them away, and the maps are among them
+                _own_user_namespace(own)
         os.close(own)
         linux.die_with_parent()  # the change of user has undone it
 
@@ -138,7 +139,7 @@ class Jail:
         Path(root + "/dev/shm").symlink_to(_SCRATCH)  # noqa: S108
         for name in ("/proc", _SCRATCH):
             Path(root + name).mkdir(mode=0o755, exist_ok=True)
-        with self._part("pid"):
+        with self._part("pid"):  # a container that hides parts of /proc allows no other one
             linux.mount("proc", root + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV)
         owner = NOBODY if self._is_root else os.getuid()
         options = f"size={self.limits.scratch_nbytes},mode=0700,uid={owner}"
@@ -166,7 +167,7 @@ class Jail:
     # ---------------------------------------------------------------------------------------- before the first line
 
     def close(self) -> None:
-        """In the candidate's process, when it needs nothing more: no more files, calls and rights than it shall have."""
+        """In the candidate's process, before the candidate's first line: give up what it shall not have."""
         with self._part("limits"):
             self._limit()
         with self._part("privileges"):
@@ -187,7 +188,7 @@ class Jail:
         bounds = {resource.RLIMIT_CORE: 0, resource.RLIMIT_NOFILE: _OPEN_FILES, resource.RLIMIT_MSGQUEUE: 0}
         bounds[resource.RLIMIT_FSIZE] = self.limits.scratch_nbytes
         if self.parts.get("user") == ON:  # elsewhere all processes of the user count
-            bounds[resource.RLIMIT_NPROC] = self.limits.processes
+            bounds[resource.RLIMIT_NPROC] = self.limits.processes + (not self._is_root)  # the supervisor is in it, too
         if self.kind != "cuda":  # the driver reserves addresses by the terabyte
             bounds[resource.RLIMIT_DATA] = _data_nbytes() + self.limits.memory_nbytes
         for which, most in bounds.items():
@@ -214,15 +215,12 @@ class Jail:
             self.parts["calls"] = "a filter was installed and refuses nothing"
 
 
-def _own_user_namespace(own: str, folder: int | None = None) -> None:
-    """Enter a new user namespace in which this process has the numbers that it has outside."""
+def _own_user_namespace(own: int) -> None:
+    """Enter a new user namespace with the numbers from outside; `own` is the folder of this process in /proc."""
     user, group = os.getuid(), os.getgid()
     linux.unshare(linux.CLONE_NEWUSER)
     for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
-        if folder is None:
-            Path(own, name).write_text(text, encoding="ascii")
-            continue
-        file = os.open(name, os.O_WRONLY, dir_fd=folder)
+        file = os.open(name, os.O_WRONLY, dir_fd=own)
         try:
             os.write(file, text.encode())
         finally:
@@ -230,7 +228,7 @@ def _own_user_namespace(own: str, folder: int | None = None) -> None:
 
 
 def _bind(source: str, target: str, *, devices: bool = False) -> None:
-    if stat.S_ISDIR(os.stat(source).st_mode):
+    if Path(source).is_dir():
         _make_folder(Path(target))
     else:
         _make_folder(Path(target).parent)
@@ -258,7 +256,11 @@ def _data_nbytes() -> int:
 
 def _is_readable(path: str) -> bool:
     with suppress(OSError):
-        return any(one.is_file() for one in Path(path).iterdir()) if Path(path).is_dir() else Path(path).read_bytes() != b""
+        return (
+            any(one.is_file() for one in Path(path).iterdir())
+            if Path(path).is_dir()
+            else Path(path).read_bytes() != b""
+        )
     return False
 
 

@@ -29,6 +29,7 @@ __all__ = [
     "has_capability",
     "make_read_only",
     "mount",
+    "own_files_of_process",
     "pivot_root",
     "prctl",
     "reap_descendants",
@@ -53,7 +54,7 @@ _MNT_DETACH = 2
 _AT_FDCWD, _AT_RECURSIVE = -100, 0x8000
 _MOUNT_ATTR_RDONLY, _MOUNT_ATTR_NOSUID, _MOUNT_ATTR_NODEV = 1, 2, 4
 
-_PR_SET_PDEATHSIG, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 24, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_CHILD_SUBREAPER = 1, 4, 24, 36
 _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _PR_CAP_AMBIENT_CLEAR_ALL = 38, 47, 4
 
 _CAPABILITY_VERSION = 0x20080522  # of three words each
@@ -140,6 +141,11 @@ def die_with_parent() -> None:
 def reap_descendants() -> None:
     """Let orphans among the descendants of this process become its children, instead of init's."""
     prctl(_PR_SET_CHILD_SUBREAPER, 1, what="PR_SET_CHILD_SUBREAPER")
+
+
+def own_files_of_process() -> None:
+    """Let the files of this process in /proc belong to its user, which a change of user undoes."""
+    prctl(_PR_SET_DUMPABLE, 1, what="PR_SET_DUMPABLE")
 
 
 def forbid_new_privileges() -> None:

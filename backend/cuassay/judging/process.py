@@ -14,27 +14,24 @@ import shutil
 import signal
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any, NoReturn, Self
 
-from numpy.typing import NDArray
-
-from cuassay.core.capability import DTYPE_NAMES
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.errors import CandidateLostError, StateError
 from cuassay.judging import protocol
-from cuassay.judging.arena import Arena, Asked, form_of, interpreted, unwritten
+from cuassay.judging.arena import Arena, Asked, form_of
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
-from cuassay.judging.supervisor import Order
+from cuassay.judging.reply import Reply, escaped, output_of, printed, raised_of
+from cuassay.judging.supervisor import GO_ON, STOP, Order
 from cuassay.judging.zygote import Zygote
 
-__all__ = ["CandidateProcess", "Output", "Raised", "Reply", "escaped"]
+__all__ = ["CandidateProcess"]
 
 #: Seconds for which the counter of replies is polled before the judge sleeps until the bell.
 _POLL_SECONDS = 0.002
@@ -44,67 +41,6 @@ _NAP_SECONDS = 0.01
 
 #: Seconds that killing may take.
 _PATIENCE_SECONDS = 2.0
-
-_TEXT = 500
-_SOURCE_NBYTES = 16 << 20
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Output:
-    """One output of a call.
-
-    Attributes
-    ----------
-    array : numpy.ndarray or None
-        A private copy of what was written, in the shape and dtype that the candidate says; None where there is none.
-    shape, dtype : tuple of int and str
-        What the candidate says.
-    problem : str
-        Why there is no array: ``missing``, ``too large``, ``not an array`` or ``unknown dtype``; else empty.
-    unwritten_nbytes : int
-        Bytes of the room that still hold the poison of this call.
-    """
-
-    array: NDArray[Any] | None
-    shape: tuple[int, ...]
-    dtype: str
-    problem: str
-    unwritten_nbytes: int
-
-
-@dataclass(frozen=True, slots=True)
-class Raised:
-    """What `run` raised, in the candidate's own words, cut and escaped."""
-
-    kind: str
-    message: str
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Reply:
-    """One call, as the judge saw it.
-
-    Attributes
-    ----------
-    outputs : tuple of Output
-        One for each that was asked for; those beyond are in `extra`.
-    extra : int
-        How many more outputs the candidate gave.
-    begun_ns, ended_ns : int
-        By the judge's clock (`time.perf_counter_ns`): when the call's arguments were released, and when the outputs
-        had been taken. The copies that the judge takes are part of the time, so that work done late gains nothing.
-    changed : tuple of int
-        The arrays among the arguments, by position, that the call changed.
-    raised : Raised or None
-        The exception of `run`, where it raised one.
-    """
-
-    outputs: tuple[Output, ...]
-    extra: int
-    begun_ns: int
-    ended_ns: int
-    changed: tuple[int, ...]
-    raised: Raised | None
 
 
 class CandidateProcess(Handle):
@@ -140,6 +76,8 @@ class CandidateProcess(Handle):
         self.options = jail
         self.jail: Mapping[str, str] = {}
         self.output = ""
+        self.supervisor = -1
+        self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
         self._last = 0
         self._lost: CandidateLostError | None = None
@@ -178,7 +116,7 @@ class CandidateProcess(Handle):
         reply = self._read(())
         self._state = "loaded"
         if reply.error is not None:
-            raised = _raised(reply.error)
+            raised = raised_of(reply.error)
             self._lose("load", f"{raised.kind}: {raised.message}")
 
     def _start(self, zygote: Zygote) -> None:
@@ -197,7 +135,6 @@ class CandidateProcess(Handle):
         self._arena: Arena | None = Arena(_mapped(arena))
         self._reported = bytearray()
         self._ended: dict[str, Any] | None = None
-        self._supervisor = -1
         self._poll = select.poll()
         for one in (listen, self._report):
             self._poll.register(one, select.POLLIN)
@@ -228,11 +165,11 @@ class CandidateProcess(Handle):
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self._hear() and time.monotonic() < deadline:
             select.select([self._report], [], [], max(deadline - time.monotonic(), 0))
-        if self._ended is None and self._supervisor > 0:
+        if self._ended is None and self.supervisor > 0:
             with suppress(OSError):  # what it watches is killed with it
-                os.kill(self._supervisor, signal.SIGKILL)
+                os.kill(self.supervisor, signal.SIGKILL)
         ended = self._ended or {}
-        self.output = _printed(ended)
+        self.output = printed(ended)
         os.close(self._report)
         for one in self._ends:
             os.close(one)
@@ -288,26 +225,41 @@ class CandidateProcess(Handle):
         taken = self._arena.snapshot(layout)
         ended_ns = time.perf_counter_ns()
         reply = self._read(layout.rooms)
-        given = [
-            self._output(reply, index, bytes_taken, layout.poisons[index]) for index, bytes_taken in enumerate(taken)
-        ]
         return Reply(
-            tuple(given),
-            max(len(reply.claims) - len(outputs), 0),
-            begun_ns,
-            ended_ns,
-            self._arena.changed(layout, arrays),
-            None if reply.error is None else _raised(reply.error),
+            outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
+            extra=max(len(reply.claims) - len(outputs), 0),
+            begun_ns=begun_ns,
+            ended_ns=ended_ns,
+            changed=self._arena.changed(layout, arrays),
+            raised=None if reply.error is None else raised_of(reply.error),
         )
 
-    @staticmethod
-    def _output(reply: RawReply, index: int, taken: NDArray[Any], poison: bytes) -> Output:
-        left = unwritten(taken, poison)
-        if index >= len(reply.claims):
-            return Output(None, (), "", "missing", left)
-        claim = reply.claims[index]
-        array, problem = interpreted(taken, claim)
-        return Output(array, claim.shape, DTYPE_NAMES[claim.dtype], problem, left)
+    @contextmanager
+    def stopped(self) -> Iterator[None]:
+        """Keep every process of the candidate from running, while something else is measured.
+
+        Raises
+        ------
+        CandidateLostError
+            If it is lost, or does not stop.
+        """
+        self._order(STOP)
+        try:
+            yield
+        finally:
+            self._order(GO_ON)
+
+    def _order(self, word: bytes) -> None:
+        if self._lost is not None:
+            raise self._lost
+        os.write(self._lifeline, word)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while self._is_stopped != (word == STOP):
+            if not self._hear():
+                self._lose_as_reported()
+            if time.monotonic() > deadline:
+                self._lose("hang", "its processes do not stop")
+            select.select([self._report], [], [], _NAP_SECONDS)
 
     def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:
         try:
@@ -337,8 +289,7 @@ class CandidateProcess(Handle):
     def _sleep(self) -> None:
         events = dict(self._poll.poll(_NAP_SECONDS * 1000))
         if self._report in events and not self._hear():
-            ended = self._ended or {}
-            self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
+            self._lose_as_reported()
         if self._ends[0] in events and not self._bell.wait(0):
             time.sleep(_NAP_SECONDS)  # nobody holds the other end any more; the supervisor will say so
 
@@ -356,12 +307,17 @@ class CandidateProcess(Handle):
         return is_open and self._ended is None
 
     def _note(self, words: dict[str, Any]) -> None:
-        self._supervisor = words.get("supervisor", self._supervisor)
+        self.supervisor = words.get("supervisor", self.supervisor)
         self.jail = words.get("jail", self.jail)
+        self._is_stopped = words.get("stopped", self._is_stopped)
         if "failed" in words:
             self._ended = {"reason": "jail", "detail": words["failed"]}
         elif "ended" in words:
             self._ended = {**words["ended"], **{k: v for k, v in (self._ended or {}).items() if k != "output"}}
+
+    def _lose_as_reported(self) -> NoReturn:
+        ended = self._ended or {}
+        self._lose(ended.get("reason", "jail"), ended.get("detail", "its supervisor ended without a report"))
 
     def _lose(self, reason: str, detail: str) -> NoReturn:
         self._end()
@@ -388,23 +344,6 @@ _WORDS = {
     "protocol": "what its process wrote is not an answer",
     "jail": "its process could not be started",
 }
-
-
-def escaped(text: str) -> str:
-    """Words of a candidate as one line that is safe to print: at most 500 characters, the others escaped."""
-    shown = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
-    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
-
-
-def _raised(error: tuple[bytes, bytes]) -> Raised:
-    kind, message = (escaped(one.decode(errors="replace")) for one in error)
-    return Raised(kind, message)
-
-
-def _printed(ended: Mapping[str, Any]) -> str:
-    text = bytes.fromhex(ended.get("output", "")).decode(errors="replace")
-    dropped = ended.get("dropped", 0)
-    return f"{text}\n[{dropped:,} more bytes were printed]" if dropped else text
 
 
 def _memory(name: str, nbytes: int) -> int:

@@ -62,7 +62,6 @@ ARENA_ALIGNMENT = 256
 #: The number of the reply that says that the candidate's file was loaded, or was not. Calls have those after it.
 LOADED = 1
 
-_COUNTER = struct.Struct("<Q")
 _HEAD = 64  # bytes before a region's message: its counter, alone on its cache line
 
 _REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether inputs are copied back, pad
@@ -71,6 +70,9 @@ _ROOM = struct.Struct("<QQ")  # offset, nbytes
 _REPLY_HEAD = struct.Struct("<QIIII")  # number, status, outputs, bytes of the error's type, bytes of its message
 _CLAIM = struct.Struct(f"<III{MAX_NDIM}q")  # state, dtype, ndim, shape
 _TEXT_NBYTES = 4096
+
+#: The most elements of an array, extents of 0 left out: NumPy takes fewer than 2^63 bytes.
+_MOST_ELEMENTS = 1 << 58
 
 #: What became of one output.
 _STATES = ("written", "too large", "not an array", "unknown dtype")
@@ -136,18 +138,18 @@ def dtype_number(name: str) -> int:
 
 def request_number(control: Buffer) -> int:
     """The number of the last request."""
-    return int(_COUNTER.unpack_from(control, 0)[0])
+    return int(control.cast("Q")[0])
 
 
 def reply_number(control: Buffer) -> int:
     """The number of the last reply, as the candidate's process says."""
-    return int(_COUNTER.unpack_from(control, _REPLY)[0])
+    return int(control.cast("Q")[_REPLY // 8])
 
 
 def _publish(control: Buffer, at: int, message: bytes, number: int) -> None:
     control[at + _HEAD : at + _HEAD + len(message)] = message
     _fence()
-    _COUNTER.pack_into(control, at, number)
+    control.cast("Q")[at // 8] = number  # in one store: `struct` would write zeros first, which a reader might see
     _fence()
 
 
@@ -257,6 +259,8 @@ def _claim(message: bytes, at: int, room: int | None) -> Claim:
     if state >= len(_STATES) or dtype >= len(DTYPE_NAMES) or ndim > MAX_NDIM or any(n < 0 for n in extents[:ndim]):
         raise ProtocolError(f"an output of state {state}, dtype {dtype} and {ndim} axes {extents[:4]}")
     shape = tuple(extents[:ndim])
+    if prod(extent or 1 for extent in shape) > _MOST_ELEMENTS:
+        raise ProtocolError(f"an output of shape {shape}, which no array can have")
     if not state and room is not None and prod(shape) > room:  # no dtype has less than one byte
         raise ProtocolError(f"an output of shape {shape} in a room of {room:,} bytes")
     return Claim(shape, dtype, _STATES[state] if state else "")

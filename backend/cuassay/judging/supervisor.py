@@ -7,6 +7,7 @@ reports are lines of JSON on a pipe to which the candidate's process has no end.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import select
@@ -14,7 +15,7 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,12 +27,15 @@ from cuassay.judging.jail import Jail
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell
 
-__all__ = ["Order", "supervise"]
+__all__ = ["GO_ON", "STOP", "Order", "supervise"]
 
 #: Seconds between two looks at memory and processes.
 _LOOK_SECONDS = 0.05
 
 _CHUNK = 1 << 16
+
+#: What the judge writes on the lifeline.
+STOP, GO_ON = b"s", b"g"
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +84,7 @@ class _Watch:
     process: int
     output: int
     lifeline: int
+    report: int
     limits: Limits
     kept: bytearray = field(default_factory=bytearray)
     dropped: int = 0
@@ -93,7 +98,7 @@ class _Watch:
         looked = time.monotonic()
         while True:
             events = dict(ready.poll(_LOOK_SECONDS * 1000))
-            if self.lifeline in events:
+            if self.lifeline in events and not self._obey():
                 return "closed", ""
             if self.output in events and not self.drain():
                 ready.unregister(self.output)
@@ -103,6 +108,18 @@ class _Watch:
                 looked = time.monotonic()
                 if (excess := self._excess()) is not None:
                     return excess
+
+    def _obey(self) -> bool:
+        """Stop the candidate's processes, or let them go on, as the judge says; False where it has gone."""
+        word = os.read(self.lifeline, 1)
+        if word == STOP:
+            while running := [pid for pid in _descendants(os.getpid()) if _state(pid) not in "TtZX"]:
+                _signal(running, signal.SIGSTOP)
+        elif word == GO_ON:
+            _signal(_descendants(os.getpid()), signal.SIGCONT)
+        if word:
+            _tell(self.report, stopped=word == STOP)
+        return word != b""
 
     def drain(self) -> bool:
         """Take what was printed; False where nothing more can come."""
@@ -123,7 +140,7 @@ class _Watch:
 
     def _excess(self) -> tuple[str, str] | None:
         found = list(_descendants(os.getpid()))
-        threads = sum(_count(f"/proc/{pid}/task") for pid in found)
+        threads = sum(map(_threads, found))
         if threads > self.limits.processes:
             return "processes", f"{threads} processes and threads; at most {self.limits.processes}"
         if sum(map(_resident, found)) > self.limits.memory_nbytes:  # counts shared pages again for each process
@@ -134,21 +151,24 @@ class _Watch:
 
 
 def _descendants(pid: int) -> Iterator[int]:
-    for task in _names(f"/proc/{pid}/task"):
-        with suppress(OSError, ValueError):
-            for child in map(int, Path(f"/proc/{pid}/task/{task}/children").read_text(encoding="ascii").split()):
+    with suppress(OSError, ValueError):
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            for child in map(int, (task / "children").read_text(encoding="ascii").split()):
                 yield child
                 yield from _descendants(child)
 
 
-def _names(folder: str) -> list[str]:
+def _threads(pid: int) -> int:
     with suppress(OSError):
-        return os.listdir(folder)
-    return []
+        return sum(1 for _ in Path(f"/proc/{pid}/task").iterdir())
+    return 0
 
 
-def _count(folder: str) -> int:
-    return len(_names(folder))
+def _state(pid: int) -> str:
+    """The letter that proc(5) has for the state of a process; ``Z`` where it is gone."""
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()[0]
+    return "Z"
 
 
 def _resident(pid: int) -> int:
@@ -187,7 +207,7 @@ def supervise(order: Order, descriptors: dict[str, int]) -> NoReturn:
             os.close(one)
     os.close(prints)
     os.set_blocking(printed, False)
-    watch = _Watch(process, printed, lifeline, order.limits)
+    watch = _Watch(process, printed, lifeline, report, order.limits)
     reason, detail = watch.until_end()
     status = _end(process)
     watch.drain_rest()
@@ -202,13 +222,17 @@ def _end(process: int) -> int:
     os.kill(process, signal.SIGKILL)  # not waited for yet, so the number is still its own
     status = os.waitstatus_to_exitcode(os.waitpid(process, 0)[1])
     while True:
-        for child in _descendants(os.getpid()):
-            with suppress(OSError):
-                os.kill(child, signal.SIGKILL)
+        _signal(_descendants(os.getpid()), signal.SIGKILL)
         try:
             os.waitpid(-1, 0)
         except ChildProcessError:
             return status
+
+
+def _signal(pids: Iterable[int], number: int) -> None:
+    for pid in pids:
+        with suppress(OSError):
+            os.kill(pid, number)
 
 
 def _meaning(status: int) -> tuple[str, str]:
@@ -251,8 +275,9 @@ def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, in
             _tell(report, jail={} if jail is None else jail.parts)
             os.dup2(prints, 1)
             os.dup2(prints, 2)
-            for stream in (sys.stdout, sys.stderr):
-                stream.reconfigure(line_buffering=True)  # what it prints is not lost when it is killed
+            for stream in (sys.stdout, sys.stderr):  # what it prints is not lost when it is killed
+                if isinstance(stream, io.TextIOWrapper):
+                    stream.reconfigure(line_buffering=True)
             _close_all_but({*keep, 1, 2})
 
         candidate.serve(path, Device(order.device), control, arena, bell, confine)

@@ -1,0 +1,105 @@
+"""One call of a candidate as the judge saw it: private copies, its own clock, and words that are safe to print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from numpy.typing import NDArray
+
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.judging.arena import interpreted, unwritten
+from cuassay.judging.protocol import RawReply
+
+__all__ = ["Output", "Raised", "Reply", "escaped", "output_of", "printed", "raised_of"]
+
+#: Characters of a candidate's text that are kept.
+_TEXT = 500
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Output:
+    """One output of a call.
+
+    Attributes
+    ----------
+    array : numpy.ndarray or None
+        A private copy of what was written, in the shape and dtype that the candidate says; None where there is none.
+    shape, dtype : tuple of int and str
+        What the candidate says.
+    problem : str
+        Why there is no array: ``missing``, ``too large``, ``not an array`` or ``unknown dtype``; else empty.
+    unwritten_nbytes : int
+        Bytes of the room that still hold the poison of this call.
+    """
+
+    array: NDArray[Any] | None
+    shape: tuple[int, ...]
+    dtype: str
+    problem: str
+    unwritten_nbytes: int
+
+
+@dataclass(frozen=True, slots=True)
+class Raised:
+    """What `run` raised, in the candidate's own words, cut and escaped."""
+
+    kind: str
+    message: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Reply:
+    """One call, as the judge saw it.
+
+    Attributes
+    ----------
+    outputs : tuple of Output
+        One for each that was asked for; those beyond are in `extra`.
+    extra : int
+        How many more outputs the candidate gave.
+    begun_ns, ended_ns : int
+        By the judge's clock (`time.perf_counter_ns`): when the call's arguments were released, and when the outputs
+        had been taken. The copies that the judge takes are part of the time, so that work done late gains nothing.
+    changed : tuple of int
+        The arrays among the arguments, by position, that the call changed.
+    raised : Raised or None
+        The exception of `run`, where it raised one.
+    """
+
+    outputs: tuple[Output, ...]
+    extra: int
+    begun_ns: int
+    ended_ns: int
+    changed: tuple[int, ...]
+    raised: Raised | None
+
+
+def output_of(reply: RawReply, index: int, taken: tuple[NDArray[Any], bytes]) -> Output:
+    """Output number `index` of a reply, from the bytes of its room and the poison that was there."""
+    left = unwritten(*taken)
+    if index >= len(reply.claims):
+        return Output(None, (), "", "missing", left)
+    claim = reply.claims[index]
+    array, problem = interpreted(taken[0], claim)
+    return Output(array, claim.shape, DTYPE_NAMES[claim.dtype], problem, left)
+
+
+def escaped(text: str) -> str:
+    """Words of a candidate as one line that is safe to print: at most 500 characters, the others escaped."""
+    shown = text if len(text) <= _TEXT else f"{text[:_TEXT]}..."
+    return "".join(one if one.isprintable() else one.encode("unicode_escape").decode() for one in shown)
+
+
+def raised_of(error: tuple[bytes, bytes]) -> Raised:
+    """An exception by the type and the message that a candidate's process gives."""
+    kind, message = (escaped(one.decode(errors="replace")) for one in error)
+    return Raised(kind, message)
+
+
+def printed(ended: Mapping[str, Any]) -> str:
+    """What a candidate printed, as its supervisor reports it."""
+    text = bytes.fromhex(ended.get("output", "")).decode(errors="replace")
+    dropped = ended.get("dropped", 0)
+    return f"{text}\n[{dropped:,} more bytes were printed]" if dropped else text
