@@ -16,8 +16,9 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.handle import Handle
 from cuassay.errors import CandidateLostError
 from cuassay.judging.limits import JailOptions, Limits
-from cuassay.judging.process import CandidateProcess, Output, Reply
+from cuassay.judging.process import CandidateProcess
 from cuassay.judging.referee import JudgeOptions
+from cuassay.judging.reply import Output, Reply
 from cuassay.judging.spec_file import Declaration
 from cuassay.judging.strength import right_answer
 from cuassay.judging.subject import Answer, Status
@@ -94,7 +95,7 @@ class Candidates(Handle):
     @contextmanager
     def start(self, path: Path) -> Iterator[_Candidate]:
         """Start the candidate in a file, confined."""
-        jail = JailOptions(hidden=(str(self._declaration.path),))
+        jail = JailOptions(hidden=tuple(map(str, self._declaration.files)))
         with self._started(path, jail) as candidate:
             yield candidate
 
@@ -156,6 +157,11 @@ class _Candidate:
 
     def __repr__(self) -> str:
         return f"Candidate({self._process!r})"
+
+    @property
+    def source(self) -> bytes:
+        """What was read of it, once."""
+        return self._process.source
 
     @property
     def is_confined(self) -> bool:

@@ -76,6 +76,10 @@ class Opened(Subject, Protocol):
     """A candidate that was started: why it was not loaded, and what its jail is."""
 
     @property
+    def source(self) -> bytes:
+        """What was read of it, once."""
+
+    @property
     def problem(self) -> str:
         """Why there is nothing to call; empty where there is."""
 
@@ -146,11 +150,7 @@ class Referee:
             Of another verdict, to repeat it; a new one from the system, once the candidate was loaded, by default.
         """
         began = time.perf_counter()
-        source = candidate.read_bytes()
-        found = _Found(digest=hashlib.sha256(source).hexdigest()[:16], path=candidate)
-        found.evidence += scan(
-            source.decode(errors="replace"), is_python=candidate.suffix == ".py", policy=self.options.policy
-        )
+        found = _Found(path=candidate)
         if self.options.apart and self.options.times:
             self._hear(found, nonce, times=False)
             if found.trial is not None and found.trial.finding is None and not found.problem:
@@ -163,6 +163,7 @@ class Referee:
 
     def _hear(self, found: _Found, nonce: int | None, *, times: bool) -> None:
         with self._start(found.path) as subject:
+            found.read(subject.source, self.options.policy)
             found.jail, found.is_confined = dict(subject.jail), subject.is_confined
             found.problem = subject.problem
             found.nonce = secrets.randbits(64) if nonce is None else nonce  # drawn once the candidate was loaded
@@ -254,8 +255,8 @@ class Referee:
 class _Found:
     """What is known of one candidate so far."""
 
-    digest: str
     path: Path
+    digest: str = ""
     nonce: int = 0
     problem: str = ""
     jail: Mapping[str, str] = field(default_factory=dict)
@@ -263,6 +264,14 @@ class _Found:
     trial: Trial | None = None
     evidence: list[Evidence] = field(default_factory=list)
     cases: tuple[CaseTime, ...] = ()
+
+    def read(self, source: bytes, policy: Policy) -> None:
+        """Note what the source shows; of a second start that is the same."""
+        digest = hashlib.sha256(source).hexdigest()[:16]
+        if digest != self.digest:
+            self.digest = digest
+            text = source.decode(errors="replace")
+            self.evidence += scan(text, is_python=self.path.suffix == ".py", policy=policy)
 
 
 def _device_digest(device: Device) -> str:

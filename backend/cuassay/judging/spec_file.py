@@ -5,11 +5,14 @@ from __future__ import annotations
 import hashlib
 import importlib.util
 import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+import cuassay
 from cuassay.core.nearest import did_you_mean
 from cuassay.errors import SpecError
 from cuassay.testing.opspec import OpSpec
@@ -19,12 +22,27 @@ __all__ = ["Declaration", "load_declaration"]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A spec, where it stands, and the digest of that file."""
+    """A spec, and where it stands.
+
+    Attributes
+    ----------
+    spec : OpSpec
+        The declaration.
+    path : Path
+        Its file.
+    name : str
+        Its name in that file.
+    digest : str
+        The first 16 digits of the file's SHA-256.
+    files : tuple of Path
+        That file and the files of the user's that it imports: what a candidate must not read.
+    """
 
     spec: OpSpec
     path: Path
     name: str
     digest: str
+    files: tuple[Path, ...] = ()
 
     @property
     def target(self) -> str:
@@ -47,7 +65,9 @@ def load_declaration(target: str) -> Declaration:
     path = Path(file).resolve()
     if not path.is_file():
         raise SpecError(f"{file} is not a file; name a declaration as SPEC.py::name")
+    before = set(sys.modules)
     found = {key: spec for key, value in vars(_imported(path)).items() if (spec := _spec_of(value)) is not None}
+    files = (path, *_files_of(set(sys.modules) - before))
     if not found:
         raise SpecError(f"{file} declares no OpSpec at module level; write rms = OpSpec(...), and name SPEC.py::rms")
     if not name and len(found) > 1:
@@ -56,7 +76,17 @@ def load_declaration(target: str) -> Declaration:
     if name not in found:
         raise SpecError(f"{file} declares no {name!r}{did_you_mean(name, found)}; OpSpecs in it: {', '.join(found)}")
     _refuse_unable(found[name])
-    return Declaration(found[name], path, name, hashlib.sha256(path.read_bytes()).hexdigest()[:16])
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+    return Declaration(found[name], path, name, digest, tuple(dict.fromkeys(files)))
+
+
+def _files_of(modules: Iterable[str]) -> Iterator[Path]:
+    """The files of modules that are neither installed nor Python's own."""
+    installed = tuple(map(Path, {*sysconfig.get_paths().values(), str(Path(cuassay.__file__).parent)}))
+    for name in sorted(modules):
+        file = getattr(sys.modules.get(name), "__file__", None)
+        if file is not None and not any(Path(file).is_relative_to(folder) for folder in installed):
+            yield Path(file).resolve()
 
 
 def _spec_of(value: Any) -> OpSpec | None:
