@@ -18,6 +18,9 @@ __all__ = ["looks_like"]
 #: Cosine of the angle between the errors and those of a format from which on they look alike.
 _ALIKE = 0.7
 
+#: Part of a format's errors that those of a candidate must have at least.
+_AS_LARGE = 0.25
+
 #: Fewest elements that tell.
 _FEWEST = 16
 
@@ -65,5 +68,7 @@ def _finite(array: NDArray[Any]) -> NDArray[Any]:
 
 
 def _is_alike(error: NDArray[Any], pattern: NDArray[Any]) -> bool:
-    size = float(np.linalg.norm(error) * np.linalg.norm(pattern))
-    return size > 0 and float(error @ pattern) / size > _ALIKE
+    sizes = float(np.linalg.norm(error)), float(np.linalg.norm(pattern))
+    if not sizes[1] or sizes[0] < _AS_LARGE * sizes[1]:
+        return False
+    return float(error @ pattern) / (sizes[0] * sizes[1]) > _ALIKE

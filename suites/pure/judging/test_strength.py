@@ -20,7 +20,7 @@ from cuassay.judging.strength import right_answer, weaknesses
 from cuassay.judging.subject import LocalSubject
 from cuassay.judging.trial import Trial, hear
 from cuassay.mutation.stock import STOCK
-from cuassay.testing import OpSpec, Tolerance
+from cuassay.testing import OpSpec, Sample, Tolerance
 
 CPU, NONCE = Device("cpu"), 20_261_125
 
@@ -209,6 +209,17 @@ def test_errors_show_the_precision_of_the_operands(rounded: Callable[[Any], Any]
     a, b = (rounded(one) for one in sample.host()[0])
 
     assert looks_like(PRODUCT, [(sample, a @ b)]) == name
+
+
+def test_errors_of_float32_do_not_look_like_others_in_their_signs_alone() -> None:
+    a = np.array([1 / 3] * 32, np.float32)
+    divided = OpSpec(
+        fn=lambda xp, a: a / 3, name="third", dtypes=("float32",), reference=lambda a: a / 3,
+        samples=lambda make: [make(32)],
+    )  # fmt: skip
+
+    assert looks_like(divided, [(Sample((a,)), a / np.float32(3))]) == ""
+    assert looks_like(divided, [(Sample((a,)), round_to(a, "bfloat16") / np.float32(3))]) == "bfloat16"
 
 
 # ------------------------------------------------------------------------------------------------ the declaration
