@@ -49,6 +49,9 @@ def add_mutate_command(commands: argparse._SubParsersAction[Parser]) -> None:
     mutate.add_argument("--equivalents", type=Path, metavar="FILE", help="TOML list of mutants that change nothing")
     mutate.add_argument("--record", type=Path, metavar="FILE", help="append the scores to this result file")
     mutate.add_argument("--fail-under", type=float, default=0.0, metavar="PERCENT", help="exit 1 below this score")
+    mutate.add_argument(
+        "--stock", action="store_true", help="also replace declared functions by zeros, a copy, a stale answer, ..."
+    )
     mutate.add_argument("--list", action="store_true", help="print the mutants and run none")
     mutate.set_defaults(command=_mutate)
 
@@ -78,7 +81,7 @@ def _mutate(options: argparse.Namespace) -> int:
     print("mutate: running the tests without a mutant", flush=True)
     baseline = campaign.measure_baseline(plan)
     print(f"mutate: {_passed(baseline)}")
-    found = find_mutants(root, [], baseline) if named is None else named
+    found = find_mutants(root, [], baseline, stock=options.stock) if named is None else named
     mutants = campaign.sampled(found, options.limit, options.seed)
     if options.list:
         for mutant in mutants:

@@ -50,7 +50,7 @@ class _Watched:
         self.differed = False
 
     def __call__(self, *args: Any, **kwargs: Any) -> NDArray[Any]:
-        out = self._mutant(*args, **kwargs)
+        out: NDArray[Any] = self._mutant(*args, **kwargs)
         self.differed = self.differed or differs(out, self._right(*args, **kwargs))
         return out
 

@@ -14,7 +14,7 @@ from cuassay.errors import MutationError, SettingError
 from cuassay.mutation.baseline import Baseline
 from cuassay.mutation.cuda import cuda_mutants, kernels_in, struct_at
 from cuassay.mutation.mutant import Mutant
-from cuassay.mutation.python import python_mutants
+from cuassay.mutation.python import python_mutants, stock_mutants
 
 __all__ = ["CUDA_SUFFIXES", "copy_project", "covering", "find_mutants", "project_files", "project_root"]
 
@@ -65,7 +65,7 @@ def copy_project(root: Path, files: Iterable[str], to: Path) -> None:
         shutil.copyfile(root / name, target)
 
 
-def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline) -> list[Mutant]:
+def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline, *, stock: bool = False) -> list[Mutant]:
     """The mutants of `sources`, or of the declared functions where none is named.
 
     Parameters
@@ -76,6 +76,8 @@ def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline) -> list
         Files and folders, relative to the root or absolute; ``FILE::FUNCTION`` for one function or kernel of a file.
     baseline : Baseline
         What the run without a mutant found.
+    stock : bool
+        Replace whole declared functions by stock mutants as well.
 
     Raises
     ------
@@ -91,11 +93,12 @@ def find_mutants(root: Path, sources: Sequence[str], baseline: Baseline) -> list
         by_path.setdefault(declared.path, []).append((declared.first, declared.last))
     if not by_path:
         raise MutationError("the tests declare no function of this project; name what to change with --source FILE")
-    return [
-        mutant
-        for path, lines in by_path.items()
-        for mutant in python_mutants(path, (root / path).read_text(encoding="utf-8"), lines)
-    ]
+    found: list[Mutant] = []
+    for path, lines in by_path.items():
+        text = (root / path).read_text(encoding="utf-8")
+        found += stock_mutants(path, text, lines) if stock else []
+        found += python_mutants(path, text, lines)
+    return found
 
 
 def _of_source(root: Path, source: str) -> Iterator[Mutant]:

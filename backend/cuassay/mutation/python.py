@@ -15,8 +15,9 @@ from typing import NamedTuple
 from cuassay.mutation.cuda import cuda_edits, looks_like_cuda
 from cuassay.mutation.mutant import Edit, Mutant, mutants_of
 from cuassay.mutation.operators import OPERATORS, called, is_only_a_guard
+from cuassay.mutation.stock import STOCK
 
-__all__ = ["python_mutants"]
+__all__ = ["python_mutants", "stock_mutants"]
 
 
 def python_mutants(path: str, text: str, functions: Sequence[tuple[int, int]] | None = None) -> list[Mutant]:
@@ -46,6 +47,34 @@ def python_mutants(path: str, text: str, functions: Sequence[tuple[int, int]] | 
         if _is_python(edit.apply(text))
     )
     return mutants_of(path, text, edits)
+
+
+def stock_mutants(path: str, text: str, functions: Sequence[tuple[int, int]]) -> list[Mutant]:
+    """Mutants that replace what whole functions give, by `cuassay.mutation.stock`; a lambda has none.
+
+    Parameters
+    ----------
+    path, text, functions
+        As `python_mutants` takes them; functions that begin at these first lines are replaced.
+    """
+    offsets, firsts = _line_offsets(text), {first for first, _ in functions}
+    edits = []
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef) and _first_line(node) in firsts:
+            start = offsets[node.lineno - 1]  # below other decorators
+            scope = node.lineno, node.end_lineno or node.lineno
+            for name in STOCK:
+                line = f"{' ' * node.col_offset}@{_STOCK}.replaced({name!r})\n"
+                edits.append(Edit(f"stock: {name}", start, start, line, function=node.name, scope=scope))
+    return mutants_of(path, text, edits)
+
+
+_STOCK = "__import__('cuassay.mutation.stock', fromlist=['replaced'])"
+
+
+def _first_line(node: ast.FunctionDef) -> int:
+    """As code objects say it: that of the first decorator."""
+    return min(node.lineno, *(one.lineno for one in node.decorator_list)) if node.decorator_list else node.lineno
 
 
 def _edits_of(node: ast.AST, text: str, offsets: Sequence[int]) -> Iterator[Edit]:

@@ -7,22 +7,27 @@ to judge by. Where the mutation tool changes the text of a function, these repla
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import as_dtype, dtype_name, is_float
 from cuassay.testing.samples import each, over_lists
 
-__all__ = ["STOCK", "Function", "Mutation"]
+__all__ = ["STOCK", "Function", "Mutation", "replaced"]
 
-#: A function of NumPy's arrays that gives one.
-Function = Callable[..., NDArray[Any]]
+#: A function of arrays of any device that gives one.
+Function = Callable[..., Any]
 Mutation = Callable[[Function], Function]
 
 #: Name to mutation, in the order in which they are tried.
 STOCK: dict[str, Mutation] = {}
+
+
+def replaced(name: str) -> Mutation:
+    """The stock mutation of that name, as a decorator: the wrong function bears the name and signature of the right."""
+    return lambda right: wraps(right)(STOCK[name](right))
 
 
 def _stock(name: str) -> Callable[[Mutation], Mutation]:
@@ -43,9 +48,9 @@ def _zeros(right: Function) -> Function:
 def _copy(right: Function) -> Function:
     """The first input that has the shape of the result; a part of it, where none has."""
 
-    def copied(*args: Any, **kwargs: Any) -> NDArray[Any]:
+    def copied(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
-        arrays = [one for one in each(args, kwargs) if isinstance(one, np.ndarray) and one.size]
+        arrays = [one for one in each(args, kwargs) if _is_array(one) and one.size]
         fitting = next((one for one in arrays if one.shape == out.shape), None)
         if fitting is None and arrays:
             fitting = np.resize(arrays[0], out.shape)
@@ -58,7 +63,7 @@ def _copy(right: Function) -> Function:
 def _half_mean(right: Function) -> Function:
     """The second half of each array is taken to be like the first: the mean of half of the numbers."""
 
-    def mirrored(array: NDArray[Any]) -> NDArray[Any]:
+    def mirrored(array: Any) -> Any:
         half = array.shape[-1] // 2
         array[..., array.shape[-1] - half :] = array[..., :half].copy()
         return array
@@ -70,7 +75,7 @@ def _half_mean(right: Function) -> Function:
 def _half(right: Function) -> Function:
     """The second half of each array is left out."""
 
-    def emptied(array: NDArray[Any]) -> NDArray[Any]:
+    def emptied(array: Any) -> Any:
         array[..., (array.shape[-1] + 1) // 2 :] = 0
         return array
 
@@ -81,13 +86,13 @@ def _half(right: Function) -> Function:
 def _sixteen(right: Function) -> Function:
     """Results of 32 bits or more in the precision of float16, or of bfloat16 where they are beyond its range."""
 
-    def rounded(*args: Any, **kwargs: Any) -> NDArray[Any]:
+    def rounded(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
         if not is_float(out.dtype) or out.dtype.itemsize <= 2:
             return out
         with np.errstate(all="ignore"):
             narrow = out.astype(np.float16)
-            if (np.isinf(narrow) & np.isfinite(out)).any():
+            if bool((np.isinf(narrow) & np.isfinite(out)).any()):
                 narrow = out.astype(as_dtype("bfloat16"))
         return narrow.astype(out.dtype)
 
@@ -97,11 +102,14 @@ def _sixteen(right: Function) -> Function:
 @_stock("stale answer")
 def _stale(right: Function) -> Function:
     """The first answer of each shape, for ever."""
-    kept: dict[Any, NDArray[Any]] = {}
+    kept: dict[Any, Any] = {}
 
-    def stale(*args: Any, **kwargs: Any) -> NDArray[Any]:
+    def stale(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
-        return kept.setdefault((out.shape, dtype_name(out.dtype)), out).copy()
+        key = out.shape, dtype_name(out.dtype)
+        if key not in kept:
+            kept[key] = out
+        return kept[key].copy()
 
     return stale
 
@@ -111,32 +119,36 @@ def _constant(right: Function) -> Function:
     """The mean of the first right answer, everywhere and for ever."""
     means: list[Any] = []
 
-    def constant(*args: Any, **kwargs: Any) -> NDArray[Any]:
+    def constant(*args: Any, **kwargs: Any) -> Any:
         out = right(*args, **kwargs)
         wide = out.astype(np.complex128 if np.iscomplexobj(out) else np.float64)
         finite = wide[np.isfinite(wide)]
         if not means and finite.size:
-            means.append(finite.mean())
-        return np.full_like(out, _cast(np.asarray(means[0] if means else 0.0), out.dtype))
+            means.append(complex(finite.mean()) if np.iscomplexobj(out) else float(finite.mean()))
+        return _cast(np.zeros_like(wide) + (means[0] if means else 0.0), out.dtype)
 
     return constant
 
 
-def _on_changed(right: Function, change: Callable[[NDArray[Any]], NDArray[Any]]) -> Function:
+def _on_changed(right: Function, change: Callable[[Any], Any]) -> Function:
     """The right function of changed arrays."""
 
     def put(value: Any) -> Any:
-        is_changed = isinstance(value, np.ndarray) and value.ndim > 0 and value.shape[-1] > 1
+        is_changed = _is_array(value) and value.ndim > 0 and value.shape[-1] > 1
         return change(value.copy()) if is_changed else value
 
-    def changed(*args: Any, **kwargs: Any) -> NDArray[Any]:
+    def changed(*args: Any, **kwargs: Any) -> Any:
         named = {name: over_lists(one, put) for name, one in kwargs.items()}
         return right(*(over_lists(one, put) for one in args), **named)
 
     return changed
 
 
-def _cast(array: NDArray[Any], dtype: np.dtype[Any]) -> NDArray[Any]:
+def _is_array(value: Any) -> bool:
+    return hasattr(value, "dtype") and hasattr(value, "shape")
+
+
+def _cast(array: Any, dtype: np.dtype[Any]) -> Any:
     real = array.real if np.iscomplexobj(array) and dtype.kind != "c" else array
     with np.errstate(all="ignore"):
-        return np.asarray(real).astype(dtype)
+        return real.astype(dtype)

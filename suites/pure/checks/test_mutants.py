@@ -2,13 +2,17 @@
 
 import ast
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 
+from cuassay import from_host, to_host
 from cuassay.mutation.cuda import CUDA_OPERATORS, cuda_mutants, kernels_in, looks_like_cuda, struct_at, tokens_of
 from cuassay.mutation.mutant import Edit, mutants_of
 from cuassay.mutation.operators import OPERATORS, next_digit
-from cuassay.mutation.python import python_mutants
+from cuassay.mutation.python import python_mutants, stock_mutants
+from cuassay.mutation.stock import STOCK
 
 
 def changed(text: str, operator: str) -> set[str]:
@@ -295,3 +299,44 @@ def test_the_fastest_case_of_each_test_function_comes_first(tmp_path: Path) -> N
     tests = covering(find_mutants(tmp_path, ["pool.py"], baseline)[0], tmp_path, ["pool.py"], baseline)
 
     assert tests == ["t.py::a[1]", "t.py::c", "t.py::b[1]", "t.py::a[2]", "t.py::a[3]"]
+
+
+SCALED = """
+import functools
+
+def plain(a):
+    return a
+
+class Holder:
+    @functools.lru_cache
+    def other(self):
+        return 1
+
+    @staticmethod
+    def scaled(xp, a, *, by=2.0):
+        return a * by
+"""
+
+
+@pytest.mark.parametrize("device", ["cpu", "sim"])
+@pytest.mark.parametrize("name", STOCK)
+def test_a_stock_mutant_replaces_a_whole_function_on_every_device(name: str, device: str) -> None:
+    mutants = {one.edit.operator: one for one in stock_mutants("a.py", SCALED, [(12, 14)])}
+    space: dict[str, Any] = {}
+    exec(mutants[f"stock: {name}"].edit.apply(SCALED), space)  # noqa: S102
+    first, second = (from_host(np.arange(1, 9, dtype=np.float32) / n, device) for n in (3, 7))
+
+    mutant = space["Holder"].scaled
+    mutant(None, first)
+    out = mutant(None, second, by=1.5)
+
+    assert out.shape == (8,)
+    assert not np.array_equal(to_host(out), to_host(second) * np.float32(1.5))
+    assert space["plain"](3) == 3
+
+
+def test_stock_mutants_are_made_of_the_named_functions_only() -> None:
+    mutants = stock_mutants("a.py", SCALED, [(4, 5)])
+
+    assert {one.function for one in mutants} == {"plain"}
+    assert [one.edit.operator for one in mutants] == [f"stock: {name}" for name in STOCK]
