@@ -79,36 +79,47 @@ def hear(
     """
     trial, chance = Trial(), np.random.default_rng([nonce % 2**63, 1])
     begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
+    dropped: set[int] = set()
     met = _Outputs()
     for place in plan.order:
         probe = plan.probes[place]
         samples, outputs = begun.setdefault(place, ([], []))
-        sample = probe.draws[len(samples)]()
         is_verified = not probe.optional or bool(chance.random() < _VERIFIED)
+        if place in dropped:
+            continue
         if trial.seconds > most_seconds:
             trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
             return trial
-        answer = _ask(subject, sample, probe, trial)
-        if not compares:
-            samples.append(sample)
-            if len(samples) == len(probe.draws):
-                del begun[place]
-            continue
-        trial.finding = _refused(answer, probe, sample)
-        if trial.finding is not None:
-            return trial
-        output = answer.outputs[0]
-        is_met = met.add(output, sample)
+        sample = probe.draws[len(samples)]()
         samples.append(sample)
-        outputs.append(output)
-        if len(samples) == len(probe.draws):
+        answer = _ask(subject, sample, probe, trial)
+        is_last = len(samples) == len(probe.draws)
+        if is_last:
             del begun[place]
-            if is_verified or is_met:
-                trial.finding = _judged(probe, samples, outputs, trial)
-            if trial.finding is not None:
-                trial.finding = _explained(trial.finding, samples, outputs, met, trial)
-                return trial
+        if not compares:
+            continue
+        finding = _refused(answer, probe, sample)
+        if finding is None:
+            outputs.append(answer.outputs[0])
+            is_met = met.add(answer.outputs[0], sample)
+            if is_last and (is_verified or is_met):
+                finding = _judged(probe, samples, outputs, trial)
+        if finding is None:
+            continue
+        if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
+            dropped.add(place)
+            continue
+        trial.finding = _explained(finding, samples, outputs, met, trial)
+        return trial
     return trial
+
+
+#: What came of a call that is no fault where nobody promised that it would end otherwise.
+_EXCUSABLE = ("ok", "raised", "unusable")
+
+
+def _is_promised(probe: Probe) -> bool:
+    return probe.promised is None or probe.promised()
 
 
 def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer:
@@ -200,7 +211,7 @@ def _explained(
 ) -> Finding:
     """The finding with the cheats that the wrong outputs speak of."""
     seen = list(finding.cheat)
-    for sample, output in zip(samples, outputs, strict=True):
+    for sample, output in zip(samples, outputs, strict=False):  # a call that failed has no output
         if met.is_stale(output, sample):
             text = "the output is, bit for bit, that of an earlier call with other inputs"
             seen.append(Evidence(id="T9", certainty="proven", evidence=text))
