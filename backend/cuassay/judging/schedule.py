@@ -97,7 +97,7 @@ def _checks(
     if spec.deterministic and "deterministic" not in spec.without:
         yield equal_runs(spec, dtype, max(values, key=_elements))
     if probed:
-        for probe in beyond(spec, dtype, values[:_SAMPLES], chance):
+        for probe in beyond(spec, device, dtype, values[:_SAMPLES], chance):
             if layouts or probe.check != "layouts":
                 yield probe
 

@@ -129,7 +129,7 @@ def test_a_declaration_leaves_probes_out_by_the_names_of_checks(check: str) -> N
     spec = OpSpec(**fields, without={check: "one kernel for one shape"})  # type: ignore[arg-type]
     samples = list(spec.draw(1, "float32", "values"))
 
-    found = {probe.check for probe in beyond(spec, "float32", samples, np.random.default_rng(1))}
+    found = {probe.check for probe in beyond(spec, CPU, "float32", samples, np.random.default_rng(1))}
 
     assert {"sizes": "hidden shapes", "layouts": "layouts"}[check] not in found
     assert found
