@@ -77,6 +77,7 @@ class CandidateProcess(Handle):
         self.jail: Mapping[str, str] = {}
         self.output = ""
         self.supervisor = -1
+        self._lifeline = -1
         self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
         self._last = 0
@@ -108,11 +109,12 @@ class CandidateProcess(Handle):
         """
         if self._state != "new":
             raise StateError(f"a candidate is loaded once; got a second call on {self!r}; make another")
-        self._state = "loading"
         if self._zygote is None:
             self._zygote = Zygote(self.device.kind)
+        self._state = "loading"
         self._start(self._zygote)
         self._wait(protocol.LOADED, self.limits.load_s)
+        self._hear()  # what there is of the jail was reported before
         reply = self._read(())
         self._state = "loaded"
         if reply.error is not None:
@@ -148,9 +150,6 @@ class CandidateProcess(Handle):
 
     def close(self) -> None:
         """Kill the process and everything that it has started; twice is allowed."""
-        if self._state in ("new", "closed"):
-            self._state = "closed"
-            return
         self._end()
         if self._owns_zygote and self._zygote is not None:
             self._zygote.close()
@@ -164,7 +163,7 @@ class CandidateProcess(Handle):
         self._lifeline = -1
         deadline = time.monotonic() + _PATIENCE_SECONDS
         while self._hear() and time.monotonic() < deadline:
-            select.select([self._report], [], [], max(deadline - time.monotonic(), 0))
+            self._poll.poll(_NAP_SECONDS * 1000)
         if self._ended is None and self.supervisor > 0:
             with suppress(OSError):  # what it watches is killed with it
                 os.kill(self.supervisor, signal.SIGKILL)
@@ -259,7 +258,7 @@ class CandidateProcess(Handle):
                 self._lose_as_reported()
             if time.monotonic() > deadline:
                 self._lose("hang", "its processes do not stop")
-            select.select([self._report], [], [], _NAP_SECONDS)
+            self._poll.poll(_NAP_SECONDS * 1000)
 
     def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:
         try:
@@ -274,7 +273,6 @@ class CandidateProcess(Handle):
             said = protocol.reply_number(self._control)
             if said == number:
                 self._last = number
-                self._hear()
                 return
             if said != self._last:
                 self._lose("protocol", f"reply {said} where reply {number} was due")

@@ -1,0 +1,55 @@
+"""Arrays on a device between guard bands, at places that differ from call to call."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay import devices
+from cuassay.core.device import Device
+
+__all__ = ["Guarded"]
+
+#: Bytes of a band, and steps of a band's length: alignments stay those of an allocation.
+_BAND_NBYTES, _STEP = 4096, 256
+
+
+class Guarded:
+    """One array on a device, with random bytes before and behind it.
+
+    Parameters
+    ----------
+    contents : numpy.ndarray
+        What it holds at first; C-contiguous.
+    device : Device
+        Where it is.
+    """
+
+    def __init__(self, contents: NDArray[Any], device: Device) -> None:
+        self.shape, self.dtype, self.nbytes = contents.shape, contents.dtype, contents.nbytes
+        self._low = _BAND_NBYTES + _STEP * (os.urandom(1)[0] % 16)
+        self._host = np.frombuffer(os.urandom(64), np.uint8)
+        behind = _BAND_NBYTES + -self.nbytes % _STEP
+        self._host = np.resize(self._host, self._low + self.nbytes + behind)
+        self._host[self._low : self._low + self.nbytes] = contents.reshape(-1).view(np.uint8)
+        self._buffer = devices.from_host(self._host, device)
+        inside = self._buffer[self._low : self._low + self.nbytes]
+        self.array = inside.view(self.dtype).reshape(self.shape)
+
+    def __repr__(self) -> str:
+        return f"Guarded({self.shape}, {self.dtype})"
+
+    def read(self) -> NDArray[Any]:
+        """A copy of what it holds now, on the host; waits for the current stream."""
+        self._found = devices.to_host(self._buffer)
+        inside: NDArray[Any] = self._found[self._low : self._low + self.nbytes]
+        return inside.view(self.dtype).reshape(self.shape)
+
+    def broken_nbytes(self) -> int:
+        """How many bytes of the bands had changed when it was last read."""
+        high = self._low + self.nbytes
+        bands = (slice(0, self._low), slice(high, None))
+        return sum(int(np.count_nonzero(self._found[band] != self._host[band])) for band in bands)

@@ -1,0 +1,183 @@
+"""The launch plan of a candidate of the kernel tier: what its ``launch.json`` may say, and what it says for one call.
+
+The candidate is ``kernel.cu`` and this file; a trusted runner compiles the one and launches by the other. Nothing of
+the candidate runs on the host. A plan::
+
+    {"outputs": [{"shape": ["in0[0]"], "dtype": "in0"}],
+     "scratch": ["4 * ceil_div(in0.size, 256)"],
+     "options": ["--use_fast_math"],
+     "launches": [
+        {"kernel": "row_sums<{in0}>", "grid": ["in0[0]"], "block": [256], "shared": "4 * 256",
+         "arguments": ["in0", "out0", "scratch0", {"int64": "in0[1]"}, {"float32": "eps"}]}]}
+
+Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's name is
+the C++ type of its elements. What a number may be is in `expressions`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cuassay.core.capability import DTYPE_NAMES
+from cuassay.core.words import shown
+from cuassay.errors import ArgumentError
+from cuassay.judging.expressions import Expression
+
+__all__ = ["C_TYPES", "LaunchPlan", "LaunchStep", "OutputPlan", "parse_plan"]
+
+#: Name of a dtype to what C++ calls it.
+C_TYPES: dict[str, str] = {
+    "bool": "bool",
+    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "float16": "__half",
+    "bfloat16": "__nv_bfloat16",
+    "float32": "float",
+    "float64": "double",
+    "float8_e4m3fn": "__nv_fp8_e4m3",
+    "float8_e5m2": "__nv_fp8_e5m2",
+    "complex64": "cuFloatComplex",
+    "complex128": "cuDoubleComplex",
+}
+
+#: What the compiler may be told. Folders and files are the runner's to choose.
+_OPTIONS = re.compile(
+    r"(--use_fast_math|--fmad=(true|false)|--ftz=(true|false)|--prec-(div|sqrt)=(true|false)|--maxrregcount=\d{1,3}"
+    r"|--extra-device-vectorization|--std=c\+\+(14|17|20)|-D[A-Za-z_]\w*(=[\w.+-]*)?)"
+)
+
+_KERNEL_NAME = re.compile(r"[A-Za-z_][\w:]*(<[\w:,<>{}\s-]*>)?")
+_ARRAY = re.compile(r"(in|out|scratch)\d+")
+
+#: The most outputs, launches, arguments of one, and scratch buffers.
+_MOST = 64
+
+
+@dataclass(frozen=True, slots=True)
+class OutputPlan:
+    """One output: its extents, and the name of a dtype or of the array whose dtype it has."""
+
+    shape: tuple[Expression, ...]
+    dtype: str
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchStep:
+    """One launch. An argument is the name of an array, or a dtype and a number: an expression, a float, an option."""
+
+    kernel: str
+    grid: tuple[Expression, ...]
+    block: tuple[Expression, ...]
+    shared: Expression
+    arguments: tuple[str | tuple[str, Expression | float | str], ...]
+
+    def kernel_for(self, dtypes: Mapping[str, str]) -> str:
+        """The kernel's name for arrays of these dtypes; raises `ArgumentError` for an array that is not there."""
+
+        def told(match: re.Match[str]) -> str:
+            if match[1] not in dtypes:
+                raise ArgumentError(f"kernel {self.kernel!r} names {match[1]!r}; there are {', '.join(dtypes)}")
+            return C_TYPES[dtypes[match[1]]]
+
+        return re.sub(r"\{(\w+)\}", told, self.kernel)
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """What a ``launch.json`` says."""
+
+    outputs: tuple[OutputPlan, ...]
+    scratch: tuple[Expression, ...]
+    options: tuple[str, ...]
+    launches: tuple[LaunchStep, ...]
+
+
+def parse_plan(text: str | bytes) -> LaunchPlan:
+    """The plan that a ``launch.json`` holds.
+
+    Raises
+    ------
+    ArgumentError
+        If it is not one; the message names the place.
+    """
+    try:
+        said = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise ArgumentError(f"launch.json is not JSON: {error}; got {shown(text)}; write one object") from error
+    fields = _fields("launch.json", said, required=("outputs", "launches"), optional=("scratch", "options"))
+    return LaunchPlan(
+        outputs=tuple(map(_output, _list("outputs", fields["outputs"]))),
+        scratch=tuple(map(Expression, _list("scratch", fields.get("scratch", [])))),
+        options=tuple(map(_option, _list("options", fields.get("options", [])))),
+        launches=tuple(map(_launch, _list("launches", fields["launches"], least=1))),
+    )
+
+
+def _fields(place: str, said: Any, *, required: Sequence[str], optional: Sequence[str]) -> Mapping[str, Any]:
+    if not isinstance(said, dict) or not {*required} <= said.keys() <= {*required, *optional}:
+        got = f"the fields {', '.join(map(repr, said)) or 'none'}" if isinstance(said, dict) else shown(said)
+        raise ArgumentError(f"{place} has {', '.join(required)}, and may have {', '.join(optional)}; got {got}")
+    return said
+
+
+def _list(place: str, said: Any, least: int = 0) -> list[Any]:
+    if not isinstance(said, list) or not least <= len(said) <= _MOST:
+        raise ArgumentError(f"{place} is a list of {least} to {_MOST}; got {shown(said)}; write it in brackets")
+    return said
+
+
+def _output(said: Any) -> OutputPlan:
+    fields = _fields("an output", said, required=("shape", "dtype"), optional=())
+    dtype = fields["dtype"]
+    if dtype not in DTYPE_NAMES and not (isinstance(dtype, str) and _ARRAY.fullmatch(dtype)):
+        raise ArgumentError(f"an output's dtype is a name such as 'float32', or an array such as 'in0'; got {dtype!r}")
+    return OutputPlan(tuple(map(Expression, _list("shape", fields["shape"]))), dtype)
+
+
+def _option(said: Any) -> str:
+    if not isinstance(said, str) or not _OPTIONS.fullmatch(said):
+        raise ArgumentError(
+            f"the compiler is not told {shown(said)}; there are --use_fast_math, --fmad=, --ftz=, --prec-div=, "
+            "--prec-sqrt=, --maxrregcount=, --extra-device-vectorization, --std= and -D"
+        )
+    return said
+
+
+def _launch(said: Any) -> LaunchStep:
+    required, optional = ("kernel", "grid", "block", "arguments"), ("shared",)
+    fields = _fields("a launch", said, required=required, optional=optional)
+    name = fields["kernel"]
+    if not isinstance(name, str) or not _KERNEL_NAME.fullmatch(name):
+        raise ArgumentError(f"a kernel's name is as C++ spells it, such as 'scale<{{in0}}, 4>'; got {shown(name)}")
+    return LaunchStep(
+        kernel=name,
+        grid=_dims("grid", fields["grid"]),
+        block=_dims("block", fields["block"]),
+        shared=Expression(fields.get("shared", 0)),
+        arguments=tuple(map(_argument, _list("arguments", fields["arguments"]))),
+    )
+
+
+def _dims(place: str, said: Any) -> tuple[Expression, ...]:
+    several = said if isinstance(said, list) else [said]
+    if not 1 <= len(several) <= 3:
+        raise ArgumentError(f"{place} has one to three numbers; got {shown(said)}; write [x, y, z]")
+    return tuple(map(Expression, several))
+
+
+def _argument(said: Any) -> str | tuple[str, Expression | float | str]:
+    if isinstance(said, str) and _ARRAY.fullmatch(said):
+        return said
+    if isinstance(said, dict) and len(said) == 1:
+        ((dtype, what),) = said.items()
+        if dtype in C_TYPES and "float" in dtype and isinstance(what, float | int | str) and not isinstance(what, bool):
+            return dtype, what if isinstance(what, str) else float(what)
+        if dtype in C_TYPES and ("int" in dtype or dtype == "bool"):
+            return dtype, Expression(what)
+    raise ArgumentError(
+        f"an argument is an array such as 'in0', a whole number such as {{'int64': 'in0.size'}}, or a number such as "
+        f"{{'float32': 'eps'}} by the name of an option; got {shown(said)}"
+    )

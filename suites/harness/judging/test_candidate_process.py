@@ -1,0 +1,224 @@
+"""A candidate in a process of its own, as the judge sees it: arguments, outputs, errors, life."""
+
+from __future__ import annotations
+
+import gc
+import os
+import select
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.errors import CandidateLostError, StateError
+from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.process import CandidateProcess
+from cuassay.judging.zygote import Zygote
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="candidates are judged on Linux")
+
+LIMITS = Limits(load_s=60, call_s=60, arena_nbytes=1 << 20)
+BASE = np.arange(24, dtype=np.float32).reshape(2, 3, 4)
+ROOM = (BASE.shape, "float32")
+
+Start = Callable[[str], CandidateProcess]
+
+
+@pytest.fixture(scope="module", params=["cpu", "sim"])
+def zygote(request: pytest.FixtureRequest) -> Iterator[Zygote]:
+    with Zygote(request.param) as one:
+        yield one
+
+
+@pytest.fixture
+def started(zygote: Zygote, tmp_path: Path) -> Iterator[Start]:
+    made: list[CandidateProcess] = []
+
+    def start(text: str) -> CandidateProcess:
+        file = tmp_path / "candidate.py"
+        file.write_text(text, encoding="utf-8")
+        made.append(CandidateProcess(file, device=zygote.kind, limits=LIMITS, jail=JailOptions(), zygote=zygote))
+        made[-1].load()
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.close()
+
+
+# ---------------------------------------------------------------------------------------- arguments and outputs
+
+
+def test_arguments_of_every_kind_arrive(started: Start) -> None:
+    one = started(
+        "def run(xp, a, several, pair, number, flag, word, none, z, *, k, table):\n"
+        "    assert (pair[1], number, flag, word, none, z) == (3, 2.5, True, 'x', None, 1 + 2j)\n"
+        "    assert type(pair) is tuple and type(several) is list and table == {1: 'one'}\n"
+        "    return a + several[0] * several[1] + pair[0] + k\n"
+    )
+
+    arguments = [BASE, [BASE, np.float32(2)], (BASE, 3), 2.5, True, "x", None, 1 + 2j]
+    reply = one.call(arguments, {"k": 7, "table": {1: "one"}}, [ROOM])
+
+    assert reply.raised is None
+    np.testing.assert_array_equal(reply.outputs[0].array, BASE * 4 + 7)
+
+
+LAYOUTS = {
+    "transposed": BASE.T,
+    "reversed": BASE[::-1, :, ::-1],
+    "strided": BASE[:, 1:, ::2],
+    "broadcast": np.broadcast_to(BASE[0, 0], (3, 4)),
+    "empty": BASE[:0],
+    "one": BASE[1, 1, 1, ...],
+}
+
+
+@pytest.mark.parametrize("array", LAYOUTS.values(), ids=LAYOUTS)
+def test_layout_arrives(started: Start, array: np.ndarray[Any, Any]) -> None:
+    one = started("import numpy as np\ndef run(xp, a):\n    return a + 0, xp.asarray(np.array(a.strides, 'int64'))\n")
+
+    reply = one.call([array], {}, [(array.shape, "float32"), ((array.ndim,), "int64")])
+
+    assert reply.raised is None
+    values, strides = (output.array for output in reply.outputs)
+    np.testing.assert_array_equal(values, array)
+    if array.size:
+        np.testing.assert_array_equal(strides, array.strides)
+
+
+def test_outputs_are_taken_as_the_candidate_gives_them(started: Start) -> None:
+    one = started("def run(xp, a):\n    return a[0], 'words', a, xp.concatenate([a, a]), 2.0, a\n")
+
+    reply = one.call([BASE], {}, [ROOM, 64, 4096, ROOM, 8])
+
+    shapes = [(output.shape, output.dtype, output.problem) for output in reply.outputs]
+    assert [shapes[0], shapes[2], shapes[3]] == [
+        ((3, 4), "float32", ""),
+        ((2, 3, 4), "float32", ""),
+        ((4, 3, 4), "float32", "too large"),
+    ]
+    assert reply.outputs[1].problem == "not an array"
+    assert float(reply.outputs[4].array) == 2.0
+    assert reply.extra == 1
+
+
+def test_missing_output_is_told(started: Start) -> None:
+    reply = started("def run(xp, a):\n    return a\n").call([BASE], {}, [ROOM, ROOM])
+
+    assert [output.problem for output in reply.outputs] == ["", "missing"]
+    assert [output.unwritten_nbytes for output in reply.outputs] == [0, 96]
+
+
+def test_changed_input_is_told(started: Start) -> None:
+    reply = started("def run(xp, a, b):\n    b[...] = 0\n    return a\n").call([BASE, BASE.T], {}, [ROOM])
+
+    assert reply.changed == (1,)
+    np.testing.assert_array_equal(reply.outputs[0].array, BASE)
+
+
+def test_exception_is_told_and_the_next_call_runs(started: Start) -> None:
+    one = started("def run(xp, a, k=0):\n    if k: raise KeyError('a\\x1bb')\n    return a\n")
+
+    raised = one.call([BASE], {"k": 1}, [ROOM]).raised
+
+    assert (raised.kind, raised.message) == ("KeyError", "'a\\x1bb'")
+    assert one.call([BASE], {}, [ROOM]).raised is None
+
+
+def test_time_holds_the_whole_call(started: Start) -> None:
+    one = started("import time\ndef run(xp, a):\n    time.sleep(0.02)\n    return a\n")
+
+    reply = one.call([BASE], {}, [ROOM])
+
+    assert reply.ended_ns - reply.begun_ns >= 20_000_000  # a sleep is never shorter
+
+
+def test_race_is_found_in_the_candidates_process(tmp_path: Path) -> None:
+    (tmp_path / "racing.py").write_text(
+        "from cuassay.devices import backend\n"
+        "def run(xp, a):\n"
+        "    side = backend('sim').new_stream(0)\n"
+        "    with backend('sim').use_stream(side):\n"
+        "        return a * 2\n"
+    )
+    with CandidateProcess(tmp_path / "racing.py", device="sim:0", limits=LIMITS) as one:
+        one.load()
+        assert one.call([BASE], {}, [ROOM]).raised.kind == "RaceError"
+
+
+# ---------------------------------------------------------------------------------------- life
+
+
+def test_calls_out_of_order_are_refused(zygote: Zygote, tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
+    one = CandidateProcess(tmp_path / "c.py", device=zygote.kind, limits=LIMITS, zygote=zygote)
+    with pytest.raises(StateError, match=r"between load\(\) and close\(\)"):
+        one.call([BASE])
+    one.load()
+    with pytest.raises(StateError, match="loaded once"):
+        one.load()
+    one.close()
+    with pytest.raises(StateError, match=r"between load\(\) and close\(\)"):
+        one.call([BASE])
+    one.close()
+
+
+def test_file_is_read_once(zygote: Zygote, tmp_path: Path) -> None:
+    file = tmp_path / "c.py"
+    file.write_text("def run(xp, a):\n    return a + 1\n")
+    with CandidateProcess(file, device=zygote.kind, limits=LIMITS, zygote=zygote) as one:
+        file.write_text("def run(xp, a):\n    return a + 2\n")
+        one.load()
+        np.testing.assert_array_equal(one.call([BASE], {}, [ROOM]).outputs[0].array, BASE + 1)
+        assert one.source == b"def run(xp, a):\n    return a + 1\n"
+
+
+def test_judge_never_holds_the_candidates_code(started: Start) -> None:
+    one = started("class PlantedClass: pass\ndef run(xp, a):\n    return a\n")
+    one.call([BASE], {}, [ROOM])
+
+    assert "candidate" not in sys.modules
+    assert not [found for found in gc.get_objects() if getattr(found, "__name__", "") == "PlantedClass"]
+
+
+def test_ended_zygote_is_told(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
+    ended = Zygote("cpu")
+    ended.close()
+    ended.close()
+    with CandidateProcess(tmp_path / "c.py", device="cpu", zygote=ended) as one:
+        with pytest.raises(CandidateLostError) as caught:
+            one.load()
+        assert caught.value.reason == "jail"
+
+
+JUDGE = """
+import os, sys, time
+from cuassay.judging.limits import JailOptions
+from cuassay.judging.process import CandidateProcess
+one = CandidateProcess(sys.argv[1], device="cpu", jail=JailOptions())
+one.load()
+child = open(f"/proc/{one.supervisor}/task/{one.supervisor}/children").read().split()[0]
+print(one._zygote._process.pid, one.supervisor, child, flush=True)
+time.sleep(1000)
+"""
+
+
+def test_nothing_outlives_a_killed_judge(tmp_path: Path) -> None:
+    (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
+    judge = subprocess.Popen([sys.executable, "-c", JUDGE, str(tmp_path / "c.py")], stdout=subprocess.PIPE)
+    processes = [os.pidfd_open(int(pid)) for pid in judge.stdout.readline().split()]
+
+    judge.send_signal(signal.SIGKILL)
+    judge.wait()
+
+    for one in processes:
+        assert select.select([one], [], [], 60)[0], "it has not ended"
+        os.close(one)
+    judge.stdout.close()
