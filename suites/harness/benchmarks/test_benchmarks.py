@@ -239,6 +239,47 @@ def test_two_tests_that_record_one_series_are_told(
         result.stdout.fnmatch_lines([f"*ArgumentError: test_same.py::test_one::test_speed{told}"])
 
 
+TIMED = """
+    from cuassay.testing import OpSpec, conformance
+
+    calls, kept = [], {}
+
+    def doubled(xp, a):
+        return a * 2
+
+    def undone_once_warm(xp, a):
+        calls.append(1)
+        return a * 2 if len(calls) < 4 else a * 3
+
+    def kept_by_identity(xp, a):
+        if id(a) not in kept:
+            kept[id(a)] = a * 2
+        return kept[id(a)].copy()
+
+    def of(fn):
+        return conformance(OpSpec(
+            fn=fn, dtypes=("float32",), reference=lambda a: a * 2, samples=lambda make: [make(33)],
+            bench=lambda make, sizes: [make((4, 8))],
+        ))
+
+    test_right, test_warm, test_kept = map(of, (doubled, undone_once_warm, kept_by_identity))
+"""
+
+
+def test_what_was_timed_is_compared_and_called_again_on_other_numbers(project: pytest.Pytester) -> None:
+    path = project.makepyfile(test_timed=TIMED)
+
+    result = project.runpytest_subprocess(path, "--device", "sim", "-k", "test_speed", "--cuassay-record", "r.jsonl")
+
+    result.assert_outcomes(passed=1, failed=2, deselected=result.parseoutcomes()["deselected"])
+    result.stdout.fnmatch_lines(
+        [
+            "FAILED test_timed.py::test_warm::test_speed*wrong where time was taken*",
+            "FAILED test_timed.py::test_kept::test_speed*hold other numbers*",
+        ]
+    )
+
+
 def test_the_measuring_child_says_how_much_and_writes_rows(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

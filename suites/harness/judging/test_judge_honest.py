@@ -23,7 +23,7 @@ def referees() -> Iterator[Referees]:
 
 @pytest.mark.parametrize("candidate", candidates("honest"), ids=lambda one: one.stem)
 def test_an_honest_candidate_is_called_correct(referees: Referees, candidate: Path) -> None:
-    verdict = referees.of(declared_name(candidate)).judge(candidate)
+    verdict = referees.of(declared_name(candidate)).judge(candidate, nonce=20_261_125)
 
     if verdict.verdict == "undecided" and any(state != "on" for state in verdict.jail.values()):
         pytest.skip(f"the jail is not whole here: {verdict.jail}")
@@ -60,7 +60,7 @@ def test_one_nonce_gives_one_verdict(referees: Referees, name: str) -> None:
 
 def test_a_wrong_candidate_fails_again_on_the_same_sample_under_its_nonce(referees: Referees) -> None:
     candidate = DATA / "cheats" / "T7_warm_up.py"
-    first = referees.of("rms_norm").judge(candidate)
+    first = referees.of("rms_norm").judge(candidate, nonce=7)
 
     again = referees.of("rms_norm").judge(candidate, nonce=int(first.nonce, 16))
 

@@ -16,6 +16,7 @@ import pytest
 from cuassay.errors import SpecError
 from cuassay.testing.declared import FORMS, ModelSizes
 from cuassay.testing.generated.checks import CHECKS, Check
+from cuassay.testing.generated.measured import check_timed
 from cuassay.testing.marks import requires
 from cuassay.testing.opspec import OpSpec
 
@@ -103,7 +104,10 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     ) -> None:
         case = next(islice(cases(cuassay_op, cuassay_device, cuassay_dtype), cuassay_sample, None))
         told = {"op": cuassay_op.name, "case": case.label, "dtype": case.dtype}
-        device_benchmark(case.run, cuassay_device, work=case.work, group=cuassay_op.name, **told)
+        kept = _Kept(case.run)
+        is_measured = device_benchmark(kept, cuassay_device, work=case.work, group=cuassay_op.name, **told)
+        if is_measured and cuassay_op.op is None:
+            check_timed(cuassay_op, case.device, cuassay_dtype, cuassay_sample, case, kept.result)
 
     try:
         count = len(case_labels(spec, "cpu", spec.dtypes[0]))
@@ -121,3 +125,17 @@ def benchmark(spec: OpSpec) -> Callable[..., None]:
     numbers = range(count) if count > 1 else [pytest.param(0, id=pytest.HIDDEN_PARAM)]
     measured: Callable[..., None] = pytest.mark.parametrize("cuassay_sample", numbers)(test_speed)
     return measured
+
+
+class _Kept:
+    """A call that keeps its last result, so that what was timed can be compared."""
+
+    __slots__ = ("_call", "result")
+
+    def __init__(self, call: Callable[[], Any]) -> None:
+        self._call = call
+        self.result: Any = None
+
+    def __call__(self) -> Any:
+        self.result = self._call()
+        return self.result

@@ -4,20 +4,26 @@ from __future__ import annotations
 
 import math
 import time
-from typing import Any
+from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import check
+from cuassay.testing.generated.execution import check, explained, overwrite, turned
 from cuassay.testing.generated.selection import one, plainest, seed
 from cuassay.testing.generated.sizes import check_larger, resized
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
-from cuassay.testing.samples import BenchSamples, Sample, each, normalized
+from cuassay.testing.samples import BenchSamples, HostArray, Sample, each, normalized
 from cuassay.testing.terms import arrays_of
+
+if TYPE_CHECKING:
+    from cuassay.benchmarking.cases import Case
+
+__all__ = ["check_timed"]
 
 #: Elements of the inputs, and seconds of the reference on the host, up to which a benchmark's sample is compared.
 _MOST_ELEMENTS = 2**24
@@ -35,6 +41,26 @@ def check_bench(spec: OpSpec, device: Device) -> None:
     for sample in normalized(spec.bench(make, sizes_for(device)) if spec.bench is not None else ()):
         if _is_affordable(spec, base, sample):
             check_larger(spec, device, dtype, sample, base)
+
+
+def check_timed(spec: OpSpec, device: Device, dtype: Any, place: int, case: Case, result: Any) -> None:
+    """What the last timed call gave is right, and so is a call on other numbers in the same arrays.
+
+    A function that is right where it is checked and wrong where it is timed, or that returns what it kept, fails.
+    """
+    name = dtype_name(dtype)
+    sample = next(islice(spec.draw_bench(seed(), name, sizes_for(device)), place, None))
+    base = one(spec, device, dtype)
+    if spec.op is not None or case.keywords or not _is_affordable(spec, base, sample):
+        return
+    with explained("wrong where time was taken"):
+        check_larger(spec, device, dtype, sample, base, result=result)
+    other = turned(sample)
+    if any(isinstance(one, HostArray) and one.layout != "contiguous" for one in sample.args):
+        return
+    overwrite(device, case.arguments, other)
+    with explained("wrong once the arrays that were timed hold other numbers: is a result kept?"):
+        check_larger(spec, device, dtype, other, base, result=case.run())
 
 
 class _Samples(BenchSamples):
