@@ -23,7 +23,7 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.protocol import ARENA_ALIGNMENT, Claim, Placed, Room, dtype_number
 
-__all__ = ["Arena", "Asked", "Layout", "form_of", "interpreted", "unwritten"]
+__all__ = ["Arena", "Asked", "Layout", "form_of", "interpreted", "poison", "repeated", "unwritten"]
 
 #: An output that is asked for: its shape and dtype, or the bytes of room that it may take.
 Asked = tuple[tuple[int, ...], Any] | int
@@ -125,9 +125,9 @@ class Arena:
             self._put(one, start, span) for one, start, span in zip(inputs, starts[: len(inputs)], spans, strict=True)
         )
         rooms = tuple(map(Room, starts[len(inputs) :], sizes[len(inputs) :]))
-        poisons = tuple(_poison(asked, chance) for asked in outputs)
-        for room, poison in zip(rooms, poisons, strict=True):
-            self._bytes[room.offset : room.offset + room.nbytes] = _repeated(poison, room.nbytes)
+        poisons = tuple(poison(_BYTE if isinstance(one, int) else as_dtype(one[1]), chance) for one in outputs)
+        for room, pattern in zip(rooms, poisons, strict=True):
+            self._bytes[room.offset : room.offset + room.nbytes] = repeated(pattern, room.nbytes)
         return Layout(placed, rooms, poisons)
 
     def _starts(self, sizes: Sequence[int], chance: random.Random) -> list[int]:
@@ -181,10 +181,10 @@ def interpreted(taken: NDArray[Any], claim: Claim) -> tuple[NDArray[Any] | None,
     return raw.view(dtype).reshape(claim.shape), ""
 
 
-def unwritten(taken: NDArray[Any], poison: bytes) -> int:
+def unwritten(taken: NDArray[Any], pattern: bytes) -> int:
     """How many bytes of a room still hold its poison, counted in words of 8 bytes."""
     words = taken.nbytes // 8
-    found, expected = taken[: words * 8].view(np.uint64), _repeated(poison, words * 8).view(np.uint64)
+    found, expected = taken[: words * 8].view(np.uint64), repeated(pattern, words * 8).view(np.uint64)
     return 8 * int(np.count_nonzero(found == expected))
 
 
@@ -204,9 +204,8 @@ def _room_nbytes(asked: Asked) -> int:
     return prod(shape) * as_dtype(dtype).itemsize
 
 
-def _poison(asked: Asked, chance: random.Random) -> bytes:
+def poison(dtype: np.dtype[Any], chance: random.Random) -> bytes:
     """64 random bytes, another pattern for each call; of a floating type NaNs with random payloads."""
-    dtype = _BYTE if isinstance(asked, int) else as_dtype(asked[1])
     pattern = bytearray(chance.randbytes(64))
     if dtype.kind in "fcV" and dtype.itemsize > 1:  # V is bfloat16
         size = dtype.itemsize // (2 if dtype.kind == "c" else 1)
@@ -216,8 +215,9 @@ def _poison(asked: Asked, chance: random.Random) -> bytes:
     return bytes(pattern)
 
 
-def _repeated(poison: bytes, nbytes: int) -> NDArray[np.uint8]:
-    return np.resize(np.frombuffer(poison, _BYTE), nbytes)
+def repeated(pattern: bytes, nbytes: int) -> NDArray[np.uint8]:
+    """That many bytes of a pattern."""
+    return np.resize(np.frombuffer(pattern, _BYTE), nbytes)
 
 
 def _same_bits(a: NDArray[Any], b: NDArray[Any]) -> bool:

@@ -13,6 +13,8 @@ import sys
 import types
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +27,7 @@ from cuassay.core.device import Device
 from cuassay.judging import protocol
 from cuassay.judging.protocol import Bell, Claim, Placed, RawReply, Request, Room
 
-__all__ = ["Server", "load", "preload", "serve"]
+__all__ = ["Server", "load", "load_kernels", "load_program", "preload", "serve"]
 
 #: Seconds between two looks at the counter of requests while it sleeps: a bell can be lost to a candidate that forks.
 _NAP_SECONDS = 0.05
@@ -60,6 +62,10 @@ def load(path: Path) -> Callable[..., Any]:
     raise NameError(f"{path.name} has no function run(xp, *arrays)")
 
 
+#: What came of a call: what is said of its outputs, seconds by the device's clock, and whether it never waited.
+Answer = tuple[tuple[Claim, ...], float, bool]
+
+
 @dataclass(frozen=True, slots=True)
 class Server:
     """Answers the calls of one judge.
@@ -79,22 +85,23 @@ class Server:
     arena: memoryview
     bell: Bell
 
-    def answer(self, number: int, answering: Callable[[], tuple[Claim, ...]]) -> None:
+    def answer(self, number: int, answering: Callable[[], Answer]) -> None:
         """Reply with what `answering` gives, or raises."""
         try:
-            reply = RawReply(number, answering())
+            claims, seconds, is_queued = answering()
+            reply = RawReply(number, claims, None, seconds, is_queued)
         except Exception as error:  # noqa: BLE001  whatever the candidate raises is its answer
             reply = RawReply(number, error=(type(error).__qualname__.encode(), _text(error)))
         protocol.write_reply(self.control, reply)
         self.bell.ring()
 
-    def run(self, function: Callable[..., Any]) -> None:
+    def run(self, call: Callable[[Server, Request], Answer]) -> None:
         """Answer calls until the judge has gone."""
         last = 0  # of the requests: none yet
         while self._wait(last):
             request = protocol.read_request(self.control)
             last = request.number
-            self.answer(last, lambda: self._call(function, request))  # noqa: B023  called at once
+            self.answer(last, partial(call, self, request))
 
     def _wait(self, last: int) -> bool:
         for _ in range(_POLLS):
@@ -106,34 +113,35 @@ class Server:
                 return False
         return True
 
-    def _call(self, function: Callable[..., Any], request: Request) -> tuple[Claim, ...]:
-        backend = devices.backend(self.device.kind)
+    def arguments(
+        self, request: Request, place: Callable[[Placed], Any]
+    ) -> tuple[list[Any], dict[str, Any], dict[int, Any]]:
+        """Positional and named arguments, and the arrays among them by their number; `place` makes each."""
         given: dict[int, Any] = {}
 
         def array(index: int) -> Any:
-            given[index] = self._array(request.arrays[index])
+            given[index] = place(request.arrays[index])
             return given[index]
 
         def scalar(index: int) -> Any:
-            return self._host(request.arrays[index]).copy()[()]
+            return self.host(request.arrays[index]).copy()[()]
 
-        with backend.activate(self.device.index):
-            args, options = _decoded(request.form, array, scalar)
-            result = function(devices.namespace(self.device), *args, **options)
-            claims = tuple(map(self._write, _several(result), _rooms(request)))
-            if request.returns_inputs and self.device.kind != "cpu":
-                for index, one in given.items():
-                    self._host(request.arrays[index])[...] = devices.to_host(one)
-            backend.synchronize(self.device.index)  # work on other streams counts as part of the call
-        return claims
+        args, options = _decoded(request.form, array, scalar)
+        return args, options, given
 
-    def _host(self, placed: Placed) -> np.ndarray[Any, Any]:
+    def write(self, results: Sequence[Any], request: Request) -> tuple[Claim, ...]:
+        """Put outputs where the judge will look, and say what they are."""
+        rooms = [*request.rooms, *[None] * (protocol.MAX_OUTPUTS - len(request.rooms))]
+        return tuple(map(self._write, results, rooms))
+
+    def host(self, placed: Placed) -> np.ndarray[Any, Any]:
+        """An array of the arena."""
         dtype = as_dtype(DTYPE_NAMES[placed.dtype])
         return np.ndarray(placed.shape, dtype, self.arena, placed.first, placed.strides)
 
-    def _array(self, placed: Placed) -> Any:
+    def array(self, placed: Placed) -> Any:
         """An input on the device, laid out as the judge says: on the host the arena itself, elsewhere a copy."""
-        host = self._host(placed)
+        host = self.host(placed)
         if self.device.kind == "cpu":
             return host
         if host.flags.c_contiguous:
@@ -166,42 +174,74 @@ class Server:
         return host
 
 
-def serve(
-    path: Path, device: Device, control: memoryview, arena: memoryview, bell: Bell, confine: Callable[[], None]
-) -> None:
+def load_program(path: Path) -> Callable[[Server, Request], Answer]:
+    """How the calls of a Python file are answered: its own function runs on arrays of the device."""
+    function = load(path)
+
+    def call(server: Server, request: Request) -> Answer:
+        backend, device = devices.backend(server.device.kind), server.device
+        with backend.activate(device.index):
+            args, options, given = server.arguments(request, server.array)
+            result = function(devices.namespace(device), *args, **options)
+            claims = server.write(list(result) if isinstance(result, tuple | list) else [result], request)
+            if device.kind != "cpu":
+                for index, one in given.items():
+                    server.host(request.arrays[index])[...] = devices.to_host(one)
+            backend.synchronize(device.index)  # work on other streams counts as part of the call
+        return claims, 0.0, False
+
+    return call
+
+
+def load_kernels(path: Path, device: Device) -> Callable[[Server, Request], Answer]:
+    """How the calls of a kernel with a launch plan are answered: a runner launches it."""
+    from cuassay.judging import runner
+
+    ours = runner.load(path.parent, device)
+
+    def call(server: Server, request: Request) -> Answer:
+        args, options, given = server.arguments(request, lambda placed: server.host(placed).copy())
+        numbers = {**{f"arg{i}": one for i, one in enumerate(args)}, **options}
+        ran = ours.run(list(given.values()), {name: _number(one) for name, one in numbers.items()})
+        for index, one in zip(given, ran.inputs, strict=True):
+            server.host(request.arrays[index])[...] = one
+        return server.write(ran.outputs, request), ran.seconds, ran.is_queued
+
+    return call
+
+
+def _number(value: Any) -> Any:
+    return value.item() if isinstance(value, np.generic) else value
+
+
+def serve(path: Path, server: Server, confine: Callable[[], None], *, tier: str) -> None:
     """Be a candidate's process until the judge has gone.
 
     Parameters
     ----------
     path : Path
-        The candidate's file.
-    device, control, arena, bell
-        See `Server`.
+        The candidate's file, or its kernel's.
+    server : Server
+        What answers.
     confine : callable
         Called after this module's own imports and before the candidate's first line.
+    tier : str
+        ``program`` or ``kernel``.
     """
-    preload(device.kind)
-    server = Server(device, control, arena, bell)
+    preload(server.device.kind)
+    if tier == "kernel":
+        import_module("cuassay.judging.runner")
     confine()
-    loaded: list[Callable[..., Any]] = []
+    loaded: list[Callable[[Server, Request], Answer]] = []
 
-    def loading() -> tuple[Claim, ...]:
-        loaded.append(load(path))
-        return ()
+    def loading() -> Answer:
+        loaded.append(load_program(path) if tier == "program" else load_kernels(path, server.device))
+        return (), 0.0, False
 
     server.answer(protocol.LOADED, loading)
     if loaded:
         server.run(loaded[0])
     os._exit(0)
-
-
-def _rooms(request: Request) -> list[Room | None]:
-    """The rooms of the outputs, and none for those that were not asked for."""
-    return [*request.rooms, *[None] * (protocol.MAX_OUTPUTS - len(request.rooms))]
-
-
-def _several(result: Any) -> Sequence[Any]:
-    return list(result) if isinstance(result, tuple | list) else [result]
 
 
 def _text(error: BaseException) -> bytes:

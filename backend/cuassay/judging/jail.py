@@ -83,6 +83,11 @@ class Jail:
         missing = [name for name, state in self.parts.items() if state != ON]
         return f"Jail({'without ' + ', '.join(missing) if missing else 'whole so far'})"
 
+    def missing(self) -> str:
+        """The parts that are required and not on, with their reasons, in words; empty where there is none."""
+        lacking = (name for name in PARTS if self.parts.get(name) != ON) if self.options.required else ()
+        return ", ".join(f"{name} ({self.parts.get(name, 'not tried')})" for name in lacking)
+
     @contextmanager
     def _part(self, name: str) -> Iterator[None]:
         """Try a part; what the machine refuses is noted, and the rest goes on."""

@@ -56,8 +56,11 @@ class JailOptions:
         Files and folders that it may read besides Python, its libraries and this package.
     executes : bool
         Whether it may start other programs: compilers need that.
+    required : bool
+        Whether a candidate must not run at all where a part of the jail is missing.
     """
 
     hidden: tuple[str, ...] = ()
     readable: tuple[str, ...] = ()
     executes: bool = False
+    required: bool = False

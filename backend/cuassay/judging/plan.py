@@ -10,8 +10,8 @@ the candidate runs on the host. A plan::
         {"kernel": "row_sums<{in0}>", "grid": ["in0[0]"], "block": [256], "shared": "4 * 256",
          "arguments": ["in0", "out0", "scratch0", {"int64": "in0[1]"}, {"float32": "eps"}]}]}
 
-Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's name is
-the C++ type of its elements. What a number may be is in `expressions`.
+Arrays are ``in0, in1, ...`` in the order of the call, ``out0, ...`` and ``scratch0, ...``; ``{in0}`` in a kernel's
+name is the C++ type of its elements. What a number may be is in `expressions`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,10 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError
 from cuassay.judging.expressions import Expression
 
-__all__ = ["C_TYPES", "LaunchPlan", "LaunchStep", "OutputPlan", "parse_plan"]
+__all__ = ["C_TYPES", "KERNEL", "PLAN", "LaunchPlan", "LaunchStep", "OutputPlan", "parse_plan"]
+
+#: The names of a candidate's files.
+KERNEL, PLAN = "kernel.cu", "launch.json"
 
 #: Name of a dtype to what C++ calls it.
 C_TYPES: dict[str, str] = {

@@ -7,7 +7,6 @@ whether the process answered at all. The candidate's exit status, its words and 
 from __future__ import annotations
 
 import json
-import mmap
 import os
 import select
 import shutil
@@ -18,14 +17,18 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
-from typing import Any, NoReturn, Self
+from typing import Any, Literal, NoReturn, Self
+
+import numpy as np
+from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.errors import CandidateLostError, StateError
-from cuassay.judging import protocol
-from cuassay.judging.arena import Arena, Asked, form_of
+from cuassay.judging import protocol, shared
+from cuassay.judging.arena import Arena, Asked, Layout, form_of
 from cuassay.judging.limits import JailOptions, Limits
+from cuassay.judging.plan import KERNEL, PLAN
 from cuassay.judging.protocol import Bell, ProtocolError, RawReply, Request
 from cuassay.judging.reply import Reply, escaped, output_of, printed, raised_of
 from cuassay.judging.supervisor import GO_ON, STOP, Order
@@ -49,15 +52,31 @@ class CandidateProcess(Handle):
     Parameters
     ----------
     path : str or Path
-        The candidate's file, Python with a function ``run(xp, *arrays, **options)``. It is read once, here.
+        The candidate's file: Python with a function ``run(xp, *arrays, **options)``, or of tier ``kernel`` CUDA C++
+        with a ``launch.json`` beside it. It is read once, here.
     device : str or Device
         Where the candidate's arrays are.
     limits : Limits
         What it may take.
     jail : JailOptions or None
         How it is confined; None for not at all.
+    tier : str
+        ``program``, or ``kernel``: a runner of ours compiles, launches and times it; see `cuassay.judging.runner`.
     zygote : Zygote, optional
         A warm process to fork from, shared with other candidates. Default: one of its own.
+
+    Attributes
+    ----------
+    source : bytes
+        The text of the candidate's files, one after another.
+    jail : mapping
+        Each part of the jail: ``on``, or why it is missing; see `cuassay.judging.jail.PARTS`. After `load`.
+    output : str
+        What the candidate printed, cut, in its own words. After `close`, or a loss.
+    late_writes : int
+        Calls whose outputs in shared memory changed after they had been taken.
+    supervisor : int
+        Id of the process that watches it.
     """
 
     def __init__(
@@ -67,16 +86,23 @@ class CandidateProcess(Handle):
         device: str | Device,
         limits: Limits | None = None,
         jail: JailOptions | None = None,
+        tier: Literal["program", "kernel"] = "program",
         zygote: Zygote | None = None,
     ) -> None:
         self.path = Path(path)
-        self.source = self.path.read_bytes()
+        self.tier = tier
+        found = {"program": [self.path], "kernel": [self.path, self.path.with_name(PLAN)]}[tier]
+        names = [self.path.name] if tier == "program" else [KERNEL, PLAN]
+        self.files = {name: one.read_bytes() for name, one in zip(names, found, strict=True)}
+        self.source = b"".join(self.files.values())
         self.device = Device(device)
         self.limits = limits or Limits()
         self.options = jail
         self.jail: Mapping[str, str] = {}
         self.output = ""
         self.supervisor = -1
+        self.late_writes = 0
+        self._taken: tuple[Layout, list[NDArray[Any]]] | None = None
         self._lifeline = -1
         self._is_stopped = False
         self._zygote, self._owns_zygote = zygote, zygote is None
@@ -123,9 +149,13 @@ class CandidateProcess(Handle):
 
     def _start(self, zygote: Zygote) -> None:
         self._scratch = tempfile.mkdtemp(prefix="cuassay-judge-")
-        control, arena = _memory("control", protocol.CONTROL_NBYTES), _memory("arena", self.limits.arena_nbytes)
-        source = os.memfd_create("source")
-        os.write(source, self.source)
+        control, arena = (
+            shared.create("control", protocol.CONTROL_NBYTES),
+            shared.create("arena", self.limits.arena_nbytes),
+        )
+        sources = os.memfd_create("cuassay-sources")
+        with open(sources, "wb", closefd=False) as file:
+            file.write(self.source)
         requests, ring = os.pipe()
         listen, replies = os.pipe()
         self._report, report = os.pipe()
@@ -133,15 +163,16 @@ class CandidateProcess(Handle):
         os.set_blocking(self._report, False)
         self._ends = (listen, ring)
         self._bell = Bell(listen, ring)
-        self._control = _mapped(control)
-        self._arena: Arena | None = Arena(_mapped(arena))
+        self._control = shared.mapped(control)
+        self._arena: Arena | None = Arena(shared.mapped(arena))
         self._reported = bytearray()
         self._ended: dict[str, Any] | None = None
         self._poll = select.poll()
         for one in (listen, self._report):
             self._poll.register(one, select.POLLIN)
-        theirs = (control, arena, requests, replies, report, lifeline, source)
-        order = Order(str(self.device), self.path.name, self._scratch, self.limits, self.options)
+        theirs = (control, arena, requests, replies, report, lifeline, sources)
+        files = tuple((name, len(text)) for name, text in self.files.items())
+        order = Order(str(self.device), self.tier, files, self._scratch, self.limits, self.options)
         try:
             zygote.spawn(order, theirs)
         finally:
@@ -159,6 +190,7 @@ class CandidateProcess(Handle):
         """Let the supervisor kill what there is, and wait until it has."""
         if self._lifeline < 0:
             return
+        self._look_for_late_writes()
         os.close(self._lifeline)
         self._lifeline = -1
         deadline = time.monotonic() + _PATIENCE_SECONDS
@@ -213,6 +245,7 @@ class CandidateProcess(Handle):
             raise self._lost
         if self._state != "loaded" or self._arena is None:
             raise StateError(f"a candidate is called between load() and close(); got {self!r}; call load() first")
+        self._look_for_late_writes()
         form, arrays = form_of(arguments, options or {})
         layout = self._arena.place(arrays, outputs, seed)
         number = max(self._last, protocol.LOADED) + 1
@@ -223,6 +256,7 @@ class CandidateProcess(Handle):
         self._wait(number, limit_s or self.limits.call_s)
         taken = self._arena.snapshot(layout)
         ended_ns = time.perf_counter_ns()
+        self._taken = layout, taken
         reply = self._read(layout.rooms)
         return Reply(
             outputs=tuple(output_of(reply, *one) for one in enumerate(zip(taken, layout.poisons, strict=True))),
@@ -230,6 +264,8 @@ class CandidateProcess(Handle):
             begun_ns=begun_ns,
             ended_ns=ended_ns,
             changed=self._arena.changed(layout, arrays),
+            device_s=reply.device_s,
+            is_queued=reply.is_queued,
             raised=None if reply.error is None else raised_of(reply.error),
         )
 
@@ -259,6 +295,14 @@ class CandidateProcess(Handle):
             if time.monotonic() > deadline:
                 self._lose("hang", "its processes do not stop")
             self._poll.poll(_NAP_SECONDS * 1000)
+
+    def _look_for_late_writes(self) -> None:
+        """Whether the rooms of the last call still hold what was taken from them."""
+        if self._taken is not None and self._arena is not None:
+            layout, taken = self._taken
+            later = self._arena.snapshot(layout)
+            self.late_writes += any(not np.array_equal(a, b) for a, b in zip(taken, later, strict=True))
+        self._taken = None
 
     def _read(self, rooms: Sequence[protocol.Room]) -> RawReply:
         try:
@@ -342,17 +386,3 @@ _WORDS = {
     "protocol": "what its process wrote is not an answer",
     "jail": "its process could not be started",
 }
-
-
-def _memory(name: str, nbytes: int) -> int:
-    """Shared memory that nobody can make smaller: the judge would crash on bytes that are gone."""
-    import fcntl
-
-    descriptor = os.memfd_create(f"cuassay-{name}", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-    os.ftruncate(descriptor, nbytes)
-    fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_SEAL)
-    return descriptor
-
-
-def _mapped(descriptor: int) -> memoryview:
-    return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))

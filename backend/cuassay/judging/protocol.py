@@ -67,12 +67,17 @@ _HEAD = 64  # bytes before a region's message: its counter, alone on its cache l
 _REQUEST = struct.Struct("<QIIIII")  # number, arrays, outputs, bytes of the form, whether inputs are copied back, pad
 _PLACED = struct.Struct(f"<QQQII{MAX_NDIM}q{MAX_NDIM}q")  # low, nbytes, first, dtype, ndim, shape, strides
 _ROOM = struct.Struct("<QQ")  # offset, nbytes
-_REPLY_HEAD = struct.Struct("<QIIII")  # number, status, outputs, bytes of the error's type, bytes of its message
+_REPLY_HEAD = struct.Struct(
+    "<QIIIIId"
+)  # number, status, outputs, bytes of an error's type and message, queued, seconds
 _CLAIM = struct.Struct(f"<III{MAX_NDIM}q")  # state, dtype, ndim, shape
 _TEXT_NBYTES = 4096
 
 #: The most elements of an array, extents of 0 left out: NumPy takes fewer than 2^63 bytes.
 _MOST_ELEMENTS = 1 << 58
+
+#: Seconds of no call.
+_LONGEST_S = 1e6
 
 #: What became of one output.
 _STATES = ("written", "too large", "not an array", "unknown dtype")
@@ -124,11 +129,23 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class RawReply:
-    """What a candidate's process says of one call; `error` is the type and the message of an exception, or None."""
+    """What a candidate's process says of one call.
+
+    Attributes
+    ----------
+    error : tuple of bytes, optional
+        Type and message of an exception.
+    device_s : float
+        Seconds by the device's clock; 0 where nobody took them. Only the kernel tier's runner takes them.
+    is_queued : bool
+        Whether the device never waited for the host meanwhile.
+    """
 
     number: int
     claims: tuple[Claim, ...] = ()
     error: tuple[bytes, bytes] | None = None
+    device_s: float = 0.0
+    is_queued: bool = False
 
 
 def dtype_number(name: str) -> int:
@@ -216,7 +233,8 @@ def write_reply(control: Buffer, reply: RawReply) -> None:
     """Store a reply; texts are cut."""
     kind, message = reply.error or (b"", b"")
     kind, message = kind[:_TEXT_NBYTES], message[:_TEXT_NBYTES]
-    head = _REPLY_HEAD.pack(reply.number, reply.error is not None, len(reply.claims), len(kind), len(message))
+    counts = (len(reply.claims), len(kind), len(message))
+    head = _REPLY_HEAD.pack(reply.number, reply.error is not None, *counts, reply.is_queued, reply.device_s)
     claims = b"".join(
         _CLAIM.pack(
             _STATES.index(claim.problem or "written"),
@@ -240,9 +258,9 @@ def read_reply(control: Buffer, number: int, rooms: Sequence[Room]) -> RawReply:
         an array that its room cannot hold.
     """
     message = bytes(control[_REPLY + _HEAD : CONTROL_NBYTES])  # one copy: it may be written while it is read
-    said, status, count, kind_nbytes, text_nbytes = _REPLY_HEAD.unpack_from(message, 0)
-    if said != number or status > 1:
-        raise ProtocolError(f"reply {said} with status {status} where reply {number} was due")
+    said, status, count, kind_nbytes, text_nbytes, is_queued, device_s = _REPLY_HEAD.unpack_from(message, 0)
+    if said != number or status > 1 or not 0 <= device_s < _LONGEST_S:
+        raise ProtocolError(f"reply {said} with status {status} and {device_s} s where reply {number} was due")
     if count > MAX_OUTPUTS or kind_nbytes > _TEXT_NBYTES or text_nbytes > _TEXT_NBYTES:
         raise ProtocolError(f"a reply with {count} outputs and texts of {kind_nbytes} and {text_nbytes} bytes")
     at = _REPLY_HEAD.size
@@ -251,7 +269,7 @@ def read_reply(control: Buffer, number: int, rooms: Sequence[Room]) -> RawReply:
     )
     at += count * _CLAIM.size
     kind, text = message[at : at + kind_nbytes], message[at + kind_nbytes : at + kind_nbytes + text_nbytes]
-    return RawReply(number, claims, (kind, text) if status else None)
+    return RawReply(number, claims, (kind, text) if status else None, device_s, bool(is_queued))
 
 
 def _claim(message: bytes, at: int, room: int | None) -> Claim:

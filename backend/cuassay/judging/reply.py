@@ -64,6 +64,10 @@ class Reply:
         had been taken. The copies that the judge takes are part of the time, so that work done late gains nothing.
     changed : tuple of int
         The arrays among the arguments, by position, that the call changed.
+    device_s : float
+        Of tier ``kernel``, seconds of its launches by the device's clock, the empty interval in it. Else 0.
+    is_queued : bool
+        Of tier ``kernel``, whether the device never waited for the host in that time.
     raised : Raised or None
         The exception of `run`, where it raised one.
     """
@@ -73,6 +77,8 @@ class Reply:
     begun_ns: int
     ended_ns: int
     changed: tuple[int, ...]
+    device_s: float
+    is_queued: bool
     raised: Raised | None
 
 

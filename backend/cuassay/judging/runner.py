@@ -9,9 +9,10 @@ on the same buffers.
 
 from __future__ import annotations
 
-import os
+import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from math import prod
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -24,16 +25,15 @@ from cuassay.benchmarking.empty import empty_interval
 from cuassay.benchmarking.sampling import TAKES, Series
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, CuassayError
+from cuassay.judging.arena import poison, repeated
 from cuassay.judging.expressions import ArrayFacts, Expression
 from cuassay.judging.guarded import Guarded
-from cuassay.judging.plan import LaunchPlan, LaunchStep, parse_plan
+from cuassay.judging.plan import KERNEL, PLAN, LaunchPlan, LaunchStep, parse_plan
 
 __all__ = ["GuardBandError", "Kernels", "Ran", "Runner", "compiled_kernels", "load"]
 
-KERNEL, PLAN = "kernel.cu", "launch.json"
-
-#: The largest scratch buffer, bytes.
-_MOST_SCRATCH = 8 << 30
+#: The largest output or scratch buffer, bytes.
+_MOST_NBYTES = 8 << 30
 
 
 class GuardBandError(CuassayError):
@@ -177,7 +177,7 @@ class Runner:
         for i, size in enumerate(self._plan.scratch):
             held[f"scratch{i}"] = _poisoned((size.value(names),), np.dtype(np.uint8), f"scratch {i}")
         order = list(held)
-        np.random.default_rng(int.from_bytes(os.urandom(8), "little")).shuffle(order)
+        random.SystemRandom().shuffle(order)
         buffers = {name: Guarded(held[name], self._device) for name in order}
         dtypes = {name: dtype_name(one.dtype) for name, one in held.items()}
         launches = [self._launch(step, buffers, dtypes, names, options) for step in self._plan.launches]
@@ -199,16 +199,10 @@ class Runner:
 
 
 def _poisoned(shape: tuple[int, ...], dtype: np.dtype[Any], what: str) -> NDArray[Any]:
-    """Random bytes of one pattern, which for most floating types are large numbers of both signs or NaN."""
-    count = int(np.prod(shape, dtype=object))
-    if min(shape, default=0) < 0 or count * dtype.itemsize > _MOST_SCRATCH:
-        raise ArgumentError(
-            f"{what} of a launch plan has shape {shape}; give extents of 0 or more, and less than 8 GiB"
-        )
-    pattern = bytearray(os.urandom(64))
-    for last in range(dtype.itemsize - 1, 64, dtype.itemsize):
-        pattern[last] |= 0x7E  # the exponent's upper bits
-    return np.resize(np.frombuffer(bytes(pattern), np.uint8), count * dtype.itemsize).view(dtype).reshape(shape)
+    nbytes = prod(shape) * dtype.itemsize
+    if min(shape, default=0) < 0 or nbytes > _MOST_NBYTES:
+        raise ArgumentError(f"{what} of a launch plan has shape {shape}; give extents of 0 or more, less than 8 GiB")
+    return repeated(poison(dtype, random.SystemRandom()), nbytes).view(dtype).reshape(shape)
 
 
 def _argument(
@@ -231,7 +225,7 @@ def _argument(
     return as_dtype(dtype).type(what)
 
 
-# ------------------------------------------------------------------------------------------------ of a candidate's files
+# ------------------------------------------------------------------------------------------------ candidates' files
 
 
 def compiled_kernels(source: str, options: Sequence[str]) -> Kernels:

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from cuassay.core.device import Device
-from cuassay.judging import candidate, linux
+from cuassay.judging import candidate, linux, shared
 from cuassay.judging.jail import Jail
 from cuassay.judging.limits import JailOptions, Limits
 from cuassay.judging.protocol import Bell
@@ -46,8 +46,10 @@ class Order:
     ----------
     device : str
         Where its arrays are.
-    name : str
-        Name of its file, without a folder.
+    tier : str
+        ``program`` or ``kernel``.
+    files : tuple of (str, int)
+        Names of its files, the main one first, and their lengths in bytes, as they follow one another in `sources`.
     scratch : str
         The folder that it may write in.
     limits : Limits
@@ -57,20 +59,22 @@ class Order:
     """
 
     device: str
-    name: str
+    tier: str
+    files: tuple[tuple[str, int], ...]
     scratch: str
     limits: Limits
     jail: JailOptions | None
 
     #: What is sent along, in this order.
-    DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "source")
+    DESCRIPTORS = ("control", "arena", "requests", "replies", "report", "lifeline", "sources")
 
     @classmethod
     def from_words(cls, words: dict[str, Any]) -> Order:
         """The order that a message holds."""
         jail = words["jail"]
         made = None if jail is None else JailOptions(**{name: _hashable(one) for name, one in jail.items()})
-        return cls(words["device"], words["name"], words["scratch"], Limits(**words["limits"]), made)
+        files = tuple((str(name), int(nbytes)) for name, nbytes in words["files"])
+        return cls(words["device"], words["tier"], files, words["scratch"], Limits(**words["limits"]), made)
 
 
 def _hashable(value: Any) -> Any:
@@ -260,19 +264,24 @@ def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, in
         else:
             jail.enter()
             scratch = jail.scratch
-        path = Path(scratch) / order.name
-        path.write_bytes(os.pread(descriptors["source"], os.fstat(descriptors["source"]).st_size, 0))
+        at = 0
+        for name, nbytes in order.files:
+            Path(scratch, name).write_bytes(os.pread(descriptors["sources"], nbytes, at))
+            at += nbytes
         os.chdir(scratch)
         os.environ.update(HOME=scratch, TMPDIR=scratch)
-        control = _mapped(descriptors["control"])
-        arena = _mapped(descriptors["arena"])
         bell = Bell(descriptors["requests"], descriptors["replies"])
+        control, arena = shared.mapped(descriptors["control"]), shared.mapped(descriptors["arena"])
+        server = candidate.Server(Device(order.device), control, arena, bell)
         keep = {0, descriptors["requests"], descriptors["replies"]}
 
         def confine() -> None:
             if jail is not None:
                 jail.close()
-            _tell(report, jail={} if jail is None else jail.parts)
+                _tell(report, jail=jail.parts)
+                if missing := jail.missing():
+                    _tell(report, failed=f"the jail has no {missing}, and all of it is required")
+                    os._exit(70)
             os.dup2(prints, 1)
             os.dup2(prints, 2)
             for stream in (sys.stdout, sys.stderr):  # what it prints is not lost when it is killed
@@ -280,7 +289,7 @@ def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, in
                     stream.reconfigure(line_buffering=True)
             _close_all_but({*keep, 1, 2})
 
-        candidate.serve(path, Device(order.device), control, arena, bell, confine)
+        candidate.serve(Path(scratch, order.files[0][0]), server, confine, tier=order.tier)
     except BaseException as error:  # noqa: BLE001  nothing of this process may run on as the supervisor
         with suppress(OSError):
             _tell(descriptors["report"], failed=f"{type(error).__name__}: {error}")
@@ -289,12 +298,6 @@ def _become_candidate(order: Order, jail: Jail | None, descriptors: dict[str, in
         with suppress(Exception):
             sys.stdout.flush()
         os._exit(70)
-
-
-def _mapped(descriptor: int) -> memoryview:
-    import mmap
-
-    return memoryview(mmap.mmap(descriptor, os.fstat(descriptor).st_size))
 
 
 def _close_all_but(kept: set[int]) -> None:

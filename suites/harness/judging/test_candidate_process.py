@@ -139,6 +139,38 @@ def test_time_holds_the_whole_call(started: Start) -> None:
     assert reply.ended_ns - reply.begun_ns >= 20_000_000  # a sleep is never shorter
 
 
+LATE = """
+import sys, threading
+def run(xp, a):
+    frame = sys._getframe(1).f_locals
+    arena, at = frame["server"].arena, frame["request"].rooms[0].offset
+    def work():
+        while True:
+            arena[at] = 255 - arena[at]
+    threading.Thread(target=work, daemon=True).start()
+    return a
+"""
+
+
+def test_late_write_is_counted(started: Start) -> None:
+    one = started(LATE)
+    for _ in range(100):
+        one.call([BASE], {}, [ROOM])
+        if one.late_writes:
+            break
+
+    assert one.late_writes == 1
+
+
+def test_without_late_writes_none_is_counted(started: Start) -> None:
+    one = started("def run(xp, a):\n    return a\n")
+    for _ in range(3):
+        one.call([BASE], {}, [ROOM])
+    one.close()
+
+    assert one.late_writes == 0
+
+
 def test_race_is_found_in_the_candidates_process(tmp_path: Path) -> None:
     (tmp_path / "racing.py").write_text(
         "from cuassay.devices import backend\n"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import struct
 from dataclasses import replace
 
 import pytest
@@ -83,7 +84,7 @@ def test_reply_is_read_as_it_was_written(
     number: int, said: tuple[Claim, ...], error: tuple[bytes, bytes] | None
 ) -> None:
     block = control()
-    reply = RawReply(number, said, error)
+    reply = RawReply(number, said, error, device_s=2.5e-6, is_queued=True)
 
     protocol.write_reply(block, reply)
 
@@ -113,6 +114,7 @@ def test_noise_is_refused_or_fits_its_rooms(noise: bytes, rooms: list[int]) -> N
 
 
 GOOD = RawReply(2, (Claim((2, 3), 12),))
+CLAIM = 36  # where the first output is described
 
 #: What is changed in a good reply: at which byte of the message, and the bytes.
 BAD = {
@@ -120,12 +122,14 @@ BAD = {
     "status": (8, b"\x02"),
     "outputs": (12, b"\xff\xff\xff\xff"),
     "length of a text": (16, b"\xff\xff\xff\x7f"),
-    "state": (24, b"\x04"),
-    "dtype": (28, b"\x63"),
-    "axes": (32, b"\x11"),
-    "negative extent": (36 + 7, b"\x80"),
-    "larger than its room": (36, b"\x00\x00\x10"),
-    "empty, and larger than any array": (36, (2**62).to_bytes(8, "little") + bytes(8)),
+    "seconds": (28, struct.pack("<d", float("nan"))),
+    "negative seconds": (28, struct.pack("<d", -1.0)),
+    "state": (CLAIM, b"\x04"),
+    "dtype": (CLAIM + 4, b"\x63"),
+    "axes": (CLAIM + 8, b"\x11"),
+    "negative extent": (CLAIM + 12 + 7, b"\x80"),
+    "larger than its room": (CLAIM + 12, b"\x00\x00\x10"),
+    "empty, and larger than any array": (CLAIM + 12, (2**62).to_bytes(8, "little") + bytes(8)),
 }
 
 
