@@ -40,7 +40,7 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     judge.add_argument(
         "candidates", nargs="+", type=Path, metavar="CANDIDATE",
-        help="a file with run(xp, *arrays), or kernel.cu beside launch.json; it runs in a process of its own",
+        help="a file with run(xp, *arrays), or a folder with kernel.cu and launch.json; it runs in a process of its own",
     )  # fmt: skip
     judge.add_argument("--device", default="sim", metavar="D", help="where candidates run (default: %(default)s)")
     judge.add_argument(

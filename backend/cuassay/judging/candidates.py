@@ -29,7 +29,7 @@ from cuassay.testing.terms import arrays_of
 
 __all__ = ["Candidates"]
 
-#: How a lost process is told of; anything else has died.
+#: How the loss of a process is reported; anything else has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 
 _REFERENCE = """\

@@ -32,7 +32,7 @@ __all__ = ["Finding", "Probe", "beyond", "declared_probe", "equal_runs", "judged
 
 _HOST = Device("cpu")
 
-#: How far a spike is: so many times the range of an input; less in 16 bits, where squares must stay in range.
+#: How far a spike is, in ranges of an input; less in 16 bits, where squares must stay in range.
 _SPIKE, _SMALL_SPIKE = 2.0**10, 2.0**4
 
 #: Parts of a flattened array, in each of which one number is moved.

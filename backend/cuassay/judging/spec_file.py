@@ -22,7 +22,7 @@ __all__ = ["Declaration", "load_declaration"]
 
 @dataclass(frozen=True, slots=True)
 class Declaration:
-    """A spec, and where it stands.
+    """A spec, and where it is.
 
     Attributes
     ----------
@@ -96,7 +96,7 @@ def _spec_of(value: Any) -> OpSpec | None:
 
 
 def _imported(path: Path) -> ModuleType:
-    """The file as a module under a name of its own; modules that stand beside it can be imported."""
+    """The file as a module under a name of its own; modules in its folder can be imported."""
     name = f"cuassay_declaration_{hashlib.sha256(str(path).encode()).hexdigest()[:12]}"
     module_spec = importlib.util.spec_from_file_location(name, path)
     if module_spec is None or module_spec.loader is None:

@@ -114,7 +114,7 @@ def hear(
     return trial
 
 
-#: What came of a call that is no fault where nobody promised that it would end otherwise.
+#: What came of a call that is not a fault where nobody promised that it would end otherwise.
 _EXCUSABLE = ("ok", "raised", "unusable")
 
 

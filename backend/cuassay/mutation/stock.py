@@ -59,7 +59,7 @@ def _copy(right: Function) -> Function:
     return copied
 
 
-@_stock("first half stands for all")
+@_stock("first half for all")
 def _half_mean(right: Function) -> Function:
     """The second half of each array is taken to be like the first: the mean of half of the numbers."""
 
