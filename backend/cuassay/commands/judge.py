@@ -40,7 +40,7 @@ def add_judge_command(commands: argparse._SubParsersAction[Parser]) -> None:
     )
     judge.add_argument(
         "candidates", nargs="+", type=Path, metavar="CANDIDATE",
-        help="a file with run(xp, *arrays), or a folder with kernel.cu and launch.json; it runs in a process of its own",
+        help="a file with run(xp, *arrays), or kernel.cu with launch.json in its folder; it gets a process of its own",
     )  # fmt: skip
     judge.add_argument("--device", default="sim", metavar="D", help="where candidates run (default: %(default)s)")
     judge.add_argument(
@@ -106,7 +106,10 @@ def _options(options: argparse.Namespace, known: Sequence[Verdict]) -> JudgeOpti
     from cuassay.core.device import Device
     from cuassay.judging.referee import JudgeOptions
     from cuassay.judging.scan import parse_policy
+    from cuassay.testing.presence import HOST_KINDS
 
+    if options.tier == "kernel" and Device(options.device).kind in HOST_KINDS:
+        raise SettingError(f"--tier kernel compiles CUDA C++, and {options.device} runs none; give --device cuda:0")
     if not known:
         return JudgeOptions(
             device=devices.find(options.device), tier=options.tier, seconds=options.seconds,

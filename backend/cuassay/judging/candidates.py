@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -31,6 +31,9 @@ __all__ = ["Candidates"]
 
 #: How the loss of a process is reported; anything else has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
+
+#: What the runner of the kernel tier raises where a kernel wrote outside of its arrays.
+_OUTSIDE = "GuardBandError"
 
 _REFERENCE = """\
 from cuassay.judging.spec_file import load_declaration
@@ -95,7 +98,8 @@ class Candidates(Handle):
     @contextmanager
     def start(self, path: Path) -> Iterator[_Candidate]:
         """Start the candidate in a file, confined."""
-        jail = JailOptions(hidden=tuple(map(str, self._declaration.files)))
+        hidden = tuple(map(str, self._declaration.files))
+        jail = JailOptions(hidden=hidden, required=not self._options.allow_unjailed)
         with self._started(path, jail) as candidate:
             yield candidate
 
@@ -117,8 +121,8 @@ class Candidates(Handle):
             yield candidate
 
     def ours(self) -> dict[str, Callable[..., Any]]:
-        """Both by name."""
-        return {"null": self.null, "reference": self.reference}
+        """Both by name; none of the kernel tier, which is timed by the device."""
+        return {"null": self.null, "reference": self.reference} if self._options.tier == "program" else {}
 
     @contextmanager
     def _of_ours(self, name: str, source: str) -> Iterator[_Candidate]:
@@ -131,17 +135,17 @@ class Candidates(Handle):
     def _started(self, path: Path, jail: JailOptions | None) -> Iterator[_Candidate]:
         limits = Limits(call_s=self._options.seconds)
         device = self._options.device
-        with CandidateProcess(path, device=device, limits=limits, jail=jail, zygote=self._zygote) as process:
+        tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
+        with CandidateProcess(path, device=device, limits=limits, jail=jail, tier=tier, zygote=self._zygote) as process:
             yield _Candidate(process, self._rooms)
 
 
 class _Candidate:
     """A process that was started: loads it, and answers calls."""
 
-    takes_layouts = True
-
     def __init__(self, process: CandidateProcess, rooms: _Rooms) -> None:
         self._process, self._rooms = process, rooms
+        self.takes_layouts = process.tier == "program"  # kernels get contiguous arrays
         self.problem = ""
         self.jail: dict[str, str] = {}
         self._evidence: list[Evidence] = []
@@ -169,7 +173,11 @@ class _Candidate:
         return bool(self.jail) and all(state == "on" for state in self.jail.values())
 
     def evidence(self) -> Sequence[Evidence]:
-        """What its process was seen to do, besides its answers."""
+        """What its process was seen to do, in addition to its answers."""
+        count = self._process.late_writes
+        if count:
+            text = f"the outputs of {count} calls were written again after they had been taken"
+            self._evidence.append(Evidence(id="T2", certainty="proven", evidence=text))
         return self._evidence
 
     def _note(self, lost: CandidateLostError) -> None:
@@ -186,6 +194,8 @@ class _Candidate:
         except CandidateLostError as lost:
             self._note(lost)
             return Answer(status=_LOST.get(lost.reason, "died"), text=lost.detail)
+        if reply.raised is not None and reply.raised.kind == _OUTSIDE and self._process.tier == "kernel":
+            self._evidence.append(Evidence(id="C17", certainty="proven", evidence=reply.raised.message))
         return _answer(reply, asked)
 
 
@@ -196,7 +206,7 @@ def _answer(reply: Reply, asked: tuple[tuple[int, ...], Any]) -> Answer:
     output = reply.outputs[0]
     if output.array is None or reply.extra:
         return Answer(status="unusable", text=_unusable(output, reply.extra, asked), seconds=seconds)
-    return Answer(status="ok", outputs=(output.array,), changed=reply.changed, seconds=seconds)
+    return Answer(status="ok", outputs=(output.array,), changed=reply.changed, seconds=seconds, device_s=reply.device_s)
 
 
 def _unusable(output: Output, extra: int, asked: tuple[tuple[int, ...], Any]) -> str:

@@ -9,7 +9,10 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
+from cuassay.benchmarking.empty import empty_interval
+from cuassay.benchmarking.timing import measure
 from cuassay.core.device import Device
 from cuassay.judging.trial import Trial
 from cuassay.judging.verdict import CaseTime
@@ -82,6 +85,27 @@ def case_times(
     )
 
 
+def empty_intervals(device: Device, trial: Trial) -> dict[Key, list[float]]:
+    """For each case of the kernel tier the empty interval of the device, which each of its times contains."""
+    found = empty_interval(device)
+    seconds = [0.0 if found is None else found.median_s]
+    return dict.fromkeys(trial.times, seconds)
+
+
+def declared_times(spec: OpSpec, device: Device, trial: Trial) -> dict[Key, list[float]]:
+    """For each case of the kernel tier the times of the declared implementation by the same clock, cold as well."""
+    found = {}
+    for key, sample in trial.shapes.items():
+        args, kwargs = sample.on(device)
+        timing = measure(partial(spec.run, device, args, kwargs), device, max_seconds=_SECONDS)
+        found[key] = list(timing.samples_s)
+    return found
+
+
+#: Most seconds for the times of the declared implementation in one case.
+_SECONDS = 0.3
+
+
 def _case(
     spec: OpSpec,
     key: Key,
@@ -95,13 +119,13 @@ def _case(
     label, dtype = key
     empty = statistics.median(null) if null else 0.0
     low, middle, high = (one - empty for one in _quartiles(samples))
-    error = math.hypot(standard_error(samples), standard_error(null) if null else 0.0)
+    error = math.hypot(standard_error(samples), standard_error(null) if len(null) > 1 else 0.0)
     work = spec.least_work(sample)
     least = floor_of(work, dtype, peaks(work.bytes))
     withheld = _why_withheld(middle, error)
     found = CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error if math.isfinite(error) else 0.0, floor_s=least,
-        median_s=None, q25=None, q75=None, tier=tier, withheld=withheld,
+        median_s=None, q25=None, q75=None, tier=tier, clock=_CLOCKS[tier], withheld=withheld,
     )  # fmt: skip
     if withheld:
         return found
@@ -109,8 +133,12 @@ def _case(
     return CaseTime(
         label=label, dtype=dtype, n=len(samples), error_s=error, floor_s=least, median_s=middle, q25=low, q75=high,
         fraction=least / middle if least else None, reference_s=reference, ratio_low=ratios[0], ratio_high=ratios[1],
-        tier=tier,
+        tier=tier, clock=_CLOCKS[tier],
     )  # fmt: skip
+
+
+#: Whose clock a tier is timed by: host code of a candidate is in what the judge's clock sees.
+_CLOCKS = {"program": "host", "kernel": "device"}
 
 
 def _why_withheld(median: float, error: float) -> str:

@@ -14,11 +14,18 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
 from cuassay.core.device import Device
 from cuassay.judging.catalogue import CATALOGUE
-from cuassay.judging.clocks import FLOOR_SLACK, case_times, is_impossible, peaks_of
+from cuassay.judging.clocks import (
+    FLOOR_SLACK,
+    case_times,
+    declared_times,
+    empty_intervals,
+    is_impossible,
+    peaks_of,
+)
 from cuassay.judging.precision import looks_like
 from cuassay.judging.scan import Policy, parse_policy, scan
 from cuassay.judging.schedule import Schedule, claimed, schedule
@@ -41,7 +48,7 @@ class JudgeOptions:
     device : Device
         Where.
     tier : str
-        ``program`` or ``kernel``.
+        ``program`` or ``kernel``. The second is for kinds of devices that compile CUDA C++.
     seconds : float
         Most seconds that the calls of one candidate take together.
     times : bool
@@ -55,7 +62,7 @@ class JudgeOptions:
     """
 
     device: Device
-    tier: str = "program"
+    tier: Literal["program", "kernel"] = "program"
     seconds: float = 30.0
     times: bool = True
     policy: Policy = field(default_factory=lambda: parse_policy(""))
@@ -92,7 +99,7 @@ class Opened(Subject, Protocol):
         """Part of the jail to ``on``, or to why it is not."""
 
     def evidence(self) -> Sequence[Evidence]:
-        """What its process was seen to do, besides its answers."""
+        """What its process was seen to do, in addition to its answers."""
 
 
 #: Starts a candidate's file in a process of its own.
@@ -185,6 +192,8 @@ class Referee:
                 heard = Trial() if subject.problem else hear(subject, calls, nonce, compares=False)
             others[name] = heard.times
         spec, device = self.declaration.spec, self.options.device
+        if self.options.tier == "kernel":
+            others = {"null": empty_intervals(device, trial), "reference": declared_times(spec, device, trial)}
         return case_times(
             spec, trial, others.get("null", {}), others.get("reference", {}),
             tier=self.options.tier, peaks=partial(peaks_of, device, self.dtypes),

@@ -31,8 +31,8 @@ _CONSTANT = ("zeros", "stale answer", "constant")
 def weaknesses(spec: OpSpec, plan: Schedule, nonce: int) -> Iterator[str]:
     """The names of the stock mutants that pass `plan`, which must hold no timed calls.
 
-    A mutant that never differs from the right answer does not count, such as rounding where results are whole numbers; but
-    where an output that does not depend on the input is right, the declaration is weak.
+    A mutant that never differs from the right answer does not count, such as rounding where results are whole numbers.
+    But where an output that does not depend on the input is right, the declaration is weak.
     """
     for name, mutation in STOCK.items():
         watched = _Watched(spec, mutation)

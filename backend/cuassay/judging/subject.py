@@ -36,6 +36,8 @@ class Answer:
         Which input arrays the call changed, by their place among the arrays.
     seconds : float
         From the release of the arguments to the end of the snapshot, by the judge's clock.
+    device_s : float
+        Of the kernel tier, by the device's clock, the empty interval in it; else 0.
     text : str
         What the candidate said, cut and printable; it decides nothing.
     """
@@ -44,6 +46,7 @@ class Answer:
     outputs: tuple[NDArray[Any], ...] = ()
     changed: tuple[int, ...] = ()
     seconds: float = 0.0
+    device_s: float = 0.0
     text: str = ""
 
 

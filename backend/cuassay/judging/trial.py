@@ -131,7 +131,7 @@ def _ask(subject: Subject, sample: Sample, probe: Probe, trial: Trial) -> Answer
         trial.begun[key] = trial.begun.get(key, 0) + 1
         trial.timed += 1
         if trial.begun[key] > WARM_UP:
-            trial.times.setdefault(key, []).append(answer.seconds)
+            trial.times.setdefault(key, []).append(answer.device_s or answer.seconds)
         trial.shapes[key] = sample
     return answer
 

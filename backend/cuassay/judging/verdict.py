@@ -66,7 +66,7 @@ class CaseTime:
     peers : mapping of str to float
         Medians of other implementations, by name.
     clock : str
-        ``host``: the judge's own clock.
+        ``host``: the judge's own clock, with the candidate's host code in it. ``device``: of the kernel tier.
     tier : str
         ``program`` or ``kernel``.
     withheld : str

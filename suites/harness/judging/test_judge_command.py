@@ -81,6 +81,7 @@ def test_a_policy_refuses_library_calls() -> None:
         ([SPEC, HONEST, "--nonce", "xyz"], "hexadecimal"),
         ([SPEC, HONEST, "--jobs", "0"], "above 0"),
         ([SPEC, HONEST, "--device", "sim:7"], "sim:7"),
+        ([SPEC, HONEST, "--tier", "kernel", "--device", "sim"], "give --device cuda:0"),
     ],
 )
 def test_what_is_asked_wrongly_is_answered(
