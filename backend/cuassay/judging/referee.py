@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+import shlex
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from cuassay.judging.clocks import (
     peaks_of,
 )
 from cuassay.judging.precision import looks_like
+from cuassay.judging.reply import escaped
 from cuassay.judging.scan import Policy, parse_policy, scan
 from cuassay.judging.schedule import Schedule, claimed, schedule
 from cuassay.judging.spec_file import Declaration
@@ -141,12 +143,12 @@ class Referee:
     def _weaknesses(self) -> Iterator[str]:
         """By inputs that follow from the declaration, so that they are the same for every candidate."""
         nonce = int(self.declaration.digest, 16)
-        plan = self._plan(nonce, layouts=False, times=False)
+        plan = self._plan(nonce, layouts=False, times=False, bench=False)
         yield from weaknesses(self.declaration.spec, plan, nonce)
 
-    def _plan(self, nonce: int, *, layouts: bool, times: bool) -> Schedule:
+    def _plan(self, nonce: int, *, layouts: bool, times: bool, bench: bool = True) -> Schedule:
         spec, device = self.declaration.spec, self.options.device
-        return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times)
+        return schedule(spec, device, nonce, dtypes=self.dtypes, layouts=layouts, times=times, bench=bench)
 
     def judge(self, candidate: Path, *, nonce: int | None = None) -> Verdict:
         """The verdict on the candidate in a file.
@@ -216,7 +218,7 @@ class Referee:
         verdict, reason, check = self._decided(found, trial)
         failed = trial.finding
         return Verdict(
-            verdict=verdict, reason=reason, candidate=found.path.name, declaration=spec.name,
+            verdict=verdict, reason=reason, candidate=escaped(found.path.name), declaration=spec.name,
             device=str(self.options.device), tier=self.options.tier, nonce=f"{found.nonce:x}",
             failing_check=check, sample=failed.sample if failed else "", worst=failed.text if failed else found.problem,
             reproduce=self._reproduce(found), cheat=tuple(dict.fromkeys(found.evidence)),
@@ -257,7 +259,8 @@ class Referee:
 
     def _reproduce(self, found: _Found) -> str:
         spec = f"{self.declaration.path.name}::{self.declaration.name}"
-        return f"cuassay judge {spec} {found.path.name} --device {self.options.device} --nonce {found.nonce:x}"
+        words = ["cuassay", "judge", spec, escaped(found.path.name), "--device", str(self.options.device)]
+        return shlex.join([*words, "--nonce", f"{found.nonce:x}"])
 
 
 @dataclass(slots=True)

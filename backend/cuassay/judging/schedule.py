@@ -31,6 +31,9 @@ WARM_UP = 2
 #: Least and most timed calls of a case, warm-up not counted.
 _TIMED = 12, 20
 
+#: Calls of a case where no time is taken.
+_CHECKED = 3
+
 #: Most declared samples of a kind, and how often those of kind values are drawn.
 _SAMPLES, _ROUNDS = 6, 2
 
@@ -50,7 +53,7 @@ class Schedule:
 
 
 def schedule(
-    spec: OpSpec, device: Device, nonce: int, *, dtypes: Sequence[str], layouts: bool, times: bool, probed: bool = True
+    spec: OpSpec, device: Device, nonce: int, *, dtypes: Sequence[str], layouts: bool, times: bool, bench: bool = True
 ) -> Schedule:
     """The probes and the order that follow from `nonce`.
 
@@ -60,8 +63,8 @@ def schedule(
         Those that the device has, of the declared ones.
     layouts, times : bool
         Whether arrays may be other than contiguous, and whether time is taken.
-    probed : bool
-        Whether there are probes beyond the declared samples.
+    bench : bool
+        Whether the samples that would be measured are checked where no time is taken.
 
     Raises
     ------
@@ -71,20 +74,18 @@ def schedule(
     chance = np.random.default_rng(nonce)
     probes: list[Probe] = []
     for dtype in dtypes:
-        probes += _checks(spec, device, dtype, chance, layouts=layouts, probed=probed)
+        probes += _checks(spec, device, dtype, chance, layouts=layouts)
     if not probes:
         raise SpecError(f"{spec.name} has no samples that {device} can hold; declare dtypes that it has")
-    if times:
+    if times or (bench and spec.bench is not None):
         measured = [dtype for dtype in DTYPES if dtype in dtypes] or list(dtypes[:1])
         for dtype in measured:
-            probes += _timed(spec, device, dtype, chance)
+            probes += _timed(spec, device, dtype, chance, times=times)
     places = np.repeat(np.arange(len(probes)), [len(probe.draws) for probe in probes])
     return Schedule(tuple(probes), tuple(int(place) for place in chance.permutation(places)))
 
 
-def _checks(
-    spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, layouts: bool, probed: bool
-) -> Iterator[Probe]:
+def _checks(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, layouts: bool) -> Iterator[Probe]:
     values: list[Sample] = []
     for _ in range(_ROUNDS):
         drawn = list(_drawn(spec, device, dtype, chance))
@@ -96,10 +97,9 @@ def _checks(
         return
     if spec.deterministic and "deterministic" not in spec.without:
         yield equal_runs(spec, dtype, max(values, key=_elements))
-    if probed:
-        for probe in beyond(spec, device, dtype, values[:_SAMPLES], chance):
-            if layouts or probe.check != "layouts":
-                yield probe
+    for probe in beyond(spec, device, dtype, values[:_SAMPLES], chance):
+        if layouts or probe.check != "layouts":
+            yield probe
 
 
 def _drawn(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Sample]:
@@ -125,15 +125,17 @@ def _elements(sample: Sample) -> int:
 # ------------------------------------------------------------------------------------------------ timed calls
 
 
-def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator) -> Iterator[Probe]:
-    """Timed calls of each case, every one with numbers of its own."""
+def _timed(spec: OpSpec, device: Device, dtype: str, chance: np.random.Generator, *, times: bool) -> Iterator[Probe]:
+    """Timed calls of each case, or a few where no time is taken, every one with numbers of its own."""
     seed = int(chance.integers(2**62))
     for place, sample in enumerate(_cases(spec, device, dtype, seed)):
         if why_absent(spec, device, sample) is not None:
             continue
-        for _ in range(WARM_UP + int(chance.integers(_TIMED[0], _TIMED[1] + 1))):
+        count = WARM_UP + int(chance.integers(_TIMED[0], _TIMED[1] + 1)) if times else _CHECKED
+        for _ in range(count):
             draw = partial(_case, spec, device, dtype, int(chance.integers(2**62)), place)
-            yield declared_probe(spec, dtype, "timed calls", draw, case=case_label(sample))
+            label = case_label(sample) if times else ""
+            yield declared_probe(spec, dtype, "timed calls" if times else "bench", draw, case=label)
 
 
 def _cases(spec: OpSpec, device: Device, dtype: str, seed: int) -> Iterator[Sample]:

@@ -11,8 +11,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
+from cuassay import Device
 from cuassay.testing import ErrorInput, OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
+from cuassay.testing.generated.last_number import check_last_number
 
 Function = Callable[..., Any]
 
@@ -223,3 +225,16 @@ def test_a_function_of_truth_values_is_not_given_numbers(check: str, kind: str) 
     )
     if CHECKS[check].applies(declared):
         CHECKS[check](declared, f"{kind}:0", np.dtype("bool"))
+
+
+@pytest.mark.parametrize(
+    "part", [slice(0, None, 2), slice(1, None, 2), slice(0, 32_768), slice(32_768, None), slice(0, -1)], ids=str
+)
+def test_a_mean_of_a_part_of_many_numbers_is_found(part: slice) -> None:
+    sample = Sample((np.zeros(65_537, np.float32),))
+    fields: dict[str, Any] = {"reference": np.mean, "dtypes": ("float32",), "samples": lambda make: [make(33)]}
+    right, wrong = (OpSpec(fn=fn, **fields) for fn in (lambda xp, a: a.mean(), lambda xp, a: a[part].mean()))
+
+    check_last_number(right, Device("cpu"), sample)
+    with pytest.raises(AssertionError, match="has no part in the result"):
+        check_last_number(wrong, Device("cpu"), sample)

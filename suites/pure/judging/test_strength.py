@@ -99,7 +99,7 @@ def test_the_declared_function_passes_its_own_probes() -> None:
     assert {"values", "hidden shapes", "layouts", "spikes", "influence", "equal runs", "timed calls"} <= set(
         trial.passed
     )
-    assert 0 < trial.verified < trial.timed < trial.calls
+    assert 0 < trial.verified == trial.timed < trial.calls
 
 
 MEAN = OpSpec(
@@ -174,6 +174,17 @@ def test_an_answer_of_an_earlier_call_is_proven() -> None:
 
     assert trial.finding is not None
     assert ("T9", "proven") in {(one.id, one.certainty) for one in trial.finding.cheat}
+
+
+def test_what_is_measured_is_checked_where_no_time_is_taken() -> None:
+    spec = declared("rms_norm")
+    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
+
+    trial = hear(LocalSubject(lambda a: a if a.shape == (16, 129) else spec.run("cpu", (a,), {})), plan, NONCE)
+
+    assert trial.finding is not None
+    assert trial.finding.check == "bench"
+    assert "C11" in {one.id for one in trial.finding.cheat}
 
 
 def test_the_calls_follow_from_the_nonce() -> None:

@@ -37,7 +37,7 @@ SUBJECTS = {
     "harness": "benchmarking",  # its conftest
     "nvidia": "devices.cuda",  # its conftest
     "jit": "jit",
-    "judging": "judging",
+    "judging": "judging mutation.stock",
     "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "timeline": "observe",
@@ -57,11 +57,11 @@ SUBJECTS = {
     "records": "benchmarking observe memory.snapshot",
     "reports": "commands",
     "runs": "benchmarking",
-    "shared": "tune jit devices.cuda.blas memory",
+    "shared": "tune jit judging devices.cuda.blas memory",
 }
 
 #: Folders that also test what reads results.
-READERS = {"benchmarks", "harness", "plugin", "records", "reports", "runs"}
+READERS = {"benchmarks", "harness", "judging", "plugin", "records", "reports", "runs"}
 
 
 def files() -> list[Path]:
