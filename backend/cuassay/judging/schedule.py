@@ -35,7 +35,7 @@ _TIMED = 12, 20
 _EQUAL = 4
 
 #: Calls of a case where no time is taken.
-_CHECKED = 3
+_CHECKED = 6
 
 #: Most declared samples of a kind, and how often those of kind values are drawn.
 _SAMPLES, _ROUNDS = 6, 2
