@@ -99,6 +99,36 @@ def test_next_candidate_is_unaffected_by_a_lost_one(judged: Any) -> None:
     np.testing.assert_array_equal(call(judged("a = a * 2")).outputs[0].array, [0, 2, 4])
 
 
+def test_what_may_be_read_can_lie_where_the_candidate_writes(zygote: Zygote, tmp_path: Path) -> None:
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data/table.txt").write_text("7")
+    (tmp_path / "secret.txt").write_text("8")
+    file = tmp_path / "candidate.py"
+    file.write_text(
+        "import os\ndef run(xp, a, folder):\n    open('/tmp/own', 'w').write('x')\n"
+        "    a[:] = int(open(folder + '/data/table.txt').read())\n    print(os.listdir(folder))\n    return a\n"
+    )
+    jail = JailOptions(readable=(str(tmp_path / "data"),))
+    with CandidateProcess(file, device="cpu", limits=LIMITS, jail=jail, zygote=zygote) as one:
+        one.load()
+        reply = one.call([np.zeros(3), str(tmp_path)], {}, [((3,), "float64")])
+        assert (reply.raised, dict(one.jail)) == (None, dict.fromkeys(PARTS, "on"))
+        np.testing.assert_array_equal(reply.outputs[0].array, [7, 7, 7])
+    assert one.output == "['data']\n"
+
+
+def test_required_jail_without_a_part_runs_nothing(zygote: Zygote, tmp_path: Path) -> None:
+    file = tmp_path / "candidate.py"
+    file.write_text("print('ran')\n")
+    jail = JailOptions(required=True, hidden=("/proc/version",))  # which cannot be hidden
+    with CandidateProcess(file, device="cpu", limits=LIMITS, jail=jail, zygote=zygote) as one:
+        with pytest.raises(CandidateLostError, match="the jail has no files") as caught:
+            one.load()
+        assert caught.value.reason == "jail"
+        assert "read" in one.jail["files"]
+    assert one.output == ""
+
+
 # ---------------------------------------------------------------------------------------- lost for the right reason
 
 LOST = {
