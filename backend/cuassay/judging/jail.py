@@ -146,11 +146,19 @@ class Jail:
             _bind(one, root + one, devices=True)
         self._hide(root)
         Path(root + "/dev/shm").symlink_to(_SCRATCH)  # noqa: S108
-        with self._part("pid"):  # a container that hides parts of /proc allows no other one
-            linux.mount("proc", root + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV)
+        with self._part("pid"):
+            self._mount_proc(root + "/proc")
         linux.mount(None, root, None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID)
         linux.pivot_root(root)
         self.scratch = _SCRATCH
+
+    def _mount_proc(self, target: str) -> None:
+        try:
+            linux.mount("proc", target, "proc", linux.MS_NOSUID | linux.MS_NODEV)
+        except OSError:  # in a container that hides parts of /proc
+            if self.kind == "cuda":  # the driver reads there; landlock keeps other processes' files shut
+                linux.mount("/proc", target, None, linux.MS_BIND | linux.MS_REC)
+            raise
 
     def _hide(self, root: str) -> None:
         for place in (*self._places.read, *self._places.names):

@@ -52,6 +52,7 @@ def folders(tmp_path: Path) -> Path:
     for name in ("read", "listed", "written", "other"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "file").write_text("text")
+    (tmp_path / "other/single").write_text("one")
     return tmp_path
 
 
@@ -62,6 +63,7 @@ FILES: dict[str, tuple[Callable[[Path], Any], str]] = {
     "does not read what it lists": (lambda at: (at / "listed/file").read_text(), "PermissionError"),
     "writes": (lambda at: (at / "written/new").write_text("x"), "1"),
     "removes": (lambda at: (at / "written/file").unlink(), "None"),
+    "reads one file": (lambda at: (at / "other/single").read_text(), "one"),
     "does not read another": (lambda at: (at / "other/file").read_text(), "PermissionError"),
     "does not list another": (lambda at: names(at / "other"), "PermissionError"),
     "does not remove another": (lambda at: (at / "other/file").unlink(), "PermissionError"),
@@ -77,7 +79,7 @@ def test_landlock(folders: Path, case: tuple[Callable[[Path], Any], str]) -> Non
     def confine() -> None:
         linux.forbid_new_privileges()
         landlock.restrict(
-            read=[str(folders / "read")],
+            read=[str(folders / "read"), str(folders / "other/single")],
             listed=[str(folders / "listed")],
             written=[str(folders / "written")],
             devices=["/dev/null"],
