@@ -7,8 +7,10 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cuda.bindings import driver
 
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.launch.launch import kernel
 
@@ -27,13 +29,24 @@ def spin(index: int, cycles: int) -> None:
 def flush_cache(index: int) -> None:
     """Read twice what the level-2 cache of device `index` holds, on the current stream.
 
-    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200.
+    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200. Lines
+    that an earlier launch made persisting become ordinary ones first: reading other memory does not evict those.
     """
     with at(index):
+        _end_persistence()
         buffer, parts = _eviction_buffer(index)
         length = buffer.size // parts.size
         read = kernel("reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>")
         read((parts.size, 1), 256, (buffer, parts, 1, buffer.size, length))
+
+
+def _end_persistence() -> None:
+    """Reset the persisting lines of the current device's level-2 cache, if a program has set some of it aside."""
+    asked = driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
+    if asked[0] != driver.CUresult.CUDA_SUCCESS:
+        return  # a card before compute capability 8.0: no line can persist
+    if asked[1]:
+        check(driver.cuCtxResetPersistingL2Cache(), "resetting persisting lines of the level-2 cache")
 
 
 @cache
