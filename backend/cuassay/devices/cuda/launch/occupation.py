@@ -41,12 +41,14 @@ def flush_cache(index: int) -> None:
 
 
 def _end_persistence() -> None:
-    """Reset the persisting lines of the current device's level-2 cache, if a program has set some of it aside."""
-    asked = driver.cuCtxGetLimit(driver.CUlimit.CU_LIMIT_PERSISTING_L2_CACHE_SIZE)
-    if asked[0] != driver.CUresult.CUDA_SUCCESS:
-        return  # a card before compute capability 8.0: no line can persist
-    if asked[1]:
-        check(driver.cuCtxResetPersistingL2Cache(), "resetting persisting lines of the level-2 cache")
+    """Reset the persisting lines of the current device's level-2 cache.
+
+    They are asked for by an access policy window. How much of the cache is set aside does not tell whether there are
+    any: on an H100 the driver answers more than 0 where nobody has set the limit.
+    """
+    status = driver.cuCtxResetPersistingL2Cache()
+    if status[0] != driver.CUresult.CUDA_ERROR_NOT_SUPPORTED:  # a card before compute capability 8.0 has none
+        check(status, "resetting persisting lines of the level-2 cache")
 
 
 @cache
