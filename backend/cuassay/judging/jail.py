@@ -135,23 +135,30 @@ class Jail:
         root = self.scratch
         linux.mount(None, "/", None, linux.MS_REC | linux.MS_PRIVATE)
         linux.mount("tmpfs", root, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, "size=1m,mode=0755")
-        for place in (*self._places.read, *self._places.names):
+        for name in ("/dev", "/proc", _SCRATCH):
+            _make_folder(Path(root + name))
+        owner = NOBODY if self._is_root else os.getuid()
+        options = f"size={self.limits.scratch_nbytes},mode=0700,uid={owner}"
+        linux.mount("tmpfs", root + _SCRATCH, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+        for place in (*self._places.read, *self._places.names):  # Python may lie in /tmp
             _bind(place, root + place)
         for one in self._places.devices:
             _bind(one, root + one, devices=True)
         self._hide(root)
-        Path(root + "/dev").mkdir(mode=0o755, exist_ok=True)
         Path(root + "/dev/shm").symlink_to(_SCRATCH)  # noqa: S108
-        for name in ("/proc", _SCRATCH):
-            Path(root + name).mkdir(mode=0o755, exist_ok=True)
-        with self._part("pid"):  # a container that hides parts of /proc allows no other one
-            linux.mount("proc", root + "/proc", "proc", linux.MS_NOSUID | linux.MS_NODEV)
-        owner = NOBODY if self._is_root else os.getuid()
-        options = f"size={self.limits.scratch_nbytes},mode=0700,uid={owner}"
-        linux.mount("tmpfs", root + _SCRATCH, "tmpfs", linux.MS_NOSUID | linux.MS_NODEV, options)
+        with self._part("pid"):
+            self._mount_proc(root + "/proc")
         linux.mount(None, root, None, linux.MS_REMOUNT | linux.MS_BIND | linux.MS_RDONLY | linux.MS_NOSUID)
         linux.pivot_root(root)
         self.scratch = _SCRATCH
+
+    def _mount_proc(self, target: str) -> None:
+        try:
+            linux.mount("proc", target, "proc", linux.MS_NOSUID | linux.MS_NODEV)
+        except OSError:  # in a container that hides parts of /proc
+            if self.kind == "cuda":  # the driver reads there; landlock keeps other processes' files shut
+                linux.mount("/proc", target, None, linux.MS_BIND | linux.MS_REC)
+            raise
 
     def _hide(self, root: str) -> None:
         for place in (*self._places.read, *self._places.names):

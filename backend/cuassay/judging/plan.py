@@ -35,7 +35,14 @@ KERNEL, PLAN = "kernel.cu", "launch.json"
 #: Name of a dtype to what C++ calls it.
 C_TYPES: dict[str, str] = {
     "bool": "bool",
-    **{f"{sign}int{bits}": f"{sign}int{bits}_t" for sign in ("", "u") for bits in (8, 16, 32, 64)},
+    "int8": "signed char",  # not int8_t: NVRTC has no header that declares it
+    "int16": "short",
+    "int32": "int",
+    "int64": "long long",
+    "uint8": "unsigned char",
+    "uint16": "unsigned short",
+    "uint32": "unsigned int",
+    "uint64": "unsigned long long",
     "float16": "__half",
     "bfloat16": "__nv_bfloat16",
     "float32": "float",

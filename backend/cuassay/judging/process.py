@@ -53,7 +53,7 @@ class CandidateProcess(Handle):
     ----------
     path : str or Path
         The candidate's file: Python with a function ``run(xp, *arrays, **options)``, or of tier ``kernel`` CUDA C++
-        with a ``launch.json`` beside it. It is read once, here.
+        with a ``launch.json`` in the same folder. It is read once, here.
     device : str or Device
         Where the candidate's arrays are.
     limits : Limits

@@ -6,7 +6,7 @@ believed. Each region starts with a counter that is stored last, so that a reade
 direction, the *bell*, wakes a reader that has stopped polling. Arrays lie in an *arena*, shared memory of a fixed
 size, and are described by offset, shape, strides and the number of their dtype. Nothing is pickled.
 
-A call's arguments are a *form*: JSON, written by the judge alone, in which ``{"array": 3}`` stands for the third array.
+A call's arguments are a *form*: JSON, written by the judge alone, in which ``{"array": 3}`` means array number 3.
 """
 
 from __future__ import annotations

@@ -42,6 +42,9 @@ main(int(sys.argv[1]), sys.argv[2])
 #: Variables that a candidate on a GPU is left with.
 _CUDA_VARIABLES = ("CUDA_HOME", "CUDA_PATH", "CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH")
 
+#: Libraries would start a thread for each core, and a candidate's threads are counted.
+_THREADS = dict.fromkeys(("MKL_NUM_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), 8)
+
 #: Seconds that it may take to end by itself.
 _PATIENCE_SECONDS = 2.0
 
@@ -121,7 +124,9 @@ def _roots() -> list[str]:
 
 def _environment(kind: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _CUDA_VARIABLES if kind == "cuda" and name in os.environ}
-    return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **kept}
+    cores = len(os.sched_getaffinity(0))
+    threads = {name: str(min(most, cores)) for name, most in _THREADS.items()}
+    return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **threads, **kept}
 
 
 def main(descriptor: int, kind: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import re
 import struct
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -75,6 +77,23 @@ def test_call(machine: str, case: tuple[int, int, int, dict[str, Any], int]) -> 
     *numbers, first, allowed, expected = case
 
     assert verdict(machine, numbers[MACHINES[machine][0]], first, **allowed) == expected
+
+
+HEADERS = {"x86_64": "x86_64-linux-gnu/asm/unistd_64.h", "aarch64": "asm-generic/unistd.h"}
+
+
+@pytest.mark.parametrize("machine", MACHINES)
+def test_numbers_are_those_of_the_kernels_headers(machine: str) -> None:
+    header = Path("/usr/include") / HEADERS[machine]
+    if not header.is_file():
+        pytest.skip(f"no {header}: the kernel's headers are not installed")
+    found = re.findall(r"#define\s+__NR(?:3264)?_(\w+)\s+(\d+)", header.read_text(encoding="utf-8"))
+    numbers = {name: int(number) for name, number in found}
+    calls = {name: pair[MACHINES[machine][0]] for several in seccomp.REFUSED.values() for name, pair in several.items()}
+
+    wrong = {name: numbers.get(name) for name, number in calls.items() if number not in (None, numbers.get(name))}
+
+    assert wrong == {}
 
 
 def test_call_of_another_architecture_ends_the_process() -> None:

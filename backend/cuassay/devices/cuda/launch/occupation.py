@@ -7,8 +7,10 @@ from typing import Any
 
 import cupy
 import numpy as np
+from cuda.bindings import driver
 
 from cuassay.devices.cuda.driver import runtime
+from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import at
 from cuassay.devices.cuda.launch.launch import kernel
 
@@ -27,13 +29,26 @@ def spin(index: int, cycles: int) -> None:
 def flush_cache(index: int) -> None:
     """Read twice what the level-2 cache of device `index` holds, on the current stream.
 
-    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200.
+    A written buffer would leave dirty lines, whose write-back falls into what is timed next: 15 µs on an H200. Lines
+    that an earlier launch made persisting become ordinary ones first: reading other memory does not evict those.
     """
     with at(index):
+        _end_persistence()
         buffer, parts = _eviction_buffer(index)
         length = buffer.size // parts.size
         read = kernel("reduce.cu", "reduce_rows<Max, float32, float32, float32, 4>")
         read((parts.size, 1), 256, (buffer, parts, 1, buffer.size, length))
+
+
+def _end_persistence() -> None:
+    """Reset the persisting lines of the current device's level-2 cache.
+
+    They are asked for by an access policy window. How much of the cache is set aside does not tell whether there are
+    any: on an H100 the driver answers more than 0 where nobody has set the limit.
+    """
+    status = driver.cuCtxResetPersistingL2Cache()
+    if status[0] != driver.CUresult.CUDA_ERROR_NOT_SUPPORTED:  # a card before compute capability 8.0 has none
+        check(status, "resetting persisting lines of the level-2 cache")
 
 
 @cache

@@ -1,0 +1,169 @@
+"""The kernel tier's runner, with functions of NumPy's arrays in the place of kernels."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay.core.device import Device
+from cuassay.errors import ArgumentError
+from cuassay.judging.plan import parse_plan
+from cuassay.judging.runner import GuardBandError, Runner
+
+X = np.arange(12, dtype=np.float32).reshape(3, 4)
+
+PLAN = {
+    "outputs": [{"shape": ["in0[0]"], "dtype": "in0"}],
+    "scratch": ["4 * in0[0]"],
+    "launches": [
+        {
+            "kernel": "sums<{in0}>", "grid": ["in0[0]"], "block": 128, "shared": "4 * k",
+            "arguments": ["in0", "out0", "scratch0", {"int32": "in0[1]"}, {"float32": "eps"}],
+        }
+    ],
+}  # fmt: skip
+
+Launches = list[tuple[Any, ...]]
+
+
+def runner(kernel: Callable[..., Any], plan: Any = PLAN) -> tuple[Runner, Launches]:
+    """A runner whose kernels all are `kernel`, and the launches that it makes."""
+    launched: Launches = []
+
+    def find(name: str) -> Callable[..., Any]:
+        def launch(grid: Any, block: Any, arguments: Any, *, shared: int) -> None:
+            launched.append((name, grid, block, shared, [one for one in arguments if not isinstance(one, np.ndarray)]))
+            kernel(*arguments)
+
+        return launch
+
+    return Runner(parse_plan(json.dumps(plan)), find, Device("cpu")), launched
+
+
+def sums(x: Any, out: Any, scratch: Any, n: Any, eps: Any) -> None:
+    out[...] = x.sum(axis=1) + eps
+
+
+OPTIONS = {"k": 2, "eps": 0.5}
+
+
+def test_launch_is_made_as_planned() -> None:
+    one, launched = runner(sums)
+
+    ran = one.run([X], OPTIONS)
+
+    np.testing.assert_array_equal(ran.outputs[0], X.sum(axis=1) + np.float32(0.5))
+    np.testing.assert_array_equal(ran.inputs[0], X)
+    assert ran.seconds > 0
+    assert launched[-1] == ("sums<float>", (3,), (128,), 8, [np.int32(4), np.float32(0.5)])
+    assert type(launched[-1][-1][0]) is np.int32
+
+
+def test_strided_input_arrives_contiguous() -> None:
+    one, _ = runner(lambda x, *others: sums(x, *others) if x.flags.c_contiguous else None)
+
+    np.testing.assert_array_equal(one.run([X.T], OPTIONS).outputs[0], X.sum(axis=0) + np.float32(0.5))
+
+
+def test_no_buffers_are_launched_on_twice() -> None:
+    seen: list[int] = []
+    one, _ = runner(lambda x, out, *_: seen.append(int(np.isnan(out).all())))
+
+    one.run([X], OPTIONS)
+    one.run([X], OPTIONS)
+
+    assert all(seen)
+
+
+def test_kernel_that_does_nothing_leaves_poison() -> None:
+    one, _ = runner(lambda *_: None)
+
+    assert np.isnan(one.run([X], OPTIONS).outputs[0]).all()
+
+
+def test_only_spare_buffers_see_more_than_one_launch() -> None:
+    count = 0
+
+    def once(x: Any, out: Any, scratch: Any, n: Any, eps: Any) -> None:
+        nonlocal count
+        count += 1
+        if count < 10 and (x == 0).all():
+            sums(x, out, scratch, n, eps)
+
+    one, _ = runner(once)
+
+    assert np.isnan(one.run([X], OPTIONS).outputs[0]).all()
+
+
+def beyond(array: Any, at: int) -> Any:
+    """The memory around an array, as a kernel with a wrong index reaches it."""
+    base = array
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    start = array.__array_interface__["data"][0] - base.__array_interface__["data"][0]
+    return base.reshape(-1).view(np.uint8)[start + at : start + at + 1]
+
+
+@pytest.mark.parametrize(
+    ("which", "at", "name"), [(0, -1, "in0"), (1, 12, "out0"), (1, -4096, "out0"), (2, 12, "scratch0")]
+)
+def test_write_outside_an_array_is_found(which: int, at: int, name: str) -> None:
+    def writes(*arguments: Any) -> None:
+        sums(*arguments)
+        beyond(arguments[which], at)[...] += 1
+
+    one, _ = runner(writes)
+
+    with pytest.raises(GuardBandError, match=f"1 bytes around {name} have changed"):
+        one.run([X], OPTIONS)
+
+
+def test_changed_input_is_given_back() -> None:
+    def writes(x: Any, *_: Any) -> None:
+        x[0, 0] = 99
+
+    one, _ = runner(writes)
+
+    assert one.run([X], OPTIONS).inputs[0][0, 0] == 99
+    assert X[0, 0] == 0
+
+
+def plan(**fields: Any) -> Any:
+    return {**PLAN, "launches": [{**PLAN["launches"][0], **fields}]}
+
+
+WRONG = {
+    "array": (plan(arguments=["in1"]), "has the argument 'in1'; there are in0, out0, scratch0"),
+    "number": (plan(arguments=[{"float32": "beta"}]), "has the number 'beta'; the call has k, eps"),
+    "negative output": ({**PLAN, "outputs": [{"shape": ["0 - 1"], "dtype": "float32"}]}, r"output 0 .* \(-1,\)"),
+    "large scratch": ({**PLAN, "scratch": ["1 << 40"]}, "scratch 0 .* less than 8 GiB"),
+}
+
+
+@pytest.mark.parametrize(("said", "why"), WRONG.values(), ids=WRONG)
+def test_plan_without_a_meaning_is_refused(said: Any, why: str) -> None:
+    one, _ = runner(sums, said)
+
+    with pytest.raises(ArgumentError, match=why):
+        one.run([X], OPTIONS)
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "int8", "bool", "complex64"])
+def test_any_dtype_goes_through(dtype: str) -> None:
+    from cuassay.arrays.dtypes import as_dtype
+
+    said = {"outputs": [{"shape": ["in0[0]", "in0[1]"], "dtype": "in0"}], "launches": plan()["launches"]}
+    said["launches"][0] = {**said["launches"][0], "arguments": ["in0", "out0"]}
+    x = (np.arange(12).reshape(3, 4) % 2).astype(as_dtype(dtype))
+
+    def copy(x: Any, out: Any) -> None:
+        out[...] = x
+
+    one, launched = runner(copy, said)
+
+    np.testing.assert_array_equal(one.run([x], OPTIONS).outputs[0], x)
+    assert "{" not in launched[0][0]
