@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
@@ -133,8 +134,10 @@ class Candidates(Handle):
 
     @contextmanager
     def _started(self, path: Path, jail: JailOptions | None) -> Iterator[_Candidate]:
-        limits = Limits(call_s=self._options.seconds)
-        device = self._options.device
+        device, seconds = self._options.device, self._options.seconds
+        limits = Limits(load_s=seconds, call_s=seconds)
+        if device.kind == "cuda":  # its context has threads of its own, and takes much memory of the host
+            limits = replace(limits, processes=512, memory_nbytes=16 << 30)
         tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
         with CandidateProcess(path, device=device, limits=limits, jail=jail, tier=tier, zygote=self._zygote) as process:
             yield _Candidate(process, self._rooms)
