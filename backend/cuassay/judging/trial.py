@@ -113,6 +113,8 @@ def hear(
             continue
         trial.finding = _explained(finding, samples, outputs, met, trial)
         return trial
+    if begun.keys() - dropped:
+        trial.ended = f"{len(begun.keys() - dropped)} probes have not got all of their calls"
     return trial
 
 

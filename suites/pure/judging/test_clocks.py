@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,21 @@ def test_a_time_below_nine_tenths_of_the_floor_is_impossible(bandwidth: float, i
 @pytest.mark.parametrize("name", ["cpu", "sim"])
 def test_hosts_have_no_peaks(name: str) -> None:
     assert peaks_of(Device(name), ("float32",), 10**9) == {}
+
+
+def test_peaks_of_a_gpu_are_those_that_its_driver_tells(monkeypatch: pytest.MonkeyPatch) -> None:
+    from cuassay.devices.cuda.driver import runtime
+
+    told = SimpleNamespace(
+        memory_clock_rate=2_619_000, memory_bus_width=5120, clock_rate=1_980_000, multi_processor_count=132, major=9,
+        L2_cache_size=50 << 20,
+    )  # fmt: skip
+    monkeypatch.setattr(runtime, "get_device_properties", lambda index: told)
+
+    large, small = (peaks_of(Device("cuda"), ("float32",), nbytes) for nbytes in (10**9, 10**6))
+
+    assert large == {"bandwidth": pytest.approx(3.352e12, rel=1e-3), "float32": pytest.approx(2.141e15, rel=1e-3)}
+    assert small == {"float32": large["float32"]}
 
 
 def test_the_error_of_a_median_of_few_samples_is_infinite() -> None:

@@ -12,6 +12,7 @@ from referees import DATA
 from cuassay import Device
 from cuassay.arrays.rounding import round_tf32, round_to
 from cuassay.errors import SpecError
+from cuassay.judging import trial as trial_module
 from cuassay.judging.precision import looks_like
 from cuassay.judging.probes import beyond, influences
 from cuassay.judging.schedule import Schedule, claimed, schedule
@@ -176,6 +177,37 @@ def test_an_answer_of_an_earlier_call_is_proven() -> None:
     assert ("T9", "proven") in {(one.id, one.certainty) for one in trial.finding.cheat}
 
 
+def test_an_output_that_comes_again_is_compared_however_large_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(trial_module, "_LARGE", 0)
+    monkeypatch.setattr(trial_module, "_VERIFIED", 0.0)
+    spec = declared("rms_norm")
+    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
+    kept: dict[Any, Any] = {}
+
+    def run(a: Any) -> Any:
+        out = spec.run("cpu", (a,), {})
+        return kept.setdefault(a.shape, out) if a.shape == (16, 129) else out
+
+    right, stale = hear(LocalSubject(lambda a: spec.run("cpu", (a,), {})), plan, 1), hear(LocalSubject(run), plan, 1)
+
+    assert (right.finding, right.verified) == (None, 0)
+    assert stale.finding is not None
+    assert stale.finding.check == "timed calls"
+
+
+def test_a_trial_without_all_of_its_calls_has_not_ended_well() -> None:
+    spec = declared("rms_norm")
+    plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
+    last_of_several = next(place for place, probe in enumerate(plan.probes) if len(probe.draws) > 1)
+    order = list(plan.order)
+    order.remove(last_of_several)
+
+    trial = hear(LocalSubject(lambda a: spec.run("cpu", (a,), {})), Schedule(plan.probes, tuple(order)), NONCE)
+
+    assert trial.finding is None
+    assert trial.ended == "1 probes have not got all of their calls"
+
+
 def test_what_is_measured_is_checked_where_no_time_is_taken() -> None:
     spec = declared("rms_norm")
     plan = schedule(spec, CPU, NONCE, dtypes=("float32",), layouts=True, times=False)
@@ -261,6 +293,30 @@ def test_a_class_of_generated_tests_is_a_declaration(tmp_path: Any) -> None:
 
     assert found.name == "test_tanh"
     assert isinstance(found.spec, OpSpec)
+
+
+def test_an_op_that_returns_nothing_cannot_judge(tmp_path: Any) -> None:
+    file = tmp_path / "spec.py"
+    file.write_text(
+        "from cuassay.testing.own_specs import own_specs\n"
+        "spec = next(one for one in own_specs() if one.op is not None and not one.op.schema.outputs)\n"
+    )
+
+    with pytest.raises(SpecError, match="returns nothing"):
+        load_declaration(str(file))
+
+
+def test_files_that_a_declaration_imports_are_hidden_with_it(tmp_path: Any) -> None:
+    (tmp_path / "formulas_of_this_test.py").write_text("def right(a):\n    return a + 1\n")
+    file = tmp_path / "spec.py"
+    file.write_text(
+        "from cuassay.testing import OpSpec\nfrom formulas_of_this_test import right\n"
+        "one = OpSpec(fn=lambda xp, a: a + 1, reference=right)\n"
+    )
+
+    found = load_declaration(f"{file}::one")
+
+    assert [path.name for path in found.files] == ["spec.py", "formulas_of_this_test.py"]
 
 
 def test_a_file_that_raises_is_told(tmp_path: Any) -> None:

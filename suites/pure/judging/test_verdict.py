@@ -86,6 +86,7 @@ def test_times_are_not_part_of_what_a_replay_repeats() -> None:
     [
         ("def run(xp, a, b): return xp.matmul(a, b)", "B1"),
         ("def run(xp, a, b): return a @ b", "B1"),
+        ("def run(xp, a, b): return matmul(a, b)", "B1"),
         ("import torch", "B1"),
         ("try:\n    pass\nexcept Exception:\n    pass", "B2"),
         ("kept = None\ndef run(xp, a):\n    global kept", "B3"),

@@ -37,7 +37,7 @@ SUBJECTS = {
     "harness": "benchmarking",  # its conftest
     "nvidia": "devices.cuda",  # its conftest
     "jit": "jit",
-    "judging": "judging mutation.stock",
+    "judging": "judging mutation.stock devices.cuda.driver devices.cuda.launch",
     "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "timeline": "observe",
