@@ -1,8 +1,9 @@
 """Integer arithmetic over shapes, as a launch plan writes it: parsed as Python, computed here, never run.
 
 Names are the call's arrays and numbers: ``in0[1]`` is an extent, ``in0.size``, ``in0.ndim`` and ``in0.nbytes`` are
-facts of an array, and an option or a positional number is used by its name. There are ``+ - * // % << >>``, comparisons,
-``a if condition else b``, and ``min``, ``max`` and ``ceil_div``. Every intermediate number has at most 64 bits.
+facts of an array, and an option or a positional number is used by its name. There are ``+ - * // % << >>``,
+comparisons, ``a if condition else b``, and ``min``, ``max`` and ``ceil_div``. Every intermediate number has at most 64
+bits.
 """
 
 from __future__ import annotations

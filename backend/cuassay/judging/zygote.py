@@ -25,7 +25,6 @@ from cuassay.core.handle import Handle
 from cuassay.errors import CandidateLostError
 from cuassay.judging import candidate
 from cuassay.judging.supervisor import Order, supervise
-from cuassay.results.lifeline import follow
 
 __all__ = ["Zygote", "main"]
 
@@ -143,7 +142,6 @@ def main(descriptor: int, kind: str) -> None:
         if os.fork() == 0:
             orders.close()
             signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-            follow(os.getppid())
             supervise(Order.from_words(json.loads(message)), dict(zip(Order.DESCRIPTORS, received, strict=True)))
         for one in received:
             os.close(one)

@@ -237,7 +237,7 @@ from cuassay.judging.process import CandidateProcess
 one = CandidateProcess(sys.argv[1], device="cpu", jail=JailOptions())
 one.load()
 child = open(f"/proc/{one.supervisor}/task/{one.supervisor}/children").read().split()[0]
-print(one._zygote._process.pid, one.supervisor, child, flush=True)
+print(one._scratch, one._zygote._process.pid, one.supervisor, child, flush=True)
 time.sleep(1000)
 """
 
@@ -245,7 +245,8 @@ time.sleep(1000)
 def test_nothing_outlives_a_killed_judge(tmp_path: Path) -> None:
     (tmp_path / "c.py").write_text("def run(xp, a):\n    return a\n")
     judge = subprocess.Popen([sys.executable, "-c", JUDGE, str(tmp_path / "c.py")], stdout=subprocess.PIPE)
-    processes = [os.pidfd_open(int(pid)) for pid in judge.stdout.readline().split()]
+    scratch, *pids = judge.stdout.readline().split()
+    processes = [os.pidfd_open(int(pid)) for pid in pids]
 
     judge.send_signal(signal.SIGKILL)
     judge.wait()
@@ -253,4 +254,5 @@ def test_nothing_outlives_a_killed_judge(tmp_path: Path) -> None:
     for one in processes:
         assert select.select([one], [], [], 60)[0], "it has not ended"
         os.close(one)
+    assert not Path(os.fsdecode(scratch)).exists()
     judge.stdout.close()
