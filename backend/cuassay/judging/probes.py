@@ -21,7 +21,7 @@ from cuassay.core.device import Device
 from cuassay.judging.subject import differs
 from cuassay.judging.verdict import Evidence
 from cuassay.testing.compare import collecting
-from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.comparison import compare, result_dtype
 from cuassay.testing.generated.execution import run_sample
 from cuassay.testing.generated.sizes import resized
 from cuassay.testing.opspec import OpSpec
@@ -162,9 +162,10 @@ def _is_promised(spec: OpSpec, device: Device, probe: Probe) -> bool:
 
 
 def _is_taken(spec: OpSpec, sample: Sample) -> bool:
-    """Whether the reference takes inputs that nobody declared; that of an op may refuse them as well."""
+    """Whether the reference takes inputs that nobody declared, and so does the schema of an op."""
     try:
         spec.expected(sample)
+        result_dtype(spec, sample)
     except Exception:  # noqa: BLE001  libraries refuse by errors of their own
         return False
     return True
