@@ -79,43 +79,70 @@ def hear(
 
     `compares` is False for subjects of ours, of which only times are wanted.
     """
-    trial, chance = Trial(), np.random.default_rng([nonce % 2**63, 1])
-    begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
-    dropped: set[int] = set()
-    met = _Outputs()
+    hearing = _Hearing(subject, plan, nonce, compares=compares)
+    trial = hearing.trial
     for place in plan.order:
-        probe = plan.probes[place]
-        samples, outputs = begun.setdefault(place, ([], []))
-        is_chosen = not probe.optional or bool(chance.random() < _VERIFIED)
-        if place in dropped:
-            continue
         if trial.seconds > most_seconds:
             trial.ended = f"the candidate's calls took {trial.seconds:.1f} s, and --seconds allows {most_seconds:g}"
             return trial
+        trial.finding = hearing.ask(place)
+        if trial.finding is not None:
+            return trial
+    if hearing.incomplete():
+        trial.ended = f"{hearing.incomplete()} probes have not got all of their calls"
+    return trial
+
+
+class _Hearing:
+    """What has been asked so far, and what was answered to probes that are not complete."""
+
+    def __init__(self, subject: Subject, plan: Schedule, nonce: int, *, compares: bool) -> None:
+        self._subject, self._plan, self._compares = subject, plan, compares
+        self._chance = np.random.default_rng([nonce % 2**63, 1])
+        self._begun: dict[int, tuple[list[Sample], list[NDArray[Any]]]] = {}
+        self._dropped: set[int] = set()
+        self._met = _Outputs()
+        self.trial = Trial()
+
+    def incomplete(self) -> int:
+        """Probes that were begun and neither completed nor dropped."""
+        return len(self._begun.keys() - self._dropped)
+
+    def ask(self, place: int) -> Finding | None:
+        """Make the next call of the probe at `place`; what is wrong, where it fails and was promised."""
+        if place in self._dropped:
+            return None
+        probe = self._plan.probes[place]
+        samples, outputs = self._begun.setdefault(place, ([], []))
         sample = probe.draws[len(samples)]()
         samples.append(sample)
-        answer = _ask(subject, sample, probe, trial)
-        is_last = len(samples) == len(probe.draws)
-        if is_last:
-            del begun[place]
-        if not compares:
-            continue
-        finding = _refused(answer, probe, sample)
+        answer = _ask(self._subject, sample, probe, self.trial)
+        if len(samples) == len(probe.draws):
+            del self._begun[place]
+        finding = self._judged(probe, samples, outputs, answer) if self._compares else None
         if finding is None:
-            outputs.append(answer.outputs[0])
-            is_met = met.add(answer.outputs[0], sample)
-            if is_last and (is_chosen or is_met or answer.outputs[0].size + _elements(sample) <= _LARGE):
-                finding = _judged(probe, samples, outputs, trial)
-        if finding is None:
-            continue
+            return None
         if answer.status in _EXCUSABLE and not answer.changed and not _is_promised(probe):
-            dropped.add(place)
-            continue
-        trial.finding = _explained(finding, samples, outputs, met, trial)
-        return trial
-    if begun.keys() - dropped:
-        trial.ended = f"{len(begun.keys() - dropped)} probes have not got all of their calls"
-    return trial
+            self._dropped.add(place)
+            return None
+        return _explained(finding, samples, outputs, self._met, self.trial)
+
+    def _judged(
+        self, probe: Probe, samples: Sequence[Sample], outputs: list[NDArray[Any]], answer: Answer
+    ) -> Finding | None:
+        """What is wrong with the answer to the last of `samples`, or with all outputs once they are there."""
+        is_chosen = not probe.optional or bool(self._chance.random() < _VERIFIED)
+        finding = _refused(answer, probe, samples[-1])
+        if finding is not None:
+            return finding
+        output = answer.outputs[0]
+        outputs.append(output)
+        is_met = self._met.add(output, samples[-1])
+        is_small = output.size + _elements(samples[-1]) <= _LARGE
+        is_complete = len(samples) == len(probe.draws)
+        return (
+            _judged(probe, samples, outputs, self.trial) if is_complete and (is_chosen or is_met or is_small) else None
+        )
 
 
 def _elements(sample: Sample) -> int:
