@@ -33,6 +33,9 @@ __all__ = ["Candidates"]
 #: How the loss of a process is reported; anything else has died.
 _LOST: Mapping[str, Status] = {"hang": "hung", "protocol": "malformed"}
 
+#: Least seconds that a candidate's file has to be loaded in, on a machine that has other work.
+_LOAD_SECONDS = 10.0
+
 #: What the runner of the kernel tier raises where a kernel wrote outside of its arrays.
 _OUTSIDE = "GuardBandError"
 
@@ -135,7 +138,7 @@ class Candidates(Handle):
     @contextmanager
     def _started(self, path: Path, jail: JailOptions | None) -> Iterator[_Candidate]:
         device, seconds = self._options.device, self._options.seconds
-        limits = Limits(load_s=seconds, call_s=seconds)
+        limits = Limits(load_s=max(seconds, _LOAD_SECONDS), call_s=seconds)
         if device.kind == "cuda":  # its context has threads of its own, and takes much memory of the host
             limits = replace(limits, processes=512, memory_nbytes=16 << 30)
         tier: Literal["program", "kernel"] = self._options.tier if jail is not None else "program"
@@ -186,6 +189,8 @@ class _Candidate:
     def _note(self, lost: CandidateLostError) -> None:
         if lost.reason in ("memory", "processes"):
             self._evidence.append(Evidence(id="X8", certainty="proven", evidence=lost.detail))
+        elif lost.reason == "hang" and self.problem:
+            self._evidence.append(Evidence(id="X8", certainty="hint", evidence="its file was not loaded in time"))
 
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Answer:
         """Make one call."""
