@@ -11,6 +11,7 @@ import os
 import select
 import shutil
 import signal
+import sys
 import tempfile
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -24,7 +25,7 @@ from numpy.typing import NDArray
 
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
-from cuassay.errors import CandidateLostError, StateError
+from cuassay.errors import CandidateLostError, CapabilityError, StateError
 from cuassay.judging import protocol, shared
 from cuassay.judging.arena import Arena, Asked, Layout, form_of
 from cuassay.judging.limits import JailOptions, Limits
@@ -130,11 +131,17 @@ class CandidateProcess(Handle):
         ------
         CandidateLostError
             If the file cannot be loaded, or the process is lost before it is.
+        CapabilityError
+            If this system is not Linux.
         StateError
             If it was loaded before.
         """
         if self._state != "new":
             raise StateError(f"a candidate is loaded once; got a second call on {self!r}; make another")
+        if not hasattr(os, "memfd_create"):
+            raise CapabilityError(
+                f"a candidate is judged on Linux, with memfd_create; got {sys.platform}; judge it on another machine"
+            )
         if self._zygote is None:
             self._zygote = Zygote(self.device.kind)
         self._state = "loading"

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -64,15 +65,17 @@ def run(xp, a, spec):
 
 
 @pytest.mark.skipif(not hasattr(os, "memfd_create"), reason="candidates are judged on Linux")
-def test_jail_is_whole_without_root(tmp_path: Path) -> None:
-    for folder in (tmp_path, *tmp_path.parents[:2]):
-        folder.chmod(0o755)  # pytest keeps them for itself
-    for name, text in (("candidate.py", CANDIDATE), ("spec.py", "ANSWER = 42\n")):
-        (tmp_path / name).write_text(text, encoding="utf-8")
-        (tmp_path / name).chmod(0o644)
+def test_jail_is_whole_without_root() -> None:
+    with tempfile.TemporaryDirectory(prefix="without-root-") as folder:  # pytest's are for their owner alone
+        files = [Path(folder, name) for name in ("candidate.py", "spec.py")]
+        for file, text in zip(files, (CANDIDATE, "ANSWER = 42\n"), strict=True):
+            file.write_text(text, encoding="utf-8")
+            file.chmod(0o644)
+        Path(folder).chmod(0o755)
 
-    words = [sys.executable, "-c", JUDGE, str(tmp_path / "candidate.py"), str(tmp_path / "spec.py")]
-    done = subprocess.run(words, capture_output=True, text=True, check=False)
+        done = subprocess.run(
+            [sys.executable, "-c", JUDGE, *map(str, files)], capture_output=True, text=True, check=False
+        )
 
     assert done.returncode == 0, done.stderr
     user, parts, raised, values = json.loads(done.stdout)
