@@ -230,6 +230,12 @@ SETTINGS: dict[str, Setting] = {
             "simulated devices that are here, such as SIM-1,SIM-0, as CUDA_VISIBLE_DEVICES does it; unset: all",
         ),
         Setting(
+            "CUASSAY_START_WORKERS",
+            _flag,
+            False,
+            "with --cuassay-isolate, start each worker as a session of its own; off: fork it where that is safe",
+        ),
+        Setting(
             "CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",
             _count,
             100,
