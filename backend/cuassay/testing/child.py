@@ -39,8 +39,8 @@ _WORKER = "cuassay.testing.isolated"
 #: Milliseconds between two looks at a worker that sends nothing.
 _POLL_MS = 100
 
-#: Seconds for which a worker's messages may gather: each would wake a process that waits, at the cost of a short test.
-_NAP_SECONDS = 0.01
+#: Milliseconds for which a worker's messages may gather: each would wake a process that waits, at the cost of a short test.
+_NAP_MS = 50
 
 #: Bytes of messages that may gather, as many as Linux grants to any user.
 _PIPE_NBYTES = 1 << 20
@@ -99,6 +99,7 @@ class Child:
             self._order({"workerinput": told, "args": node.words(), "path": sys.path})
         else:
             self.process = self._forked(ForkedWorker(session, told, theirs, sent))
+        self._end = _end_of(self.process.pid)
         for one in (theirs, sent, shared):
             one.close()
 
@@ -144,13 +145,22 @@ class Child:
                     continue
             except (EOFError, OSError, pickle.UnpicklingError):  # the last message may be cut
                 return
-            time.sleep(_NAP_SECONDS)
+            self._nap()
             if self._ready.poll(_POLL_MS):
                 continue
             if self.process.poll() is not None and not self._ready.poll(0):
                 return  # a process that it forked may hold the pipe open
             if self._is_overdue():
                 self.process.kill()
+
+    def _nap(self) -> None:
+        """Let messages gather, unless the worker ends."""
+        if self._end < 0:
+            time.sleep(_NAP_MS / 1000)
+            return
+        ended = select.poll()
+        ended.register(self._end, select.POLLIN)
+        ended.poll(_NAP_MS)
 
     def is_ready(self) -> bool:
         """Whether a worker that has no tests yet has collected."""
@@ -205,6 +215,9 @@ class Child:
         self._wait()
         for held in (self._reports, self._faults, self._lifeline, self.trail):
             held.close()
+        end, self._end = self._end, -1
+        if end >= 0:
+            os.close(end)
 
 
 class Children:
@@ -277,6 +290,14 @@ class Children:
             child.process.kill()
         child.close()
         child.node.went_down(None)
+
+
+def _end_of(pid: int) -> int:
+    """A file that can be read when the process has ended; -1 where there are none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # another system, an old kernel, or one that filters the call
+        return -1
 
 
 def _own_frames(text: str) -> Iterator[str]:

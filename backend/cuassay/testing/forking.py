@@ -87,7 +87,7 @@ class Fork:
                 stream.flush()
         self.returncode: int | None = None
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12: NumPy's BLAS has threads, and survives
+            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, also for threads of a BLAS
             self.pid = os.fork()
         if self.pid == 0:
             run()

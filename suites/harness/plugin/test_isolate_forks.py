@@ -75,7 +75,7 @@ def test_what_was_printed_before_the_fork_is_printed_once(pytester: pytest.Pytes
 @pytest.mark.parametrize(
     ("conftest", "why"),
     [
-        ("import threading; threading.Thread(target=threading.Event().wait, daemon=True, name='beat').start()", "*: beat"),
+        ("import threading as t; t.Thread(target=t.Event().wait, daemon=True, name='beat').start()", "*: beat"),
         ("from cuassay.testing import forking; forking.driver_is_up = lambda: True", "*has initialised CUDA"),
         ("import sys, types; sys.modules['jax'] = types.ModuleType('jax')", "jax is imported, *"),
         ("import os; os.environ['CUASSAY_START_WORKERS'] = '1'", "CUASSAY_START_WORKERS is set"),
