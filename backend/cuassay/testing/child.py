@@ -39,7 +39,7 @@ _WORKER = "cuassay.testing.isolated"
 #: Milliseconds between two looks at a worker that sends nothing.
 _POLL_MS = 100
 
-#: Milliseconds for which a worker's messages may gather: each would wake a process that waits, at the cost of a short test.
+#: Milliseconds for which a worker's messages may gather: to wake a process for each costs as much as a short test.
 _NAP_MS = 50
 
 #: Bytes of messages that may gather, as many as Linux grants to any user.
