@@ -10,6 +10,7 @@ import atexit
 import faulthandler
 import gc
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Mapping
@@ -62,6 +63,7 @@ class ForkedWorker(Sender):
         try:
             follow(parent)
             self._become_worker()
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})
             status = self._run()
         except BaseException:  # noqa: BLE001  the frames above are the controller's, which must not go on here
             traceback.print_exc()

@@ -71,7 +71,8 @@ class Fork:
     Parameters
     ----------
     run : callable
-        What the child does; it must end the process by itself.
+        What the child does; it must end the process by itself. SIGINT is blocked there until it is ready for it: in
+        between, Ctrl-C would let the child go on where its parent is.
 
     Attributes
     ----------
@@ -86,11 +87,15 @@ class Fork:
             with suppress(OSError, ValueError, AttributeError):
                 stream.flush()
         self.returncode: int | None = None
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, also for threads of a BLAS
-            self.pid = os.fork()
-        if self.pid == 0:
-            run()
+        blocked = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", DeprecationWarning)  # of Python 3.12, also for threads of a BLAS
+                self.pid = os.fork()
+            if self.pid == 0:
+                run()
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
 
     def __repr__(self) -> str:
         return f"Fork({self.pid}{'' if self.returncode is None else f', ended with {self.returncode}'})"

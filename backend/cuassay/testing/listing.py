@@ -63,7 +63,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if "hypothesis" not in sys.modules:  # its part of the summary would import all of it, for 0.4 s
         plugin = config.pluginmanager.get_plugin("hypothesispytest")
         caller = config.pluginmanager.subset_hook_caller("pytest_terminal_summary", [plugin] if plugin else [])
-        config.hook.pytest_terminal_summary = caller
+        config.hook.pytest_terminal_summary = caller  # type: ignore[attr-defined]
     if session.config.getoption("cuassay_list") and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
         session.exitstatus = pytest.ExitCode.OK
 
