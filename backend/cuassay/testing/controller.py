@@ -69,7 +69,7 @@ class Controller:
         return self._child
 
     def pytest_report_collectionfinish(self) -> list[str]:
-        """Say why workers start anew, which takes longer than a fork of this process."""
+        """Say why workers are not forks of this process, which takes longer."""
         why = self._children.why_started() if can_fork() and not self._config.option.collectonly else None
         return [f"cuassay: each worker collects for itself: {why}"] if why else []
 

@@ -79,14 +79,14 @@ class ForkedWorker(Sender):
         gc.freeze()  # a collection would write to the pages of all that was made before, and so copy them
         config.workerinput = Told(self._told)  # type: ignore[attr-defined]
         config.workeroutput = self._output  # type: ignore[attr-defined]
-        _capture_anew(config)
+        _capture_again(config)
         self.write_beside_stacks(config)
         faulthandler.enable(self._faults)
         _measure_nothing(config)
         self._take_hooks(config)
-        from cuassay.testing.plugin import begin_anew
+        from cuassay.testing.plugin import begin_again
 
-        begin_anew(config)
+        begin_again(config)
 
     def _take_hooks(self, config: pytest.Config) -> None:
         manager = config.pluginmanager
@@ -113,7 +113,7 @@ class ForkedWorker(Sender):
         return int(status)
 
 
-def _capture_anew(config: pytest.Config) -> None:
+def _capture_again(config: pytest.Config) -> None:
     """Capture into files of this process: those of before are the controller's as well, and have one offset."""
     capture: Any = config.pluginmanager.get_plugin("capturemanager")
     if capture is not None:

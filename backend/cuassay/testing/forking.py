@@ -2,7 +2,7 @@
 
 A fork has the tests, the plugins and the imports that this process has, for the price of a page table. A context of
 CUDA does not live through it, nor does a thread. So each fork is of a process that has no thread and has not
-initialised CUDA: to the driver, the worker is as fresh as one that starts anew.
+initialised CUDA: to the driver, the worker is as fresh as a new process.
 """
 
 from __future__ import annotations

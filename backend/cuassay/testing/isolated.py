@@ -1,4 +1,4 @@
-"""The worker of ``pytest --cuassay-isolate`` that starts anew: a session of its own, which collects for itself.
+"""The worker of ``pytest --cuassay-isolate`` that is not a fork: a session of its own, which collects for itself.
 
 To other plugins it is a worker of pytest-xdist: ``config.workerinput`` is set, and nothing is printed. What it does is
 `cuassay.testing.sending`'s; `cuassay.testing.forking` says when there is need of it.

@@ -30,7 +30,7 @@ from cuassay.testing.reserving import held
 if TYPE_CHECKING:
     from cuassay.testing.trail import Trail
 
-__all__ = ["Harness", "begin_anew"]
+__all__ = ["Harness", "begin_again"]
 
 
 class Harness:
@@ -80,7 +80,7 @@ def _presence(config: pytest.Config) -> Presence:
     return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))
 
 
-def begin_anew(config: pytest.Config) -> None:
+def begin_again(config: pytest.Config) -> None:
     """Be the harness of a worker, in a fork of the process that has collected."""
     before = config.stash[_HARNESS]
     before.hang.close()

@@ -1,4 +1,4 @@
-"""Isolated workers that are forked: each has what was collected once, and when they start anew instead."""
+"""Isolated workers that are forked: each has what was collected once, and when they are sessions of their own."""
 
 from __future__ import annotations
 
@@ -61,15 +61,36 @@ def test_forks_have_what_was_collected_once_and_are_each_as_it_was_then(pytester
 
 
 def test_what_was_printed_before_the_fork_is_printed_once(pytester: pytest.Pytester) -> None:
-    pytester.makeconftest("def pytest_sessionstart(): print('the session starts', end=' ')")
-    pytester.makepyfile("def test_bad(): print('in the test'); assert 0\ndef test_good(): print('unseen')")
+    pytester.makeconftest("""
+        import pytest
+        @pytest.hookimpl(wrapper=True)
+        def pytest_runtestloop():
+            print("the loop starts", end=" ")
+            return (yield)
+    """)
+    pytester.makepyfile("def test_good(): print('in the test', end=' ')")
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate", "-s")
+
+    text = result.stdout.str()
+    assert text.count("the loop starts") == text.count("in the test") == 1
+
+
+def test_output_of_a_lost_test_is_not_taken_for_that_of_the_next(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import os
+        def test_dies(): os.write(1, b"of the one before"); os._exit(1)
+        def test_bad(): print("in the test"); assert 0
+        def test_good(): print("unseen")
+    """)
 
     result = pytester.runpytest_subprocess("--cuassay-isolate")
 
-    result.assert_outcomes(passed=1, failed=1)
+    result.assert_outcomes(passed=1, failed=2)
     text = result.stdout.str()
-    assert text.count("the session starts") == text.count("\nin the test") == 1
+    assert text.count("\nin the test") == 1
     assert "unseen" not in text
+    assert "\nof the one before" not in text
 
 
 @pytest.mark.parametrize(
@@ -82,7 +103,7 @@ def test_what_was_printed_before_the_fork_is_printed_once(pytester: pytest.Pytes
     ],
     ids=["a thread", "CUDA", "jax", "the setting"],
 )
-def test_where_a_fork_is_not_safe_workers_start_anew_and_the_session_says_why(
+def test_where_a_fork_is_not_safe_each_worker_collects_and_the_session_says_why(
     pytester: pytest.Pytester, conftest: str, why: str
 ) -> None:
     pytester.makeconftest(f"{conftest}\nimport os, pathlib\npathlib.Path(f'imported-{{os.getpid()}}').touch()")
