@@ -60,7 +60,10 @@ def test_forks_have_what_was_collected_once_and_are_each_as_it_was_then(pytester
     assert not os.path.exists(f"/proc/{undone}")  # noqa: PTH110  it does not outlive the session
 
 
-def test_what_was_printed_before_the_fork_is_printed_once(pytester: pytest.Pytester) -> None:
+def test_what_was_printed_before_the_fork_is_printed_once(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     pytester.makeconftest("""
         import pytest
         @pytest.hookimpl(wrapper=True)
