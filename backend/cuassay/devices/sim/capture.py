@@ -24,12 +24,13 @@ import numpy as np
 from cuassay.core.graph_pools import PoolId, graph_pool_handle
 from cuassay.core.graphs import Graph, GraphStatistics
 from cuassay.devices.sim import graph_pools
-from cuassay.devices.sim.clock import Clock, Queue, Span, join
 from cuassay.devices.sim.device import Owner, SimDevice, call_site
 from cuassay.devices.sim.machine import OPEN
 from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CaptureError
+from cuassay.order.accesses import Span
+from cuassay.order.clock import Clock, Queue, join
 
 __all__ = ["Marker", "SimCapture"]
 

@@ -25,11 +25,12 @@ from cuassay.core.callers import is_ours, is_shipped
 from cuassay.core.device import Device
 from cuassay.core.round_robin import RoundRobin
 from cuassay.core.watchers import Occurrence
-from cuassay.devices.sim.clock import Access, AccessLog, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.memory_source import SimSource
 from cuassay.errors import CapabilityError, RaceError
 from cuassay.memory import CachingAllocator
+from cuassay.order.accesses import Access, AccessLog, Span
+from cuassay.order.clock import Queue
 
 if TYPE_CHECKING:
     from cuassay.core.graph_pools import PoolId
@@ -109,7 +110,7 @@ class SimDevice:
     def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
         """Another queue; `blocking` ones are ordered with the default one."""
         number = self.machine.next_number()
-        queue = Queue(number, label or f"stream {number}", self.index, blocking)
+        queue = Queue(number, label or f"stream {number}", self.device, blocking)
         self.queues.append(queue)
         if watchers.state.watchers:
             watchers.tell(Occurrence("stream_made", str(self.device), number, number, name=queue.label))

@@ -17,10 +17,10 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 from cuassay.devices.sim import forks
-from cuassay.devices.sim.clock import Clock, Host, Queue
 from cuassay.devices.sim.device import HOST_CALL, SimDevice
 from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, DeviceLostError
+from cuassay.order.clock import Clock, Host, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture

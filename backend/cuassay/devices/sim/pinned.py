@@ -25,7 +25,6 @@ from cuassay.core.participants import join
 from cuassay.core.units import format_bytes
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
 from cuassay.devices.sim.device import HOST_CALL, call_site
 from cuassay.devices.sim.functions import WRITING_METHODS, written
 from cuassay.devices.sim.machine import Machine, refuse_capture, refuse_wait
@@ -33,6 +32,8 @@ from cuassay.devices.sim.memory import poison
 from cuassay.errors import RaceError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator, HostSource
+from cuassay.order.accesses import AccessLog, Span
+from cuassay.order.clock import Clock, Queue
 
 __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 

@@ -16,10 +16,10 @@ from cuassay.core import syncdebug, watchers
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.watchers import Occurrence
-from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.machine import refuse_capture, refuse_wait
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
+from cuassay.order.clock import Clock, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import Marker
@@ -186,9 +186,9 @@ class SimEvent(Handle):
             If the stream is of another device.
         """
         queue = self._queue(stream)
-        if queue.device != self.sim_device.index:
+        if queue.device != self.device:
             raise DeviceError(
-                f"an event of {self.device} cannot be recorded on {queue.label} of sim:{queue.device}; make one there"
+                f"an event of {self.device} cannot be recorded on {queue.label} of {queue.device}; make one there"
             )
         with self.sim_device.machine.working():
             if queue.capture is not None:
