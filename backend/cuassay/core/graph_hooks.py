@@ -13,10 +13,19 @@ from itertools import count
 from typing import Any, Protocol, Self
 
 from cuassay.core.handle import Handle
-from cuassay.core.watchers import Occurrence, on_change, tell
+from cuassay.core.watchers import Occurrence, on_change, state, tell
 from cuassay.errors import ArgumentError
 
-__all__ = ["EVENTS", "Hook", "HookHandle", "call_hooks", "has_replay_hooks", "register_hook", "watch"]
+__all__ = [
+    "EVENTS",
+    "Hook",
+    "HookHandle",
+    "call_hooks",
+    "has_replay_hooks",
+    "register_hook",
+    "tell_watchers",
+    "watch",
+]
 
 #: What hooks may be registered for.
 EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
@@ -120,6 +129,12 @@ def _teller(event: str) -> Hook:
 
 
 on_change(_serve_watchers)
+
+
+def tell_watchers(event: str, graph: Any, **facts: Any) -> None:
+    """Tell watchers, if there are any, of what no hook is called for."""
+    if state.watchers:
+        tell(Occurrence(event, str(graph.device), id(graph), **facts))
 
 
 @atexit.register

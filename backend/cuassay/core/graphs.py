@@ -128,6 +128,7 @@ class Graph(Handle, ABC):
             for participant in participants(self._device.kind):
                 participant.capture_begin(self._token, self._device)
                 self._told.append(participant)
+            graph_hooks.tell_watchers("graph_capture_begun", self, stream=self._current_lane())
             graph_hooks.call_hooks("capture_start", self)
 
     def end(self) -> None:
@@ -197,7 +198,11 @@ class Graph(Handle, ABC):
                 "compare, and reduce with all or any"
             )
         with self._body(kind, predicate):
-            yield
+            graph_hooks.tell_watchers("graph_body_begun", self, stream=self._current_lane(), name=kind)
+            try:
+                yield
+            finally:
+                graph_hooks.tell_watchers("graph_body_ended", self, stream=self._current_lane())
 
     # -------------------------------------------------------------------------------------------- replaying
 
@@ -277,6 +282,7 @@ class Graph(Handle, ABC):
                 "keep_graph=True, and do not instantiate it"
             )
         in_place = self._take_over(other)
+        graph_hooks.tell_watchers("graph_updated", self, other=id(other))
         self._forget()
         self._told, self._prologues, self._token = other._told, other._prologues, other._token
         other._told, other._prologues, other._token, other._state = [], (), object(), "empty"
@@ -296,6 +302,8 @@ class Graph(Handle, ABC):
                 last.callback(self._abandon)
             if state in ("captured", "ready"):
                 graph_hooks.call_hooks("destroy", self)
+            if state != "empty":
+                graph_hooks.tell_watchers("graph_dropped", self)
 
     def _forget(self) -> None:
         told, self._told, self._prologues = self._told, [], ()
@@ -354,6 +362,10 @@ class Graph(Handle, ABC):
         return None
 
     # -------------------------------------------------------------------------------------------- a kind's part
+
+    @abstractmethod
+    def _current_lane(self) -> int:
+        """How watchers know the stream that is current now on the graph's device."""
 
     @abstractmethod
     def _open(self, stream: Any, pool: PoolId | None, mode: str) -> None:

@@ -53,10 +53,15 @@ class Access:
         """``write`` or ``read``."""
         return "write" if self.write else "read"
 
+    @property
+    def place(self) -> str:
+        """Where it begins, in words."""
+        low = self.span.low
+        return f"offset {low}" if low < _HOST_BEGINS else f"address {low:#x} of the host"
+
     def __str__(self) -> str:
         size = format_bytes(self.array.nbytes)
-        where = f"offset {self.span.low}" if self.span.low < _HOST_BEGINS else f"address {self.span.low:#x} of the host"
-        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at {where})"
+        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at {self.place})"
         return f"{self.verb} by {self.name} of a {what} on {self.queue.label} at {self.site[0]}:{self.site[1]}"
 
     def covers(self, other: Access) -> bool:
@@ -75,14 +80,14 @@ _Entry = tuple[int, int, Access]
 
 
 class AccessLog:
-    """The accesses of one device's memory that a later launch could still race with.
+    """The accesses of one memory, a device's or the host's, that a later launch could still race with.
 
     Kept by power of two of their length, each list sorted by start, so that a look-up bisects once a length.
     An access that the host has seen finished, or that a later one covers, is dropped when it is met.
     """
 
-    def __init__(self, device: str, host: Host) -> None:
-        self._device = device
+    def __init__(self, memory: str, host: Host) -> None:
+        self.memory = memory
         self._host = host
         self._classes: dict[int, list[_Entry]] = {}
 
@@ -132,7 +137,7 @@ class AccessLog:
     def _race(self, old: Access, new: Access) -> RaceError:
         waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
         return RaceError(
-            f"{self._device}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
+            f"{self.memory}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
             f"before the {new.verb}, or wait for an event recorded after the {old.verb}"
         )
 

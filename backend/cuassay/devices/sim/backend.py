@@ -17,12 +17,12 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings, syncdebug, watchers
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
-from cuassay.core.protocols import MemorySource
+from cuassay.core.protocols import MemorySource, StreamFacts
 from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
-from cuassay.devices.sim.device import NOTES, SimDevice
+from cuassay.devices.sim.device import NOTES, SimDevice, extent
 from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import Machine, Types
 from cuassay.devices.sim.memory_source import SimSource
@@ -83,9 +83,10 @@ class SimBackend:
 
         Parameters
         ----------
-        **changed : int or str
-            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings. Arrays made outside stay on the
-            machine outside. `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
+        **changed : int, str or bool
+            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings; ``finds_races=False`` for a
+            machine that computes on, as a real device does. Arrays made outside stay on the machine outside.
+            `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
         """
         with self._lock:
             former, self._machine = self._machine, _machine(changed)
@@ -186,6 +187,15 @@ class SimBackend:
     def stream_number(self, stream: SimStream) -> int:
         """The number of `stream` for `allocator`."""
         return stream.queue.number
+
+    extent = staticmethod(extent)
+
+    def stream_facts(self, index: int, number: int | None = None) -> StreamFacts:
+        """See `cuassay.core.protocols.Observable`; the default stream of each device is numbered 0."""
+        device = self._device(index)
+        current = device.machine.current_queue(device)
+        queue = current if number is None else next((q for q in device.queues if q.number == number), current)
+        return StreamFacts(0 if queue is device.default else queue.number, queue.label, queue.blocking)
 
     # ---------------------------------------------------------------------------------------------- arrays
 
@@ -327,6 +337,7 @@ def _machine(changed: Mapping[str, Any]) -> Machine:
         changed.get("memory", settings.get("CUASSAY_SIM_MEMORY")),
         profile(changed.get("profile", settings.get("CUASSAY_SIM_PROFILE"))),
         Types(SimArray, Namespace),
+        finds_races=changed.get("finds_races", True),
     )
 
 

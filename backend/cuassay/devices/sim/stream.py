@@ -82,7 +82,10 @@ class SimStream(Handle):
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
-            return self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
+            is_done = self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
+            if is_done and watchers.state.watchers:
+                watchers.tell(Occurrence("stream_found_done", str(self.device), self.queue.number))
+            return is_done
 
     def synchronize(self) -> None:
         """The host waits for everything given to the stream.
@@ -218,7 +221,10 @@ class SimEvent(Handle):
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
             refuse_wait("Event.query")
-            return self._clock is None or self.sim_device.machine.is_reached(self._clock, self._reached)
+            is_done = self._clock is None or self.sim_device.machine.is_reached(self._clock, self._reached)
+            if is_done:
+                self._tell("event_found_done")
+            return is_done
 
     def synchronize(self) -> None:
         """The host waits until the recorded work is done."""

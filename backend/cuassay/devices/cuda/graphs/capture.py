@@ -256,6 +256,9 @@ class CUDAGraph(Graph):
             )
         return error
 
+    def _current_lane(self) -> int:
+        return int(_current_stream(self._device.index).ptr)
+
     def _take_over(self, other: CUDAGraph) -> bool:
         with at(self._device.index):
             status = graph_driver.status(

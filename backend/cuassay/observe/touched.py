@@ -1,0 +1,53 @@
+"""Which arrays a call reads and writes, by its op's schema, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuassay.core.protocols import Observable
+from cuassay.errors import CuassayError
+from cuassay.ops import Op, registry
+from cuassay.order.extents import Extent
+
+__all__ = ["by_call", "by_schema", "is_observable", "located"]
+
+#: Arrays, and whether each is written.
+Touched = list[tuple[Any, bool]]
+
+
+def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Touched:
+    """The arrays of a call; none where its arguments do not fit, which the call itself refuses."""
+    try:
+        bound = op.schema.bind(args, scalars)
+        return by_schema(op, bound, out)
+    except (CuassayError, TypeError, ValueError):
+        return []
+
+
+def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
+    """The arrays of a call whose arguments are given by name; `out` is written."""
+    found: Touched = []
+    for param in op.schema.arrays:
+        found += [(array, param.access != "read") for _, array in param.members(bound[param.name])]
+    return found if out is None else [*found, (out, True)]
+
+
+def is_observable(backend: Any) -> bool:
+    """Whether the kind offers what a sanitizer needs."""
+    return isinstance(backend, Observable)
+
+
+def located(arrays: Touched) -> tuple[str, list[str], list[tuple[Extent, bool]]] | None:
+    """The device of the first of `arrays` that a sanitizer sees, the other devices, and where all of these lie."""
+    devices: dict[str, None] = {}
+    found: list[tuple[Extent, bool]] = []
+    for array, write in arrays:
+        backend: Any = registry.backend_of(type(array))
+        if is_observable(backend):
+            devices.setdefault(str(backend.device_of(array)))
+            found.append((backend.extent(array), write))
+    if not devices:
+        return None
+    home, *others = devices
+    return home, others, found
