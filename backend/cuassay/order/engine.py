@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable
 from itertools import count
 
+from cuassay.core.callers import is_shipped
 from cuassay.core.device import Device
 from cuassay.errors import RaceError
 from cuassay.order.accesses import Access, AccessLog, Span
@@ -56,6 +57,10 @@ class Engine:
         self._blocks: dict[str, Blocks] = {}
         self._graphs: dict[int, Recording] = {}
         self._late: RaceError | None = None
+
+    def __len__(self) -> int:
+        """How many accesses a later launch could still race with."""
+        return sum(map(len, self._logs.values()))
 
     # -------------------------------------------------------------------------------------------- queues
 
@@ -238,7 +243,7 @@ class Engine:
 
     def begin_capture(self, graph: int, queue: Queue) -> None:
         """Work of `queue` is recorded from here."""
-        recording = self._graphs[graph] = Recording(queue.variable)
+        recording = self._graphs[graph] = Recording(queue.label)
         recording.enter(queue)
 
     def end_capture(self, graph: int) -> None:
@@ -300,10 +305,11 @@ class Engine:
 
 
 def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:
-    site = call_site()
-    user = old.queue
+    site, user = call_site(), old.queue
+    # What a function of the user drops as it returns is dropped in the line of the harness that called it.
+    where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
     return RaceError(
-        f"{memory}: early free at {site[0]}:{site[1]} of {owner.label}'s memory, not ordered after the {old}; "
+        f"{memory}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
         f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
         f"array is dropped, or array.record_stream({user.variable})"
     )

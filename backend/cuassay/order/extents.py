@@ -11,6 +11,9 @@ from cuassay.order.accesses import Span
 
 __all__ = ["Extent"]
 
+#: NumPy takes no array at address 0, which is where the memory of a simulated device begins.
+_ABOVE_NULL = 2**12
+
 
 @dataclass(frozen=True, slots=True)
 class Extent:
@@ -71,6 +74,6 @@ class Extent:
             "version": 3,
             "shape": self.shape,
             "typestr": f"|V{self.itemsize}",
-            "data": (self.address, False),
+            "data": (self.address + _ABOVE_NULL, False),
             "strides": self.strides,
         }

@@ -192,6 +192,8 @@ class SimDevice:
         span = Span(block.low, block.high, dense=True)
         after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
         after |= {user.number: user.epoch for user in block.users}
+        if not self.machine.finds_races:  # then the log does not tell whose work the queue has waited for
+            after |= block.queue.clock
         for old in self.log.users(span):
             after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
             ordered = block.queue.clock.get(old.queue.number, 0) >= old.epoch
