@@ -230,6 +230,8 @@ class StreamFacts(NamedTuple):
 
     Attributes
     ----------
+    device_index : int
+        The device whose work it orders.
     number : int
         How watchers know it; 0 is the legacy default stream of its device.
     label : str
@@ -238,6 +240,7 @@ class StreamFacts(NamedTuple):
         Whether it and the legacy default stream wait for each other.
     """
 
+    device_index: int
     number: int
     label: str
     is_blocking: bool = False
@@ -251,7 +254,7 @@ class Observable(Protocol):
         """Where `array` lies: a `cuassay.order.extents.Extent`."""
 
     def stream_facts(self, index: int, number: int | None = None) -> StreamFacts:
-        """The stream that watchers know by `number` (None: the current one) on device `index`."""
+        """The stream that watchers know by `number` (None: the current one), met with device `index`."""
 
 
 @runtime_checkable

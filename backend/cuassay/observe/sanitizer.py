@@ -102,7 +102,9 @@ class Sanitizer:
         where = Device(device)
         backend: Any = registry.backend(where.kind)
         facts = backend.stream_facts(where.index, number)
-        made = self.engine.queue(where, facts.number, lane or facts.label, blocking=facts.is_blocking)
+        made = self.engine.queue(
+            Device(where.kind, facts.device_index), facts.number, lane or facts.label, blocking=facts.is_blocking
+        )
         if number is not None:
             self._queues[device, number] = made
         return made

@@ -195,7 +195,7 @@ class SimBackend:
         device = self._device(index)
         current = device.machine.current_queue(device)
         queue = current if number is None else next((q for q in device.queues if q.number == number), current)
-        return StreamFacts(0 if queue is device.default else queue.number, queue.label, queue.blocking)
+        return StreamFacts(index, 0 if queue is device.default else queue.number, queue.label, queue.blocking)
 
     # ---------------------------------------------------------------------------------------------- arrays
 
