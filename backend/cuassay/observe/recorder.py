@@ -25,7 +25,7 @@ from cuassay.observe.spans import Timeline
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
 from cuassay.ops.interposers import interposers
-from cuassay.ops.wrapping import unwrap_calls, wrap_calls
+from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 
 __all__ = ["Recorder"]
 
@@ -81,6 +81,7 @@ class Recorder:
         self._clock: str | None = None
         self._pairs = Pairs(self._quietly)
         self._handle: WatchHandle | None = None
+        self._wrapping = Wrapping(self._recording)
         self._began = 0.0
         if device is not None:
             self._choose_clock(device.kind)
@@ -103,14 +104,14 @@ class Recorder:
         Recorder._active = self
         self._began = self._now()
         self._handle = watch(self._watch, _WATCHED)
-        wrap_calls(self._recording)
+        wrap(self._wrapping)
 
     def stop(self) -> Timeline:
         """Stop, wait for devices whose events were recorded, and give what was recorded; the same a second time."""
         if self._made is not None:
             return self._made
         ended = self._now()
-        unwrap_calls(self._recording)
+        unwrap(self._wrapping)
         if self._handle is not None:
             self._handle.remove()
         Recorder._active = None

@@ -21,11 +21,11 @@ from cuassay.errors import StateError
 from cuassay.observe import touched
 from cuassay.ops import Op, registry
 from cuassay.ops.plan import Plan
-from cuassay.ops.wrapping import unwrap_calls, wrap_calls
+from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 from cuassay.order.clock import Queue
 from cuassay.order.engine import Engine
 
-__all__ = ["Sanitizer", "sanitized"]
+__all__ = ["Sanitizer", "sanitized", "summary"]
 
 #: Memory whose allocator waits for every user of a block before it is given out again.
 _PINNED = "pinned host memory"
@@ -46,8 +46,6 @@ class Sanitizer:
         What it has found, and what it could not see.
     """
 
-    _active: Sanitizer | None = None
-
     def __init__(self) -> None:
         self.engine = Engine()
         self._lock = threading.RLock()
@@ -56,32 +54,34 @@ class Sanitizer:
         self._local = _Thread()
         self._queues: dict[tuple[str, int], Queue] = {}
         self._handle: WatchHandle | None = None
-        self._plain_run: Any = Plan.run
+        self._wrapping = Wrapping(self._judging, self._judging_plan)
         self._told: dict[str, Callable[[Occurrence, Queue], object]] = self._table()
 
     def __repr__(self) -> str:
-        return f"Sanitizer({'on' if Sanitizer._active is self else 'off'}, {len(self.engine.found)} found)"
+        return f"Sanitizer({'off' if self._handle is None else 'on'}, {len(self.engine.found)} found)"
 
     def start(self) -> None:
-        """Judge from here. Raises `StateError` where one is on already."""
-        if Sanitizer._active is not None:
-            raise StateError("a sanitizer is on already; stop it first, because each error is reported once")
-        Sanitizer._active = self
+        """Judge from here. Raises `StateError` where it is on already."""
+        if self._handle is not None:
+            raise StateError(f"{self!r} is on already; stop it first, or make another one")
         self._handle = watch(self._watch, (*self._told, *_WITHOUT_STREAM))
-        wrap_calls(self._judging)
-        self._plain_run = Plan.run
-        plans: Any = Plan
-        plans.run = self._judging_plan()
+        wrap(self._wrapping)
 
     def stop(self) -> None:
         """Judge no more; twice is allowed."""
-        if Sanitizer._active is self:
-            Sanitizer._active = None
-            plans: Any = Plan
-            plans.run = self._plain_run
-            unwrap_calls(self._judging)
-            if self._handle is not None:
-                self._handle.remove()
+        if self._handle is not None:
+            unwrap(self._wrapping)
+            self._handle.remove()
+            self._handle = None
+
+    @contextmanager
+    def quiet(self) -> Iterator[None]:
+        """What is found inside the block is neither raised nor kept."""
+        self.engine.is_quiet, former = True, self.engine.is_quiet
+        try:
+            yield
+        finally:
+            self.engine.is_quiet = former
 
     def finish(self) -> None:
         """Raise an early free that was found since the last launch or wait."""
@@ -122,8 +122,8 @@ class Sanitizer:
 
         return judged
 
-    def _judging_plan(self) -> Callable[[Plan], Any]:
-        plain, local = self._plain_run, self._local
+    def _judging_plan(self, plain: Callable[[Plan], Any]) -> Callable[[Plan], Any]:
+        local = self._local
 
         def run(plan: Plan) -> Any:
             if local.depth:
@@ -250,3 +250,10 @@ def sanitized() -> Iterator[Sanitizer]:
         sanitizer.finish()
     finally:
         sanitizer.stop()
+
+
+def summary(sanitizer: Sanitizer) -> list[str]:
+    """Lines for the end of a run: how many errors were raised, and what could not be seen."""
+    found = len(sanitizer.engine.found)
+    lines = [f"cuassay sanitizer: {found} error{'' if found == 1 else 's'} found"]
+    return lines + [f"cuassay sanitizer: not seen: {count:,} {what}" for what, count in sanitizer.unseen().items()]

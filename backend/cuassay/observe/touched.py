@@ -12,6 +12,9 @@ from cuassay.order.extents import Extent
 
 __all__ = ["by_call", "by_schema", "is_observable", "located"]
 
+#: By kind, whether it is `Observable`: to look is slow.
+_offers: dict[str, bool] = {}
+
 #: Arrays, and whether each is written.
 Touched = list[tuple[Any, bool]]
 
@@ -34,8 +37,13 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
 
 
 def is_observable(backend: Any) -> bool:
-    """Whether the kind offers what a sanitizer needs."""
-    return isinstance(backend, Observable)
+    """Whether the kind offers what a sanitizer needs, and finds no races itself."""
+    if backend is None:
+        return False
+    offers = _offers.get(backend.kind)
+    if offers is None:
+        offers = _offers[backend.kind] = isinstance(backend, Observable)
+    return offers and not getattr(backend, "finds_races", False)
 
 
 def located(arrays: Touched) -> tuple[str, list[str], list[tuple[Extent, bool]]] | None:

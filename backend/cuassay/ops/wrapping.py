@@ -1,39 +1,53 @@
-"""Functions that take the place of every op's call, in every thread: how a recorder or a sanitizer sees all calls.
+"""Functions that take the place of every op's call and of every plan's run, in all threads: how all calls are seen.
 
 An interposer is one thread's, and a call through one takes no shortcut. A wrapped call takes the way that it takes
-otherwise; when nobody wraps, `Op.__call__` is the plain function again.
+otherwise; when nobody wraps, the plain functions are there again.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from cuassay.ops.operation import Op
+from cuassay.ops.plan import Plan
 
-__all__ = ["unwrap_calls", "wrap_calls"]
+__all__ = ["Wrapping", "unwrap", "wrap"]
 
-#: From the call that is there, ``call(op, *args, out=None, **scalars)``, to the one that takes its place.
-Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
-
-_plain = Op.__call__
-_wrappers: list[Wrapper] = []
+_Function = Callable[..., Any]
 
 
-def wrap_calls(wrapper: Wrapper) -> None:
-    """From here calls pass through ``wrapper(call)``, outside of those that were set before."""
-    _wrappers.append(wrapper)
+class Wrapping(NamedTuple):
+    """`call` makes what takes the place of ``call(op, *args, out=None, **scalars)``; `run` of ``run(plan)``, if given.
+
+    Each is given the function that is there, and calls it.
+    """
+
+    call: Callable[[_Function], _Function]
+    run: Callable[[_Function], _Function] | None = None
+
+
+_plain: tuple[_Function, _Function] = Op.__call__, Plan.run
+_wrappings: list[Wrapping] = []
+
+
+def wrap(wrapping: Wrapping) -> None:
+    """From here calls pass through `wrapping`, outside of those that were set before."""
+    _wrappings.append(wrapping)
     _renew()
 
 
-def unwrap_calls(wrapper: Wrapper) -> None:
-    """Undo `wrap_calls`, whichever others came after it."""
-    _wrappers.remove(wrapper)
+def unwrap(wrapping: Wrapping) -> None:
+    """Undo `wrap`, whichever others came after it."""
+    _wrappings.remove(wrapping)
     _renew()
 
 
 def _renew() -> None:
-    call: Callable[..., Any] = _plain
-    for wrapper in _wrappers:
-        call = wrapper(call)
+    call, run = _plain
+    for wrapping in _wrappings:
+        call = wrapping.call(call)
+        run = run if wrapping.run is None else wrapping.run(run)
     Op.__call__ = call  # type: ignore[method-assign]
+    plans: Any = Plan
+    plans.run = run

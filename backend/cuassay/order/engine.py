@@ -43,11 +43,14 @@ class Engine:
         Accesses and replays that could not be looked at, by the reason.
     found : list of str
         The messages of what was reported.
+    is_quiet : bool
+        Whether what is found is neither raised nor kept.
     """
 
     def __init__(self) -> None:
         self.unseen: Counter[str] = Counter()
         self.found: list[str] = []
+        self.is_quiet = False
         self._host = Host()
         self._numbers = count(1)
         self._queues: dict[tuple[Device, int], Queue] = {}
@@ -174,11 +177,13 @@ class Engine:
             self._log(extent.memory).add(_Seen(queue, epoch, write, span, extent, name, site))
         except RaceError as error:
             self._report(error)
-            raise
 
     def _report(self, error: RaceError) -> None:
-        self.found.append(str(error))
+        """Raise what was found, unless it is quiet."""
         self._wait_all()
+        if not self.is_quiet:
+            self.found.append(str(error))
+            raise error
 
     def _log(self, memory: str) -> AccessLog:
         found = self._logs.get(memory)
@@ -233,7 +238,6 @@ class Engine:
         if self._late is not None:
             late, self._late = self._late, None
             self._report(late)
-            raise late
 
     def _block_of(self, extent: Extent) -> Block | None:
         blocks = self._blocks.get(extent.memory)
@@ -298,9 +302,7 @@ class Engine:
         epoch = queue.launch(0.0, 0.0)
         for extent, write, block in node.accesses:
             if block is not None and not block.is_live and not block.is_private:
-                error = _replayed_free(node, extent, write=write)
-                self._report(error)
-                raise error
+                self._report(_replayed_free(node, extent, write=write))
             self._enter(queue, epoch, node.name, node.site, extent, write=write)
 
 

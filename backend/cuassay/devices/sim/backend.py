@@ -77,6 +77,11 @@ class SimBackend:
                 self._machine = self._machine.renewed()
             return self._machine
 
+    @property
+    def finds_races(self) -> bool:
+        """Whether unordered accesses raise by themselves."""
+        return self.machine.finds_races
+
     @contextmanager
     def simulated(self, **changed: Any) -> Iterator[SimBackend]:
         """Inside the block, this kind is a fresh machine; for tests of what depends on the machine.
