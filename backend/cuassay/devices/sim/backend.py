@@ -99,6 +99,8 @@ class SimBackend:
             yield self
         finally:
             with self._lock:
+                if self._machine is not None:
+                    self._machine.is_over = True
                 self._machine = former
 
     def _device(self, index: int) -> SimDevice:

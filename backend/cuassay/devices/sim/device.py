@@ -201,7 +201,7 @@ class SimDevice:
                 self._late = self._late or self._early_free(block, old)
         self.log.forget(span)
         self.arena.give_back(block.low, block.high, after)
-        if watchers.state.watchers:
+        if watchers.state.watchers and not self.machine.is_over:
             nbytes = block.high - block.low
             watchers.tell(Occurrence("memory_returned", str(self.device), block.low, block.queue.number, nbytes))
 
