@@ -253,8 +253,11 @@ class Observable(Protocol):
     def extent(self, array: Any) -> Any:
         """Where `array` lies: a `cuassay.order.extents.Extent`."""
 
-    def stream_facts(self, index: int, number: int | None = None) -> StreamFacts:
-        """The stream that watchers know by `number` (None: the current one), met with device `index`."""
+    def current_number(self, index: int) -> int:
+        """By which number watchers know the current stream of device `index`."""
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
+        """The stream that watchers know by `number`, met with device `index`."""
 
 
 @runtime_checkable

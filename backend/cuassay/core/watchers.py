@@ -22,10 +22,12 @@ __all__ = [
     "State",
     "WatchHandle",
     "Watcher",
+    "hidden",
     "on_change",
     "replace_while_watched",
     "state",
     "tell",
+    "wants_accesses",
     "watch",
 ]
 
@@ -132,7 +134,14 @@ class _Told:
             self._watcher(occurrence)
 
 
+class _Hidden(threading.local):
+    """How many functions this thread is inside of whose accesses are known to whoever asks for them."""
+
+    depth = 0
+
+
 state = State()
+hidden = _Hidden()
 _lock = threading.RLock()
 
 
@@ -188,6 +197,11 @@ def tell(occurrence: Occurrence) -> None:
     """Call every watcher; ask `state.watchers` first, so that nothing is built for nobody."""
     for watcher in state.watchers:
         watcher(occurrence)
+
+
+def wants_accesses() -> bool:
+    """Whether somebody asks for the accesses of what this thread does now."""
+    return "accessed" in state.wanted and not hidden.depth
 
 
 def on_change(listener: Callable[[bool], object], event: str = "") -> None:

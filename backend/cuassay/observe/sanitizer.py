@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from cuassay.core.device import Device
-from cuassay.core.watchers import Occurrence, WatchHandle, watch
+from cuassay.core.watchers import Occurrence, WatchHandle, hidden, watch
 from cuassay.errors import StateError
 from cuassay.observe import touched
 from cuassay.ops import Op, registry
@@ -31,10 +31,24 @@ __all__ = ["Sanitizer", "sanitized", "summary"]
 _PINNED = "pinned host memory"
 
 
-class _Thread(threading.local):
-    """How many ops this thread is inside of."""
+class _Working:
+    """Nothing else changes the engine inside; what is given back meanwhile, by finalisers, is entered after."""
 
-    depth = 0
+    def __init__(self, lock: Any, deferred: deque[Occurrence], take: Callable[[Occurrence], object]) -> None:
+        self._lock, self._deferred, self._take = lock, deferred, take
+        self.is_busy = False
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+        self.is_busy = True
+
+    def __exit__(self, *error: object) -> None:
+        try:
+            while self._deferred:
+                self._take(self._deferred.popleft())
+        finally:
+            self.is_busy = False
+            self._lock.release()
 
 
 class Sanitizer:
@@ -49,10 +63,10 @@ class Sanitizer:
     def __init__(self) -> None:
         self.engine = Engine()
         self._lock = threading.RLock()
-        self._is_busy = False
         self._deferred: deque[Occurrence] = deque()
-        self._local = _Thread()
-        self._queues: dict[tuple[str, int], Queue] = {}
+        self._working = _Working(self._lock, self._deferred, self._take)
+        self._queues: dict[tuple[Device, int], Queue] = {}
+        self._devices: dict[str, Device | None] = {}
         self._handle: WatchHandle | None = None
         self._wrapping = Wrapping(self._judging, self._judging_plan)
         self._told: dict[str, Callable[[Occurrence, Queue], object]] = self._table()
@@ -85,7 +99,7 @@ class Sanitizer:
 
     def finish(self) -> None:
         """Raise an early free that was found since the last launch or wait."""
-        with self._working():
+        with self._working:
             self.engine.raise_late()
 
     def unseen(self) -> Mapping[str, int]:
@@ -94,108 +108,114 @@ class Sanitizer:
 
     # -------------------------------------------------------------------------------------------- streams
 
-    def _queue(self, device: str, number: int | None, lane: str = "") -> Queue:
-        """The engine's queue for a stream that watchers know by `number`; None is the current one."""
-        found = self._queues.get((device, number)) if number is not None else None
-        if found is not None:
-            return found
-        where = Device(device)
-        backend: Any = registry.backend(where.kind)
-        facts = backend.stream_facts(where.index, number)
-        made = self.engine.queue(
-            Device(where.kind, facts.device_index), facts.number, lane or facts.label, blocking=facts.is_blocking
-        )
-        if number is not None:
-            self._queues[device, number] = made
-        return made
+    def _queue(self, device: Device, number: int, lane: str = "") -> Queue:
+        """The engine's queue for a stream that watchers know by `number`."""
+        found = self._queues.get((device, number))
+        if found is None:
+            backend: Any = registry.backend(device.kind)
+            facts = backend.stream_facts(device.index, number)
+            home, label = Device(device.kind, facts.device_index), lane or facts.label
+            found = self.engine.queue(home, facts.number, label, blocking=facts.is_blocking)
+            self._queues[device, number] = found
+        return found
+
+    def _current(self, device: Device) -> Queue:
+        backend: Any = registry.backend(device.kind)
+        return self._queue(device, backend.current_number(device.index))
 
     # -------------------------------------------------------------------------------------------- ops
 
     def _judging(self, call: Callable[..., Any]) -> Callable[..., Any]:
-        local = self._local
+        begin, end = self._begin, self._end
 
         def judged(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
-            if local.depth:
+            work = None if hidden.depth else touched.located(touched.by_call(op, args, out, scalars))
+            if work is None:
                 return call(op, *args, out=out, **scalars)
-            arrays = touched.by_call(op, args, out, scalars)
-            return self._around(op.name, arrays, out, lambda: call(op, *args, out=out, **scalars))
+            order = begin(op.name, work)
+            hidden.depth += 1
+            try:
+                result = call(op, *args, out=out, **scalars)
+            finally:
+                hidden.depth -= 1
+            if out is None or len(order) > 1:
+                end(op.name, order, result if out is None else None)
+            return result
 
         return judged
 
     def _judging_plan(self, plain: Callable[[Plan], Any]) -> Callable[[Plan], Any]:
-        local = self._local
-
         def run(plan: Plan) -> Any:
-            if local.depth:
+            work = None if hidden.depth else touched.located(touched.by_schema(plan.op, plan.bound, plan.out))
+            if work is None:
                 return plain(plan)
-            arrays = touched.by_schema(plan.op, plan.bound, plan.out)
-            return self._around(plan.op.name, arrays, plan.out, lambda: plain(plan))
+            order = self._begin(plan.op.name, work)
+            hidden.depth += 1
+            try:
+                result = plain(plan)
+            finally:
+                hidden.depth -= 1
+            self._end(plan.op.name, order, None)
+            return result
 
         return run
 
-    def _around(self, name: str, arrays: list[tuple[Any, bool]], out: Any, run: Callable[[], Any]) -> Any:
-        """Run one call: its arrays are judged before, an array that it makes after."""
-        work = touched.located(arrays)
-        if work is None:
-            return run()
+    def _begin(self, name: str, work: touched.Work) -> list[Queue]:
+        """Judge what a call touches, but for what it makes; gives the queue that it is given to, then the others."""
         device, others, accesses = work
-        with self._working():
-            queue = self._queue(device, None)
-            elsewhere = [self._queue(other, None) for other in others]
-            self.engine.joins(queue, elsewhere)
-            self.engine.launch(queue, name, accesses)
-        self._local.depth += 1
-        try:
-            result = run()
-        finally:
-            self._local.depth -= 1
-        with self._working():
-            if out is None and (made := touched.located([(result, True)])) is not None:
-                if made[0] != device:
-                    elsewhere.append(self._queue(made[0], None))
-                self.engine.launch(queue, name, made[2])
-            for other in elsewhere:
+        with self._working:
+            order = [self._current(device), *map(self._current, others)]
+            if others:
+                self.engine.joins(order[0], order[1:])
+            self.engine.launch(order[0], name, accesses)
+        return order
+
+    def _end(self, name: str, order: list[Queue], made: Any) -> None:
+        """The array that a call made is written by it; the other devices' queues go on after it."""
+        work = None if made is None else touched.located([(made, True)])
+        with self._working:
+            queue = order[0]
+            if work is not None:
+                if work[0] != queue.device:
+                    order.append(self._current(work[0]))
+                self.engine.launch(queue, name, work[2])
+            for other in order[1:]:
                 self.engine.joins(other, [queue])
-        return result
 
     # -------------------------------------------------------------------------------------------- watchers
 
     def _watch(self, occurrence: Occurrence) -> None:
-        if occurrence.event == "accessed" and self._local.depth:
-            return
         with self._lock:
-            if self._is_busy:  # a finaliser that ran meanwhile, in this thread
+            if self._working.is_busy:  # a finaliser that ran meanwhile, in this thread
                 self._deferred.append(occurrence)
                 return
-        with self._working():
-            self._take(occurrence)
-
-    @contextmanager
-    def _working(self) -> Iterator[None]:
-        """Nothing else changes the engine inside; what is given back meanwhile is entered after."""
-        with self._lock:
-            self._is_busy = True
-            try:
-                yield
-            finally:
-                while self._deferred:
-                    self._take(self._deferred.popleft())
-                self._is_busy = False
+            with self._working:
+                self._take(occurrence)
 
     def _take(self, occurrence: Occurrence) -> None:
-        event, device = occurrence.event, occurrence.device
-        if not _is_device(device):
-            if event == "memory_returned" and device.startswith(_PINNED):
+        event, device = occurrence.event, self._device_of(occurrence.device)
+        if device is None:
+            if event == "memory_returned" and occurrence.device.startswith(_PINNED):
                 self.engine.forget(_PINNED, occurrence.subject, occurrence.nbytes)
             return
         without = _WITHOUT_STREAM.get(event)
         if without is not None:
             without(self.engine, occurrence)
             return
-        number: int | None = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
         if event == "graph_replay_begun":
-            number = None
-        self._told[event](occurrence, self._queue(device, number, occurrence.lane))
+            queue = self._current(device)
+        else:
+            number = occurrence.subject if event in _OF_SUBJECT else occurrence.stream
+            queue = self._queue(device, number, occurrence.lane)
+        self._told[event](occurrence, queue)
+
+    def _device_of(self, name: str) -> Device | None:
+        """The device that an occurrence names, if it is one whose kind is judged."""
+        if name not in self._devices:
+            kind, colon, index = name.partition(":")
+            self._devices[name] = Device(kind, int(index)) if colon and index.isdigit() else None
+        device = self._devices[name]
+        return device if device is not None and touched.is_observable(registry.backend(device.kind)) else None
 
     def _table(self) -> dict[str, Callable[[Occurrence, Queue], object]]:
         """What is done at each event that names a stream."""
@@ -218,11 +238,6 @@ class Sanitizer:
 
 def _kind(told: Occurrence) -> str:
     return told.device.partition(":")[0]
-
-
-def _is_device(name: str) -> bool:
-    kind, colon, index = name.partition(":")
-    return bool(colon) and index.isdigit() and touched.is_observable(registry.backend(kind))
 
 
 #: Events whose subject is the stream.

@@ -5,12 +5,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from cuassay.core.device import Device
 from cuassay.core.protocols import Observable
 from cuassay.errors import CuassayError
 from cuassay.ops import Op, registry
 from cuassay.order.extents import Extent
 
-__all__ = ["by_call", "by_schema", "is_observable", "located"]
+__all__ = ["Work", "by_call", "by_schema", "is_observable", "located"]
+
+#: The device of the first array, the other devices, and where all arrays lie, and whether each is written.
+Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
 
 #: By kind, whether it is `Observable`: to look is slow.
 _offers: dict[str, bool] = {}
@@ -32,8 +36,14 @@ def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
     """The arrays of a call whose arguments are given by name; `out` is written."""
     found: Touched = []
     for param in op.schema.arrays:
-        found += [(array, param.access != "read") for _, array in param.members(bound[param.name])]
-    return found if out is None else [*found, (out, True)]
+        write, value = param.access != "read", bound[param.name]
+        if isinstance(value, (list, tuple)):
+            found += [(array, write) for _, array in param.members(value)]
+        else:
+            found.append((value, write))
+    if out is not None:
+        found.append((out, True))
+    return found
 
 
 def is_observable(backend: Any) -> bool:
@@ -46,14 +56,14 @@ def is_observable(backend: Any) -> bool:
     return offers and not getattr(backend, "finds_races", False)
 
 
-def located(arrays: Touched) -> tuple[str, list[str], list[tuple[Extent, bool]]] | None:
+def located(arrays: Touched) -> Work | None:
     """The device of the first of `arrays` that a sanitizer sees, the other devices, and where all of these lie."""
-    devices: dict[str, None] = {}
+    devices: dict[Device, None] = {}
     found: list[tuple[Extent, bool]] = []
     for array, write in arrays:
-        backend: Any = registry.backend_of(type(array))
-        if is_observable(backend):
-            devices.setdefault(str(backend.device_of(array)))
+        backend: Any = registry.backend_of(array.__class__)
+        if backend is not None and is_observable(backend):
+            devices[backend.device_of(array)] = None
             found.append((backend.extent(array), write))
     if not devices:
         return None

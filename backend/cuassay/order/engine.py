@@ -55,6 +55,7 @@ class Engine:
         self._numbers = count(1)
         self._queues: dict[tuple[Device, int], Queue] = {}
         self._branches: dict[Device, list[Queue]] = {}
+        self._blocking: dict[Device, list[Queue]] = {}
         self._events: dict[tuple[str, int], Clock | Marker] = {}
         self._logs: dict[str, AccessLog] = {}
         self._blocks: dict[str, Blocks] = {}
@@ -73,6 +74,8 @@ class Engine:
         if found is None:
             label = label or f"stream {stream}"
             found = self._queues[device, stream] = Queue(next(self._numbers), label, device, blocking)
+            if blocking:
+                self._blocking.setdefault(device, []).append(found)
         return found
 
     def knows(self, device: Device, stream: int) -> bool:
@@ -84,11 +87,11 @@ class Engine:
 
     def _legacy_order(self, queue: Queue) -> None:
         """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        if not self._blocking:
+            return
         default = self._queues.get((queue.device, 0))
         if queue is default:
-            for other in self._of(queue.device):
-                if other.blocking:
-                    queue.waits(other.clock, 0.0)
+            self.joins(queue, self._blocking.get(queue.device, ()))
         elif queue.blocking and default is not None:
             queue.waits(default.clock, 0.0)
 

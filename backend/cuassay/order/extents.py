@@ -9,15 +9,15 @@ from typing import Any
 from cuassay.arrays import layout
 from cuassay.order.accesses import Span
 
-__all__ = ["Extent"]
+__all__ = ["Extent", "span_of"]
 
 #: NumPy takes no array at address 0, which is where the memory of a simulated device begins.
 _ABOVE_NULL = 2**12
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, eq=False)  # not frozen: that makes it four times as slow to make
 class Extent:
-    """Where an array lies, and how its elements do; nothing reads them.
+    """Where an array lies, and how its elements do; nothing reads them, and nothing changes it.
 
     Attributes
     ----------
@@ -27,10 +27,12 @@ class Extent:
         Of the first element, unique in `memory`.
     shape, strides : tuple of int
         As NumPy has them; strides in bytes.
-    itemsize : int
-        Bytes of an element; `dtype` is its type's name.
-    place : str
-        The address in words.
+    dtype : numpy.dtype
+        Of the elements.
+    span : Span
+        The bytes from the first to the last.
+    form : str
+        How messages write the address that `span` begins at.
     is_told : bool
         Whether watchers hear when the memory is given back; other memory is looked at only while it is known.
     """
@@ -39,33 +41,25 @@ class Extent:
     address: int
     shape: tuple[int, ...]
     strides: tuple[int, ...]
-    itemsize: int
-    dtype: str
-    place: str = ""
+    dtype: Any
+    span: Span
+    form: str = "address {:#x}"
     is_told: bool = True
+
+    @property
+    def place(self) -> str:
+        """Where it begins, in words."""
+        return self.form.format(self.span.low)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of an element."""
+        return int(self.dtype.itemsize)
 
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
         return prod(self.shape) * self.itemsize
-
-    @property
-    def span(self) -> Span:
-        """The bytes from the first to the last; dense where all of them are elements'."""
-        nbytes = self.nbytes
-        if not nbytes:
-            return Span(0, 0, dense=True)
-        low, high = layout.byte_range(self.shape, self.strides, self.itemsize, self.address)
-        return Span(low, high, dense=self._is_dense())
-
-    def _is_dense(self) -> bool:
-        step = self.itemsize
-        axes = ((abs(stride), extent) for stride, extent in zip(self.strides, self.shape, strict=True) if extent > 1)
-        for stride, extent in sorted(axes):
-            if stride != step:
-                return False
-            step *= extent
-        return True
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -77,3 +71,16 @@ class Extent:
             "data": (self.address + _ABOVE_NULL, False),
             "strides": self.strides,
         }
+
+
+def span_of(address: int, shape: tuple[int, ...], strides: tuple[int, ...], itemsize: int) -> Span:
+    """The bytes from the first to the last; dense where all of them are elements'. Nothing of an empty array."""
+    if 0 in shape:
+        return Span(0, 0, dense=True)
+    low, high = layout.byte_range(shape, strides, itemsize, address)
+    step, is_dense = itemsize, True
+    axes = ((abs(stride), extent) for stride, extent in zip(strides, shape, strict=True) if extent > 1)
+    for stride, extent in sorted(axes):
+        is_dense = is_dense and stride == step
+        step *= extent
+    return Span(low, high, is_dense)

@@ -8,17 +8,18 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cuassay.arrays import layout
-from cuassay.order.extents import Extent
+from cuassay.order.extents import Extent, span_of
+
+_BYTES = {1: np.dtype("uint8"), 2: np.dtype("uint16"), 4: np.dtype("float32")}
+
+
+def made(axes: list[tuple[int, int]], itemsize: int, address: int) -> Extent:
+    shape, strides = tuple(length for length, _ in axes), tuple(stride for _, stride in axes)
+    return Extent("cuda:0", address, shape, strides, _BYTES[itemsize], span_of(address, shape, strides, itemsize))
+
 
 _axes = st.lists(st.tuples(st.integers(0, 4), st.integers(-5, 5)), max_size=3)
-_extents = st.builds(
-    lambda axes, itemsize, address: Extent(
-        "cuda:0", address, tuple(n for n, _ in axes), tuple(s for _, s in axes), itemsize, "uint8"
-    ),
-    _axes,
-    st.sampled_from([1, 2, 4]),
-    st.integers(100, 120),
-)
+_extents = st.builds(made, _axes, st.sampled_from([1, 2, 4]), st.integers(100, 120))
 
 
 def bytes_of(extent: Extent) -> set[int]:
@@ -49,4 +50,4 @@ def test_numpy_finds_the_overlap_of_two_without_reading_either(one: Extent, othe
     ids=["C", "Fortran", "reversed", "gaps", "repeated"],
 )
 def test_arrays_without_gaps_are_dense(strides: tuple[int, int], is_dense: bool) -> None:
-    assert Extent("m", 1000, (2, 3), strides, 4, "float32").span.dense is is_dense
+    assert span_of(1000, (2, 3), strides, 4).dense is is_dense

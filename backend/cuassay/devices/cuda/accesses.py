@@ -5,7 +5,6 @@ Ops are not told here: their schema says it. Of what runs inside a function that
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -27,28 +26,19 @@ __all__ = ["inside", "is_inside", "register", "tell", "tell_copy", "tell_wait"]
 _Method = Callable[..., Any]
 
 
-class _Thread(threading.local):
-    """How many functions this thread is inside of whose accesses are told."""
-
-    depth = 0
-
-
-_thread = _Thread()
-
-
 @contextmanager
 def inside() -> Iterator[None]:
     """What runs inside the block is part of something that is told."""
-    _thread.depth += 1
+    watchers.hidden.depth += 1
     try:
         yield
     finally:
-        _thread.depth -= 1
+        watchers.hidden.depth -= 1
 
 
 def is_inside() -> bool:
     """Whether this thread runs a function whose accesses are told."""
-    return _thread.depth > 0
+    return watchers.hidden.depth > 0
 
 
 def tell(name: str, touched: Iterable[tuple[Any, bool]], stream: Any = None) -> None:
@@ -59,7 +49,7 @@ def tell(name: str, touched: Iterable[tuple[Any, bool]], stream: Any = None) -> 
     touched : iterable
         `cupy.ndarray` or host array, and whether it is written; pageable host memory is left out.
     """
-    if "accessed" not in watchers.state.wanted or _thread.depth:
+    if not watchers.wants_accesses():
         return
     known = [(array, write) for array, write in touched if array.size]
     homes = [array.data.device_id for array, _ in known if isinstance(array, cupy.ndarray)]

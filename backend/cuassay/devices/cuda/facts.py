@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -9,36 +10,38 @@ import numpy as np
 from cuassay.core.protocols import StreamFacts
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import device_of_stream
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
 from cuassay.devices.cuda.driver.graph_driver import relaxed
 from cuassay.devices.cuda.memory import hook, perthread, pinned
 from cuassay.devices.cuda.memory.order import name_of
-from cuassay.devices.cuda.streams.stream import OURS, current_stream
-from cuassay.order.extents import Extent
+from cuassay.devices.cuda.streams.stream import get_current_stream
+from cuassay.order.accesses import Span
+from cuassay.order.extents import Extent, span_of
 
-__all__ = ["PINNED", "extent", "pinned_extent", "stream_facts"]
+__all__ = ["PINNED", "current_number", "extent", "pinned_extent", "stream_facts"]
 
 #: How messages name page-locked host memory.
 PINNED = "pinned host memory"
 
+_FORM = "address {:#x}"
+
 _NON_BLOCKING = 1  # cudaStreamNonBlocking
-#: Whether a stream was made blocking, by its address: it costs a call of the driver, and addresses are few.
-_blocking: dict[int, bool] = {}
 
 
 def extent(array: Any) -> Extent:
     """Where `array`, a `cupy.ndarray`, lies; watchers hear of the end of our allocator's memory only."""
-    data, dtype = array.data, array.dtype
+    data, shape, strides, dtype = array.data, array.shape, array.strides, array.dtype
     address = data.ptr
-    return Extent(
-        f"cuda:{data.device_id}",
-        address,
-        array.shape,
-        array.strides,
-        dtype.itemsize,
-        dtype.name,
-        f"address {address:#x}",
-        type(data.mem) is hook.Memory,
-    )
+    if is_c_contiguous(array):
+        span = Span(address, address + array.nbytes, True)
+    else:
+        span = span_of(address, shape, strides, dtype.itemsize)
+    return Extent(_name(data.device_id), address, shape, strides, dtype, span, _FORM, type(data.mem) is hook.Memory)
+
+
+@cache
+def _name(index: int) -> str:
+    return f"cuda:{index}"
 
 
 def pinned_extent(array: np.ndarray[Any, Any]) -> Extent | None:
@@ -46,44 +49,38 @@ def pinned_extent(array: np.ndarray[Any, Any]) -> Extent | None:
     if not pinned.is_pinned(array):
         return None
     address = int(array.__array_interface__["data"][0])
-    return Extent(
-        PINNED,
-        address,
-        array.shape,
-        array.strides,
-        array.itemsize,
-        array.dtype.name,
-        f"address {address:#x} of the host",
-        pinned.is_allocated(array),
-    )
+    span = span_of(address, array.shape, array.strides, array.itemsize)
+    form, is_told = f"{_FORM} of the host", pinned.is_allocated(array)
+    return Extent(PINNED, address, array.shape, array.strides, array.dtype, span, form, is_told)
 
 
-def stream_facts(index: int, number: int | None = None) -> StreamFacts:
-    """The stream that watchers know by `number` (None: the current one) on device `index`.
+def current_number(index: int) -> int:
+    """By which number watchers know the current stream of device `index`: its address; see `perthread`."""
+    address = int(get_current_stream(index).ptr)
+    return name_of(address, index) if address == perthread.PER_THREAD else address
+
+
+def stream_facts(index: int, number: int) -> StreamFacts:
+    """The stream that watchers know by `number`, met with device `index`.
 
     A thread's own default stream has the number that allocators give it; of any other stream the address tells its
     device, whichever device's memory it was met with.
     """
-    current = current_stream(index) if number is None else None
-    address = int(current.ptr) if current is not None else int(number or 0)
-    if address <= perthread.LEGACY:
+    if number <= perthread.LEGACY:
         return StreamFacts(index, 0, "stream 0")
-    where = device_of_stream(address, current) if not perthread.is_number(address) else perthread.device_of(address)
-    where = index if where is None else where
-    if address == perthread.PER_THREAD:
-        address = name_of(address, where)
-    if perthread.is_number(address):
-        return StreamFacts(where, address, f"stream of thread {address // 2}", is_blocking=True)
-    return StreamFacts(where, address, f"stream {address:#x}", _is_blocking(address, current))
+    if number == perthread.PER_THREAD:
+        number = name_of(number, index)
+    if perthread.is_number(number):
+        where = perthread.device_of(number)
+        label = f"stream of thread {number // 2}"
+        return StreamFacts(index if where is None else where, number, label, is_blocking=True)
+    where = device_of_stream(number)
+    return StreamFacts(index if where is None else where, number, f"stream {number:#x}", _is_blocking(number))
 
 
-def _is_blocking(address: int, stream: Any) -> bool:
-    if stream is not None and stream.__class__ in OURS and getattr(stream, "_owner", None) is None:
-        return False
-    if address not in _blocking:
-        from cuda.bindings import runtime as cudart
+def _is_blocking(address: int) -> bool:
+    from cuda.bindings import runtime as cudart
 
-        with relaxed():
-            flags = int(check(cudart.cudaStreamGetFlags(address), f"asking for the flags of stream {address:#x}"))
-        _blocking[address] = not flags & _NON_BLOCKING
-    return _blocking[address]
+    with relaxed():  # another thread may be capturing
+        flags = check(cudart.cudaStreamGetFlags(address), f"asking for the flags of stream {address:#x}")
+    return not int(flags) & _NON_BLOCKING

@@ -17,8 +17,12 @@ class ObservableBackend:
         """Where `array` lies."""
         return _facts().extent(array)
 
-    def stream_facts(self, index: int, number: int | None = None) -> StreamFacts:
-        """The stream that watchers know by `number` (None: the current one), met with device `index`."""
+    def current_number(self, index: int) -> int:
+        """By which number watchers know the current stream of device `index`."""
+        return int(_facts().current_number(index))
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
+        """The stream that watchers know by `number`, met with device `index`."""
         found: StreamFacts = _facts().stream_facts(index, number)
         return found
 

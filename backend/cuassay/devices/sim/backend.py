@@ -33,6 +33,7 @@ from cuassay.devices.sim.tags import SimTagger
 from cuassay.errors import CaptureError, DeviceError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
+from cuassay.order.clock import Queue
 
 __all__ = ["SimBackend"]
 
@@ -197,11 +198,16 @@ class SimBackend:
 
     extent = staticmethod(extent)
 
-    def stream_facts(self, index: int, number: int | None = None) -> StreamFacts:
+    def current_number(self, index: int) -> int:
+        """See `cuassay.core.protocols.Observable`."""
+        device = self._device(index)
+        return device.machine.current_queue(device).number
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
         """See `cuassay.core.protocols.Observable`; the default stream of each device is numbered 0."""
         device = self._device(index)
-        current = device.machine.current_queue(device)
-        queue = current if number is None else next((q for q in device.queues if q.number == number), current)
+        gone = Queue(number, f"stream {number}", device.device)
+        queue = next((queue for queue in device.queues if queue.number == number), gone)
         return StreamFacts(index, 0 if queue is device.default else queue.number, queue.label, queue.blocking)
 
     # ---------------------------------------------------------------------------------------------- arrays

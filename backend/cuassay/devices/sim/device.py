@@ -74,13 +74,13 @@ def extent(array: Accessed) -> Extent:
     """Where `array` lies, as a sanitizer knows it."""
     raw, owner = array.raw, array.owner
     low = raw.__array_interface__["data"][0] - owner.base
-    place = f"offset {array.span.low}" if owner.base else f"address {array.span.low:#x} of the host"
-    return Extent(owner.log.memory, low, raw.shape, raw.strides, raw.itemsize, str(raw.dtype), place)
+    form = "offset {}" if owner.base else "address {:#x} of the host"
+    return Extent(owner.log.memory, low, raw.shape, raw.strides, raw.dtype, array.span, form)
 
 
 def tell_accesses(queue: Queue, name: str, touched: Iterable[tuple[Accessed, bool]]) -> None:
     """Tell watchers that ask for it what a launch touches."""
-    if "accessed" in watchers.state.wanted:
+    if watchers.wants_accesses():
         accesses = tuple((extent(array), write) for array, write in touched if array.raw.size)
         told = Occurrence("accessed", str(queue.device), 0, queue.number, name=name, lane=queue.label)
         watchers.tell(told._replace(accesses=accesses))
