@@ -39,7 +39,7 @@ _NEEDS_COMPUTE: dict[str, float] = {"tf32": 8.0}
 _ABSENT: dict[str, str] = {
     "complex_half": "NumPy and CuPy have no complex dtype of two float16",
     "fp8": "CuPy has no fp8 dtype",
-    "race_detection": "the driver does not order-check accesses; use kind sim, or compute-sanitizer",
+    "race_detection": "the driver does not order-check accesses; use --cuassay-sanitize, or kind sim",
 }
 
 
