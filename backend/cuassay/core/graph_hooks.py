@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol, Self
 
@@ -24,6 +25,7 @@ __all__ = [
     "has_replay_hooks",
     "register_hook",
     "tell_watchers",
+    "told_body",
     "watch",
 ]
 
@@ -135,6 +137,16 @@ def tell_watchers(event: str, graph: Any, **facts: Any) -> None:
     """Tell watchers, if there are any, of what no hook is called for."""
     if state.watchers:
         tell(Occurrence(event, str(graph.device), id(graph), **facts))
+
+
+@contextmanager
+def told_body(graph: Any, kind: str) -> Iterator[None]:
+    """Tell watchers that the body of a conditional node begins, and ends, on the stream that is current inside."""
+    tell_watchers("graph_body_begun", graph, stream=graph.current_lane(), name=kind)
+    try:
+        yield
+    finally:
+        tell_watchers("graph_body_ended", graph, stream=graph.current_lane())
 
 
 @atexit.register

@@ -128,7 +128,7 @@ class Graph(Handle, ABC):
             for participant in participants(self._device.kind):
                 participant.capture_begin(self._token, self._device)
                 self._told.append(participant)
-            graph_hooks.tell_watchers("graph_capture_begun", self, stream=self._current_lane())
+            graph_hooks.tell_watchers("graph_capture_begun", self, stream=self.current_lane())
             graph_hooks.call_hooks("capture_start", self)
 
     def end(self) -> None:
@@ -197,12 +197,8 @@ class Graph(Handle, ABC):
                 f"{kind}_node takes one bool on the device; got {predicate.size} elements of {predicate.dtype}; "
                 "compare, and reduce with all or any"
             )
-        with self._body(kind, predicate):
-            graph_hooks.tell_watchers("graph_body_begun", self, stream=self._current_lane(), name=kind)
-            try:
-                yield
-            finally:
-                graph_hooks.tell_watchers("graph_body_ended", self, stream=self._current_lane())
+        with self._body(kind, predicate), graph_hooks.told_body(self, kind):
+            yield
 
     # -------------------------------------------------------------------------------------------- replaying
 
@@ -364,7 +360,7 @@ class Graph(Handle, ABC):
     # -------------------------------------------------------------------------------------------- a kind's part
 
     @abstractmethod
-    def _current_lane(self) -> int:
+    def current_lane(self) -> int:
         """How watchers know the stream that is current now on the graph's device."""
 
     @abstractmethod

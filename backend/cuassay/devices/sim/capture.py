@@ -348,7 +348,8 @@ class SimCapture(Graph):
         self.sim_device.launch(queue, node.name, node.accesses, flops=node.flops, site=node.site, event=node.event)
         node.work()
 
-    def _current_lane(self) -> int:
+    def current_lane(self) -> int:
+        """See `cuassay.core.graphs.Graph`."""
         return self.sim_device.machine.current_queue(self.sim_device).number
 
     def _take_over(self, other: SimCapture) -> bool:

@@ -256,7 +256,8 @@ class CUDAGraph(Graph):
             )
         return error
 
-    def _current_lane(self) -> int:
+    def current_lane(self) -> int:
+        """See `cuassay.core.graphs.Graph`."""
         return int(_current_stream(self._device.index).ptr)
 
     def _take_over(self, other: CUDAGraph) -> bool:
