@@ -238,12 +238,15 @@ class StreamFacts(NamedTuple):
         How messages name it: ``"stream 3"``.
     is_blocking : bool
         Whether it and the legacy default stream wait for each other.
+    is_of_thread : bool
+        Whether watchers know another thread's stream by the same number.
     """
 
     device_index: int
     number: int
     label: str
     is_blocking: bool = False
+    is_of_thread: bool = False
 
 
 @runtime_checkable

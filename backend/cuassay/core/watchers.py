@@ -91,7 +91,7 @@ class Occurrence(NamedTuple):
     accesses : tuple
         Of arrays, and whether each is written: `cuassay.order.extents.Extent` and bool.
     other : int
-        What the event is about beside `subject`.
+        What the event is about in addition to `subject`.
     """
 
     event: str

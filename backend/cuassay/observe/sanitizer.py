@@ -116,7 +116,8 @@ class Sanitizer:
             facts = backend.stream_facts(device.index, number)
             home, label = Device(device.kind, facts.device_index), lane or facts.label
             found = self.engine.queue(home, facts.number, label, blocking=facts.is_blocking)
-            self._queues[device, number] = found
+            if not facts.is_of_thread:
+                self._queues[device, number] = found
         return found
 
     def _current(self, device: Device) -> Queue:

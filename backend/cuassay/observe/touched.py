@@ -16,6 +16,9 @@ __all__ = ["Work", "by_call", "by_schema", "is_observable", "located"]
 #: The device of the first array, the other devices, and where all arrays lie, and whether each is written.
 Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
 
+#: What may stand for an array; to ask which kind owns one of these is slow.
+_NUMBERS = frozenset({bool, int, float, complex, type(None)})
+
 #: By kind, whether it is `Observable`: to look is slow.
 _offers: dict[str, bool] = {}
 
@@ -61,6 +64,8 @@ def located(arrays: Touched) -> Work | None:
     devices: dict[Device, None] = {}
     found: list[tuple[Extent, bool]] = []
     for array, write in arrays:
+        if array.__class__ in _NUMBERS:
+            continue
         backend: Any = registry.backend_of(array.__class__)
         if backend is not None and is_observable(backend):
             devices[backend.device_of(array)] = None

@@ -1,4 +1,4 @@
-"""What a capture records of order and accesses, to be entered anew at each replay of its graph."""
+"""What a capture records of order and accesses, to be entered again at each replay of its graph."""
 
 from __future__ import annotations
 

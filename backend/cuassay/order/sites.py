@@ -14,7 +14,7 @@ from cuassay.core.callers import is_ours
 
 __all__ = ["Site", "call_site"]
 
-#: What is passed over in addition to this package: NumPy, and finalizers; CuPy, by its place beside NumPy.
+#: What is passed over in addition to this package: NumPy, and finalizers; CuPy, by its place next to NumPy.
 _NUMPY = Path(np.__file__).parent
 _LIBRARIES = (
     *(f"{_NUMPY.with_name(name)}{os.sep}" for name in ("numpy", "cupy", "cupyx", "cupy_backends")),

@@ -1,4 +1,4 @@
-"""Planted races and early frees, each beside its clean twin: the sanitizer finds the one and lets the other pass.
+"""Planted races and early frees, each next to its clean twin: the sanitizer finds the one and lets the other pass.
 
 On sim the machine computes on, as a real device does: the sanitizer alone can find them.
 """

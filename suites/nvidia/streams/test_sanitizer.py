@@ -1,4 +1,4 @@
-"""What the sanitizer sees of CUDA beside ops: kernels of the user's and CuPy's own functions; each has a clean twin."""
+"""What the sanitizer sees of CUDA in addition to ops: kernels of the user's and CuPy's own functions; each has a clean twin."""
 
 from __future__ import annotations
 

@@ -334,7 +334,7 @@ class TestFreeing:
 
         def make() -> None:
             made = BACKEND.empty((4,), "float32", 0)
-            if judge.engine == "sanitizer":  # an allocation cannot be refused by who is told of it: its first use is
+            if judge.engine == "sanitizer":  # a watcher cannot refuse an allocation; the first use raises
                 made.fill(0.0)
 
         with pytest.raises(RaceError, match="early free"):

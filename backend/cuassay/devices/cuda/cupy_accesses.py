@@ -6,7 +6,7 @@ of it is put back. What a function reads are the arrays that it is given; what i
 names, and new arrays that it returns; one that only gives views touches nothing.
 
 Not seen: functions that were imported by name before, kernels made before, and what CuPy's compiled code is asked for
-without its Python interface. A view of an array taken as a property is no access.
+without its Python interface. Taking a view of an array as a property is not an access.
 """
 
 from __future__ import annotations
@@ -237,6 +237,11 @@ class _SeenUfunc:
     def at(self, array: Any, *args: Any, **kwargs: Any) -> Any:
         """See `numpy.ufunc.at`."""
         return _run(f"{self.__name__}.at", self._plain.at, (array, *args), kwargs, (array,))
+
+    @property
+    def __class__(self) -> Any:
+        """The ufunc's: code that looks for ufuncs, such as `cupyx.jit`, must find one."""
+        return type(self._plain)
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self._plain, name)
