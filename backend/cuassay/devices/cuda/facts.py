@@ -11,7 +11,7 @@ from cuassay.core.protocols import StreamFacts
 from cuassay.devices.cuda.driver.check import check
 from cuassay.devices.cuda.driver.context import device_of_stream
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
-from cuassay.devices.cuda.driver.graph_driver import relaxed
+from cuassay.devices.cuda.driver.graph_driver import capture_status, relaxed
 from cuassay.devices.cuda.memory import hook, perthread, pinned
 from cuassay.devices.cuda.memory.order import name_of
 from cuassay.devices.cuda.streams.stream import get_current_stream
@@ -82,8 +82,14 @@ def stream_facts(index: int, number: int) -> StreamFacts:
 
 
 def _is_blocking(address: int) -> bool:
+    """Whether the stream waits for the legacy default stream. One that is first met in a capture is said not to.
+
+    The driver does not tell the flags of a stream that is being captured (status 900); streams of cuassay do not wait.
+    """
     from cuda.bindings import runtime as cudart
 
+    if capture_status(address) != "none":
+        return False
     with relaxed():  # another thread may be capturing
         flags = check(cudart.cudaStreamGetFlags(address), f"asking for the flags of stream {address:#x}")
     return not int(flags) & _NON_BLOCKING
