@@ -1,4 +1,4 @@
-"""What the sanitizer sees of CUDA in addition to ops: kernels of the user's and CuPy's own functions; each has a clean twin."""
+"""What the sanitizer sees in addition to ops: kernels of users and functions of CuPy; each race has a clean twin."""
 
 from __future__ import annotations
 

@@ -460,3 +460,53 @@ def test_memory_from_outside_must_live_as_long_as_the_graph(p: Program) -> None:
 
     with pytest.raises(RaceError, match=r"a replay of kernel on 1, captured at program.py:1, reads a float32 array"):
         p.engine.replay(1, p.queue(1))
+
+
+def test_graphs_that_share_memory_race_where_their_replays_are_not_ordered(p: Program) -> None:
+    for graph, stream in ((1, 1), (2, 2)):
+        p.engine.begin_capture(graph, p.queue(stream))
+        p.engine.take("cuda:0", A, 512, p.queue(stream))
+        p.launch(stream, writes=[A])
+        p.engine.end_capture(graph)
+        p.engine.give_back("cuda:0", A, 512, p.queue(stream))
+        if graph == 1:
+            p.engine.replay(1, p.queue(1))
+
+    with pytest.raises(RaceError, match="write by kernel on 2"):
+        p.engine.replay(2, p.queue(2))
+
+
+def test_work_after_a_replay_follows_all_of_its_branches(p: Program) -> None:
+    p.engine.begin_capture(1, p.queue(1))
+    p.record(0, 1)
+    p.wait(0, 2)
+    p.launch(2, writes=[A])  # how it is joined was not seen
+    p.engine.end_capture(1)
+    p.engine.replay(1, p.queue(1))
+
+    assert not p.races(1, reads=[A])
+    assert p.races(2, reads=[A])
+
+
+def test_a_block_whose_free_was_not_seen_is_gone_when_its_address_is_given_out_again(p: Program) -> None:
+    p.engine.take("cuda:0", A, 512, p.queue(1))
+    p.engine.begin_capture(1, p.queue(1))
+    p.launch(1, reads=[A])
+    p.engine.end_capture(1)
+    p.engine.take("cuda:0", A, 512, p.queue(1))
+
+    with pytest.raises(RaceError, match="early free: a replay"):
+        p.engine.replay(1, p.queue(1))
+
+
+def test_the_body_of_a_conditional_node_is_recorded_on_whatever_stream_it_is_given(p: Program) -> None:
+    p.engine.begin_capture(1, p.queue(1))
+    p.engine.body(1, p.queue(5), begins=True)
+    p.launch(5, writes=[A])
+    p.engine.body(1, p.queue(5), begins=False)
+    p.engine.end_capture(1)
+    p.launch(5, writes=[B])  # outside: not recorded
+    p.engine.replay(1, p.queue(1))
+
+    assert not p.races(1, reads=[A])
+    assert p.races(1, reads=[B])

@@ -15,9 +15,12 @@ import pytest
 
 import cuassay
 from cuassay import ops
+from cuassay.core import watchers
+from cuassay.core.watchers import Occurrence
 from cuassay.cuda import _sanitizer
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import RaceError, ShapeError, StateError
+from cuassay.observe import touched
 from cuassay.observe.sanitizer import Sanitizer, sanitized, summary
 from cuassay.ops import Op
 from cuassay.ops.plan import Plan
@@ -189,6 +192,23 @@ def test_arrays_on_the_cpu_are_not_looked_at(sanitizer: Sanitizer) -> None:
     assert len(sanitizer.engine) == 0
 
 
+def touched_by(op: Any, *args: Any, out: Any = None, **scalars: Any) -> list[tuple[Any, bool]]:
+    return touched.by_call(op, args, out, scalars)
+
+
+def test_operands_are_read_out_and_updated_arrays_are_written_and_numbers_are_nothing() -> None:
+    a, b, c = done(), done(), done()
+
+    assert touched_by(ops.add, a, b) == [(a, False), (b, False)]
+    assert touched_by(ops.add, a, 2.0, out=c) == [(a, False), (2.0, False), (c, True)]
+    assert touched_by(ops.foreach_mul_, [a, b], c) == [(a, True), (b, True), (c, False)]
+    assert touched.located([(2.0, False)]) is None
+
+
+def test_a_call_that_does_not_fit_touches_nothing() -> None:
+    assert touched_by(ops.add, done()) == []
+
+
 # ------------------------------------------------------------------------------------------------ memory, graphs
 
 
@@ -209,6 +229,15 @@ def test_arrays_in_reference_cycles_that_are_collected_during_a_call_are_entered
     BACKEND.synchronize(0)
 
     assert sanitizer.engine.found == []
+
+
+def test_what_a_finaliser_gives_back_while_the_engine_works_is_entered_after(sanitizer: Sanitizer) -> None:
+    array = done()
+    with sanitizer._working:
+        watchers.tell(Occurrence("memory_returned", "sim:0", array.span.low, 0, 256))
+        during = len(sanitizer.engine)
+
+    assert (during, len(sanitizer.engine)) == (1, 0)
 
 
 def test_graphs_that_were_captured_before_are_counted() -> None:

@@ -238,7 +238,7 @@ class _SeenUfunc:
         """See `numpy.ufunc.at`."""
         return _run(f"{self.__name__}.at", self._plain.at, (array, *args), kwargs, (array,))
 
-    @property
+    @property  # type: ignore[misc] # mypy knows it as an attribute
     def __class__(self) -> Any:
         """The ufunc's: code that looks for ufuncs, such as `cupyx.jit`, must find one."""
         return type(self._plain)

@@ -72,11 +72,9 @@ def stream_facts(index: int, number: int) -> StreamFacts:
     if is_of_thread:
         number = name_of(number, index)
     if perthread.is_number(number):
-        where = perthread.device_of(number)
-        label = f"stream of thread {number // 2}"
-        return StreamFacts(
-            index if where is None else where, number, label, is_blocking=True, is_of_thread=is_of_thread
-        )
+        where, label = perthread.device_of(number), f"stream of thread {number // 2}"
+        home = index if where is None else where
+        return StreamFacts(home, number, label, is_blocking=True, is_of_thread=is_of_thread)
     where = device_of_stream(number)
     return StreamFacts(index if where is None else where, number, f"stream {number:#x}", _is_blocking(number))
 
