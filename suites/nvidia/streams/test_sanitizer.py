@@ -17,7 +17,7 @@ import cupy
 from cuassay import cuda
 from cuassay.core import watchers
 from cuassay.core.watchers import Occurrence
-from cuassay.devices.cuda import accesses, cupy_accesses
+from cuassay.devices.cuda import accesses, cupy_accesses, cupy_order
 from cuassay.devices.cuda.launch.userkernel import parse_reads
 from cuassay.errors import RaceError
 from cuassay.observe.sanitizer import Sanitizer, sanitized
@@ -155,7 +155,124 @@ def test_a_wait_inside_is_of_the_stream_and_one_outside_of_the_device(
     cupy_accesses._run("get", get, (array(0x1000),), {})
     cupy._core.syncdetect._declare_synchronize()
 
-    assert told.lines == ["get: read 0x1000", "stream_synchronized", "device_synchronized"]
+    cupy_accesses._run("get", get, (array(0x1000),), {}, stream=SimpleNamespace(ptr=0x50, device_id=0))
+
+    assert told.lines == [
+        "get: read 0x1000",
+        "stream_synchronized",
+        "device_synchronized",
+        *("get: read 0x1000", "stream_synchronized"),
+    ]
+
+
+def test_host_arrays_of_get_and_set_are_told_where_they_are_pinned(told: Told, monkeypatch: pytest.MonkeyPatch) -> None:
+    host = np.ones(4, np.float32)
+    run("set", None, array(0x1000), host, writes=())
+    monkeypatch.setattr(accesses, "pinned_extent", lambda one: SimpleNamespace(address=0x7000))
+    run("set", None, array(0x1000), host)
+    run("get", host, array(0x1000), out=host)
+
+    assert told.lines == ["set: read 0x1000", "set: read 0x1000, read 0x7000", "get: read 0x1000, write 0x7000"]
+
+
+def test_a_users_kernel_reads_what_is_const_and_writes_the_rest(told: Told) -> None:
+    kernel, launched = SimpleNamespace(name="scaled", reads=(True, False)), list[Any]()
+    arguments = (array(0x1000), array(0x2000), array(0x3000), np.int32(4))
+    stream = SimpleNamespace(ptr=0x50, device_id=0)
+
+    def plain(*given: Any, **named: Any) -> Any:
+        launched.append((given, named))
+        return lambda: launched.append("run")
+
+    accesses._launching(plain)(kernel, 1, 32, arguments, stream=stream, shared=8)
+    run_bound = accesses._binding(plain)(kernel, 1, 32, arguments)
+    lines = list(told.lines)
+    run_bound()
+
+    line = "scaled: read 0x1000, write 0x2000, write 0x3000"
+    assert (lines, told.lines) == ([line], [line, line])
+    assert launched[0] == ((kernel, 1, 32, arguments), {"stream": stream, "shared": 8})
+    assert launched[-1] == "run"
+
+
+def test_work_is_told_on_the_stream_that_it_is_given(told: Told) -> None:
+    found: list[Occurrence] = []
+    with watchers.watch(found.append, ("accessed",)):
+        accesses.tell("kernel", [(array(0x1000), True)], SimpleNamespace(ptr=0x50, device_id=1))
+        accesses.tell("kernel", [(array(0x1000), True)])
+        accesses.tell("nothing", [(np.ones(4), True)])
+
+    assert [(one.device, one.stream) for one in found] == [("cuda:1", 0x50), ("cuda:0", 0)]
+
+
+STREAM, EVENT = SimpleNamespace(ptr=0x50), SimpleNamespace(ptr=0x90)
+
+#: A call of CuPy's, by what takes its place, and what is told of it: the event, its subject, the stream.
+ORDER: dict[str, tuple[Callable[[], object], tuple[str, int, int]]] = {
+    "Stream.synchronize": (
+        lambda: cupy_order._stream_synchronize(lambda stream: None)(STREAM), ("stream_synchronized", 0x50, 0)
+    ),
+    "Stream.record": (
+        lambda: cupy_order._stream_record(lambda stream, event: EVENT)(STREAM), ("event_recorded", 0x90, 0x50)
+    ),
+    "Stream.wait_event": (
+        lambda: cupy_order._stream_wait(lambda stream, event: None)(STREAM, EVENT), ("event_waited", 0x90, 0x50)
+    ),
+    "Stream.done": (
+        lambda: cupy_order._stream_done(property(lambda stream: True)).fget(STREAM), ("stream_found_done", 0x50, 0)
+    ),
+    "Event.record": (
+        lambda: cupy_order._event_record(lambda event, stream: None)(EVENT, STREAM), ("event_recorded", 0x90, 0x50)
+    ),
+    "Event.synchronize": (
+        lambda: cupy_order._event_synchronize(lambda event: None)(EVENT), ("event_synchronized", 0x90, 0)
+    ),
+    "Event.done": (
+        lambda: cupy_order._event_done(property(lambda event: True)).fget(EVENT), ("event_found_done", 0x90, 0)
+    ),
+}  # fmt: skip
+
+#: The same of the runtime's functions, by their arguments.
+CALLS = {
+    "deviceSynchronize": ((), ("device_synchronized", 0, 0)),
+    "streamSynchronize": ((0x50,), ("stream_synchronized", 0x50, 0)),
+    "eventSynchronize": ((0x90,), ("event_synchronized", 0x90, 0)),
+    "eventRecord": ((0x90, 0x50), ("event_recorded", 0x90, 0x50)),
+    "streamWaitEvent": ((0x50, 0x90, 0), ("event_waited", 0x90, 0x50)),
+}
+
+
+@pytest.fixture
+def order(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int]]]:
+    """What is told of CuPy's streams and events."""
+    monkeypatch.setattr(cupy_order, "adopt", lambda stream: SimpleNamespace(ptr=stream.ptr, device_id=0))
+    monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
+    found: list[tuple[str, int, int]] = []
+    with watchers.watch(lambda one: found.append((one.event, one.subject, one.stream))):
+        yield found
+
+
+@pytest.mark.parametrize("name", ORDER)
+def test_order_that_cupys_streams_and_events_make_is_told(order: list[Any], name: str) -> None:
+    call, expected = ORDER[name]
+    call()
+
+    assert order == [expected]
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_order_that_cupys_runtime_makes_is_told(order: list[Any], name: str) -> None:
+    arguments, expected = CALLS[name]
+    cupy_order._then(lambda *given: None, cupy_order._RUNTIME[name])(*arguments)
+
+    assert order == [expected]
+
+
+def test_a_stream_or_event_that_is_not_done_orders_nothing(order: list[Any]) -> None:
+    cupy_order._stream_done(property(lambda stream: False)).fget(STREAM)
+    cupy_order._event_done(property(lambda event: False)).fget(EVENT)
+
+    assert order == []
 
 
 def test_methods_operators_and_functions_are_replaced_while_somebody_asks_and_put_back_after() -> None:

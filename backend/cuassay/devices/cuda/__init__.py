@@ -5,7 +5,7 @@ The only room that imports a CUDA library. Without CuPy the kind is known but ab
 Its wings stand one above the other. Each imports only those below it; a contract of import-linter holds them to that::
 
     watched    what watchers are told of streams, events and copies; replaces methods while somebody watches
-    accesses, cupy_accesses    what a sanitizer is told that work reads and writes; `facts` says where arrays lie
+    accesses, cupy_accesses, cupy_order    what a sanitizer is told; `facts` says where arrays lie
     backend    the kind as `cuassay.core.protocols.Backend` asks for it
     blas       matrix products and what builds on them: routing, libraries, plans, tuning, convolution, linear algebra
     ops        the other operations, one file for each family

@@ -74,10 +74,11 @@ def tell_copy(src: Any, dst: Any) -> None:
     tell("copy", [(array, array is dst) for array in (src, dst) if isinstance(array, (cupy.ndarray, np.ndarray))])
 
 
-def tell_wait(index: int) -> None:
-    """The host has waited for the current stream of device `index`."""
+def tell_wait(index: int, stream: Any = None) -> None:
+    """The host has waited for `stream` (None: the current one) of device `index`."""
     if watchers.state.watchers:
-        watchers.tell(Occurrence("stream_synchronized", f"cuda:{index}", int(current_stream(index).ptr)))
+        address = int(current_stream(index).ptr) if stream is None else stream_address(stream)
+        watchers.tell(Occurrence("stream_synchronized", f"cuda:{index}", address))
 
 
 # ------------------------------------------------------------------------------------------------ what is replaced

@@ -22,10 +22,10 @@ import numpy as np
 
 from cuassay.core import watchers
 from cuassay.core.watchers import Occurrence, on_change
-from cuassay.devices.cuda import accesses
-from cuassay.devices.cuda.driver.cupy_private import BaseStream, listen_to_waits
+from cuassay.devices.cuda import accesses, cupy_order
+from cuassay.devices.cuda.driver.cupy_private import listen_to_waits
 from cuassay.devices.cuda.launch.userkernel import parse_reads
-from cuassay.devices.cuda.streams.stream import Ordering, adopt, current_stream
+from cuassay.devices.cuda.streams.stream import current_stream
 
 __all__ = ["register"]
 
@@ -115,11 +115,7 @@ def _replacements() -> Iterator[tuple[Any, str, Any]]:
     yield cupy, "ElementwiseKernel", _SeenElementwise
     yield cupy, "ReductionKernel", _SeenReduction
     yield cupy, "RawKernel", _SeenRaw
-    yield BaseStream, "synchronize", _stream_synchronize(BaseStream.synchronize)
-    yield BaseStream, "record", _stream_record(BaseStream.record)
-    yield BaseStream, "wait_event", _stream_wait(BaseStream.wait_event)
-    yield cupy.cuda.Event, "record", _event_record(cupy.cuda.Event.record)
-    yield cupy.cuda.Event, "synchronize", _event_synchronize(cupy.cuda.Event.synchronize)
+    yield from cupy_order.replacements()
 
 
 def _functions_of(module: ModuleType) -> Iterator[tuple[Any, str, Any]]:
@@ -163,10 +159,18 @@ def _run(
         made = []
     is_write = {id(array) for array in writes}
     touched = [(array, False) for array in given if id(array) not in is_write]
-    accesses.tell(name, [*touched, *((array, True) for array in (*writes, *made))], stream)
+    accesses.tell(name, [*touched, *_hosts(name, args, out), *((array, True) for array in (*writes, *made))], stream)
     if _local.has_waited:
-        accesses.tell_wait((given or results or [None])[0].data.device_id if given or results else -1)
+        homes = [array.data.device_id for array in (*given, *results)]
+        accesses.tell_wait(homes[0] if homes else cupy.cuda.runtime.getDevice(), stream)
     return result
+
+
+def _hosts(name: str, args: Sequence[Any], out: Any) -> Iterator[tuple[Any, bool]]:
+    """The host array that ``set`` reads, or ``get`` writes; only pinned memory is told."""
+    for one in (*args, out) if name in ("get", "set") else ():
+        if isinstance(one, np.ndarray):
+            yield one, name == "get"
 
 
 def _arrays(value: Any, found: list[Any] | None = None) -> list[Any]:
@@ -188,7 +192,7 @@ def _method(name: str, plain: _Method) -> _Method:
 
     @wraps(plain)
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _run(shown, plain, (self, *args), kwargs, (self,) if is_writing else ())
+        return _run(shown, plain, (self, *args), kwargs, (self,) if is_writing else (), kwargs.get("stream"))
 
     return method
 
@@ -228,7 +232,7 @@ class _SeenUfunc:
 
     def __init__(self, plain: Any) -> None:
         self._plain = plain
-        self.__name__ = plain.name.rpartition("_")[2] or plain.name
+        self.__name__ = plain.name.removeprefix("cupy_")
         self.__doc__ = plain.__doc__
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -288,57 +292,6 @@ def _host_waits() -> None:
         _local.has_waited = True
     elif watchers.state.watchers:
         watchers.tell(Occurrence("device_synchronized", f"cuda:{cupy.cuda.runtime.getDevice()}"))
-
-
-def _told(event: str, index: int, subject: int, stream: int = 0) -> None:
-    if watchers.state.watchers:
-        watchers.tell(Occurrence(event, f"cuda:{index}", subject, stream))
-
-
-def _stream_synchronize(plain: _Method) -> _Method:
-    def synchronize(stream: Any) -> None:
-        plain(stream)
-        if not isinstance(stream, Ordering):
-            found = adopt(stream)
-            _told("stream_synchronized", found.device_id, int(found.ptr))
-
-    return synchronize
-
-
-def _stream_record(plain: _Method) -> _Method:
-    def record(stream: Any, event: Any = None) -> Any:
-        made = plain(stream, event)
-        found = adopt(stream)
-        _told("event_recorded", found.device_id, int(made.ptr), int(found.ptr))
-        return made
-
-    return record
-
-
-def _stream_wait(plain: _Method) -> _Method:
-    def wait_event(stream: Any, event: Any) -> None:
-        plain(stream, event)
-        found = adopt(stream)
-        _told("event_waited", found.device_id, int(event.ptr), int(found.ptr))
-
-    return wait_event
-
-
-def _event_record(plain: _Method) -> _Method:
-    def record(event: Any, stream: Any = None) -> None:
-        plain(event, stream)
-        found = current_stream() if stream is None else adopt(stream)
-        _told("event_recorded", found.device_id, int(event.ptr), int(found.ptr))
-
-    return record
-
-
-def _event_synchronize(plain: _Method) -> _Method:
-    def synchronize(event: Any) -> None:
-        plain(event)
-        _told("event_synchronized", cupy.cuda.runtime.getDevice(), int(event.ptr))
-
-    return synchronize
 
 
 # ------------------------------------------------------------------------------------------------ CuPy's pool
