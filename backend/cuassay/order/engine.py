@@ -288,6 +288,8 @@ class Engine:
         RaceError
             As `launch`, and if memory that was not the graph's own was given back since the capture.
         """
+        if queue.capture is not None:  # which every kind refuses
+            return
         self.raise_late()
         recording = self._graphs.get(graph)
         if recording is None:

@@ -510,3 +510,13 @@ def test_the_body_of_a_conditional_node_is_recorded_on_whatever_stream_it_is_giv
 
     assert not p.races(1, reads=[A])
     assert p.races(1, reads=[B])
+
+
+def test_a_replay_into_a_capture_is_left_to_the_kind_which_refuses_it(p: Program) -> None:
+    p.engine.begin_capture(1, p.queue(1))
+    p.launch(1, writes=[A])
+    p.engine.end_capture(1)
+    p.engine.begin_capture(2, p.queue(2))
+    p.engine.replay(1, p.queue(2))
+
+    assert not p.races(3, writes=[A])
