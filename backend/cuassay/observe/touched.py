@@ -61,16 +61,22 @@ def is_observable(backend: Any) -> bool:
 
 def located(arrays: Touched) -> Work | None:
     """The device of the first of `arrays` that a sanitizer sees, the other devices, and where all of these lie."""
-    devices: dict[Device, None] = {}
+    home: Device | None = None
+    others: list[Device] = []
     found: list[tuple[Extent, bool]] = []
+    backend: Any = None
+    last, is_seen = type(None), False
     for array, write in arrays:
-        if array.__class__ in _NUMBERS:
+        if array.__class__ is not last:  # mostly all are of one type
+            last = array.__class__
+            backend = None if last in _NUMBERS else registry.backend_of(last)
+            is_seen = backend is not None and is_observable(backend)
+        if not is_seen:
             continue
-        backend: Any = registry.backend_of(array.__class__)
-        if backend is not None and is_observable(backend):
-            devices[backend.device_of(array)] = None
-            found.append((backend.extent(array), write))
-    if not devices:
-        return None
-    home, *others = devices
-    return home, others, found
+        device = backend.device_of(array)
+        if home is None:
+            home = device
+        elif device is not home and device != home and device not in others:
+            others.append(device)
+        found.append((backend.extent(array), write))
+    return None if home is None else (home, others, found)
