@@ -207,7 +207,7 @@ def test_work_is_told_on_the_stream_that_it_is_given(told: Told) -> None:
 
 STREAM, EVENT = SimpleNamespace(ptr=0x50), SimpleNamespace(ptr=0x90)
 
-#: A call of CuPy's, by what takes its place, and what is told of it: the event, its subject, the stream.
+#: A call of CuPy's, by what takes its place, and what is reported: the event, its subject, the stream.
 ORDER: dict[str, tuple[Callable[[], object], tuple[str, int, int]]] = {
     "Stream.synchronize": (
         lambda: cupy_order._stream_synchronize(lambda stream: None)(STREAM), ("stream_synchronized", 0x50, 0)
@@ -244,7 +244,7 @@ CALLS = {
 
 @pytest.fixture
 def order(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[tuple[str, int, int]]]:
-    """What is told of CuPy's streams and events."""
+    """What is reported about CuPy's streams and events."""
     monkeypatch.setattr(cupy_order, "adopt", lambda stream: SimpleNamespace(ptr=stream.ptr, device_id=0))
     monkeypatch.setattr(cupy.cuda.runtime, "getDevice", lambda: 0)
     found: list[tuple[str, int, int]] = []

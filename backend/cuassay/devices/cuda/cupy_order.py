@@ -1,4 +1,4 @@
-"""What a sanitizer is told of CuPy's own streams and events, and of the runtime's waits as CuPy offers them.
+"""How CuPy's own streams and events, and the runtime's waits as CuPy offers them, are reported to a sanitizer.
 
 Ours are told by `cuassay.devices.cuda.watched`. Calls that CuPy's compiled code makes past its Python interface are not
 seen.
