@@ -173,7 +173,8 @@ class Sanitizer:
 
     def _end(self, name: str, order: list[Queue], made: Any) -> None:
         """The array that a call made is written by it; the other devices' queues go on after it."""
-        work = None if made is None else touched.located([(made, True)])
+        results = made if isinstance(made, (tuple, list)) else [made]
+        work = touched.located([(one, True) for one in results])
         with self._working:
             queue = order[0]
             if work is not None:
