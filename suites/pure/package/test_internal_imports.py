@@ -38,7 +38,6 @@ SUBJECTS = {
     "nvidia": "devices.cuda",  # its conftest
     "jit": "jit",
     "judging": "judging",
-    "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
     "graphs": "devices.sim devices.cuda observe",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "timeline": "observe",
