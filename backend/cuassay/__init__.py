@@ -9,6 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from cuassay.core import settings as _settings
 from cuassay.core.capability import Capabilities, parse_requirement
 from cuassay.core.determinism import (
     are_deterministic_algorithms_enabled,
@@ -104,6 +105,10 @@ def __getattr__(name: str) -> Any:
     home = "cuassay.observe.profile" if name == "profile" else "cuassay.devices"
     found = globals()[name] = getattr(import_module(home), name)
     return found
+
+
+if _settings.get("CUASSAY_CUDA_SANITIZER"):
+    import_module("cuassay.cuda._sanitizer").enable_cuda_sanitizer()
 
 
 def __dir__() -> list[str]:

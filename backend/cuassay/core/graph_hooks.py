@@ -8,15 +8,26 @@ from __future__ import annotations
 
 import atexit
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from itertools import count
 from typing import Any, Protocol, Self
 
 from cuassay.core.handle import Handle
-from cuassay.core.watchers import Occurrence, on_change, tell
+from cuassay.core.watchers import Occurrence, on_change, state, tell
 from cuassay.errors import ArgumentError
 
-__all__ = ["EVENTS", "Hook", "HookHandle", "call_hooks", "has_replay_hooks", "register_hook", "watch"]
+__all__ = [
+    "EVENTS",
+    "Hook",
+    "HookHandle",
+    "call_hooks",
+    "has_replay_hooks",
+    "register_hook",
+    "tell_watchers",
+    "told_body",
+    "watch",
+]
 
 #: What hooks may be registered for.
 EVENTS = ("capture_start", "capture_end", "instantiate", "replay_start", "replay_end", "destroy")
@@ -120,6 +131,22 @@ def _teller(event: str) -> Hook:
 
 
 on_change(_serve_watchers)
+
+
+def tell_watchers(event: str, graph: Any, **facts: Any) -> None:
+    """Tell watchers, if there are any, of what no hook is called for."""
+    if state.watchers:
+        tell(Occurrence(event, str(graph.device), id(graph), **facts))
+
+
+@contextmanager
+def told_body(graph: Any, kind: str) -> Iterator[None]:
+    """Tell watchers that the body of a conditional node begins, and ends, on the stream that is current inside."""
+    tell_watchers("graph_body_begun", graph, stream=graph.current_lane(), name=kind)
+    try:
+        yield
+    finally:
+        tell_watchers("graph_body_ended", graph, stream=graph.current_lane())
 
 
 @atexit.register

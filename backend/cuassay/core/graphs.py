@@ -128,6 +128,7 @@ class Graph(Handle, ABC):
             for participant in participants(self._device.kind):
                 participant.capture_begin(self._token, self._device)
                 self._told.append(participant)
+            graph_hooks.tell_watchers("graph_capture_begun", self, stream=self.current_lane())
             graph_hooks.call_hooks("capture_start", self)
 
     def end(self) -> None:
@@ -196,7 +197,7 @@ class Graph(Handle, ABC):
                 f"{kind}_node takes one bool on the device; got {predicate.size} elements of {predicate.dtype}; "
                 "compare, and reduce with all or any"
             )
-        with self._body(kind, predicate):
+        with self._body(kind, predicate), graph_hooks.told_body(self, kind):
             yield
 
     # -------------------------------------------------------------------------------------------- replaying
@@ -277,6 +278,7 @@ class Graph(Handle, ABC):
                 "keep_graph=True, and do not instantiate it"
             )
         in_place = self._take_over(other)
+        graph_hooks.tell_watchers("graph_updated", self, other=id(other))
         self._forget()
         self._told, self._prologues, self._token = other._told, other._prologues, other._token
         other._told, other._prologues, other._token, other._state = [], (), object(), "empty"
@@ -296,6 +298,8 @@ class Graph(Handle, ABC):
                 last.callback(self._abandon)
             if state in ("captured", "ready"):
                 graph_hooks.call_hooks("destroy", self)
+            if state != "empty":
+                graph_hooks.tell_watchers("graph_dropped", self)
 
     def _forget(self) -> None:
         told, self._told, self._prologues = self._told, [], ()
@@ -354,6 +358,10 @@ class Graph(Handle, ABC):
         return None
 
     # -------------------------------------------------------------------------------------------- a kind's part
+
+    @abstractmethod
+    def current_lane(self) -> int:
+        """How watchers know the stream that is current now on the graph's device."""
 
     @abstractmethod
     def _open(self, stream: Any, pool: PoolId | None, mode: str) -> None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
@@ -18,9 +18,11 @@ __all__ = [
     "DeviceMemory",
     "Event",
     "MemorySource",
+    "Observable",
     "PinnedMemory",
     "Spinning",
     "Stream",
+    "StreamFacts",
 ]
 
 
@@ -221,6 +223,44 @@ class PinnedMemory(Protocol):
 
         The arrays are of one shape and dtype: `cuassay.devices.copy` has made sure.
         """
+
+
+class StreamFacts(NamedTuple):
+    """A stream as the order of work needs it.
+
+    Attributes
+    ----------
+    device_index : int
+        The device whose work it orders.
+    number : int
+        How watchers know it; 0 is the legacy default stream of its device.
+    label : str
+        How messages name it: ``"stream 3"``.
+    is_blocking : bool
+        Whether it and the legacy default stream wait for each other.
+    is_of_thread : bool
+        Whether watchers know another thread's stream by the same number.
+    """
+
+    device_index: int
+    number: int
+    label: str
+    is_blocking: bool = False
+    is_of_thread: bool = False
+
+
+@runtime_checkable
+class Observable(Protocol):
+    """What a `Backend` also offers whose accesses `cuassay.observe.sanitizer` can judge; it tells watchers of them."""
+
+    def extent(self, array: Any) -> Any:
+        """Where `array` lies: a `cuassay.order.extents.Extent`."""
+
+    def current_number(self, index: int) -> int:
+        """By which number watchers know the current stream of device `index`."""
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
+        """The stream that watchers know by `number`, met with device `index`."""
 
 
 @runtime_checkable

@@ -186,6 +186,13 @@ SETTINGS: dict[str, Setting] = {
             "workspace of a product by cuBLAS, as :size:count... in KiB; unset: 32 MiB on Hopper, 4 MiB elsewhere",
             aliases=("CUBLAS_WORKSPACE_CONFIG",),
         ),
+        Setting(
+            "CUASSAY_CUDA_SANITIZER",
+            _flag,
+            False,
+            "find unordered accesses and early frees on CUDA devices, from the import of cuassay on",
+            aliases=("TORCH_CUDA_SANITIZER",),
+        ),
         Setting("CUASSAY_DEVICES", _names, (), "devices to test where --device is not given, such as cpu,cuda:*"),
         Setting(
             "CUASSAY_FLOAT32_PRECISION",
@@ -228,6 +235,12 @@ SETTINGS: dict[str, Setting] = {
             _names,
             (),
             "simulated devices that are here, such as SIM-1,SIM-0, as CUDA_VISIBLE_DEVICES does it; unset: all",
+        ),
+        Setting(
+            "CUASSAY_START_WORKERS",
+            _flag,
+            False,
+            "with --cuassay-isolate, start each worker as a session of its own; off: fork it where that is safe",
         ),
         Setting(
             "CUASSAY_TUNABLEOP_CUBLASLT_REQUESTED_ALGO_COUNT",

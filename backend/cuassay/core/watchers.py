@@ -22,10 +22,12 @@ __all__ = [
     "State",
     "WatchHandle",
     "Watcher",
+    "hidden",
     "on_change",
     "replace_while_watched",
     "state",
     "tell",
+    "wants_accesses",
     "watch",
 ]
 
@@ -51,6 +53,14 @@ EVENTS = MappingProxyType(
         "range_ended": "it ends: the range",
         "marked": "the program marks a moment: 0",
         "launched": "work was given to `stream` by a kind that knows how long it takes: 0",
+        "accessed": "work that reads or writes `accesses` was given to `stream`, or recorded there by a capture: 0",
+        "event_found_done": "the host asked for an event, and it was reached: the event",
+        "stream_found_done": "the host asked for a stream, and it was done: the stream",
+        "graph_capture_begun": "a capture began on `stream`: the graph",
+        "graph_body_begun": "later work of `stream` is the body of a conditional node that reads `accesses`: the graph",
+        "graph_body_ended": "it ends: the graph",
+        "graph_updated": "a graph took over the work of another one, `other`: the graph",
+        "graph_dropped": "a graph holds no work any more, or its capture was given up: the graph",
     }
 )
 
@@ -78,6 +88,10 @@ class Occurrence(NamedTuple):
         ``file.py:12``, where the kind knows the line; of a replay it is the line of the capture.
     lane : str
         How messages name the stream, where that is not its number: ``"stream3.branch1"``.
+    accesses : tuple
+        Of arrays, and whether each is written: `cuassay.order.extents.Extent` and bool.
+    other : int
+        What the event is about in addition to `subject`.
     """
 
     event: str
@@ -90,6 +104,8 @@ class Occurrence(NamedTuple):
     end: float | None = None
     site: str = ""
     lane: str = ""
+    accesses: tuple[tuple[Any, bool], ...] = ()
+    other: int = 0
 
 
 Watcher = Callable[[Occurrence], object]
@@ -97,20 +113,42 @@ Watcher = Callable[[Occurrence], object]
 
 @dataclass(slots=True)
 class State:
-    """`watchers` are told each occurrence, in the order they came."""
+    """`watchers` are told each occurrence, in the order they came; `wanted` is what any of them asked for.
 
-    watchers: tuple[Watcher, ...] = ()
-    listeners: list[Callable[[bool], object]] = field(default_factory=list)
+    To describe accesses costs more than to tell them: whoever tells ``"accessed"`` looks whether it is in `wanted`.
+    """
+
+    watchers: tuple[_Told, ...] = ()
+    wanted: frozenset[str] = frozenset()
+    listeners: list[tuple[str, Callable[[bool], object]]] = field(default_factory=list)
+
+
+class _Told:
+    """A watcher, and the events it asked for."""
+
+    def __init__(self, watcher: Watcher, wanted: frozenset[str]) -> None:
+        self._watcher, self.wanted = watcher, wanted
+
+    def __call__(self, occurrence: Occurrence) -> None:
+        if occurrence.event in self.wanted:
+            self._watcher(occurrence)
+
+
+class _Hidden(threading.local):
+    """How many functions this thread is inside of whose accesses are known to whoever asks for them."""
+
+    depth = 0
 
 
 state = State()
+hidden = _Hidden()
 _lock = threading.RLock()
 
 
 class WatchHandle(Handle):
     """A watcher that is told: `remove` it, or use it as a context."""
 
-    def __init__(self, watcher: Watcher, told: Watcher) -> None:
+    def __init__(self, watcher: Watcher, told: _Told) -> None:
         self.watcher = watcher
         self._told = told
 
@@ -148,11 +186,7 @@ def watch(watcher: Watcher, events: Collection[str] | None = None) -> WatchHandl
     if not wanted <= EVENTS.keys():
         unknown = ", ".join(sorted(wanted - EVENTS.keys()))
         raise ArgumentError(f"there is no event {unknown} to watch; choose of {', '.join(EVENTS)}")
-
-    def told(occurrence: Occurrence) -> None:
-        if occurrence.event in wanted:
-            watcher(occurrence)
-
+    told = _Told(watcher, wanted)
     handle = WatchHandle(watcher, told)
     with _lock:
         _change((*state.watchers, told))
@@ -165,22 +199,33 @@ def tell(occurrence: Occurrence) -> None:
         watcher(occurrence)
 
 
-def on_change(listener: Callable[[bool], object]) -> None:
-    """Call ``listener(is_watched)`` now, and whenever the first watcher comes or the last one goes."""
-    state.listeners.append(listener)
-    listener(bool(state.watchers))
+def wants_accesses() -> bool:
+    """Whether somebody asks for the accesses of what this thread does now."""
+    return "accessed" in state.wanted and not hidden.depth
 
 
-def replace_while_watched(owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-    """While somebody watches, `name` of `owner`, a class or module, is ``make(plain)``; else the plain function."""
+def on_change(listener: Callable[[bool], object], event: str = "") -> None:
+    """Call ``listener(is_watched)`` now, and when the first watcher (of `event`, if given) comes or the last goes."""
+    state.listeners.append((event, listener))
+    listener(_is_watched(event))
+
+
+def replace_while_watched(owner: Any, name: str, make: Callable[[Any], Any], event: str = "") -> None:
+    """While somebody watches (`event`), `name` of `owner`, a class or module, is ``make(plain)``; else as it is."""
     plain = vars(owner)[name]
     watched = make(plain)
-    on_change(lambda is_watched: setattr(owner, name, watched if is_watched else plain))
+    on_change(lambda is_watched: setattr(owner, name, watched if is_watched else plain), event)
 
 
-def _change(watchers: tuple[Watcher, ...]) -> None:
+def _is_watched(event: str) -> bool:
+    return event in state.wanted if event else bool(state.watchers)
+
+
+def _change(watchers: tuple[_Told, ...]) -> None:
     with _lock:
-        was_watched, state.watchers = bool(state.watchers), watchers
-        if was_watched != bool(watchers):
-            for listener in tuple(state.listeners):
-                listener(bool(watchers))
+        before = [_is_watched(event) for event, _ in state.listeners]
+        state.watchers = watchers
+        state.wanted = frozenset().union(*(one.wanted for one in watchers))
+        for was_watched, (event, listener) in zip(before, tuple(state.listeners), strict=False):
+            if was_watched != _is_watched(event):
+                listener(not was_watched)

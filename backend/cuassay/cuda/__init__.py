@@ -211,7 +211,7 @@ __all__ = [
 #: The modules of the face, loaded when a name is first asked for; importing them touches no driver either. And those
 #: whose names stay in them, as with torch: ``cuda.tunable.enable()``.
 _MODULES = ("blas", "graphs", "history", "host", "memory", "random", "streams")
-_ROOMS = ("_gpu_trace", "jiterator", "nvtx", "profiler", "tunable")
+_ROOMS = ("_gpu_trace", "_sanitizer", "jiterator", "nvtx", "profiler", "tunable")
 
 
 def __getattr__(name: str) -> Any:

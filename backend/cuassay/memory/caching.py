@@ -159,8 +159,8 @@ class CachingAllocator:
         if not block.is_live:
             raise ArgumentError(f"{block!r} is not live; record a stream before the block is freed")
         if stream != block.stream and stream not in block.users:
-            block.users = (*block.users, stream)
-            block.home = block.stream_pool.deferred
+            block.users, block.home = (*block.users, stream), block.stream_pool.deferred
+            watched.tell_recorded(self.name, block, stream)
 
     def stream_pool(self, stream: int = 0, pool: Pool | None = None) -> StreamPool:
         """The memory of `stream` in `pool` (None: this thread's pool). Callers may keep it, to save the look-up."""

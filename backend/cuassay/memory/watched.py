@@ -10,12 +10,14 @@ import weakref
 from typing import TYPE_CHECKING
 
 from cuassay.core import watchers
+from cuassay.core.watchers import Occurrence
 from cuassay.memory.history import History
 
 if TYPE_CHECKING:
+    from cuassay.memory.blocks import Block
     from cuassay.memory.caching import CachingAllocator
 
-__all__ = ["MuteHistory", "join", "silent_history"]
+__all__ = ["MuteHistory", "join", "silent_history", "tell_recorded"]
 
 _allocators: weakref.WeakSet[CachingAllocator] = weakref.WeakSet()
 
@@ -33,6 +35,12 @@ def join(allocator: CachingAllocator) -> None:
     _allocators.add(allocator)
     if watchers.state.watchers:
         _listen(allocator, is_watched=True)
+
+
+def tell_recorded(name: str, block: Block, stream: int) -> None:
+    """Tell watchers of allocator `name` that `stream` uses `block` too."""
+    if watchers.state.watchers:
+        watchers.tell(Occurrence("memory_recorded", name, block.address, stream, block.nbytes))
 
 
 def silent_history() -> MuteHistory | None:

@@ -17,7 +17,7 @@ from typing import Any
 
 from cuassay.core.callers import is_ours
 from cuassay.core.device import Device
-from cuassay.core.watchers import Occurrence, WatchHandle, watch
+from cuassay.core.watchers import EVENTS, Occurrence, WatchHandle, watch
 from cuassay.errors import StateError
 from cuassay.observe.assembly import Moment, assemble
 from cuassay.observe.pairs import Pairs
@@ -25,8 +25,15 @@ from cuassay.observe.spans import Timeline
 from cuassay.ops import Op, registry
 from cuassay.ops.explain import explain
 from cuassay.ops.interposers import interposers
+from cuassay.ops.wrapping import Wrapping, unwrap, wrap
 
 __all__ = ["Recorder"]
+
+#: What a timeline shows.
+_WATCHED = EVENTS.keys() - {
+    *("accessed", "event_found_done", "stream_found_done", "graph_capture_begun"),
+    *("graph_body_begun", "graph_body_ended", "graph_updated", "graph_dropped"),
+}
 
 #: Frames: code and line; formatted at the end.
 _Place = tuple[CodeType, int]
@@ -74,7 +81,7 @@ class Recorder:
         self._clock: str | None = None
         self._pairs = Pairs(self._quietly)
         self._handle: WatchHandle | None = None
-        self._call: Any = None
+        self._wrapping = Wrapping(self._recording)
         self._began = 0.0
         if device is not None:
             self._choose_clock(device.kind)
@@ -96,16 +103,15 @@ class Recorder:
             raise StateError("a profile is being recorded already; end it first, because two would count each other")
         Recorder._active = self
         self._began = self._now()
-        self._handle = watch(self._watch)
-        self._call = Op.__call__
-        Op.__call__ = self._recording()  # type: ignore[method-assign]
+        self._handle = watch(self._watch, _WATCHED)
+        wrap(self._wrapping)
 
     def stop(self) -> Timeline:
         """Stop, wait for devices whose events were recorded, and give what was recorded; the same a second time."""
         if self._made is not None:
             return self._made
         ended = self._now()
-        Op.__call__ = self._call  # type: ignore[method-assign]
+        unwrap(self._wrapping)
         if self._handle is not None:
             self._handle.remove()
         Recorder._active = None
@@ -118,8 +124,8 @@ class Recorder:
 
     # -------------------------------------------------------------------------------------------- ops
 
-    def _recording(self) -> Callable[..., Any]:
-        call, local, enter, leave = self._call, self._local, self._enter, self._leave
+    def _recording(self, call: Callable[..., Any]) -> Callable[..., Any]:
+        local, enter, leave = self._local, self._enter, self._leave
 
         def recorded(op: Op, /, *args: Any, out: Any = None, **scalars: Any) -> Any:
             if self._clock is None:

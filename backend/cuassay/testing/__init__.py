@@ -9,7 +9,7 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from cuassay.testing.marks import devices, dtypes, exclusive, ops, requires
+from cuassay.testing.marks import devices, dtypes, exclusive, ops, racing, requires
 
 if TYPE_CHECKING:
     from cuassay.testing.compare import assert_close
@@ -32,6 +32,7 @@ __all__ = [
     "dtypes",
     "exclusive",
     "ops",
+    "racing",
     "requires",
 ]
 

@@ -23,8 +23,10 @@ import pytest
 
 from cuassay.core import settings
 from cuassay.results.lifeline import Lifeline
-from cuassay.testing.isolated import Key
+from cuassay.testing.forked import ForkedWorker
+from cuassay.testing.forking import Fork, why_not_by_now, why_not_forked
 from cuassay.testing.node import Node
+from cuassay.testing.sending import Order
 from cuassay.testing.trail import Trail
 
 if TYPE_CHECKING:
@@ -37,8 +39,8 @@ _WORKER = "cuassay.testing.isolated"
 #: Milliseconds between two looks at a worker that sends nothing.
 _POLL_MS = 100
 
-#: Seconds for which a worker's messages may gather: each would wake a process that waits, at the cost of a short test.
-_NAP_SECONDS = 0.01
+#: Milliseconds for which a worker's messages may gather: to wake a process for each costs as much as a short test.
+_NAP_MS = 50
 
 #: Bytes of messages that may gather, as many as Linux grants to any user.
 _PIPE_NBYTES = 1 << 20
@@ -61,7 +63,14 @@ Message = tuple[Any, ...]
 class Child:
     """One worker process, the pipes to it, and the file in which it leaves the stacks of a crash."""
 
-    def __init__(self, config: pytest.Config, presence: Presence, node: Node, masks: Mapping[str, str]) -> None:
+    def __init__(
+        self,
+        config: pytest.Config,
+        presence: Presence,
+        node: Node,
+        masks: Mapping[str, str],
+        session: pytest.Session | None = None,
+    ) -> None:
         told = node.configure()
         theirs, self._orders = Pipe(duplex=False)
         self._reports, sent = Pipe(duplex=False)
@@ -77,22 +86,42 @@ class Child:
         self._lifeline = Lifeline()
         self.limit = float(settings.get("CUASSAY_HANG_SECONDS"))
         self.since: float | None = None
-        command = [_WORKER, str(theirs.fileno()), str(sent.fileno())]
-        self.process = subprocess.Popen(
-            self._lifeline.command(command),
-            cwd=config.invocation_params.dir,
-            env={**os.environ, **masks},
-            pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in (theirs, sent, self._faults, shared))],
-        )
         told["cuassay_replaced_by"] = "us"
         told["cuassay_faults"] = self._faults.fileno()
         told["cuassay_trail"] = shared.fileno()
-        for one in (theirs, sent, shared):
-            one.close()
         if presence.is_explicit or presence.is_decided:
             told["cuassay"] = presence.to_worker()
         self.node = node
-        self._order({"workerinput": told, "args": node.words(), "path": sys.path})
+        self.process: Fork | subprocess.Popen[bytes]
+        if session is None:
+            files = (theirs, sent, self._faults, shared)
+            self.process = self._started(config, [str(theirs.fileno()), str(sent.fileno())], files, masks)
+            self._order({"workerinput": told, "args": node.words(), "path": sys.path})
+        else:
+            self.process = self._forked(ForkedWorker(session, told, theirs, sent))
+        self._end = _end_of(self.process.pid)
+        for one in (theirs, sent, shared):
+            one.close()
+
+    def _started(
+        self, config: pytest.Config, words: Sequence[str], files: Sequence[Any], masks: Mapping[str, str]
+    ) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            self._lifeline.command([_WORKER, *words]),
+            cwd=config.invocation_params.dir,
+            env={**os.environ, **masks},
+            pass_fds=[*self._lifeline.inherited, *(one.fileno() for one in files)],
+        )
+
+    def _forked(self, worker: ForkedWorker) -> Fork:
+        parent = os.getpid()
+
+        def run() -> None:
+            self._orders.close()
+            self._reports.close()
+            worker.run(parent)
+
+        return Fork(run)
 
     def __repr__(self) -> str:
         return f"Child({self.process.pid})"
@@ -101,9 +130,9 @@ class Child:
         with suppress(OSError):  # it is dead already, which `messages` finds
             self._orders.send(message)
 
-    def run(self, keys: Sequence[Key], failed: int) -> None:
-        """Ask for these tests; `failed` tests have failed before, as ``--maxfail`` counts them."""
-        self._order((list(keys), failed))
+    def run(self, order: Order) -> None:
+        """Ask for tests."""
+        self._order(order)
 
     def messages(self) -> Iterator[Message]:
         """What the worker sends, until it has ended."""
@@ -116,13 +145,22 @@ class Child:
                     continue
             except (EOFError, OSError, pickle.UnpicklingError):  # the last message may be cut
                 return
-            time.sleep(_NAP_SECONDS)
+            self._nap()
             if self._ready.poll(_POLL_MS):
                 continue
             if self.process.poll() is not None and not self._ready.poll(0):
                 return  # a process that it forked may hold the pipe open
             if self._is_overdue():
                 self.process.kill()
+
+    def _nap(self) -> None:
+        """Let messages gather, unless the worker ends."""
+        if self._end < 0:
+            time.sleep(_NAP_MS / 1000)
+            return
+        ended = select.poll()
+        ended.register(self._end, select.POLLIN)
+        ended.poll(_NAP_MS)
 
     def is_ready(self) -> bool:
         """Whether a worker that has no tests yet has collected."""
@@ -177,6 +215,9 @@ class Child:
         self._wait()
         for held in (self._reports, self._faults, self._lifeline, self.trail):
             held.close()
+        end, self._end = self._end, -1
+        if end >= 0:
+            os.close(end)
 
 
 class Children:
@@ -194,18 +235,27 @@ class Children:
         self._config, self._presence, self._run = config, presence, uuid.uuid4().hex
         self._spare: Child | None = None
         self._masks: dict[str, str] = {}
+        self._why = why_not_forked(config)
         self.count = 0
 
     def __repr__(self) -> str:
         return f"Children({self.count} taken{'' if self._spare is None else ', one spare'})"
 
-    def _new(self) -> Child:
-        return Child(self._config, self._presence, Node(self._config, self._run), self._masks)
+    def _new(self, session: pytest.Session | None = None) -> Child:
+        return Child(self._config, self._presence, Node(self._config, self._run), self._masks, session)
 
-    def take(self) -> Child:
-        """The next worker."""
+    def why_started(self) -> str | None:
+        """Why the next worker is not a fork of this process, or None."""
+        if self._masks:
+            return "the machine has failed a test, and the next worker sees its devices in another order"
+        return self._why or why_not_by_now()
+
+    def take(self, session: pytest.Session | None = None) -> Child:
+        """The next worker; a fork, if it may be one and `session` has collected."""
         self.count += 1
-        child, self._spare = self._spare or self._new(), None
+        if self._spare is None:
+            return self._new(None if self.why_started() else session)
+        child, self._spare = self._spare, None
         return child
 
     def move(self) -> None:
@@ -225,8 +275,8 @@ class Children:
         self.dismiss()
 
     def prepare(self) -> None:
-        """Start the next worker if this session has lost one; it collects, and waits."""
-        if self.count > 1 and self._spare is None:
+        """Start the next worker if this session has lost one and cannot fork; it collects, and waits."""
+        if self.count > 1 and self._spare is None and self.why_started():
             self._spare = self._new()
 
     def dismiss(self) -> None:
@@ -235,11 +285,19 @@ class Children:
         if child is None:
             return
         if child.is_ready():
-            child.run((), 0)
+            child.run(((), 0, ()))
         else:
             child.process.kill()
         child.close()
         child.node.went_down(None)
+
+
+def _end_of(pid: int) -> int:
+    """A file that can be read when the process has ended; -1 where there are none."""
+    try:
+        return os.pidfd_open(pid)
+    except (AttributeError, OSError):  # another system, an old kernel, or one that filters the call
+        return -1
 
 
 def _own_frames(text: str) -> Iterator[str]:

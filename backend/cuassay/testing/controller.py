@@ -11,16 +11,18 @@ import builtins
 import signal
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from cuassay.testing.case_columns import case_columns
 from cuassay.testing.child import Child, Children
-from cuassay.testing.isolated import Key, Sent, keyed, restored
+from cuassay.testing.forking import can_fork
+from cuassay.testing.sending import Key, Sent, keyed, restored
 
 if TYPE_CHECKING:
+    from cuassay.core.device import Device
     from cuassay.testing.presence import Presence
 
 __all__ = ["Controller", "refuse_debugger"]
@@ -51,24 +53,30 @@ class Controller:
         self._again: dict[Key, str] = {}
         self._verdicts: list[str] = []
         self._stop: tuple[str, str] = ("", "")
+        self._undescribed: list[str] = []
 
     def __repr__(self) -> str:
         return f"Controller({len(self._waiting)} tests to run, {self._children.count} processes)"
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection(self) -> None:
-        """Start the first worker: it collects while this process does."""
-        if not self._config.option.collectonly:
-            self._start()
+        """Start the first worker if it cannot be a fork: it collects while this process does."""
+        if not self._config.option.collectonly and self._children.why_started():
+            self._start(None)
 
-    def _start(self) -> Child:
-        self._child = self._children.take()
+    def _start(self, session: pytest.Session | None) -> Child:
+        self._child = self._children.take(session)
         return self._child
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Say why workers are not forks of this process, which takes longer."""
+        why = self._children.why_started() if can_fork() and not self._config.option.collectonly else None
+        return [f"cuassay: each worker collects for itself: {why}"] if why else []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Run the tests in workers; leave to pytest what runs none."""
-        if session.config.option.collectonly or not session.items or self._is_refused(session):
+        if not self.is_run_by_workers(session):
             return None
         self._items = dict(zip(keyed(item.nodeid for item in session.items), session.items, strict=True))
         self._waiting = dict.fromkeys(self._items)
@@ -90,8 +98,14 @@ class Controller:
         return True
 
     @staticmethod
-    def _is_refused(session: pytest.Session) -> bool:
-        return bool(session.testsfailed) and not session.config.option.continue_on_collection_errors
+    def is_run_by_workers(session: pytest.Session) -> bool:
+        """Whether there are tests for workers to run."""
+        is_refused = bool(session.testsfailed) and not session.config.option.continue_on_collection_errors
+        return bool(session.items) and not session.config.option.collectonly and not is_refused
+
+    def describe(self, devices: Iterable[Device]) -> None:
+        """Let a worker say what these devices are, for the record: this process must not touch them."""
+        self._undescribed = list(map(str, devices))
 
     @staticmethod
     def _fail(session: pytest.Session, reason: str) -> None:
@@ -102,8 +116,8 @@ class Controller:
 
     def _live(self, session: pytest.Session) -> None:
         """Give what waits to one worker, until it has ended."""
-        child = self._child or self._start()
-        child.run(list(self._waiting), session.testsfailed)
+        child = self._child or self._start(session)
+        child.run((list(self._waiting), session.testsfailed, self._undescribed))
         is_ended = False
         for name, *values in child.messages():
             is_ended = is_ended or name == "end"
@@ -137,6 +151,11 @@ class Controller:
 
     def _on_ready(self) -> None:
         """The worker has collected."""
+
+    def _on_devices(self, rows: Sequence[dict[str, object]]) -> None:
+        self._undescribed = []
+        recording: Any = self._config.pluginmanager.get_plugin("cuassay_recording")
+        recording.write_devices(rows)
 
     def _on_start(self, key: Key) -> None:
         self._running, self._reports = key, []

@@ -17,7 +17,7 @@ from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, 
 from cuassay.errors import ArgumentError, CapabilityNameError, DeviceError
 from cuassay.testing.when import Condition, parse_when
 
-__all__ = ["EXCLUSIVE", "MARKERS", "SpecLike", "devices", "dtypes", "exclusive", "ops", "requires"]
+__all__ = ["EXCLUSIVE", "MARKERS", "RACING", "SpecLike", "devices", "dtypes", "exclusive", "ops", "racing", "requires"]
 
 #: The marks behind the decorators: how each is written, to meaning.
 MARKERS: dict[str, str] = {
@@ -26,6 +26,7 @@ MARKERS: dict[str, str] = {
     "cuassay_ops(*names)": "ops the test runs for; written by cuassay.testing.ops",
     "cuassay_requires(*names, when)": "capabilities the device must have; written by cuassay.testing.requires",
     "cuassay_case(test, device, dtype, op)": "what a made test runs; written by cuassay.testing.torchlike",
+    "cuassay_racing": "makes unordered accesses on purpose; written by cuassay.testing.racing",
     "cuassay_exclusive": "reads the device's free memory or needs it alone; written by cuassay.testing.exclusive",
 }
 
@@ -38,6 +39,12 @@ exclusive: pytest.MarkDecorator = pytest.mark.cuassay_exclusive
 ``--cuassay-shard I/N`` leaves the test out and ``--cuassay-shard alone`` runs it. Write ``@exclusive`` at a test, or
 ``pytestmark = exclusive`` for a file.
 """
+
+#: The mark of `racing`.
+RACING = "cuassay_racing"
+
+racing: pytest.MarkDecorator = pytest.mark.cuassay_racing
+"""The test makes unordered accesses, or frees memory too early, on purpose: ``--cuassay-sanitize`` lets them pass."""
 
 
 class SpecLike(Protocol):

@@ -14,11 +14,19 @@ from typing import Any
 
 import pytest
 
-__all__ = ["Node", "Told"]
+__all__ = ["Node", "Told", "followers"]
 
 #: Not called: pytest-cov measures the process that reports as if there were no workers, and combines the files that
 #: they leave; ours would look for devices that no test may need.
 _LEFT_OUT = ("_cov", "cuassay_workers")
+
+
+def followers(config: pytest.Config) -> list[str]:
+    """The plugins that talk to workers of xdist while these are configured."""
+    manager = config.pluginmanager
+    hook = getattr(manager.hook, "pytest_configure_node", None)
+    found = [] if hook is None else hook.get_hookimpls()
+    return [str(one.plugin_name) for one in found if one.plugin_name not in _LEFT_OUT]
 
 
 class Told(dict[str, Any]):

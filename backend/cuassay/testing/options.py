@@ -51,6 +51,10 @@ _TIMELINE_HELP = (
     "keep a timeline of each test that fails or is slow in the folder DIR, as one page: ops, kernels, copies, waits "
     "and memory"
 )
+_SANITIZE_HELP = (
+    "fail a test whose work on a CUDA device is not ordered: an access that no wait orders after a conflicting one of "
+    "another stream, or memory that is freed too early; tests marked `racing` may"
+)
 _SLOW_HELP = "seconds from which a test is slow for --cuassay-timeline; 10 if it is not given"
 _WORKERS_HELP = (
     "how workers of xdist meet devices: one (default) runs the tests of a device in one worker at a time; own gives "
@@ -83,6 +87,7 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--cuassay-resume", metavar="FILE", help=_RESUME_HELP)
     group.addoption("--cuassay-shard", metavar="I/N", help=_SHARD_HELP)
     group.addoption("--cuassay-check-skips", action="store_true", help=_CHECK_HELP)
+    group.addoption("--cuassay-sanitize", action="store_true", help=_SANITIZE_HELP)
     group.addoption("--cuassay-timeline", metavar="DIR", help=_TIMELINE_HELP)
     group.addoption("--cuassay-timeline-slow", type=float, default=10.0, metavar="S", help=_SLOW_HELP)
     parser.addini("cuassay_skips", type="paths", default=[], help=_SKIPS_HELP)

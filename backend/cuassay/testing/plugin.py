@@ -30,7 +30,7 @@ from cuassay.testing.reserving import held
 if TYPE_CHECKING:
     from cuassay.testing.trail import Trail
 
-__all__ = ["Harness"]
+__all__ = ["Harness", "begin_again"]
 
 
 class Harness:
@@ -78,6 +78,14 @@ def _presence(config: pytest.Config) -> Presence:
         return Presence.from_controller(told)
     wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
     return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))
+
+
+def begin_again(config: pytest.Config) -> None:
+    """Be the harness of a worker, in a fork of the process that has collected."""
+    before = config.stash[_HARNESS]
+    before.hang.close()
+    config.stash[_HARNESS] = Harness(config)
+    config.stash[_HARNESS].presence = before.presence  # that of `SESSIONS`
 
 
 # -------------------------------------------------------------------------------------------------- start

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cache
 from pathlib import Path
 from shlex import quote
@@ -108,12 +108,20 @@ class Recording:
             self._write_run(session.config)
         if not session.config.option.collectonly:
             self._plan(len(session.items))
-        if self._presence.is_decided:
-            for device in self._presence.devices:
-                self._part.write("device", **device_columns(device))
+        devices = self._presence.devices if self._presence.is_decided else ()
+        controller = session.config.pluginmanager.get_plugin("cuassay_controller")
+        if controller is not None and controller.is_run_by_workers(session):
+            controller.describe(devices)
+        else:
+            self.write_devices(map(device_columns, devices))
         for kind, reason in self._presence.absent.items():
             self._part.write("device", device=f"{kind}:0", present=False, reason=reason)
         return (yield)
+
+    def write_devices(self, rows: Iterable[Mapping[str, object]]) -> None:
+        """Write what devices are; `rows` as `device_columns` gives them."""
+        for row in rows:
+            self._part.write("device", **row)
 
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_node_collection_finished(self, ids: list[str]) -> None:

@@ -50,6 +50,10 @@ def register(config: pytest.Config, presence: Presence) -> None:
         folder = Path(config.getoption("cuassay_timeline")).resolve()
         plugin = Timelines(folder, config.getoption("cuassay_timeline_slow"))
         config.pluginmanager.register(plugin, "cuassay_timelines")
+    if config.getoption("cuassay_sanitize"):
+        from cuassay.testing.sanitizing import Sanitizing
+
+        config.pluginmanager.register(Sanitizing(), "cuassay_sanitizing")
     if hasattr(config, "workerinput"):
         _register_in_worker(config)
     else:

@@ -18,7 +18,7 @@ from cuassay.core.protocols import Backend, Capture, Event, Stream
 from cuassay.core.round_robin import STREAMS_PER_PRIORITY
 from cuassay.errors import ArgumentError, CaptureError, DeviceError, RaceError, SynchronizationError
 from cuassay.testing import devices as on
-from cuassay.testing import exclusive, requires
+from cuassay.testing import exclusive, racing, requires
 
 
 @pytest.fixture
@@ -332,6 +332,7 @@ def consumed(backend: Backend, device: Device, ones: Any, *, waits: bool) -> flo
             stream.synchronize()
 
 
+@racing
 @exclusive
 @on("sim:*", "cuda:*")
 @requires("streams")
@@ -368,6 +369,7 @@ def read_back(backend: Backend, device: Device, ones: Any, *, waits: bool) -> fl
         stream.synchronize()
 
 
+@racing
 @exclusive
 @on("sim:*", "cuda:*")
 @requires("streams", "pinned_memory")

@@ -306,9 +306,29 @@ def test_a_test_that_its_device_failed_runs_again_on_another(
     ],
     ids=["at its start", "at its end", "after its end"],
 )
-def test_a_worker_that_vanishes_is_never_a_success(pytester: pytest.Pytester, conftest: str, told: str) -> None:
+def test_a_worker_that_vanishes_is_never_a_success(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, conftest: str, told: str
+) -> None:
+    monkeypatch.setenv("CUASSAY_START_WORKERS", "1")
     pytester.makeconftest(f"import os\n{conftest}")
     pytester.makepyfile("def test_good(): pass")
+
+    result = pytester.runpytest_subprocess("--cuassay-isolate")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines([told])
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("os.register_at_fork(after_in_child=lambda: os._exit(0))", "*before their first test*"),
+        ("def test_other(): atexit.register(ctypes.string_at, 0)", "ERROR a worker ended after its last test*SIGSEGV"),
+    ],
+    ids=["at its start", "after its end"],
+)
+def test_a_fork_that_vanishes_is_never_a_success(pytester: pytest.Pytester, text: str, told: str) -> None:
+    pytester.makepyfile(f"import atexit, ctypes, os\n{text}\ndef test_good(): pass")
 
     result = pytester.runpytest_subprocess("--cuassay-isolate")
 

@@ -73,6 +73,7 @@ def test_what_nobody_told_a_worker_is_an_error_that_says_what_to_do(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     only(monkeypatch)
+    monkeypatch.setenv("CUASSAY_START_WORKERS", "1")
     pytester.makeconftest("def pytest_configure(config): hasattr(config, 'workerinput') and config.workerinput['port']")
     pytester.makepyfile("def test_it(): pass")
 
@@ -219,6 +220,7 @@ def test_a_worker_is_ready_before_the_next_loss_but_not_before_the_first(
     pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, dying: tuple[int, ...], started: int
 ) -> None:
     only(monkeypatch)
+    monkeypatch.setenv("CUASSAY_START_WORKERS", "1")
     pytester.makeconftest(COUNTED)
     pytester.makepyfile(f"""
         import os, pathlib, pytest, time

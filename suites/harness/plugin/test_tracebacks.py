@@ -30,7 +30,7 @@ def test_a_race_ends_at_the_callers_line(pytester: pytest.Pytester) -> None:
         ["> *ops.mul(a, 2.0)  # here", "E *RaceError: *insert * before the read*", "*:11: Race*"]
     )
     result.stdout.no_fnmatch_line("*dispatch.py*")
-    result.stdout.no_fnmatch_line("*clock.py*")
+    result.stdout.no_fnmatch_line("*accesses.py*")
 
 
 def test_all_of_it_is_shown_when_asked_for(pytester: pytest.Pytester) -> None:
@@ -38,7 +38,7 @@ def test_all_of_it_is_shown_when_asked_for(pytester: pytest.Pytester) -> None:
 
     result = pytester.runpytest("--device", "sim", "--full-trace")
 
-    result.stdout.fnmatch_lines(["*dispatch.py:*", "*clock.py:*RaceError*"])
+    result.stdout.fnmatch_lines(["*dispatch.py:*", "*accesses.py:*RaceError*"])
 
 
 def test_another_error_keeps_its_way(pytester: pytest.Pytester) -> None:

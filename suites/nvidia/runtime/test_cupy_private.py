@@ -81,10 +81,10 @@ def test_a_listener_hears_waits_until_it_is_taken_away() -> None:
     heard: list[str] = []
     theirs = cupy._core.syncdetect._declare_synchronize
     try:
-        cupy_private.listen_to_waits(lambda: heard.append("wait"))
+        cupy_private.listen_to_waits("test", lambda: heard.append("wait"))
         cupy._core.syncdetect._declare_synchronize()
     finally:
-        cupy_private.listen_to_waits(None)
+        cupy_private.listen_to_waits("test", None)
 
     assert heard == ["wait"]
     assert cupy._core.syncdetect._declare_synchronize is theirs

@@ -4,21 +4,23 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import pairwise
 from typing import Any
 
 import numpy as np
 import pytest
+from judged import ENGINES, Judged, judged
 
 from cuassay import ops, precision
 from cuassay.devices.sim import BACKEND, graph_pools
 from cuassay.errors import CaptureError, RaceError
 
 
-@pytest.fixture(autouse=True)
-def machine() -> Iterator[None]:
-    with BACKEND.simulated(devices=1, memory=2**20):
-        yield
+@pytest.fixture(autouse=True, params=ENGINES)
+def judge(request: pytest.FixtureRequest) -> Iterator[Judged]:
+    with judged(request.param, devices=1, memory=2**20) as judge:
+        yield judge
 
 
 @pytest.fixture
@@ -557,7 +559,7 @@ class TestPools:
 
         assert graphs[1].statistics().pool_nbytes == 512
 
-    def test_an_input_dropped_behind_a_replay_stays_until_that_is_done(self) -> None:
+    def test_an_input_dropped_behind_a_replay_stays_until_that_is_done(self, judge: Judged) -> None:
         arrays = [BACKEND.from_host(np.ones(4, np.float32), 0)]
         BACKEND.synchronize(0)
         capture, _ = captured(lambda stream: ops.add(arrays[0], 1.0))
@@ -570,7 +572,9 @@ class TestPools:
         again = BACKEND.empty((4,), "float32", 0)
 
         assert again.span.low != low
-        again.fill(1.0)
+        # An allocator of a real device knows nothing of what a graph reads, and gives the memory out again.
+        with nullcontext() if judge.engine == "sim" else pytest.raises(RaceError, match="early free"):
+            again.fill(1.0)
         BACKEND.synchronize(0)
 
     def test_the_arena_gets_the_memory_back_after_the_replay_that_uses_it(self, array: Any) -> None:
@@ -586,15 +590,17 @@ class TestPools:
 
         assert BACKEND.memory_info(0) == before
 
-    def test_an_input_that_was_dropped_is_found_at_the_replay(self) -> None:
+    def test_an_input_that_was_dropped_is_found_at_the_replay(self, judge: Judged) -> None:
         arrays = [BACKEND.from_host(np.ones(4, np.float32), 0)]
         BACKEND.synchronize(0)
         capture, _ = captured(lambda stream: ops.add(arrays[0], 1.0))
         arrays.clear()
 
-        with pytest.raises(
-            CaptureError, match=r"add, captured at .*, reads an array of \(4,\) float32 that was dropped"
-        ):
+        what = {
+            "sim": r"add, captured at .*, reads an array of \(4,\) float32 that was dropped",
+            "sanitizer": r"early free: a replay of add, captured at .*, reads a float32 array of shape \(4,\)",
+        }
+        with pytest.raises((CaptureError, RaceError), match=what[judge.engine]):
             capture.replay()
 
 

@@ -38,26 +38,27 @@ SUBJECTS = {
     "nvidia": "devices.cuda",  # its conftest
     "jit": "jit",
     "judging": "judging mutation.stock devices.cuda.driver devices.cuda.launch",
-    "graphs": "devices.sim devices.cuda",  # whatever takes part in a capture
+    "graphs": "devices.sim devices.cuda observe",  # whatever takes part in a capture
     "launch": "devices.cuda.launch devices.cuda.ops jit testing.generated",
     "timeline": "observe",
     "memory": "memory observe devices.cuda.memory devices.cuda.driver testing.guards",
     "memory_stress": "memory devices.cuda.memory devices.cuda.driver",
+    "order": "order",
     "ops": "ops devices.cpu devices.cuda.ops devices.cuda.blas.plan_cache",
     "package": "commands",
     "plugin": "testing benchmarking.ledger",
     "random": "devices.cuda.ops devices.cuda.driver",
     "runtime": "testing benchmarking tune devices.cuda",  # every handle, and two devices in all that they do
-    "sim": "devices.sim",
+    "sim": "devices.sim observe ops order",
     "sim_arrays": "devices.sim",
     "speed": "benchmarking memory devices.cuda",
-    "streams": "devices.cuda.streams devices.cuda.driver devices.cuda.memory memory.stream_pool",
+    "streams": "observe devices.cuda memory.stream_pool",
     "training": "amp ops devices.cuda.ops",
     "tuning": "tune devices.cuda.blas devices.cuda.driver",
     "records": "benchmarking observe memory.snapshot",
     "reports": "commands",
     "runs": "benchmarking",
-    "shared": "tune jit judging devices.cuda.blas memory",
+    "shared": "tune jit judging devices.cuda.blas devices.sim memory observe",
 }
 
 #: Folders that also test what reads results.

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
+from judged import ENGINES, judged
 
 from cuassay.devices.sim import BACKEND
 from cuassay.errors import RaceError
@@ -132,8 +133,8 @@ class Program:
 
 
 @contextmanager
-def program() -> Iterator[Program]:
-    with BACKEND.simulated(devices=1, memory=2**16):
+def program(engine: str) -> Iterator[Program]:
+    with judged(engine, devices=1, memory=2**16):
         yield Program()
 
 
@@ -141,6 +142,7 @@ def first_race(taker: Any, steps: list[Step]) -> int | None:
     return next((position for position, step in enumerate(steps) if taker.races(step)), None)
 
 
+@pytest.mark.parametrize("engine", ENGINES)
 @given(PROGRAMS)
 @example([("write", 0, 0), ("read", 1, 0)])
 @example([("write", 0, 0), ("wait_stream", 1, 0), ("read", 1, 0)])
@@ -152,10 +154,10 @@ def first_race(taker: Any, steps: list[Step]) -> int | None:
 @example([("write", 0, 3), ("read", 1, 8)])
 @example([("write", 0, 0), ("write", 1, 1)])
 @example([("write", 0, 1), ("write", 1, 0)])
-def test_the_first_race_is_where_the_graph_has_it(steps: list[Step]) -> None:
+def test_the_first_race_is_where_the_graph_has_it(engine: str, steps: list[Step]) -> None:
     expected = first_race(Oracle(), steps)
 
-    with program() as simulated:
+    with program(engine) as simulated:
         found = first_race(simulated, steps)
 
     assert found == expected

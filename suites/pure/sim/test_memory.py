@@ -14,10 +14,11 @@ import pytest
 from cuassay import ops
 from cuassay.arrays.dtypes import COMPLEX, FLOATS, FP8
 from cuassay.core.capability import DTYPE_NAMES, FEATURES, QUANTITIES
+from cuassay.core.device import Device
 from cuassay.devices.sim import BACKEND, PROFILES, SimArray
-from cuassay.devices.sim.clock import Host, Queue
 from cuassay.devices.sim.memory import ALIGNMENT, Arena
 from cuassay.errors import CapabilityError, OutOfMemoryError, SettingError
+from cuassay.order.clock import Host, Queue
 
 TOTAL = 2**16
 
@@ -74,7 +75,7 @@ class TestFiniteMemory:
         arena.give_back(0, ALIGNMENT, {1: 5})
         arena.give_back(ALIGNMENT, 2 * ALIGNMENT, {1: 9})
 
-        early, late = (Queue(2, "stream 2", 0, clock={1: epoch}) for epoch in (5, 9))
+        early, late = (Queue(2, "stream 2", Device("sim", 0), clock={1: epoch}) for epoch in (5, 9))
 
         assert arena.try_take(2 * ALIGNMENT, early) is None
         assert arena.try_take(2 * ALIGNMENT, late) == 0

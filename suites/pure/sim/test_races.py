@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from judged import ENGINES, Judged, judged
 
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
@@ -16,10 +17,10 @@ from cuassay.ops import registry
 from cuassay.testing import opspec
 
 
-@pytest.fixture(autouse=True)
-def machine() -> Iterator[None]:
-    with BACKEND.simulated(devices=2, memory=2**20):
-        yield
+@pytest.fixture(autouse=True, params=ENGINES)
+def judge(request: pytest.FixtureRequest) -> Iterator[Judged]:
+    with judged(request.param, devices=2, memory=2**20) as judge:
+        yield judge
 
 
 def ones(*shape: int, index: int = 0) -> Any:
@@ -83,7 +84,7 @@ class TestTextbookBug:
         assert f"insert {two}.wait_stream({one}) before the read".replace("stream ", "stream") in message
 
     @pytest.mark.parametrize("waits", [True, False], ids=["the host waits", "in order"])
-    def test_accesses_that_nothing_can_race_with_are_forgotten(self, waits: bool) -> None:
+    def test_accesses_that_nothing_can_race_with_are_forgotten(self, judge: Judged, waits: bool) -> None:
         array, (stream,) = ones(4), streams(1)
 
         for _ in range(4):
@@ -91,7 +92,7 @@ class TestTextbookBug:
             if waits:
                 stream.synchronize()
 
-        assert len(array.owner.log) == 1
+        assert judge.accesses() == 1
 
     @pytest.mark.parametrize(
         "wait",
@@ -326,13 +327,18 @@ class TestFreeing:
             BACKEND.synchronize(0)
         assert "opspec" not in str(caught.value)
 
-    def test_it_is_found_at_the_next_allocation_at_the_latest(self) -> None:
+    def test_it_is_found_at_the_next_allocation_at_the_latest(self, judge: Judged) -> None:
         array, (first, _) = ones(4), streams()
         read_on(first, array)
         del array
 
+        def make() -> None:
+            made = BACKEND.empty((4,), "float32", 0)
+            if judge.engine == "sanitizer":  # a watcher cannot refuse an allocation; the first use raises
+                made.fill(0.0)
+
         with pytest.raises(RaceError, match="early free"):
-            BACKEND.empty((4,), "float32", 0)
+            make()
 
     @pytest.mark.parametrize(
         "cure",

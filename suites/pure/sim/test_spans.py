@@ -10,11 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cuassay.core.device import Device
 from cuassay.devices.sim import BACKEND
-from cuassay.devices.sim.clock import Access, Queue
 from cuassay.errors import RaceError
+from cuassay.order.accesses import Access
+from cuassay.order.clock import Queue
 
-QUEUE = Queue(1, "stream 1", 0)
+QUEUE = Queue(1, "stream 1", Device("sim", 0))
 
 _parts = st.builds(slice, st.integers(0, 5), st.integers(0, 5), st.sampled_from([None, 1, 2, 3, -1]))
 _index = st.tuples(_parts, _parts)

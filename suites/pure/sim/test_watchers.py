@@ -327,3 +327,63 @@ def test_a_callback_that_raises_is_logged_and_the_next_is_called(caplog: pytest.
 
     assert got == [5]
     assert "a callback for event_made raised" in caplog.text
+
+
+def test_accesses_are_told_with_what_is_written_and_not_where_nobody_asks_for_them(sim: Any) -> None:
+    x = array()
+    told = seen(lambda: np.multiply(x, 2.0, out=x), "accessed")
+    others = seen(lambda: np.multiply(x, 2.0, out=x), "launched")
+
+    assert [(one.name, [write for _, write in one.accesses]) for one in told] == [("multiply", [True])]
+    assert [one.accesses for one in others] == [()]
+
+
+def test_work_is_told_at_its_capture_and_not_at_replays(sim: Any) -> None:
+    x, graph, stream = array(), sim.new_capture(0), sim.new_stream(0)
+    sim.synchronize(0)
+
+    def capture() -> None:
+        graph.begin(stream)
+        ops.mul(x, 2.0, out=x)
+        graph.end()
+
+    assert [one.name for one in seen(capture, "accessed")] == ["mul"]
+    assert seen(graph.replay, "accessed") == []
+
+
+def test_the_body_of_a_conditional_node_begins_and_ends(sim: Any) -> None:
+    x, predicate = array(), cuassay.from_host(np.ones(1, bool), "sim")
+    graph, stream = sim.new_capture(0), sim.new_stream(0)
+    sim.synchronize(0)
+
+    def capture() -> None:
+        graph.begin(stream)
+        with graph.if_node(predicate):
+            ops.mul(x, 2.0, out=x)
+        graph.end()
+
+    found = seen(capture, "graph_capture_begun", "graph_body_begun", "accessed", "graph_body_ended", "graph_captured")
+    assert [one.event for one in found] == [
+        *("graph_capture_begun", "accessed", "graph_body_begun", "accessed", "graph_body_ended", "graph_captured")
+    ]
+    assert {one.subject for one in found if one.event != "accessed"} == {id(graph)}
+    assert [one.event for one in seen(graph.reset, "graph_dropped")] == ["graph_dropped"]
+
+
+def test_blocks_that_another_stream_uses_are_told() -> None:
+    allocator = CachingAllocator(IntegerSource(), name="cuda:7")
+    block = allocator.malloc(512, 1)
+
+    (told,) = seen(lambda: [allocator.record_stream(block, 2) for _ in range(2)], "memory_recorded")
+
+    assert (told.device, told.subject, told.stream, told.nbytes) == ("cuda:7", block.address, 2, block.nbytes)
+
+
+def test_a_listener_of_one_event_is_called_when_that_is_asked_for() -> None:
+    heard: list[bool] = []
+    watchers.on_change(heard.append, "marked")
+    with watch(print, ("copied",)), watch(print, ("marked",)), watch(print, ("marked",)):
+        pass
+    watchers.state.listeners.pop()
+
+    assert heard == [False, True, False]

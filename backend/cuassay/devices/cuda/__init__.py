@@ -5,6 +5,7 @@ The only room that imports a CUDA library. Without CuPy the kind is known but ab
 Its wings stand one above the other. Each imports only those below it; a contract of import-linter holds them to that::
 
     watched    what watchers are told of streams, events and copies; replaces methods while somebody watches
+    accesses, cupy_accesses, cupy_order    what a sanitizer is told; `facts` says where arrays lie
     backend    the kind as `cuassay.core.protocols.Backend` asks for it
     blas       matrix products and what builds on them: routing, libraries, plans, tuning, convolution, linear algebra
     ops        the other operations, one file for each family
@@ -28,7 +29,7 @@ __all__ = ["BACKEND"]
 BACKEND = CudaBackend()
 
 if find_spec("cupy") is not None:
-    from cuassay.devices.cuda import watched
+    from cuassay.devices.cuda import accesses, cupy_accesses, watched
     from cuassay.devices.cuda.blas import conv, emulation, routing, solver
     from cuassay.devices.cuda.ops import (
         bodies,
@@ -54,3 +55,5 @@ if find_spec("cupy") is not None:
     loss_scale.register()
     bodies.register()
     watched.register()
+    accesses.register()
+    cupy_accesses.register()

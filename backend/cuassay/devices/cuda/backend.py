@@ -25,6 +25,7 @@ from cuassay.core.protocols import MemorySource
 from cuassay.devices.cuda.driver import libraries, nvml, runtime, visible
 from cuassay.devices.cuda.memory import allocator as allocators
 from cuassay.devices.cuda.memory.sources import make_source
+from cuassay.devices.cuda.observable import ObservableBackend
 from cuassay.errors import CaptureError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
@@ -38,11 +39,11 @@ _NEEDS_COMPUTE: dict[str, float] = {"tf32": 8.0}
 _ABSENT: dict[str, str] = {
     "complex_half": "NumPy and CuPy have no complex dtype of two float16",
     "fp8": "CuPy has no fp8 dtype",
-    "race_detection": "the driver does not order-check accesses; use kind sim, or compute-sanitizer",
+    "race_detection": "the driver does not order-check accesses; use --cuassay-sanitize, or kind sim",
 }
 
 
-class CudaBackend:
+class CudaBackend(ObservableBackend):
     """The kind `cuda`; see `cuassay.core.protocols.Backend`."""
 
     kind = "cuda"

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from cuassay.core.watchers import Occurrence, replace_while_watched, tell
+from cuassay.devices.cuda import accesses
 from cuassay.devices.cuda.backend import CudaBackend
 from cuassay.devices.cuda.driver import runtime
 from cuassay.devices.cuda.streams.event import Event, handle_of
@@ -31,12 +32,14 @@ def register() -> None:
         ("__del__", _dropping),
         ("record", _recording),
         ("wait", _waiting),
+        ("query", _event_asking),
         ("synchronize", _event_synchronizing),
     ):
         replace_while_watched(Event, name, make)
     for name, make in (
         ("wait_event", _stream_waiting),
         ("wait_stream", _joining),
+        ("query", _stream_asking),
         ("synchronize", _stream_synchronizing),
     ):
         replace_while_watched(Ordering, name, make)
@@ -93,9 +96,20 @@ def _waiting(plain: _Method) -> _Method:
     def wait(event: Event, stream: Any = None) -> None:
         plain(event, stream)
         if event.handle:
-            _tell("event_waited", event.device.index, event.handle, _address(stream, -1))
+            waiter = current_stream() if stream is None else adopt(stream)
+            _tell("event_waited", waiter.device_id, event.handle, int(waiter.ptr))
 
     return wait
+
+
+def _event_asking(plain: _Method) -> _Method:
+    def query(event: Event) -> bool:
+        is_done = bool(plain(event))
+        if is_done and event.handle:
+            _tell("event_found_done", event.device.index, event.handle)
+        return is_done
+
+    return query
 
 
 def _event_synchronizing(plain: _Method) -> _Method:
@@ -143,6 +157,16 @@ def _stream_synchronizing(plain: _Method) -> _Method:
     return synchronize
 
 
+def _stream_asking(plain: _Method) -> _Method:
+    def query(stream: Ordering) -> bool:
+        is_done = bool(plain(stream))
+        if is_done:
+            _tell("stream_found_done", stream.device_id, stream.ptr)
+        return is_done
+
+    return query
+
+
 def _device_synchronizing(plain: _Method) -> _Method:
     def synchronize(index: int | None = None) -> None:
         begin = perf_counter()
@@ -167,7 +191,9 @@ def _backend_synchronizing(plain: _Method) -> _Method:
 
 def _transferring(plain: _Method) -> _Method:
     def transfer(backend: CudaBackend, src: Any, dst: Any, *, non_blocking: bool = False) -> None:
-        plain(backend, src, dst, non_blocking=non_blocking)
+        accesses.tell_copy(src, dst)
+        with accesses.inside():
+            plain(backend, src, dst, non_blocking=non_blocking)
         is_upward = isinstance(src, np.ndarray)
         _tell_copy("to the device" if is_upward else "to the host", dst if is_upward else src)
 
@@ -176,8 +202,10 @@ def _transferring(plain: _Method) -> _Method:
 
 def _writing(plain: _Method) -> _Method:
     def from_host(backend: CudaBackend, array: np.ndarray[Any, Any], index: int) -> Any:
-        made = plain(backend, array, index)
-        if not backend.is_pinned(array):  # then it was a transfer
+        with accesses.inside():
+            made = plain(backend, array, index)
+        accesses.tell_copy(array, made)
+        if not backend.is_pinned(array):  # else it was a transfer
             _tell_copy("to the device", made)
         return made
 
@@ -186,8 +214,11 @@ def _writing(plain: _Method) -> _Method:
 
 def _reading(plain: _Method) -> _Method:
     def to_host(backend: CudaBackend, array: Any) -> Any:
-        found = plain(backend, array)
+        accesses.tell_copy(array, None)
+        with accesses.inside():
+            found = plain(backend, array)
         _tell_copy("to the host", array)
+        accesses.tell_wait(array.data.device_id)
         return found
 
     return to_host

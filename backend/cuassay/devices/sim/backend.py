@@ -17,12 +17,12 @@ from cuassay.arrays.dtypes import as_dtype
 from cuassay.core import settings, syncdebug, watchers
 from cuassay.core.capability import Answer, absent
 from cuassay.core.device import Device
-from cuassay.core.protocols import MemorySource
+from cuassay.core.protocols import MemorySource, StreamFacts
 from cuassay.devices.sim import calls, forks, pinned
 from cuassay.devices.sim.array import SimArray
 from cuassay.devices.sim.capture import SimCapture
 from cuassay.devices.sim.creation import from_host
-from cuassay.devices.sim.device import NOTES, SimDevice
+from cuassay.devices.sim.device import NOTES, SimDevice, extent
 from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import Machine, Types
 from cuassay.devices.sim.memory_source import SimSource
@@ -33,6 +33,7 @@ from cuassay.devices.sim.tags import SimTagger
 from cuassay.errors import CaptureError, DeviceError
 from cuassay.memory import CachingAllocator
 from cuassay.memory.trace import Tagger
+from cuassay.order.clock import Queue
 
 __all__ = ["SimBackend"]
 
@@ -77,15 +78,21 @@ class SimBackend:
                 self._machine = self._machine.renewed()
             return self._machine
 
+    @property
+    def finds_races(self) -> bool:
+        """Whether unordered accesses raise by themselves."""
+        return self.machine.finds_races
+
     @contextmanager
     def simulated(self, **changed: Any) -> Iterator[SimBackend]:
         """Inside the block, this kind is a fresh machine; for tests of what depends on the machine.
 
         Parameters
         ----------
-        **changed : int or str
-            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings. Arrays made outside stay on the
-            machine outside. `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
+        **changed : int, str or bool
+            ``devices``, ``memory`` (bytes) and ``profile`` in place of the settings; ``finds_races=False`` for a
+            machine that computes on, as a real device does. Arrays made outside stay on the machine outside.
+            `cuassay.devices.capabilities` caches its answers for the process: ask `probe` here.
         """
         with self._lock:
             former, self._machine = self._machine, _machine(changed)
@@ -93,6 +100,8 @@ class SimBackend:
             yield self
         finally:
             with self._lock:
+                if self._machine is not None:
+                    self._machine.is_over = True
                 self._machine = former
 
     def _device(self, index: int) -> SimDevice:
@@ -186,6 +195,20 @@ class SimBackend:
     def stream_number(self, stream: SimStream) -> int:
         """The number of `stream` for `allocator`."""
         return stream.queue.number
+
+    extent = staticmethod(extent)
+
+    def current_number(self, index: int) -> int:
+        """See `cuassay.core.protocols.Observable`."""
+        device = self._device(index)
+        return device.machine.current_queue(device).number
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
+        """See `cuassay.core.protocols.Observable`; the default stream of each device is numbered 0."""
+        device = self._device(index)
+        gone = Queue(number, f"stream {number}", device.device)
+        queue = next((queue for queue in device.queues if queue.number == number), gone)
+        return StreamFacts(index, 0 if queue is device.default else queue.number, queue.label, queue.blocking)
 
     # ---------------------------------------------------------------------------------------------- arrays
 
@@ -327,6 +350,7 @@ def _machine(changed: Mapping[str, Any]) -> Machine:
         changed.get("memory", settings.get("CUASSAY_SIM_MEMORY")),
         profile(changed.get("profile", settings.get("CUASSAY_SIM_PROFILE"))),
         Types(SimArray, Namespace),
+        finds_races=changed.get("finds_races", True),
     )
 
 

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from cuassay.core import syncdebug
-from cuassay.devices.sim.clock import Queue, Span
 from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.device_array import DeviceArray
 from cuassay.devices.sim.machine import refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import Block
 from cuassay.errors import CaptureError, DeviceError
+from cuassay.order.accesses import Span
+from cuassay.order.clock import Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture

@@ -24,12 +24,14 @@ import numpy as np
 from cuassay.core.graph_pools import PoolId, graph_pool_handle
 from cuassay.core.graphs import Graph, GraphStatistics
 from cuassay.devices.sim import graph_pools
-from cuassay.devices.sim.clock import Clock, Queue, Span, join
-from cuassay.devices.sim.device import Owner, SimDevice, call_site
+from cuassay.devices.sim.device import Owner, SimDevice, tell_accesses
 from cuassay.devices.sim.machine import OPEN
 from cuassay.devices.sim.memory import Block
 from cuassay.devices.sim.stream import SimStream, as_stream
 from cuassay.errors import CaptureError
+from cuassay.order.accesses import Span
+from cuassay.order.clock import Clock, Queue, join
+from cuassay.order.sites import call_site
 
 __all__ = ["Marker", "SimCapture"]
 
@@ -240,6 +242,7 @@ class SimCapture(Graph):
         lane = self._captured.index(queue)
         self._clocks[lane][lane] = self._clocks[lane].get(lane, 0) + 1
         touched = [(self._touched(array), write) for array, write in accesses]
+        tell_accesses(queue, name, touched)
         return _Launch(lane, name, touched, work, call_site(), flops, event)
 
     def _touched(self, array: Any) -> _Touched:
@@ -344,6 +347,10 @@ class SimCapture(Graph):
             block.used_by(queue)  # the driver, too, frees a graph's memory after its last replay
         self.sim_device.launch(queue, node.name, node.accesses, flops=node.flops, site=node.site, event=node.event)
         node.work()
+
+    def current_lane(self) -> int:
+        """See `cuassay.core.graphs.Graph`."""
+        return self.sim_device.machine.current_queue(self.sim_device).number
 
     def _take_over(self, other: SimCapture) -> bool:
         same = _shape(self._nodes) == _shape(other._nodes)

@@ -9,27 +9,27 @@ from __future__ import annotations
 import gc
 import math
 import os
-import sys
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable
 from functools import cached_property
-from pathlib import Path
-from types import CodeType
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 
 from cuassay.core import watchers
-from cuassay.core.callers import is_ours, is_shipped
+from cuassay.core.callers import is_shipped
 from cuassay.core.device import Device
 from cuassay.core.round_robin import RoundRobin
 from cuassay.core.watchers import Occurrence
-from cuassay.devices.sim.clock import Access, AccessLog, Queue, Span
 from cuassay.devices.sim.memory import Arena, Block, aligned, poison
 from cuassay.devices.sim.memory_source import SimSource
 from cuassay.errors import CapabilityError, RaceError
 from cuassay.memory import CachingAllocator
+from cuassay.order.accesses import Access, AccessLog, Span
+from cuassay.order.clock import Queue
+from cuassay.order.extents import Extent
+from cuassay.order.sites import Site, call_site
 
 if TYPE_CHECKING:
     from cuassay.core.graph_pools import PoolId
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from cuassay.devices.sim.graph_pools import Pool
     from cuassay.devices.sim.machine import Machine
 
-__all__ = ["HOST_CALL", "NOTES", "Accessed", "Owner", "SimDevice", "call_site"]
+__all__ = ["HOST_CALL", "NOTES", "Accessed", "Owner", "SimDevice", "extent", "tell_accesses"]
 
 #: Virtual seconds: what a call costs the host, and what a launch costs the device at least.
 HOST_CALL = 2e-6
@@ -46,31 +46,12 @@ LAUNCH = 3e-6
 #: Called before each launch in this process, with what is launched and from where.
 NOTES: list[Callable[[str], None]] = []
 
-#: What is passed over in addition to this package: NumPy, and finalizers.
-_LIBRARIES = (f"{Path(np.__file__).parent}{os.sep}", weakref.__file__, "<__array_function__")
-_is_library: dict[CodeType, bool] = {}
-
-#: File and line.
-Site = tuple[str, int]
-
-
-def call_site() -> Site:
-    """File and line of the nearest caller that is neither this package nor NumPy."""
-    frame = sys._getframe(1)  # inspect.currentframe is the same, and its stack() reads files
-    while (library := _is_library.get(frame.f_code)) is not False and frame.f_back is not None:
-        if library is None:
-            filename = frame.f_code.co_filename
-            library = _is_library[frame.f_code] = is_ours(filename) or filename.startswith(_LIBRARIES)
-        if not library:
-            break
-        frame = frame.f_back
-    return frame.f_code.co_filename, frame.f_lineno
-
 
 class Owner(Protocol):
-    """Whose memory an array lies in: a device, or the machine's pinned host memory."""
+    """Whose memory an array lies in, counted from `base`: a device, or the machine's pinned host memory."""
 
     log: AccessLog
+    base: int
 
 
 class Accessed(Protocol):
@@ -89,6 +70,22 @@ class Accessed(Protocol):
         """Whose log its accesses are entered in."""
 
 
+def extent(array: Accessed) -> Extent:
+    """Where `array` lies, as a sanitizer knows it."""
+    raw, owner = array.raw, array.owner
+    low = raw.__array_interface__["data"][0] - owner.base
+    form = "offset {}" if owner.base else "address {:#x} of the host"
+    return Extent(owner.log.memory, low, raw.shape, raw.strides, raw.dtype, array.span, form)
+
+
+def tell_accesses(queue: Queue, name: str, touched: Iterable[tuple[Accessed, bool]]) -> None:
+    """Tell watchers that ask for it what a launch touches."""
+    if watchers.wants_accesses():
+        accesses = tuple((extent(array), write) for array, write in touched if array.raw.size)
+        told = Occurrence("accessed", str(queue.device), 0, queue.number, name=name, lane=queue.label)
+        watchers.tell(told._replace(accesses=accesses))
+
+
 class SimDevice:
     """One device of a machine: its memory, the log of accesses to it, and its queues."""
 
@@ -97,7 +94,8 @@ class SimDevice:
         self.index = index
         self.device = Device("sim", index)
         self.arena = Arena(str(self.device), nbytes, machine.host)
-        self.log = AccessLog(str(self.device), machine.host)
+        self.base = self.arena.base
+        self.log = machine.log_of(str(self.device))
         self.queues: list[Queue] = []
         self.default = self.new_queue("stream 0")
         self._pools: dict[int, RoundRobin[Queue]] = {}
@@ -109,7 +107,7 @@ class SimDevice:
     def new_queue(self, label: str = "", *, blocking: bool = False) -> Queue:
         """Another queue; `blocking` ones are ordered with the default one."""
         number = self.machine.next_number()
-        queue = Queue(number, label or f"stream {number}", self.index, blocking)
+        queue = Queue(number, label or f"stream {number}", self.device, blocking)
         self.queues.append(queue)
         if watchers.state.watchers:
             watchers.tell(Occurrence("stream_made", str(self.device), number, number, name=queue.label))
@@ -194,6 +192,8 @@ class SimDevice:
         span = Span(block.low, block.high, dense=True)
         after = {} if block.queue.epoch == 0 else {block.queue.number: block.queue.epoch}
         after |= {user.number: user.epoch for user in block.users}
+        if not self.machine.finds_races:  # then the log does not tell whose work the queue has waited for
+            after |= block.queue.clock
         for old in self.log.users(span):
             after[old.queue.number] = max(after.get(old.queue.number, 0), old.epoch)
             ordered = block.queue.clock.get(old.queue.number, 0) >= old.epoch
@@ -201,7 +201,7 @@ class SimDevice:
                 self._late = self._late or self._early_free(block, old)
         self.log.forget(span)
         self.arena.give_back(block.low, block.high, after)
-        if watchers.state.watchers:
+        if watchers.state.watchers and not self.machine.is_over:
             nbytes = block.high - block.low
             watchers.tell(Occurrence("memory_returned", str(self.device), block.low, block.queue.number, nbytes))
 
@@ -244,7 +244,8 @@ class SimDevice:
         RaceError
             If an access is not ordered after one it conflicts with; the host is then taken to have waited.
         """
-        machine, site = self.machine, site or call_site()
+        machine, is_replay = self.machine, site is not None
+        site = site or call_site()
         for note in NOTES:
             note(f"{name} on {self.device}, at {site[0].rpartition(os.sep)[2]}:{site[1]}")
         self.raise_late()
@@ -259,6 +260,8 @@ class SimDevice:
             begin, end = queue.finished - seconds, queue.finished
             told = Occurrence(event, str(self.device), 0, queue.number, nbytes, name, begin, end, line, queue.label)
             watchers.tell(told)
+            if not is_replay:
+                tell_accesses(queue, name, touched)
         try:
             for array, write in touched:
                 if array.raw.size:
@@ -272,6 +275,8 @@ class SimDevice:
     def also(self, queue: Queue, name: str, array: Accessed, site: Site) -> None:
         """The launch just entered also made `array`, in memory that nobody else has."""
         if array.raw.size:
+            if watchers.state.watchers:
+                tell_accesses(queue, name, [(array, True)])
             self.log.add(Access(queue, queue.epoch, True, array.span, array.raw, name, site))
 
     def _legacy_order(self, queue: Queue) -> None:

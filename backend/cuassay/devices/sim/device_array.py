@@ -12,9 +12,9 @@ import numpy as np
 
 from cuassay.arrays import layout
 from cuassay.core.device import Device
-from cuassay.devices.sim.clock import Span
 from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.memory import Block
+from cuassay.order.accesses import Span
 
 __all__ = ["DeviceArray", "Flags"]
 

@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Protocol
 
 from cuassay.core.graph_pools import PoolId
-from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.memory import Block, aligned
+from cuassay.order.clock import Clock, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.device import SimDevice

@@ -17,10 +17,11 @@ from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.capability import Answer
 from cuassay.core.device import Device
 from cuassay.devices.sim import forks
-from cuassay.devices.sim.clock import Clock, Host, Queue
 from cuassay.devices.sim.device import HOST_CALL, SimDevice
 from cuassay.devices.sim.profiles import Profile
 from cuassay.errors import CapabilityError, CaptureError, DeviceLostError
+from cuassay.order.accesses import Access, AccessLog
+from cuassay.order.clock import Clock, Host, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import SimCapture
@@ -58,17 +59,21 @@ class Machine:
         Bytes of each.
     profile : Profile
         What each can do.
+    finds_races : bool
+        Whether unordered accesses raise; a real device computes on.
     types : Types
         What arrays and namespaces are made of: they are classes of the rooms above.
     """
 
-    def __init__(self, devices: int, memory: int, profile: Profile, types: Types) -> None:
+    def __init__(self, devices: int, memory: int, profile: Profile, types: Types, *, finds_races: bool = True) -> None:
         self.types = types
         self.lock = threading.RLock()
         self.busy = 0
         self.is_lost = False
+        self.is_over = False  # another machine has its devices' names now: watchers are not told what is freed of it
         self.fault: str | None = None
         self.host = Host()
+        self.finds_races = finds_races
         self.profile = profile
         self.has_views = "views" not in profile.features
         self._numbers = count()
@@ -83,6 +88,10 @@ class Machine:
         """A number no queue has."""
         return next(self._numbers)
 
+    def log_of(self, memory: str) -> AccessLog:
+        """A log of accesses of `memory`."""
+        return (AccessLog if self.finds_races else _Blind)(memory, self.host)
+
     def lose(self) -> None:
         """Called in a forked child: another thread of the parent may have been at work on it."""
         self.is_lost, self.lock, self.busy = True, threading.RLock(), 0
@@ -90,7 +99,7 @@ class Machine:
 
     def renewed(self) -> Machine:
         """A fresh machine with as many devices, as much memory and the same profile."""
-        return Machine(len(self.devices), self.memory, self.profile, self.types)
+        return Machine(len(self.devices), self.memory, self.profile, self.types, finds_races=self.finds_races)
 
     def working(self) -> Machine:
         """``with machine.working():`` holds the lock; blocks dropped meanwhile are given back later.
@@ -170,6 +179,13 @@ class Machine:
     def leave(self) -> None:
         """Restore what the last `enter` found."""
         self.set_current(*self._current.entered.pop())
+
+
+class _Blind(AccessLog):
+    """A log that enters nothing, and so finds nothing."""
+
+    def add(self, new: Access) -> None:
+        """See `AccessLog`."""
 
 
 class _Current(threading.local):

@@ -18,8 +18,8 @@ import numpy as np
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.units import format_bytes
-from cuassay.devices.sim.clock import Clock, Host, Queue, join
 from cuassay.errors import OutOfMemoryError
+from cuassay.order.clock import Clock, Host, Queue, join
 
 __all__ = ["ALIGNMENT", "Arena", "Block", "aligned", "poison"]
 

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.memory import aligned
 from cuassay.errors import ArgumentError, CapabilityError
+from cuassay.order.clock import Clock, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.device import SimDevice
@@ -192,4 +192,4 @@ class SimSource:
     def _queue(self, number: int) -> Queue:
         """The queue of that number; one that is gone has nothing left to wait for."""
         found = (queue for queue in self.device.queues if queue.number == number)
-        return next(found, Queue(number, "a stream that is gone", self.device.index))
+        return next(found, Queue(number, "a stream that is gone", self.device.device))

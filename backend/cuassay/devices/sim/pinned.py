@@ -25,14 +25,16 @@ from cuassay.core.participants import join
 from cuassay.core.units import format_bytes
 from cuassay.devices.sim import calls
 from cuassay.devices.sim.array import SimArray
-from cuassay.devices.sim.clock import AccessLog, Clock, Queue, Span
-from cuassay.devices.sim.device import HOST_CALL, call_site
+from cuassay.devices.sim.device import HOST_CALL
 from cuassay.devices.sim.functions import WRITING_METHODS, written
 from cuassay.devices.sim.machine import Machine, refuse_capture, refuse_wait
 from cuassay.devices.sim.memory import poison
 from cuassay.errors import RaceError
 from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator, HostSource
+from cuassay.order.accesses import Span
+from cuassay.order.clock import Clock, Queue
+from cuassay.order.sites import call_site
 
 __all__ = ["HostMemory", "SimPinned", "empty", "host_memory", "transfer"]
 
@@ -56,7 +58,8 @@ class HostMemory:
 
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
-        self.log = AccessLog("pinned host memory", machine.host)
+        self.log = machine.log_of("pinned host memory")
+        self.base = 0
         self.source = _Source(machine)
         self.allocator = HostAllocator(self.source, name="pinned host memory of the simulated machine")
 

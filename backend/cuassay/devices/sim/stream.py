@@ -16,10 +16,10 @@ from cuassay.core import syncdebug, watchers
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
 from cuassay.core.watchers import Occurrence
-from cuassay.devices.sim.clock import Clock, Queue
 from cuassay.devices.sim.device import SimDevice
 from cuassay.devices.sim.machine import refuse_capture, refuse_wait
 from cuassay.errors import ArgumentError, CaptureError, DeviceError
+from cuassay.order.clock import Clock, Queue
 
 if TYPE_CHECKING:
     from cuassay.devices.sim.capture import Marker
@@ -82,7 +82,10 @@ class SimStream(Handle):
         with self.sim_device.machine.working():
             refuse_capture(self.queue, "Stream.query", "end the capture first", breaks=True)
             refuse_wait("Stream.query")
-            return self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
+            is_done = self.sim_device.machine.is_reached(self.queue.clock, self.queue.finished)
+            if is_done and watchers.state.watchers:
+                watchers.tell(Occurrence("stream_found_done", str(self.device), self.queue.number))
+            return is_done
 
     def synchronize(self) -> None:
         """The host waits for everything given to the stream.
@@ -186,9 +189,9 @@ class SimEvent(Handle):
             If the stream is of another device.
         """
         queue = self._queue(stream)
-        if queue.device != self.sim_device.index:
+        if queue.device != self.device:
             raise DeviceError(
-                f"an event of {self.device} cannot be recorded on {queue.label} of sim:{queue.device}; make one there"
+                f"an event of {self.device} cannot be recorded on {queue.label} of {queue.device}; make one there"
             )
         with self.sim_device.machine.working():
             if queue.capture is not None:
@@ -218,7 +221,10 @@ class SimEvent(Handle):
         with self.sim_device.machine.working():
             self._refuse_captured("Event.query")
             refuse_wait("Event.query")
-            return self._clock is None or self.sim_device.machine.is_reached(self._clock, self._reached)
+            is_done = self._clock is None or self.sim_device.machine.is_reached(self._clock, self._reached)
+            if is_done:
+                self._tell("event_found_done")
+            return is_done
 
     def synchronize(self) -> None:
         """The host waits until the recorded work is done."""

@@ -105,18 +105,22 @@ _syncdetect: Any = getattr(cupy._core, "syncdetect", None)  # noqa: SLF001
 _declare: Any = getattr(_syncdetect, "_declare_synchronize", None)
 
 
-def listen_to_waits(listener: Callable[[], None] | None) -> None:
-    """Call `listener` before each wait of the host that CuPy declares; None ends that."""
+_listeners: dict[str, Callable[[], None]] = {}
+
+
+def listen_to_waits(name: str, listener: Callable[[], None] | None) -> None:
+    """Call `listener` before each wait of the host that CuPy declares; None ends what was set by that name."""
+    _listeners.pop(name, None)
+    if listener is not None:
+        _listeners[name] = listener
     if _declare is not None:
-        _syncdetect._declare_synchronize = _declare if listener is None else _both(listener)  # noqa: SLF001
+        _syncdetect._declare_synchronize = _tell_of_wait if _listeners else _declare  # noqa: SLF001
 
 
-def _both(listener: Callable[[], None]) -> Callable[[], None]:
-    def declare() -> None:
+def _tell_of_wait() -> None:
+    for listener in tuple(_listeners.values()):
         listener()
-        _declare()
-
-    return declare
+    _declare()
 
 
 # ------------------------------------------------------------------------------------------------ libraries

@@ -5,16 +5,13 @@ Whoever initialised it: cuassay, CuPy or another library. What to refuse is `run
 
 from __future__ import annotations
 
-import ctypes
 import os
 from dataclasses import dataclass
 
+from cuassay.core.loaded_driver import NOT_INITIALIZED, driver_is_up, loaded_driver
 from cuassay.errors import ForkError
 
 __all__ = ["NOT_INITIALIZED", "driver_is_up", "error", "is_child", "is_refused"]
-
-#: What ``cuDeviceGetCount`` answers while nobody has called ``cuInit``, and ``cuInit`` in a forked child.
-NOT_INITIALIZED = 3
 
 
 @dataclass
@@ -47,26 +44,13 @@ def _in_child() -> None:
     _state.child = _state.used
 
 
-def driver_is_up() -> bool:
-    """Whether the driver is loaded and initialised in this process; this neither loads nor initialises it."""
-    driver = _loaded()
-    return driver is not None and bool(driver.cuDeviceGetCount(ctypes.byref(ctypes.c_int())) != NOT_INITIALIZED)
-
-
 def is_refused() -> bool:
     """Whether a driver that is loaded already refuses to be initialised, as in a child whose fork was not seen here.
 
     Asked by the driver's plain symbol: cuda.bindings' own way to it was seen to crash in such a child.
     """
-    driver = _loaded()
+    driver = loaded_driver()
     return driver is not None and bool(driver.cuInit(0) == NOT_INITIALIZED)
-
-
-def _loaded() -> ctypes.CDLL | None:
-    try:
-        return ctypes.CDLL("libcuda.so.1", mode=os.RTLD_NOLOAD)
-    except (OSError, AttributeError):
-        return None
 
 
 os.register_at_fork(before=_before, after_in_child=_in_child)

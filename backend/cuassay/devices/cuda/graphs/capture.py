@@ -256,6 +256,10 @@ class CUDAGraph(Graph):
             )
         return error
 
+    def current_lane(self) -> int:
+        """See `cuassay.core.graphs.Graph`."""
+        return int(_current_stream(self._device.index).ptr)
+
     def _take_over(self, other: CUDAGraph) -> bool:
         with at(self._device.index):
             status = graph_driver.status(

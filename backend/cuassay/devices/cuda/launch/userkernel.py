@@ -19,7 +19,7 @@ from cuassay.devices.cuda.launch.launch import Kernel, Loaded
 from cuassay.devices.cuda.launch.source import Compiled, compile_source
 from cuassay.errors import ArgumentError, DTypeError
 
-__all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_signature"]
+__all__ = ["CheckedLaunch", "UserKernel", "compile_kernel", "parse_reads", "parse_signature"]
 
 #: C type to the dtype's name; a type that is not here is not checked.
 _C_TYPES: dict[str, str] = {
@@ -72,6 +72,43 @@ def parse_signature(source: str, name: str) -> tuple[str, ...] | None:
     return () if parameters in ("", "void") else tuple(map(_parameter, parameters.split(",")))
 
 
+def parse_reads(source: str, name: str) -> tuple[bool, ...]:
+    """For each parameter of kernel `name`, whether it points to what is ``const``; empty where there is none such.
+
+    Templates are read, too: to be const needs no type.
+    """
+    found = re.search(rf"__global__[^;{{}}]*?\b{re.escape(_plain_name(name))}\s*\(", _COMMENTS.sub(" ", source))
+    if found is None:
+        return ()
+    text = _COMMENTS.sub(" ", source)[found.end() :]
+    return tuple(map(_is_read, _top_level(text)))
+
+
+def _plain_name(name: str) -> str:
+    """``add`` of the name expression ``ns::add<float, 4>``."""
+    return name.partition("<")[0].rpartition("::")[2].strip()
+
+
+def _top_level(text: str) -> list[str]:
+    """What the commas of a parameter list that begins `text` separate, brackets inside kept together."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "(<[{") - (letter in ")>]}")
+        if depth < 0:
+            break
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return parts
+
+
+def _is_read(text: str) -> bool:
+    """Whether a parameter points to const: ``const float*``, ``float const*``; not ``float* const``."""
+    pointed, star, _ = text.partition("*")
+    return bool(star) and text.count("*") == 1 and re.search(r"\bconst\b", pointed) is not None
+
+
 def _parameter(text: str) -> str:
     pointers = text.count("*") + text.count("[")
     plain = re.sub(r"\[[^]]*\]", " ", _QUALIFIERS.sub(" ", text).replace("*", " "))
@@ -120,14 +157,21 @@ def _element(kind: str) -> Any:
 class UserKernel(Kernel):
     """A kernel from `compile_kernel`: ``kernel(grid, block, (arguments...), stream=None, shared=0)``.
 
-    Arguments are checked against the signature before any device is asked, and dtypes again at each launch.
+    Arguments are checked against the signature before any device is asked, and dtypes again at each launch. `reads`
+    says which parameters point to what is const, as far as the source tells.
     """
 
     def __init__(
-        self, build: Callable[[str], Compiled], name: str, signature: tuple[str, ...] | None, shared_memory: int
+        self,
+        build: Callable[[str], Compiled],
+        name: str,
+        signature: tuple[str, ...] | None,
+        shared_memory: int,
+        reads: tuple[bool, ...] = (),
     ) -> None:
         super().__init__(build, name, shared_memory)
         self.signature = signature
+        self.reads = reads
 
     def __call__(
         self, grid: Dims, block: Dims, arguments: Sequence[Any], *, stream: Any = None, shared: int = 0
@@ -225,4 +269,4 @@ def compile_kernel(
     if arch is not None:
         build(arch)
     known = tuple(signature) if signature is not None else parse_signature(source, name)
-    return UserKernel(build, name, known, shared_memory)
+    return UserKernel(build, name, known, shared_memory, parse_reads(source, name))

@@ -169,7 +169,7 @@ def find_malloc(index: int, stream: int) -> Callable[[int], Block]:
     with _lock:
         found = _current.get(index, found)  # another thread may have put another in its place
         if not _State.caching:
-            uncached = _uncached.setdefault(found, UncachedAllocator(found.source, found.releasing))
+            uncached = _uncached.setdefault(found, UncachedAllocator(found.source, found.releasing, found.name))
             return lambda nbytes: (found if found.is_routed() else uncached).malloc(nbytes, stream)
         if found.routings:
             return lambda nbytes: found.malloc(nbytes, stream)

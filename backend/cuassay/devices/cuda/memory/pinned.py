@@ -33,7 +33,19 @@ from cuassay.memory.blocks import Block
 from cuassay.memory.host import HOST, CaptureKeepAlive, HostAllocator
 from cuassay.memory.stream_pool import free
 
-__all__ = ["Pin", "address_of", "allocator", "empty", "is_pinned", "mark", "opened", "pin", "reserve", "unpin"]
+__all__ = [
+    "Pin",
+    "address_of",
+    "allocator",
+    "empty",
+    "is_allocated",
+    "is_pinned",
+    "mark",
+    "opened",
+    "pin",
+    "reserve",
+    "unpin",
+]
 
 HostArray = np.ndarray[Any, Any]
 
@@ -274,6 +286,11 @@ def _block_of(array: HostArray) -> Block | None:
 
 def _address(array: HostArray) -> int:
     return int(array.ctypes.data)
+
+
+def is_allocated(array: HostArray) -> bool:
+    """Whether `array` is in pinned memory that this allocator gave out."""
+    return _block_of(array) is not None
 
 
 def is_pinned(array: HostArray) -> bool:

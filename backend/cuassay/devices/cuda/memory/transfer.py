@@ -7,11 +7,13 @@ from typing import Any
 import cupy
 import numpy as np
 
-from cuassay.core import syncdebug
+from cuassay.core import syncdebug, watchers
+from cuassay.core.watchers import Occurrence
 from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous, is_f_contiguous
 from cuassay.devices.cuda.memory.alignment import aligned, copyto
 from cuassay.devices.cuda.memory.order import at
 from cuassay.devices.cuda.memory.pinned import HostArray, address_of, empty, mark
+from cuassay.devices.cuda.streams.stream import Ordering
 from cuassay.errors import CaptureError
 
 __all__ = ["transfer"]
@@ -68,6 +70,8 @@ def _transfer(host: HostArray, device: Any, index: int, *, is_upward: bool, non_
         _memcpy(address_of(here), there.data.ptr, here.nbytes, _TO_HOST, stream.ptr)
     if not is_left:
         stream.synchronize()
+        if watchers.state.watchers and not isinstance(stream, Ordering):  # of CuPy's streams only we can tell
+            watchers.tell(Occurrence("stream_synchronized", f"cuda:{index}", stream.ptr))
     if here is not host and not is_upward:
         host[...] = here
 

@@ -10,8 +10,10 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import AbstractContextManager, suppress
 
+from cuassay.core import watchers
 from cuassay.core.interrupts import took_effect
 from cuassay.core.protocols import MemorySource
+from cuassay.core.watchers import Occurrence
 from cuassay.errors import StateError
 from cuassay.memory import Block, Pool, Segment, StreamPool
 from cuassay.memory.config import checked_nbytes
@@ -22,14 +24,18 @@ __all__ = ["UncachedAllocator"]
 class UncachedAllocator:
     """Blocks of exactly the bytes asked for, from `source`; they go back inside ``releasing()``, if that yields True.
 
+    `name` is how watchers know it.
+
     Attributes
     ----------
     live : int
         Bytes in use.
     """
 
-    def __init__(self, source: MemorySource, releasing: Callable[[], AbstractContextManager[bool]]) -> None:
-        self._source = source
+    def __init__(
+        self, source: MemorySource, releasing: Callable[[], AbstractContextManager[bool]], name: str = ""
+    ) -> None:
+        self._source, self._name = source, name
         self._releasing = releasing
         self._pool = Pool(0, source)
         self._freed: deque[Block] = deque()
@@ -45,6 +51,8 @@ class UncachedAllocator:
         block = Block(address, nbytes, stream_pool, Segment(address, nbytes, stream_pool, is_small=False))
         block.requested, block.home = nbytes, self
         self.live += nbytes
+        if watchers.state.watchers:  # the end is not told: the driver waits for the device before it takes memory back
+            watchers.tell(Occurrence("memory_taken", self._name, address, stream, nbytes))
         return block
 
     def append(self, block: Block) -> None:

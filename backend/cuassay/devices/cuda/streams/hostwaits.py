@@ -14,7 +14,7 @@ __all__ = ["watch"]
 
 def watch(mode: int) -> None:
     """Listen to CuPy in every mode but the default."""
-    listen_to_waits(_report if mode else None)
+    listen_to_waits("sync debug mode", _report if mode else None)
 
 
 def _report() -> None:

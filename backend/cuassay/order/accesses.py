@@ -1,13 +1,8 @@
-"""Happens-before: which access of device memory is ordered after which, whatever order they ran in.
+"""Happens-before: which access of memory is ordered after which, whatever order they ran in.
 
-Work on the simulated device runs at once, in program order, so values never show a race. Order is kept
-apart from it, by vector clocks: each queue (the inside of a stream) numbers its launches and knows, of every
-other queue, the last launch it waits for; the host knows which launches it has seen finished. A launch comes
-after the host's call that made it, so what the host has seen is ordered before every later launch, on every
-queue, and is forgotten.
-
-Threads of the host share one host clock: their order among themselves is not looked at, so that a race
-between two Python threads may be missed, and none is invented.
+Values need not show a race, and on a simulated device, where work runs at once in program order, they never do. Order
+is kept apart from it, by the clocks of `cuassay.order.clock`. An array is anything that tells its shape, strides,
+itemsize, dtype and nbytes, and NumPy where it lies, by ``__array_interface__``: it is never read.
 
 Source: Flanagan and Freund, FastTrack, PLDI 2009 (epochs instead of whole clocks per access).
 """
@@ -15,24 +10,17 @@ Source: Flanagan and Freund, FastTrack, PLDI 2009 (epochs instead of whole clock
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import count
-from typing import TYPE_CHECKING, Any, NamedTuple
-
-import numpy as np
+from typing import Any, NamedTuple
 
 from cuassay.arrays import layout
 from cuassay.core.units import format_bytes
 from cuassay.errors import RaceError
+from cuassay.order.clock import Host, Queue
 
-if TYPE_CHECKING:
-    from cuassay.devices.sim.capture import SimCapture
-
-__all__ = ["Access", "AccessLog", "Clock", "Host", "Queue", "Span", "join"]
-
-#: Queue number to the last of its launches that is waited for.
-Clock = dict[int, int]
+__all__ = ["Access", "AccessLog", "Span"]
 
 #: Addresses of the host's memory lie above, offsets in a device's below.
 _HOST_BEGINS = 2**40
@@ -40,79 +28,8 @@ _HOST_BEGINS = 2**40
 _serial = count()
 
 
-def join(into: Clock, other: Mapping[int, int]) -> None:
-    """Make `into` wait for all that `other` waits for."""
-    for number, epoch in other.items():
-        if into.get(number, 0) < epoch:
-            into[number] = epoch
-
-
-@dataclass(slots=True)
-class Host:
-    """What the host has seen finished, and its virtual time in seconds."""
-
-    clock: Clock = field(default_factory=dict)
-    now: float = 0.0
-
-    def joins(self, clock: Mapping[int, int], finished: float) -> None:
-        """The host waited for `clock`, which virtual time reaches at `finished`."""
-        join(self.clock, clock)
-        self.now = max(self.now, finished)
-
-
-@dataclass(slots=True, eq=False)
-class Queue:
-    """One ordered queue of launches: what a stream is inside.
-
-    Attributes
-    ----------
-    number : int
-        Unique in the machine; `label` is how messages name it.
-    clock : dict
-        What the next launch waits for, its own former launches included.
-    finished : float
-        Virtual time at which everything launched so far is done, seconds.
-    blocking : bool
-        Ordered with the legacy default queue, as `cudaStreamCreate` makes them; ours are not.
-    capture : SimCapture, optional
-        The capture that records this queue's launches now.
-    dropped : bool
-        Its stream is gone, so that nothing follows what it was given.
-    """
-
-    number: int
-    label: str
-    device: int
-    blocking: bool = False
-    clock: Clock = field(default_factory=dict)
-    finished: float = 0.0
-    capture: SimCapture | None = None
-    dropped: bool = False
-
-    @property
-    def epoch(self) -> int:
-        """The number of the last launch."""
-        return self.clock.get(self.number, 0)
-
-    @property
-    def variable(self) -> str:
-        """How advice names it in code: ``stream3``."""
-        return self.label.replace(" ", "")
-
-    def launch(self, now: float, seconds: float) -> int:
-        """Number the next launch, which the host makes at `now` and which takes `seconds`; gives its epoch."""
-        epoch = self.clock[self.number] = self.epoch + 1
-        self.finished = max(self.finished, now) + seconds
-        return epoch
-
-    def waits(self, clock: Mapping[int, int], finished: float) -> None:
-        """Later launches come after `clock`, which virtual time reaches at `finished`."""
-        join(self.clock, clock)
-        self.finished = max(self.finished, finished)
-
-
 class Span(NamedTuple):
-    """The bytes an array occupies in the arena: ``[low, high)``; `dense` when it fills them all."""
+    """The bytes an array occupies: ``[low, high)``; `dense` when it fills them all."""
 
     low: int
     high: int
@@ -127,7 +44,7 @@ class Access:
     epoch: int
     write: bool
     span: Span
-    array: np.ndarray[Any, Any]
+    array: Any
     name: str
     site: tuple[str, int]
 
@@ -136,10 +53,15 @@ class Access:
         """``write`` or ``read``."""
         return "write" if self.write else "read"
 
+    @property
+    def place(self) -> str:
+        """Where it begins, in words."""
+        low = self.span.low
+        return f"offset {low}" if low < _HOST_BEGINS else f"address {low:#x} of the host"
+
     def __str__(self) -> str:
         size = format_bytes(self.array.nbytes)
-        where = f"offset {self.span.low}" if self.span.low < _HOST_BEGINS else f"address {self.span.low:#x} of the host"
-        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at {where})"
+        what = f"{self.array.dtype} array of shape {self.array.shape} ({size} at {self.place})"
         return f"{self.verb} by {self.name} of a {what} on {self.queue.label} at {self.site[0]}:{self.site[1]}"
 
     def covers(self, other: Access) -> bool:
@@ -158,14 +80,14 @@ _Entry = tuple[int, int, Access]
 
 
 class AccessLog:
-    """The accesses of one device's memory that a later launch could still race with.
+    """The accesses of one memory, a device's or the host's, that a later launch could still race with.
 
     Kept by power of two of their length, each list sorted by start, so that a look-up bisects once a length.
     An access that the host has seen finished, or that a later one covers, is dropped when it is met.
     """
 
-    def __init__(self, device: str, host: Host) -> None:
-        self._device = device
+    def __init__(self, memory: str, host: Host) -> None:
+        self.memory = memory
         self._host = host
         self._classes: dict[int, list[_Entry]] = {}
 
@@ -215,11 +137,11 @@ class AccessLog:
     def _race(self, old: Access, new: Access) -> RaceError:
         waiter, other = (_variable(queue, new.queue.device != old.queue.device) for queue in (new.queue, old.queue))
         return RaceError(
-            f"{self._device}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
+            f"{self.memory}: {new} is not ordered after the {old}; insert {waiter}.wait_stream({other}) "
             f"before the {new.verb}, or wait for an event recorded after the {old.verb}"
         )
 
 
 def _variable(queue: Queue, tell_device: bool) -> str:
     """How advice names a queue: ``stream3``, with its device where two devices are in it."""
-    return f"{queue.variable}@sim:{queue.device}" if tell_device else queue.variable
+    return f"{queue.variable}@{queue.device}" if tell_device else queue.variable

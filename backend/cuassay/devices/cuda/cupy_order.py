@@ -1,0 +1,134 @@
+"""How CuPy's own streams and events, and the runtime's waits as CuPy offers them, are reported to a sanitizer.
+
+Ours are told by `cuassay.devices.cuda.watched`. Calls that CuPy's compiled code makes past its Python interface are not
+seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import cupy
+
+from cuassay.core import watchers
+from cuassay.core.watchers import Occurrence
+from cuassay.devices.cuda.driver.cupy_private import BaseStream
+from cuassay.devices.cuda.streams.stream import Ordering, adopt, current_stream
+
+__all__ = ["replacements"]
+
+_Method = Callable[..., Any]
+
+
+def replacements() -> Iterator[tuple[Any, str, Any]]:
+    """Owner, name, and what takes the attribute's place while somebody asks for accesses."""
+    yield BaseStream, "synchronize", _stream_synchronize(BaseStream.synchronize)
+    yield BaseStream, "record", _stream_record(BaseStream.record)
+    yield BaseStream, "wait_event", _stream_wait(BaseStream.wait_event)
+    yield cupy.cuda.Event, "record", _event_record(cupy.cuda.Event.record)
+    yield cupy.cuda.Event, "synchronize", _event_synchronize(cupy.cuda.Event.synchronize)
+    yield from _runtime_calls()
+    yield BaseStream, "done", _stream_done(BaseStream.done)
+    yield cupy.cuda.Event, "done", _event_done(cupy.cuda.Event.done)
+
+
+def _told(event: str, index: int, subject: int, stream: int = 0) -> None:
+    if watchers.state.watchers:
+        watchers.tell(Occurrence(event, f"cuda:{index}", subject, stream))
+
+
+def _stream_synchronize(plain: _Method) -> _Method:
+    def synchronize(stream: Any) -> None:
+        plain(stream)
+        if not isinstance(stream, Ordering):
+            found = adopt(stream)
+            _told("stream_synchronized", found.device_id, int(found.ptr))
+
+    return synchronize
+
+
+def _stream_record(plain: _Method) -> _Method:
+    def record(stream: Any, event: Any = None) -> Any:
+        made = plain(stream, event)
+        found = adopt(stream)
+        _told("event_recorded", found.device_id, int(made.ptr), int(found.ptr))
+        return made
+
+    return record
+
+
+def _stream_wait(plain: _Method) -> _Method:
+    def wait_event(stream: Any, event: Any) -> None:
+        plain(stream, event)
+        found = adopt(stream)
+        _told("event_waited", found.device_id, int(event.ptr), int(found.ptr))
+
+    return wait_event
+
+
+def _event_record(plain: _Method) -> _Method:
+    def record(event: Any, stream: Any = None) -> None:
+        plain(event, stream)
+        found = current_stream() if stream is None else adopt(stream)
+        _told("event_recorded", found.device_id, int(event.ptr), int(found.ptr))
+
+    return record
+
+
+def _event_synchronize(plain: _Method) -> _Method:
+    def synchronize(event: Any) -> None:
+        plain(event)
+        _told("event_synchronized", cupy.cuda.runtime.getDevice(), int(event.ptr))
+
+    return synchronize
+
+
+def _device() -> int:
+    return int(cupy.cuda.runtime.getDevice())
+
+
+#: What is told after a call of the runtime's function of that name, from its arguments.
+_RUNTIME: dict[str, Callable[..., None]] = {
+    "deviceSynchronize": lambda: _told("device_synchronized", _device(), 0),
+    "streamSynchronize": lambda stream: _told("stream_synchronized", _device(), stream),
+    "eventSynchronize": lambda event: _told("event_synchronized", _device(), event),
+    "eventRecord": lambda event, stream: _told("event_recorded", _device(), event, stream),
+    "streamWaitEvent": lambda stream, event, flags=0: _told("event_waited", _device(), event, stream),
+}
+
+
+def _runtime_calls() -> Iterator[tuple[Any, str, Any]]:
+    """The runtime's functions as CuPy offers them; CuPy itself calls them otherwise."""
+    for name, tell in _RUNTIME.items():
+        yield cupy.cuda.runtime, name, _then(getattr(cupy.cuda.runtime, name), tell)
+
+
+def _then(plain: _Method, tell: _Method) -> _Method:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        result = plain(*args, **kwargs)
+        tell(*args, **kwargs)
+        return result
+
+    return call
+
+
+def _stream_done(plain: Any) -> property:
+    def done(stream: Any) -> bool:
+        is_done = bool(plain.__get__(stream))
+        if is_done:
+            found = adopt(stream)
+            _told("stream_found_done", found.device_id, int(found.ptr))
+        return is_done
+
+    return property(done)
+
+
+def _event_done(plain: Any) -> property:
+    def done(event: Any) -> bool:
+        is_done = bool(plain.__get__(event))
+        if is_done:
+            _told("event_found_done", cupy.cuda.runtime.getDevice(), int(event.ptr))
+        return is_done
+
+    return property(done)

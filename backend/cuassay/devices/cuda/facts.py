@@ -1,0 +1,93 @@
+"""Where a CUDA array lies, and what a stream is, for a sanitizer: see `cuassay.core.protocols.Observable`."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.protocols import StreamFacts
+from cuassay.devices.cuda.driver.check import check
+from cuassay.devices.cuda.driver.context import device_of_stream
+from cuassay.devices.cuda.driver.cupy_private import is_c_contiguous
+from cuassay.devices.cuda.driver.graph_driver import capture_status, relaxed
+from cuassay.devices.cuda.memory import hook, perthread, pinned
+from cuassay.devices.cuda.memory.order import name_of
+from cuassay.devices.cuda.streams.stream import get_current_stream
+from cuassay.order.accesses import Span
+from cuassay.order.extents import Extent, span_of
+
+__all__ = ["PINNED", "current_number", "extent", "pinned_extent", "stream_facts"]
+
+#: How messages name page-locked host memory.
+PINNED = "pinned host memory"
+
+_FORM = "address {:#x}"
+
+_NON_BLOCKING = 1  # cudaStreamNonBlocking
+
+
+def extent(array: Any) -> Extent:
+    """Where `array`, a `cupy.ndarray`, lies; watchers hear of the end of our allocator's memory only."""
+    data, shape, strides, dtype = array.data, array.shape, array.strides, array.dtype
+    address = data.ptr
+    if is_c_contiguous(array):
+        span = Span(address, address + array.nbytes, True)
+    else:
+        span = span_of(address, shape, strides, dtype.itemsize)
+    return Extent(_name(data.device_id), address, shape, strides, dtype, span, _FORM, type(data.mem) is hook.Memory)
+
+
+@cache
+def _name(index: int) -> str:
+    return f"cuda:{index}"
+
+
+def pinned_extent(array: np.ndarray[Any, Any]) -> Extent | None:
+    """Where a host array lies; None where it is pageable, which a copy has read when it returns."""
+    if not pinned.is_pinned(array):
+        return None
+    address = int(array.__array_interface__["data"][0])
+    span = span_of(address, array.shape, array.strides, array.itemsize)
+    form, is_told = f"{_FORM} of the host", pinned.is_allocated(array)
+    return Extent(PINNED, address, array.shape, array.strides, array.dtype, span, form, is_told)
+
+
+def current_number(index: int) -> int:
+    """By which number watchers know the current stream of device `index`: its address; see `perthread`."""
+    address = int(get_current_stream(index).ptr)
+    return name_of(address, index) if address == perthread.PER_THREAD else address
+
+
+def stream_facts(index: int, number: int) -> StreamFacts:
+    """The stream that watchers know by `number`, met with device `index`.
+
+    A thread's own default stream has the number that allocators give it; of any other stream the address tells its
+    device, whichever device's memory it was met with.
+    """
+    if number <= perthread.LEGACY:
+        return StreamFacts(index, 0, "stream 0")
+    is_of_thread = number == perthread.PER_THREAD
+    if is_of_thread:
+        number = name_of(number, index)
+    if perthread.is_number(number):
+        where, label = perthread.device_of(number), f"stream of thread {number // 2}"
+        home = index if where is None else where
+        return StreamFacts(home, number, label, is_blocking=True, is_of_thread=is_of_thread)
+    where = device_of_stream(number)
+    return StreamFacts(index if where is None else where, number, f"stream {number:#x}", _is_blocking(number))
+
+
+def _is_blocking(address: int) -> bool:
+    """Whether the stream waits for the legacy default stream. One that is first met in a capture is said not to.
+
+    The driver does not tell the flags of a stream that is being captured (status 900); streams of cuassay do not wait.
+    """
+    from cuda.bindings import runtime as cudart
+
+    if capture_status(address) != "none":
+        return False
+    with relaxed():  # another thread may be capturing
+        flags = check(cudart.cudaStreamGetFlags(address), f"asking for the flags of stream {address:#x}")
+    return not int(flags) & _NON_BLOCKING

@@ -1,0 +1,35 @@
+"""What kind `cuda` offers a sanitizer; CuPy and the driver are imported by the first question."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from cuassay.core.protocols import StreamFacts
+
+__all__ = ["ObservableBackend"]
+
+
+class ObservableBackend:
+    """See `cuassay.core.protocols.Observable`."""
+
+    def extent(self, array: Any) -> Any:
+        """Where `array` lies."""
+        return _facts().extent(array)
+
+    def current_number(self, index: int) -> int:
+        """By which number watchers know the current stream of device `index`."""
+        return int(_facts().current_number(index))
+
+    def stream_facts(self, index: int, number: int) -> StreamFacts:
+        """The stream that watchers know by `number`, met with device `index`."""
+        found: StreamFacts = _facts().stream_facts(index, number)
+        return found
+
+
+@cache
+def _facts() -> Any:
+    """The module: importing it at each call would take a microsecond."""
+    from cuassay.devices.cuda import facts
+
+    return facts

@@ -1,0 +1,82 @@
+"""Which arrays a call reads and writes, by its op's schema, and where they lie."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from cuassay.core.device import Device
+from cuassay.core.protocols import Observable
+from cuassay.errors import CuassayError
+from cuassay.ops import Op, registry
+from cuassay.order.extents import Extent
+
+__all__ = ["Work", "by_call", "by_schema", "is_observable", "located"]
+
+#: The device of the first array, the other devices, and where all arrays lie, and whether each is written.
+Work = tuple[Device, list[Device], list[tuple[Extent, bool]]]
+
+#: What may stand for an array; to ask which kind owns one of these is slow.
+_NUMBERS = frozenset({bool, int, float, complex, type(None)})
+
+#: By kind, whether it is `Observable`: to look is slow.
+_offers: dict[str, bool] = {}
+
+#: Arrays, and whether each is written.
+Touched = list[tuple[Any, bool]]
+
+
+def by_call(op: Op, args: Sequence[Any], out: Any, scalars: Mapping[str, Any]) -> Touched:
+    """The arrays of a call; none where its arguments do not fit, which the call itself refuses."""
+    try:
+        bound = op.schema.bind(args, scalars)
+        return by_schema(op, bound, out)
+    except (CuassayError, TypeError, ValueError):
+        return []
+
+
+def by_schema(op: Op, bound: Mapping[str, Any], out: Any) -> Touched:
+    """The arrays of a call whose arguments are given by name; `out` is written."""
+    found: Touched = []
+    for param in op.schema.arrays:
+        write, value = param.access != "read", bound[param.name]
+        if isinstance(value, (list, tuple)):
+            found += [(array, write) for _, array in param.members(value)]
+        else:
+            found.append((value, write))
+    if out is not None:
+        found.append((out, True))
+    return found
+
+
+def is_observable(backend: Any) -> bool:
+    """Whether the kind offers what a sanitizer needs, and finds no races itself."""
+    if backend is None:
+        return False
+    offers = _offers.get(backend.kind)
+    if offers is None:
+        offers = _offers[backend.kind] = isinstance(backend, Observable)
+    return offers and not getattr(backend, "finds_races", False)
+
+
+def located(arrays: Touched) -> Work | None:
+    """The device of the first of `arrays` that a sanitizer sees, the other devices, and where all of these lie."""
+    home: Device | None = None
+    others: list[Device] = []
+    found: list[tuple[Extent, bool]] = []
+    backend: Any = None
+    last, is_seen = type(None), False
+    for array, write in arrays:
+        if array.__class__ is not last:  # mostly all are of one type
+            last = array.__class__
+            backend = None if last in _NUMBERS else registry.backend_of(last)
+            is_seen = backend is not None and is_observable(backend)
+        if not is_seen:
+            continue
+        device = backend.device_of(array)
+        if home is None:
+            home = device
+        elif device is not home and device != home and device not in others:
+            others.append(device)
+        found.append((backend.extent(array), write))
+    return None if home is None else (home, others, found)

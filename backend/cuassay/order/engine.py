@@ -1,0 +1,331 @@
+"""Finds races and early frees from what a program is told to do: launches, events, waits, memory, captures, replays.
+
+It knows streams, events and graphs by numbers and arrays by `Extent`, so that it serves any kind of device and runs
+without one. After a report the host is taken to have waited for everything: what follows is judged as if the missing
+wait had been there.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable
+from itertools import count
+
+from cuassay.core.callers import is_shipped
+from cuassay.core.device import Device
+from cuassay.errors import RaceError
+from cuassay.order.accesses import Access, AccessLog, Span
+from cuassay.order.clock import Clock, Host, Queue
+from cuassay.order.extents import Extent
+from cuassay.order.memory import Block, Blocks
+from cuassay.order.recording import Launch, Marker, Recording
+from cuassay.order.sites import Site, call_site
+
+__all__ = ["Engine"]
+
+
+class _Seen(Access):
+    """An access of an array that is known by its extent."""
+
+    __slots__ = ()
+
+    @property
+    def place(self) -> str:
+        return str(self.array.place)
+
+
+class Engine:
+    """The order of one process's work on all devices; not for two threads at once.
+
+    Attributes
+    ----------
+    unseen : Counter
+        Accesses and replays that could not be looked at, by the reason.
+    found : list of str
+        The messages of what was reported.
+    is_quiet : bool
+        Whether what is found is neither raised nor kept.
+    """
+
+    def __init__(self) -> None:
+        self.unseen: Counter[str] = Counter()
+        self.found: list[str] = []
+        self.is_quiet = False
+        self._host = Host()
+        self._numbers = count(1)
+        self._queues: dict[tuple[Device, int], Queue] = {}
+        self._branches: dict[Device, list[Queue]] = {}
+        self._blocking: dict[Device, list[Queue]] = {}
+        self._events: dict[tuple[str, int], Clock | Marker] = {}
+        self._logs: dict[str, AccessLog] = {}
+        self._blocks: dict[str, Blocks] = {}
+        self._graphs: dict[int, Recording] = {}
+        self._late: RaceError | None = None
+
+    def __len__(self) -> int:
+        """How many accesses a later launch could still race with."""
+        return sum(map(len, self._logs.values()))
+
+    # -------------------------------------------------------------------------------------------- queues
+
+    def queue(self, device: Device, stream: int, label: str = "", *, blocking: bool = False) -> Queue:
+        """The queue inside stream `stream` of `device`; met the first time, it begins with what the host has seen."""
+        found = self._queues.get((device, stream))
+        if found is None:
+            label = label or f"stream {stream}"
+            found = self._queues[device, stream] = Queue(next(self._numbers), label, device, blocking)
+            if blocking:
+                self._blocking.setdefault(device, []).append(found)
+        return found
+
+    def knows(self, device: Device, stream: int) -> bool:
+        """Whether the stream was met."""
+        return (device, stream) in self._queues
+
+    def _of(self, device: Device) -> list[Queue]:
+        return [queue for (where, _), queue in self._queues.items() if where == device] + self._branches.get(device, [])
+
+    def _legacy_order(self, queue: Queue) -> None:
+        """The legacy default stream and blocking streams wait for each other, as CUDA has it."""
+        if not self._blocking:
+            return
+        default = self._queues.get((queue.device, 0))
+        if queue is default:
+            self.joins(queue, self._blocking.get(queue.device, ()))
+        elif queue.blocking and default is not None:
+            queue.waits(default.clock, 0.0)
+
+    # -------------------------------------------------------------------------------------------- events and waits
+
+    def record(self, queue: Queue, kind: str, event: int) -> None:
+        """Event `event` of `kind` is recorded on `queue`."""
+        recording = queue.capture
+        self._legacy_order(queue)
+        self._events[kind, event] = recording.record(queue) if recording is not None else dict(queue.clock)
+
+    def wait(self, queue: Queue, kind: str, event: int) -> None:
+        """Later work of `queue` waits for the event; for one never recorded it does not."""
+        reached = self._events.get((kind, event))
+        if isinstance(reached, Marker):
+            reached.recording.wait(queue, reached)
+        elif reached is not None:
+            queue.waits(reached, 0.0)
+
+    def drop_event(self, kind: str, event: int) -> None:
+        """Its number may be another event's from here."""
+        self._events.pop((kind, event), None)
+
+    def host_waits_for_event(self, kind: str, event: int) -> None:
+        """The host has seen it reached."""
+        self.raise_late()
+        reached = self._events.get((kind, event))
+        if reached is not None and not isinstance(reached, Marker):
+            self._host.joins(reached, 0.0)
+
+    def host_waits_for(self, queue: Queue) -> None:
+        """The host has seen done what `queue` was given."""
+        self.raise_late()
+        self._legacy_order(queue)
+        self._host.joins(queue.clock, 0.0)
+
+    def host_waits_for_device(self, device: Device) -> None:
+        """The host has seen done what the device was given."""
+        self._host_joins(device)
+        self.raise_late()
+
+    def _host_joins(self, device: Device) -> None:
+        for queue in self._of(device):
+            self._host.joins(queue.clock, 0.0)
+
+    def _wait_all(self) -> None:
+        for device in {device for device, _ in self._queues}:
+            self._host_joins(device)
+        for log in self._logs.values():
+            log.clear()
+
+    # -------------------------------------------------------------------------------------------- launches
+
+    def launch(
+        self, queue: Queue, name: str, accesses: Iterable[tuple[Extent, bool]], site: Site | None = None
+    ) -> None:
+        """`queue` is given work that reads, or writes, each of these arrays; recorded where it is captured.
+
+        Raises
+        ------
+        RaceError
+            If an access is not ordered after one that it conflicts with, or for an early free found since.
+        """
+        site = site or call_site()
+        seen = [one for one in accesses if self._is_seen(one[0])]
+        recording = queue.capture
+        if recording is not None:
+            recording.add(queue, name, site, [(extent, write, self._block_of(extent)) for extent, write in seen])
+            return
+        self.raise_late()
+        self._legacy_order(queue)
+        epoch = queue.launch(0.0, 0.0)
+        for extent, write in seen:
+            self._enter(queue, epoch, name, site, extent, write=write)
+
+    def joins(self, queue: Queue, others: Iterable[Queue]) -> None:
+        """Later work of `queue` comes after what each of `others` was given."""
+        for other in others:
+            queue.waits(other.clock, 0.0)
+
+    def _enter(self, queue: Queue, epoch: int, name: str, site: Site, extent: Extent, *, write: bool) -> None:
+        span = extent.span
+        if span.low == span.high:
+            return
+        try:
+            self._log(extent.memory).add(_Seen(queue, epoch, write, span, extent, name, site))
+        except RaceError as error:
+            self._report(error)
+
+    def _report(self, error: RaceError) -> None:
+        """Raise what was found, unless it is quiet."""
+        self._wait_all()
+        if not self.is_quiet:
+            self.found.append(str(error))
+            raise error
+
+    def _log(self, memory: str) -> AccessLog:
+        found = self._logs.get(memory)
+        if found is None:
+            found = self._logs[memory] = AccessLog(memory, self._host)
+        return found
+
+    def _is_seen(self, extent: Extent) -> bool:
+        if extent.is_told or self._block_of(extent) is not None:
+            return True
+        self.unseen["accesses of memory whose allocator does not tell when it is given back"] += 1
+        return False
+
+    # -------------------------------------------------------------------------------------------- memory
+
+    def take(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
+        """A block was given out, in the order of `queue`."""
+        block = Block(address, address + nbytes, queue, is_private=queue.capture is not None)
+        self._blocks.setdefault(memory, Blocks()).add(block)
+        if not block.is_private:  # else other graphs of its pool may use it still
+            self._log(memory).forget(Span(block.low, block.high, dense=True))
+
+    def use(self, memory: str, address: int, queue: Queue) -> None:
+        """The free of the block at `address` waits for what `queue` is given until then."""
+        block = self._blocks[memory].at(address) if memory in self._blocks else None
+        if block is not None and queue not in block.users:
+            block.users.append(queue)
+
+    def give_back(self, memory: str, address: int, nbytes: int, queue: Queue) -> None:
+        """A block was freed, in the order of `queue`.
+
+        An early free is raised by the next launch or wait: this is called inside finalisers.
+        """
+        block = self._blocks[memory].pop(address) if memory in self._blocks else None
+        if block is not None and block.is_private:
+            return
+        span = Span(address, address + nbytes, dense=True)
+        users = [] if block is None else block.users
+        log = self._log(memory)
+        for old in log.users(span):
+            is_ordered = queue.clock.get(old.queue.number, 0) >= old.epoch or old.queue in users
+            if not is_ordered and old.queue is not queue:
+                self._late = self._late or _early_free(memory, queue, old)
+        log.forget(span)
+
+    def forget(self, memory: str, address: int, nbytes: int) -> None:
+        """Memory was given back by an allocator that waits for every user before it gives it out again."""
+        self._log(memory).forget(Span(address, address + nbytes, dense=True))
+
+    def raise_late(self) -> None:
+        """Raise the early free found since the last call, once."""
+        if self._late is not None:
+            late, self._late = self._late, None
+            self._report(late)
+
+    def _block_of(self, extent: Extent) -> Block | None:
+        blocks = self._blocks.get(extent.memory)
+        return None if blocks is None else blocks.at(extent.address)
+
+    # -------------------------------------------------------------------------------------------- graphs
+
+    def begin_capture(self, graph: int, queue: Queue) -> None:
+        """Work of `queue` is recorded from here."""
+        recording = self._graphs[graph] = Recording(queue.label)
+        recording.enter(queue)
+
+    def end_capture(self, graph: int) -> None:
+        """The graph holds what was recorded."""
+        if graph in self._graphs:
+            self._graphs[graph].leave()
+
+    def body(self, graph: int, queue: Queue, *, begins: bool) -> None:
+        """The body of a conditional node begins, or ends, on `queue`; it is taken to run once at each replay."""
+        recording = self._graphs.get(graph)
+        if recording is not None:
+            if begins:
+                recording.enter_body(queue)
+            else:
+                recording.leave_body()
+
+    def drop_graph(self, graph: int) -> None:
+        """The graph holds no work any more, or its capture was given up."""
+        recording = self._graphs.pop(graph, None)
+        if recording is not None:
+            recording.leave()
+
+    def move_graph(self, graph: int, other: int) -> None:
+        """The graph took over the work of another."""
+        recording = self._graphs.pop(other, None)
+        self._graphs.pop(graph, None)
+        if recording is not None:
+            self._graphs[graph] = recording
+
+    def replay(self, graph: int, queue: Queue) -> None:
+        """The recorded work is given to `queue`.
+
+        Raises
+        ------
+        RaceError
+            As `launch`, and if memory that was not the graph's own was given back since the capture.
+        """
+        if queue.capture is not None:  # which every kind refuses
+            return
+        self.raise_late()
+        recording = self._graphs.get(graph)
+        if recording is None:
+            self.unseen["replays of graphs that were captured before the sanitizer was on"] += 1
+            return
+        self._legacy_order(queue)
+        recording.replay(queue, lambda label: self._branch(queue.device, label), self._replayed)
+
+    def _branch(self, device: Device, label: str) -> Queue:
+        made = Queue(next(self._numbers), label, device)
+        self._branches.setdefault(device, []).append(made)
+        return made
+
+    def _replayed(self, queue: Queue, node: Launch) -> None:
+        epoch = queue.launch(0.0, 0.0)
+        for extent, write, block in node.accesses:
+            if block is not None and not block.is_live and not block.is_private:
+                self._report(_replayed_free(node, extent, write=write))
+            self._enter(queue, epoch, node.name, node.site, extent, write=write)
+
+
+def _early_free(memory: str, owner: Queue, old: Access) -> RaceError:
+    site, user = call_site(), old.queue
+    # What a function of the user drops as it returns is dropped in the line of the harness that called it.
+    where = "" if is_shipped(site[0]) else f" at {site[0]}:{site[1]}"
+    return RaceError(
+        f"{memory}: early free{where} of {owner.label}'s memory, not ordered after the {old}; "
+        f"the memory may be used again too soon: insert {owner.variable}.wait_stream({user.variable}) before the "
+        f"array is dropped, or array.record_stream({user.variable})"
+    )
+
+
+def _replayed_free(node: Launch, extent: Extent, *, write: bool) -> RaceError:
+    verb = "writes" if write else "reads"
+    return RaceError(
+        f"{extent.memory}: early free: a replay of {node.name}, captured at {node.site[0]}:{node.site[1]}, {verb} a "
+        f"{extent.dtype} array of shape {extent.shape} at {extent.place}, whose memory was given back since; keep the "
+        "arrays that a graph uses for as long as it is replayed"
+    )
