@@ -125,8 +125,11 @@ def _step(node: Node, streams: _Streams) -> None:
     """Sum what arrived at the node's outputs, and pass the gradients of its arguments on."""
     place, arrived = node.place, node.grads
     if streams.switch(place):
-        streams.hold(node, dict(arrived))
-    grads = [_sum(arrived.pop(output, ()), place, meta) for output, meta in enumerate(node.outputs)]
+        streams.hold(node.pull, dict(arrived))
+    grads = [
+        _sum(arrived.pop(output, ()), place, meta) if node.materialize or output in arrived else None
+        for output, meta in enumerate(node.outputs)
+    ]
     try:
         passed = node.pull(grads)
     except Exception as error:
