@@ -38,6 +38,8 @@ def run(
         Leave the nodes for another pass.
     """
     streams = _Streams()
+    for place in {id(node.place): node.place for node in nodes}.values():
+        streams.use(place)  # before anything is freed: a stream may have read what another one's memory holds
     for (node, output), grad in given:
         place = Place.of(grad)
         streams.use(place)

@@ -114,6 +114,11 @@ class Context:
                     f"{self._kept.name}'s save_for_backward takes arrays; got {shown(array)} at place {place}; set "
                     "anything else as an attribute of ctx"
                 )
+            if isinstance(array, TracedArray):
+                raise GradientError(
+                    f"{self._kept.name}, called at {callers.line()}, saved a traced array of another function; give it "
+                    "to apply as an argument, and save what forward gets"
+                )
         self._kept.saved = arrays
 
     @property
