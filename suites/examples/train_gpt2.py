@@ -226,7 +226,7 @@ class Trainer:
         shape = (self.config.batch * self.config.context, 1)
         self.tokens, self.following = (self._to(np.zeros(shape, np.int32)) for _ in range(2))
         self._loss = self._to(np.zeros((), self.dtype))
-        self._stream = self._backend.new_stream(self._index)
+        self.stream = self._backend.new_stream(self._index)
         self._capture: Any = None
         self._steps = 0
         self._backend.synchronize(self._index)
@@ -234,9 +234,14 @@ class Trainer:
     def _to(self, host: np.ndarray) -> Array:
         return devices.from_host(host, self.device)
 
+    def gradients(self, tokens: Array, following: Array) -> tuple[Array, Params]:
+        """The loss and its gradients, of characters on the device."""
+        found: tuple[Array, Params] = value_and_grad(self.model.loss)(self.params, tokens, following)
+        return found
+
     def _step(self) -> None:
         """Forward, backward, and the parameters moved; everything stays on the device."""
-        loss, grads = value_and_grad(self.model.loss)(self.params, self.tokens, self.following)
+        loss, grads = self.gradients(self.tokens, self.following)
         self.optimizer.step(list(grads.values()))
         ops.copy(loss, out=self._loss)
 
@@ -244,19 +249,23 @@ class Trainer:
         """Learn from one batch: eagerly, or by replaying the step recorded at the third call; gives the loss before."""
         given = [self._to(one[:, None]) for one in (tokens, following)]
         self._backend.synchronize(self._index)
-        with self._backend.use_stream(self._stream):
+        with self._backend.use_stream(self.stream):
             ops.copy(given[0], out=self.tokens)
             ops.copy(given[1], out=self.following)
             if self.captured and self._steps == 2:  # libraries and plans are made by then
                 self._capture = self._recorded()
-            if self._capture is not None:
-                self._capture.replay()
-            else:
-                self._step()
-            self._stream.synchronize()
+            self.repeat()
+            self.stream.synchronize()
             loss = float(devices.to_host(self._loss))
         self._steps += 1
         return loss
+
+    def repeat(self) -> None:
+        """A step on the batch that is there, on the current stream: by replaying it, if it is recorded."""
+        if self._capture is not None:
+            self._capture.replay()
+        else:
+            self._step()
 
     def _recorded(self) -> Any:
         self._backend.synchronize(self._index)
