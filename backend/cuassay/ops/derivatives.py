@@ -47,9 +47,9 @@ def _wide(array: Array) -> Array:
     return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
 
 
-def _over(buffer: Array, *others: Array) -> Array | None:
-    """`buffer` as ``out=`` of what nobody reads again; None where the call is recorded, which must not be written."""
-    return buffer if all(registry.backend_of(type(one)) is not None for one in (buffer, *others)) else None
+def _is_recorded(*arrays: Array) -> bool:
+    """Whether a derivative of this derivative is asked for: one op for all would have to have one itself."""
+    return any(registry.backend_of(type(one)) is None for one in arrays)
 
 
 def _transposed(array: Array) -> Array:
@@ -110,10 +110,10 @@ def _amax(grad: Array, forward: Forward) -> Array:
 
 
 def _softmax(grad: Array, forward: Forward) -> Array:
+    if not _is_recorded(grad, forward.out):
+        return ops.softmax_backward(grad, forward.out, axis=forward.axis)
     grad, out = _wide(grad), _wide(forward.out)
-    product = ops.mul(grad, out)
-    rest = ops.sub(grad, ops.sum(product, axis=forward.axis, keepdims=True), out=_over(product, grad))
-    return ops.mul(out, rest, out=_over(rest, out))
+    return ops.mul(out, ops.sub(grad, ops.sum(ops.mul(grad, out), axis=forward.axis, keepdims=True)))
 
 
 def _mean(array: Array) -> Array:
@@ -134,16 +134,28 @@ def _normalized(forward: Forward) -> tuple[Array, Array]:
 
 
 def _layer_norm(grad: Array, forward: Forward) -> Array:
+    if not _is_recorded(grad, forward.a, forward.weight):
+        return ops.layer_norm_backward(grad, forward.a, forward.weight, eps=forward.eps)
     rows, scale = _normalized(forward)
     grad = ops.mul(_wide(grad), _wide(forward.weight))
-    product = ops.mul(grad, rows)
-    across = ops.mul(rows, _mean(product), out=_over(product, rows))
-    across = ops.add(_mean(grad), across, out=_over(across, grad))
-    return ops.mul(ops.sub(grad, across, out=_over(across, grad)), scale, out=_over(across, grad, scale))
+    across = ops.add(_mean(grad), ops.mul(rows, _mean(ops.mul(grad, rows))))
+    return ops.mul(ops.sub(grad, across), scale)
 
 
 def _layer_norm_weight(grad: Array, forward: Forward) -> Array:
-    return ops.mul(_wide(grad), _normalized(forward)[0])
+    if _is_recorded(grad, forward.a):
+        return ops.mul(_wide(grad), _normalized(forward)[0])
+    a = _wide(forward.a)
+    one = ops.expand(_number(1.0, a), shape=a.shape[-1:])
+    rows = ops.layer_norm(a, one, ops.mul(one, 0.0), eps=forward.eps)
+    return ops.mul(_wide(grad), rows, out=rows if rows.dtype == _wide(grad).dtype else None)
+
+
+def _number(value: float, like: Array) -> Array:
+    backend = registry.owner_of(like, "an array")
+    made = backend.empty((1,), like.dtype, backend.device_of(like).index)
+    made.fill(value)
+    return made
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -300,6 +312,8 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "sum": {"a": _by()(_sum)},
     "amax": {"a": _by("a", "out")(_amax)},
     "softmax": {"a": _by("out")(_softmax)},
+    "softmax_backward": "the derivative of softmax has one: differentiate a function of softmax twice",
+    "layer_norm_backward": "the derivative of layer_norm has one: differentiate a function of layer_norm twice",
     "layer_norm": {
         "a": _by("a", "weight")(_layer_norm),
         "weight": _by("a")(_layer_norm_weight),
