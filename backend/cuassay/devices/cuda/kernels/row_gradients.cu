@@ -1,8 +1,6 @@
-// What softmax and layer_norm pass on to their input:
-//
-// softmax_backward:    out[r, c] = y[r, c] * (g[r, c] - sum_c g[r] y[r]), y the result of softmax
-// layer_norm_backward: out[r, c] = (h[r, c] - mean_c h[r] - x[r, c] mean_c (h[r] x[r])) / deviation[r], where h = g * weight
-//                      and x = (a - mean_c a) / deviation, deviation = sqrt(var_c a + eps)
+// out[r, c] = y[r, c] * (g[r, c] - sum_c g[r] y[r]): what softmax, whose result is y, passes on to its input.
+// out[r, c] = (h[r, c] - mean_c h[r] - x[r, c] mean_c (h[r] x[r])) / deviation[r]: what layer_norm passes on, where
+//             h = g * weight, x = (a - mean_c a) / deviation and deviation = sqrt(var_c a + eps).
 //
 // The chain rule; mean and variance are computed again, about the mean, as layer_norm.cu does.
 // Shapes: grad, result, a, out: (rows, columns), contiguous; weight: (columns,).
