@@ -197,7 +197,10 @@ class Recorder:
         for name in read:
             self.keep(values[name], f"its {name}" if name != "out" else "its result", node)
         forward = rules.Forward(values)
-        wanted = [(name, formula, _meta(plain[name])) for name, formula in rule.formulas]
+        wanted = [
+            (name, formula, parent.outputs[output])
+            for (name, formula), (parent, output) in zip(rule.formulas, node.parents, strict=True)
+        ]
 
         def pull(grads: Sequence[Array]) -> list[Array]:
             (grad,) = grads
