@@ -101,23 +101,31 @@ def batches(text: np.ndarray, config: Config, seed: int = 0) -> Iterator[tuple[n
 
 
 class Heads(Function):
-    """Queries, keys and values (batch * heads, context, channels) of (batch, context, 3 * width): one copy each way."""
+    """Queries, keys and values (batch * heads, context, channels) of (batch, context, 3 * width), queries scaled.
+
+    Each has memory of its own: the products keep them, and nothing keeps what they came from.
+    """
 
     @staticmethod
-    def forward(ctx: Any, joint: Array, heads: int) -> tuple[Array, Array, Array]:
+    def forward(ctx: Any, joint: Array, heads: int) -> tuple[Array, ...]:
         batch, context, width = joint.shape
-        parts = joint.reshape(batch, context, 3, heads, width // (3 * heads)).transpose(2, 0, 3, 1, 4)
+        ctx.parted = (batch, context, 3, heads, width // (3 * heads))
         ctx.shape, ctx.device = joint.shape, registry.device_of(joint, "the joint array")
-        ctx.parted = (batch, context, 3, heads, parts.shape[-1])
-        apart = ops.copy(parts).reshape(3, batch * heads, context, -1)
-        return apart[0], apart[1], apart[2]
+        ctx.scale = ctx.parted[-1] ** -0.5
+        query, key, value = joint.reshape(ctx.parted).transpose(2, 0, 3, 1, 4)
+        apart = ops.mul(query, ctx.scale), ops.copy(key), ops.copy(value)
+        return tuple(one.reshape(batch * heads, context, -1) for one in apart)
 
     @staticmethod
     def backward(ctx: Any, *grads: Array) -> tuple[Array, None]:
-        batch, context, _, heads, channels = ctx.parted
+        batch, context, _, heads, _ = ctx.parted
         joint = devices.empty(ctx.parted, grads[0].dtype, ctx.device)
         for place, grad in enumerate(grads):
-            ops.copy(grad.reshape(batch, heads, context, channels).transpose(0, 2, 1, 3), out=joint[:, :, place])
+            apart = grad.reshape(batch, heads, context, -1).transpose(0, 2, 1, 3)
+            if place == 0:
+                ops.mul(apart, ctx.scale, out=joint[:, :, place])
+            else:
+                ops.copy(apart, out=joint[:, :, place])
         return joint.reshape(ctx.shape), None
 
 
@@ -178,9 +186,9 @@ class Model:
 
     def _attention(self, params: Params, x: Array) -> Array:
         heads = self.config.heads
-        batch, context, width = x.shape
+        batch, context, _ = x.shape
         query, key, value = Heads.apply(ops.linear(x, params["attention.weight"], params["attention.bias"]), heads)
-        scores = ops.bmm(ops.mul(query, (width / heads) ** -0.5), key.mT)
+        scores = ops.bmm(query, key.mT)
         mixed = ops.bmm(ops.softmax(ops.where(self.seen, scores, -math.inf)), value)
         merged = ops.copy(mixed.reshape(batch, heads, context, -1).transpose(0, 2, 1, 3)).reshape(x.shape)
         return ops.linear(merged, params["merge.weight"], params["merge.bias"])
