@@ -13,11 +13,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.errors import GradientError
 from cuassay.ops import catalog as ops
 from cuassay.ops import products, registry, rules
 from cuassay.ops.conv_derivatives import SLOW_CONV2D
+from cuassay.ops.row_derivatives import ROWS
+from cuassay.ops.row_derivatives import by as _by
+from cuassay.ops.row_derivatives import wide as _wide
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
 
@@ -36,20 +38,6 @@ def fitted(grad: Array, shape: tuple[int, ...], dtype: Any) -> Array:
         if tuple(grad.shape) != shape:
             grad = grad.reshape(shape)
     return grad if grad.dtype == dtype else ops.cast(grad, dtype=dtype)
-
-
-def _by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    return lambda function: Formula(function, reads)
-
-
-def _wide(array: Array) -> Array:
-    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
-    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
-
-
-def _is_recorded(*arrays: Array) -> bool:
-    """Whether a derivative of this derivative is asked for: one op for all would have to have one itself."""
-    return any(registry.backend_of(type(one)) is None for one in arrays)
 
 
 def _transposed(array: Array) -> Array:
@@ -107,55 +95,6 @@ def _amax(grad: Array, forward: Forward) -> Array:
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
     return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
-
-
-def _softmax(grad: Array, forward: Forward) -> Array:
-    if not _is_recorded(grad, forward.out):
-        return ops.softmax_backward(grad, forward.out, axis=forward.axis)
-    grad, out = _wide(grad), _wide(forward.out)
-    return ops.mul(out, ops.sub(grad, ops.sum(ops.mul(grad, out), axis=forward.axis, keepdims=True)))
-
-
-def _mean(array: Array) -> Array:
-    return ops.mul(ops.sum(array, axis=-1, keepdims=True), 1 / array.shape[-1])
-
-
-def _normalized(forward: Forward) -> tuple[Array, Array]:
-    """The rows of mean 0 and variance 1, and what they were multiplied by."""
-
-    def make() -> tuple[Array, Array]:
-        a = _wide(forward.a)
-        centred = ops.sub(a, _mean(a))
-        scale = ops.div(1.0, ops.sqrt(ops.add(_mean(ops.mul(centred, centred)), float(forward.eps))))
-        return ops.mul(centred, scale), scale
-
-    found: tuple[Array, Array] = forward.once("normalized", make)
-    return found
-
-
-def _layer_norm(grad: Array, forward: Forward) -> Array:
-    if not _is_recorded(grad, forward.a, forward.weight):
-        return ops.layer_norm_backward(grad, forward.a, forward.weight, eps=forward.eps)
-    rows, scale = _normalized(forward)
-    grad = ops.mul(_wide(grad), _wide(forward.weight))
-    across = ops.add(_mean(grad), ops.mul(rows, _mean(ops.mul(grad, rows))))
-    return ops.mul(ops.sub(grad, across), scale)
-
-
-def _layer_norm_weight(grad: Array, forward: Forward) -> Array:
-    if _is_recorded(grad, forward.a):
-        return ops.mul(_wide(grad), _normalized(forward)[0])
-    a = _wide(forward.a)
-    one = ops.expand(_number(1.0, a), shape=a.shape[-1:])
-    rows = ops.layer_norm(a, one, ops.mul(one, 0.0), eps=forward.eps)
-    return ops.mul(_wide(grad), rows, out=rows if rows.dtype == _wide(grad).dtype else None)
-
-
-def _number(value: float, like: Array) -> Array:
-    backend = registry.owner_of(like, "an array")
-    made = backend.empty((1,), like.dtype, backend.device_of(like).index)
-    made.fill(value)
-    return made
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -311,14 +250,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     },
     "sum": {"a": _by()(_sum)},
     "amax": {"a": _by("a", "out")(_amax)},
-    "softmax": {"a": _by("out")(_softmax)},
-    "softmax_backward": "the derivative of softmax has one: differentiate a function of softmax twice",
-    "layer_norm_backward": "the derivative of layer_norm has one: differentiate a function of layer_norm twice",
-    "layer_norm": {
-        "a": _by("a", "weight")(_layer_norm),
-        "weight": _by("a")(_layer_norm_weight),
-        "bias": _by()(lambda g, f: _wide(g)),
-    },
+    **ROWS,
     "matmul": {"a": _by("b")(_matmul_a), "b": _by("a")(_matmul_b)},
     "mm": {"a": _by("b")(_left(ops.mm)), "b": _by("a")(_right(ops.mm))},
     "bmm": {"a": _by("b")(_left(ops.bmm)), "b": _by("a")(_right(ops.bmm))},
