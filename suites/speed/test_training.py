@@ -1,4 +1,4 @@
-"""A step of a GPT-2, captured: forward, backward and AdamW, beside torch's with CUDA graphs, and the memory of both.
+"""A step of a GPT-2, captured: forward, backward and AdamW, compared with torch's in a CUDA graph.
 
 Sizes are those of a small model of characters at which kernels, not launches, take the time.
 """

@@ -62,7 +62,7 @@ class Kept:
 
 @dataclass(frozen=True, slots=True)
 class _Unknown:
-    """Stands for a saved array that a second derivative cannot go through."""
+    """Replaces a saved array that a second derivative cannot go through."""
 
     name: str
 
@@ -182,7 +182,7 @@ class Function:
     def backward(ctx: Context, *grads: Array | None) -> Any:
         """From a gradient of each result to one for each argument of forward: a tuple, or the one by itself.
 
-        None stands for an argument without a gradient. A gradient may be broadcast or wider, as that of a
+        None means that an argument has no gradient. A gradient may be broadcast or wider, as that of a
         `cuassay.ops.Formula`. It runs on the stream of the call. What has a second derivative is written over ops.
         """
         raise NotImplementedError("a Function needs a static method backward(ctx, *grads); write one")

@@ -1,4 +1,4 @@
-"""A GPT-2 trained on the GPU beside torch's: losses of 200 steps, eager and captured, and peak memory."""
+"""A GPT-2 trained on the GPU, compared with torch's: losses of 200 steps, eager and captured, and peak memory."""
 
 from __future__ import annotations
 
