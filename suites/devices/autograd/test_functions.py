@@ -279,6 +279,10 @@ def test_a_checkpoint_has_a_second_derivative(drawn: Callable[..., Any]) -> None
     gradcheck(lambda x: grad(lambda x: ops.sum(checkpoint(layer, {"w": w}, x, 0.0)))(x), (x,))
 
 
+def test_a_result_of_a_checkpoint_may_be_left_unused(drawn: Callable[..., Any]) -> None:
+    gradcheck(lambda x: checkpoint(lambda x: (ops.exp(x), ops.tanh(x)), x)[0], (drawn(3),))
+
+
 def test_the_second_run_is_in_the_precision_and_autocast_of_the_first(
     device: Device, drawn: Callable[..., Any]
 ) -> None:
