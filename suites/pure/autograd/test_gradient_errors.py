@@ -190,3 +190,15 @@ def test_the_rule_of_an_op_of_ones_own_is_used(x: Any, monkeypatch: pytest.Monke
     ops.implement("cube", kind="cpu", dtypes=("float64",))(lambda a, *, out: np.power(a, 3, out=out))
 
     gradcheck(cube, (x,))
+
+
+def test_an_op_of_ones_own_without_a_rule_says_how_to_declare_one(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, table in ((registry, "_ops"), (registry, "_implementations"), (rules, "_derivatives")):
+        monkeypatch.setattr(module, table, dict(getattr(module, table)))
+    halved = ops.declare("halved(a) -> out", shape=shapes.same("a"), dtypes=("float64",), op_class="elementwise")
+
+    with pytest.raises(
+        GradientError,
+        match=r"halved, called at test_gradient_errors.py:\d+, has no derivative: no rule is written for it; declare it",
+    ):
+        grad(lambda x: ops.sum(halved(x)))(x)
