@@ -53,6 +53,9 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "gelu": lambda torch, a: torch.nn.functional.gelu(a),
     "softmax": lambda torch, a, axis=-1: torch.softmax(a, axis),
     "layer_norm": lambda torch, a, weight, bias: torch.nn.functional.layer_norm(a, a.shape[-1:], weight, bias),
+    "softmax_backward": lambda torch, grad, result, axis=-1: torch.ops.aten._softmax_backward_data(
+        grad, result, axis, result.dtype
+    ),
     "sum": lambda torch, a, axis=None: torch.sum(a, axis),
     "amax": lambda torch, a, axis=None: torch.amax(a, axis),
     "matmul": lambda torch, a, b: torch.matmul(a, b),

@@ -11,16 +11,17 @@ from __future__ import annotations
 import functools
 import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, ContextDecorator, nullcontext
+from contextlib import AbstractContextManager, ContextDecorator, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, Self, TypeVar, overload
 
 from cuassay import devices
 from cuassay.amp.policy import Rule, rule_of
 from cuassay.arrays.dtypes import HALVES, as_dtype, dtype_name
-from cuassay.core import participants
+from cuassay.core import participants, surroundings
 from cuassay.core.device import Device
 from cuassay.core.handle import Handle
+from cuassay.core.surroundings import Restore
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, CapabilityError, DeviceError, StateError
 from cuassay.ops import Call, cast, interpose, registry
@@ -111,6 +112,10 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
     def __repr__(self) -> str:
         return f"autocast({self.device_type!r}, {self.dtype}, enabled={self._enabled})"
 
+    def again(self) -> autocast:
+        """Another region like this one, to be entered by itself."""
+        return autocast(self.device_type, self.dtype, self._enabled, self._cache_enabled, weights=self._weights)
+
     def __enter__(self) -> Self:
         """From here, in this thread."""
         around = _state.regions.get(self.device_type)
@@ -134,6 +139,25 @@ class autocast(Handle, ContextDecorator):  # noqa: N801  torch's name
         if not _state.opened:
             _state.cache.clear()
             _state.watching.__exit__(None, None, None)
+
+
+def _saved() -> Restore:
+    """The regions that are open here, to be entered again where others may be open."""
+    opened = [owner for owner, _ in _state.opened]
+
+    @contextmanager
+    def entered() -> Iterator[None]:
+        with ExitStack() as regions:
+            for kind in _state.regions:
+                regions.enter_context(autocast(kind, enabled=False))
+            for one in opened:
+                regions.enter_context(one.again())
+            yield
+
+    return entered
+
+
+surroundings.register(_saved)
 
 
 def _checked(weights: Any) -> tuple[Any, ...]:

@@ -104,7 +104,7 @@ class GradScaler(Handle):
         """
         if not self._enabled:
             return outputs
-        if registry.backend_of(type(outputs)) is not None:
+        if registry.backend_for(outputs) is not None:  # or of an array of a function that is differentiated
             return _times(outputs, self._scale.on(self._own(outputs)).scale)
         if isinstance(outputs, str | bytes | Mapping) or not isinstance(outputs, Iterable):
             raise ArgumentError(f"scale takes arrays, or iterables of them; got {type(outputs).__qualname__}")
@@ -352,7 +352,5 @@ def _times(array: Array, scale: Array) -> Array:
     """In the array's own dtype: of 16-bit ones the product is computed in float32, and rounded once."""
     if dtype_name(array.dtype) not in HALVES:
         return ops.mul(array, scale)
-    out = ops.copy(array)
     with np.errstate(over="ignore"):  # on the host; that a loss overflows is what the scale moves by
-        ops.foreach_mul_([out], scale)
-    return out
+        return ops.cast(ops.mul(ops.cast(array, dtype="float32"), scale), dtype=dtype_name(array.dtype))

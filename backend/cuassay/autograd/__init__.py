@@ -7,7 +7,20 @@ runs at once and is recorded (`recorder`). The derivative is a list of ops again
 
 from __future__ import annotations
 
-from cuassay.autograd.checking import gradcheck
+from cuassay.autograd.checking import gradcheck, gradgradcheck
+from cuassay.autograd.checkpointing import checkpoint
+from cuassay.autograd.function import Context, Function
 from cuassay.autograd.functional import grad, jvp, stop_gradient, value_and_grad, vjp
 
-__all__ = ["grad", "gradcheck", "jvp", "stop_gradient", "value_and_grad", "vjp"]
+__all__ = [
+    "Context",
+    "Function",
+    "checkpoint",
+    "grad",
+    "gradcheck",
+    "gradgradcheck",
+    "jvp",
+    "stop_gradient",
+    "value_and_grad",
+    "vjp",
+]

@@ -38,6 +38,8 @@ def run(
         Leave the nodes for another pass.
     """
     streams = _Streams()
+    for place in {id(node.place): node.place for node in nodes}.values():
+        streams.use(place)  # before anything is freed: a stream may have read what another one's memory holds
     for (node, output), grad in given:
         place = Place.of(grad)
         streams.use(place)
@@ -125,8 +127,11 @@ def _step(node: Node, streams: _Streams) -> None:
     """Sum what arrived at the node's outputs, and pass the gradients of its arguments on."""
     place, arrived = node.place, node.grads
     if streams.switch(place):
-        streams.hold(node, dict(arrived))
-    grads = [_sum(arrived.pop(output, ()), place, meta) for output, meta in enumerate(node.outputs)]
+        streams.hold(node.pull, dict(arrived))
+    grads = [
+        _sum(arrived.pop(output, ()), place, meta) if node.materialize or output in arrived else None
+        for output, meta in enumerate(node.outputs)
+    ]
     try:
         passed = node.pull(grads)
     except Exception as error:

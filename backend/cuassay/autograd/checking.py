@@ -1,4 +1,4 @@
-"""`gradcheck`: the gradients of a function against differences of its values."""
+"""`gradcheck` and `gradgradcheck`: gradients of a function, first and second, against differences."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, GradientError
 from cuassay.ops import registry
 
-__all__ = ["gradcheck"]
+__all__ = ["gradcheck", "gradgradcheck"]
 
 #: The cube root of float64's epsilon: the step at which the error of a central difference is least. Of two, at it and
 #: at its double, the leading error cancels (Richardson), so that numbers near a pole are differentiated too.
@@ -80,6 +80,43 @@ def gradcheck(
     for place, grads in zip(chosen, found, strict=True):
         for leaf, grad in enumerate(leaves(grads)):
             _check(_Slope(function, args, host, place, leaf, weights), grad, rtol, atol, step, elements)
+
+
+def gradgradcheck(function: Callable[..., Any], args: Sequence[Any], **options: Any) -> None:
+    """Raise unless the second derivatives of `function` by its float64 arrays are those of central differences.
+
+    The gradients, by the arguments and by a gradient of the value, are checked as `gradcheck` checks a function.
+
+    Parameters
+    ----------
+    function, args
+        As for `gradcheck`; what the value holds besides float64 arrays is passed over.
+    **options
+        As for `gradcheck`.
+
+    Raises
+    ------
+    GradientError
+        If a second derivative is wrong, or an op has none.
+    ArgumentError
+        If no argument is a float64 array.
+    """
+    args = tuple(args)
+    chosen = [place for place, arg in enumerate(args) if any(map(_is_checked, leaves(arg)))]
+    outputs = [one for one in leaves(function(*args)) if _is_checked(one)]
+    given = [_like(one, [_weights(tuple(one.shape), 100 + seed)]) for seed, one in enumerate(outputs)]
+
+    def gradients(*both: Any) -> Any:
+        def floats(*values: Any) -> Any:
+            full = list(both[: len(args)])
+            for place, value in zip(chosen, values, strict=True):
+                full[place] = value
+            return [one for one in leaves(function(*full)) if _is_checked(one)]
+
+        _, pull = vjp(floats, *(both[place] for place in chosen))
+        return pull(list(both[len(args) :]))
+
+    gradcheck(gradients, (*args, *given), **options)
 
 
 def _is_checked(leaf: Any) -> bool:

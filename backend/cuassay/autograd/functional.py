@@ -11,13 +11,12 @@ from typing import Any
 
 from cuassay import devices
 from cuassay.arrays.dtypes import FLOATS, dtype_name
-from cuassay.autograd import backward
-from cuassay.autograd.recorder import Node, Recorder
-from cuassay.autograd.traced import TracedArray, bottom
+from cuassay.autograd.recorded import Recorded
+from cuassay.autograd.traced import bottom
 from cuassay.autograd.trees import is_array, leaves, mapped
 from cuassay.core.words import shown
-from cuassay.errors import ArgumentError, DTypeError, GradientError, ShapeError
-from cuassay.ops import interpose, registry
+from cuassay.errors import ArgumentError, GradientError, ShapeError
+from cuassay.ops import registry
 
 __all__ = ["grad", "jvp", "stop_gradient", "value_and_grad", "vjp"]
 
@@ -74,7 +73,7 @@ def value_and_grad(function: Function, argnums: int | tuple[int, ...] = 0, *, ha
     places = (argnums,) if isinstance(argnums, int) else tuple(argnums)
 
     def run(*args: Any, **kwargs: Any) -> tuple[Any, Any]:
-        recorded = _Recorded(function, args, kwargs, places, has_aux=has_aux)
+        recorded = Recorded(function, args, kwargs, places, has_aux=has_aux)
         value = recorded.value
         _check_value(function, value)
         seed = devices.full(tuple(value.shape), 1, value.dtype, registry.device_of(value, "the value"))
@@ -101,7 +100,7 @@ def vjp(function: Function, *args: Any, has_aux: bool = False) -> tuple[Any, ...
         gives a tuple, one entry an argument. It may be called again: what it needs is kept until it is dropped, and
         must not be written until then. Writes by ops outside of `function` are not seen.
     """
-    recorded = _Recorded(function, args, {}, tuple(range(len(args))), has_aux=has_aux)
+    recorded = Recorded(function, args, {}, tuple(range(len(args))), has_aux=has_aux)
 
     def pull(grads: Any) -> tuple[Any, ...]:
         given, outputs = list(leaves(grads)), list(leaves(recorded.value))
@@ -134,75 +133,6 @@ def jvp(function: Function, primals: Sequence[Any], tangents: Sequence[Any]) -> 
 def stop_gradient(tree: Any) -> Any:
     """The plain arrays of traced ones: no gradient passes through them."""
     return mapped(bottom, tree)
-
-
-class _Recorded:
-    """A function that was run on traced arguments.
-
-    Attributes
-    ----------
-    value, aux
-        Its results, plain.
-    """
-
-    def __init__(
-        self,
-        function: Function,
-        args: tuple[Any, ...],
-        kwargs: dict[str, Any],
-        places: tuple[int, ...],
-        *,
-        has_aux: bool,
-    ) -> None:
-        self._recorder = Recorder()
-        self._wanted: list[Node] = []
-        chosen = _chosen(places, len(args))
-        traced = [mapped(self._traced, arg) if place in chosen else arg for place, arg in enumerate(args)]
-        self._arguments = [mapped(lambda leaf: None, args[place]) for place in chosen]
-        with interpose(self._recorder):
-            result = function(*traced, **kwargs)
-        self._recorder.finish()
-        value, aux = _pair(result) if has_aux else (result, None)
-        self._outputs = [one.node if self._recorder.owns(one) else None for one in leaves(value)]
-        self.value, self.aux = mapped(self._plain, value), mapped(self._plain, aux)
-
-    def _traced(self, leaf: Any) -> TracedArray:
-        if not is_array(leaf):
-            raise ArgumentError(
-                f"an argument to differentiate by holds {shown(leaf)}, which is not an array; leave it out of argnums"
-            )
-        if dtype_name(leaf.dtype) not in FLOATS:
-            raise DTypeError(
-                f"a derivative by an array of {dtype_name(leaf.dtype)} is not defined; give one of "
-                f"{', '.join(FLOATS)}, or leave the argument out of argnums"
-            )
-        traced = self._recorder.argument(leaf)
-        self._wanted.append(traced.node[0])
-        return traced
-
-    def _plain(self, leaf: Any) -> Any:
-        return leaf.represents if self._recorder.owns(leaf) else leaf
-
-    def gradients(self, grads: Sequence[Array], *, keep: bool) -> tuple[Any, ...]:
-        """Of each chosen argument, in its form."""
-        given = [(node, one) for node, one in zip(self._outputs, grads, strict=True) if node is not None]
-        found = iter(backward.run(self._recorder.nodes, given, self._wanted, keep=keep))
-        return tuple(mapped(lambda leaf: next(found), form) for form in self._arguments)
-
-
-def _chosen(places: tuple[int, ...], count: int) -> tuple[int, ...]:
-    found = []
-    for place in places:
-        if not -count <= place < count:
-            raise ArgumentError(f"argnums names argument {place} of a call with {count}; count from 0")
-        found.append(place % count)
-    return tuple(found)
-
-
-def _pair(result: Any) -> tuple[Any, Any]:
-    if not isinstance(result, tuple) or len(result) != 2:
-        raise ArgumentError(f"with has_aux the function gives (value, aux); got {shown(result)}")
-    return result
 
 
 def _check_value(function: Function, value: Any) -> None:

@@ -72,6 +72,8 @@ class Node:
         From the gradients of the outputs to one for each parent, or None.
     grads : mapping
         Output to the gradients that arrived, each with the stream that made it.
+    materialize : bool
+        `pull` gets zeros for an output at which nothing arrived; else None.
     """
 
     name: str
@@ -79,8 +81,9 @@ class Node:
     place: Place
     outputs: Sequence[Meta]
     parents: Sequence[tuple[Node, int]] = ()
-    pull: Callable[[Sequence[Array]], Sequence[Array]] = spent
+    pull: Callable[[Sequence[Any]], Sequence[Any]] = spent
     grads: dict[int, list[tuple[Array, Any]]] = field(default_factory=dict)
+    materialize: bool = True
 
 
 class Recorder:
@@ -144,11 +147,18 @@ class Recorder:
         return TracedArray(result, self, (node, 0))
 
     def applied(
-        self, name: str, inputs: Sequence[TracedArray], results: Sequence[Array], pull: Callable[..., Sequence[Array]]
+        self,
+        name: str,
+        inputs: Sequence[TracedArray],
+        results: Sequence[Array],
+        pull: Callable[[Sequence[Array | None]], Sequence[Array | None]],
+        *,
+        materialize: bool = True,
     ) -> list[TracedArray]:
-        """Record a call of a user's function with a backward of its own."""
-        outputs = tuple(map(_meta, results))
-        node = Node(name, callers.line(), self._place(results[0]), outputs, [one.node for one in inputs], pull)
+        """Record a call of a function with a backward of its own: `pull`, which gets None for zeros if it is to."""
+        outputs, place = tuple(map(_meta, results)), self._place(results[0])
+        parents = [one.node for one in inputs]
+        node = Node(name, callers.line(), place, outputs, parents, pull, materialize=materialize)
         self.nodes.append(node)
         return [TracedArray(result, self, (node, place)) for place, result in enumerate(results)]
 
@@ -187,7 +197,10 @@ class Recorder:
         for name in read:
             self.keep(values[name], f"its {name}" if name != "out" else "its result", node)
         forward = rules.Forward(values)
-        wanted = [(name, formula, _meta(plain[name])) for name, formula in rule.formulas]
+        wanted = [
+            (name, formula, parent.outputs[output])
+            for (name, formula), (parent, output) in zip(rule.formulas, node.parents, strict=True)
+        ]
 
         def pull(grads: Sequence[Array]) -> list[Array]:
             (grad,) = grads

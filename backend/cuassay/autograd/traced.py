@@ -12,11 +12,11 @@ from typing import Any, NoReturn, Protocol
 
 import numpy as np
 
-from cuassay import devices, ops
+from cuassay import ops
 from cuassay.core import callers
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, GradientError
-from cuassay.ops import registry
+from cuassay.ops.conv_derivatives import placed
 
 __all__ = ["TracedArray", "bottom"]
 
@@ -146,7 +146,12 @@ class TracedArray:
         if Ellipsis not in entries:
             entries = *entries, Ellipsis  # a single element is then a view as well
         shape = self.shape
-        return self._view("x[...]", lambda a: a[entries], lambda grad: _put(grad, shape, entries))
+        return self._view("x[...]", lambda a: a[entries], lambda grad: placed(grad, shape, entries))
+
+    def placed(self, shape: tuple[int, ...], index: Any) -> TracedArray:
+        """Zeros of `shape` and this array at `index`: the derivative of ``x[index]``, recorded."""
+        back: Callable[[Any], Any] = lambda outer: outer[index]  # noqa: E731
+        return self._view("x[...]", lambda a: placed(a, shape, index), back)
 
     def _view(self, name: str, view: Callable[[Any], Any], back: Callable[[Any], Any]) -> TracedArray:
         found: TracedArray = self.recorder.viewed(self, name, view, back)
@@ -274,12 +279,3 @@ def bottom(value: Any) -> Any:
     while isinstance(value, TracedArray):
         value = value.represents
     return value
-
-
-def _put(grad: Any, shape: tuple[int, ...], index: Any) -> Any:
-    """Zeros of `shape`, and `grad` at `index`."""
-    if isinstance(grad, TracedArray):
-        return grad.recorder.viewed(grad, "x[...]", lambda a: _put(a, shape, index), lambda outer: outer[index])
-    whole = devices.zeros(shape, grad.dtype, registry.device_of(grad, "the gradient"))
-    ops.copy(grad, out=whole[index])
-    return whole

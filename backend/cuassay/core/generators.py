@@ -14,6 +14,7 @@ import os
 import secrets
 import threading
 
+from cuassay.core import draws
 from cuassay.core.device import Device
 from cuassay.core.generator import DEFAULT_SEED, WORDS_PER_CALL, GeneratorState
 from cuassay.core.handle import Handle
@@ -61,6 +62,11 @@ class Generator(Handle):
 
         While this thread captures on the device it is one that every replay finds renewed.
         """
+        if draws.is_watched():
+            return draws.taken(self._device, lambda: self._take(words))
+        return self._take(words)
+
+    def _take(self, words: int) -> DrawState:
         recording = recording_of(self._device)
         if recording is None:
             return self._position.take(words)

@@ -11,9 +11,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, cast
 
-from cuassay.core import settings
+from cuassay.core import settings, surroundings
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, SettingError
 
@@ -99,6 +100,9 @@ def precision(mode: Mode) -> Iterator[None]:
         yield
     finally:
         _current.reset(token)
+
+
+surroundings.register(lambda: partial(precision, current_precision()))
 
 
 def resolved(override: Mode | None) -> Mode:

@@ -60,6 +60,7 @@ __all__ = [
     "integers",
     "inv_",
     "layer_norm",
+    "layer_norm_backward",
     "less_equal",
     "linear",
     "log",
@@ -76,6 +77,7 @@ __all__ = [
     "sigmoid",
     "slow_conv2d",
     "softmax",
+    "softmax_backward",
     "solve_",
     "sqrt",
     "sub",
@@ -241,6 +243,17 @@ layer_norm = declare(
     op_class="reduction",
     doc="``(a - mean) / sqrt(var + eps) * weight + bias`` over the last axis; biased variance; arXiv 1607.06450.",
 )
+softmax_backward = declare(
+    "softmax_backward(grad, result, *, axis=-1) -> out",
+    shape=shapes.softmax_gradient, dtypes=FLOATS, op_class="reduction",
+    doc="``result * (grad - sum(grad * result))`` along `axis`: what `softmax`, which gave `result`, passes on.",
+)  # fmt: skip
+layer_norm_backward = declare(
+    "layer_norm_backward(grad, a, weight, *, eps=1e-05) -> out",
+    shape=shapes.normalized_gradient, dtypes=FLOATS, op_class="reduction",
+    doc="What `layer_norm` passes on to `a`: ``(h - mean(h) - x * mean(h * x)) / sqrt(var + eps)``, h being ``grad * "
+    "weight`` and x the rows of mean 0 and variance 1.",
+)  # fmt: skip
 sum = declare(
     "sum(a, *, axis=None, keepdims=False) -> out",
     shape=shapes.reduced,

@@ -13,10 +13,13 @@ import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.errors import GradientError
 from cuassay.ops import catalog as ops
 from cuassay.ops import products, registry, rules
+from cuassay.ops.conv_derivatives import SLOW_CONV2D
+from cuassay.ops.row_derivatives import ROWS
+from cuassay.ops.row_derivatives import by as _by
+from cuassay.ops.row_derivatives import wide as _wide
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
 
@@ -37,15 +40,6 @@ def fitted(grad: Array, shape: tuple[int, ...], dtype: Any) -> Array:
     return grad if grad.dtype == dtype else ops.cast(grad, dtype=dtype)
 
 
-def _by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    return lambda function: Formula(function, reads)
-
-
-def _wide(array: Array) -> Array:
-    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
-    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
-
-
 def _transposed(array: Array) -> Array:
     return array.swapaxes(-1, -2)
 
@@ -62,6 +56,23 @@ def _not_above_zero(grad: Array, array: Array) -> Array:
 
 def _gelu_slope(grad: Array, forward: Forward) -> Array:
     return ops.gelu_backward(grad, forward.a, approximate=forward.approximate)
+
+
+def _gelu_bend(grad: Array, forward: Forward) -> Array:
+    """By the input of `gelu`, of its slope: ``phi(a) (2 - a^2)``, or the derivative of the form by tanh."""
+    a = _wide(forward.a)
+    squares = ops.mul(a, a)
+    if forward.approximate == "none":
+        density = ops.mul(ops.exp(ops.mul(squares, -0.5)), 1 / math.sqrt(2 * math.pi))
+        bend = ops.mul(density, ops.sub(2.0, squares))
+    else:  # a (1 + tanh u) / 2, u = k (a + c a^3)
+        k, c = math.sqrt(2 / math.pi), 0.044715
+        twice = ops.mul(ops.mul(a, ops.add(ops.mul(squares, c), 1.0)), 2 * k)
+        slope, tanh = ops.mul(ops.add(ops.mul(squares, 3 * c), 1.0), k), ops.tanh(ops.mul(twice, 0.5))
+        rest = ops.mul(ops.mul(ops.sigmoid(twice), ops.sigmoid(ops.neg(twice))), 4.0)  # 1 - tanh^2, which cancels
+        turn = ops.sub(ops.mul(a, 3 * k * c), ops.mul(tanh, ops.mul(slope, slope)))
+        bend = ops.mul(rest, ops.add(slope, ops.mul(a, turn)))
+    return ops.mul(ops.mul(_wide(grad), _wide(forward.grad)), bend)
 
 
 # ------------------------------------------------------------------------------------------------ reductions
@@ -84,39 +95,6 @@ def _amax(grad: Array, forward: Forward) -> Array:
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
     return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
-
-
-def _softmax(grad: Array, forward: Forward) -> Array:
-    grad, out = _wide(grad), _wide(forward.out)
-    return ops.mul(out, ops.sub(grad, ops.sum(ops.mul(grad, out), axis=forward.axis, keepdims=True)))
-
-
-def _mean(array: Array) -> Array:
-    return ops.mul(ops.sum(array, axis=-1, keepdims=True), 1 / array.shape[-1])
-
-
-def _normalized(forward: Forward) -> tuple[Array, Array]:
-    """The rows of mean 0 and variance 1, and what they were multiplied by."""
-
-    def make() -> tuple[Array, Array]:
-        a = _wide(forward.a)
-        centred = ops.sub(a, _mean(a))
-        scale = ops.div(1.0, ops.sqrt(ops.add(_mean(ops.mul(centred, centred)), float(forward.eps))))
-        return ops.mul(centred, scale), scale
-
-    found: tuple[Array, Array] = forward.once("normalized", make)
-    return found
-
-
-def _layer_norm(grad: Array, forward: Forward) -> Array:
-    rows, scale = _normalized(forward)
-    grad = ops.mul(_wide(grad), _wide(forward.weight))
-    across = ops.add(_mean(grad), ops.mul(rows, _mean(ops.mul(grad, rows))))
-    return ops.mul(ops.sub(grad, across), scale)
-
-
-def _layer_norm_weight(grad: Array, forward: Forward) -> Array:
-    return ops.mul(_wide(grad), _normalized(forward)[0])
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -243,7 +221,7 @@ def _back(grad: Array, forward: Forward) -> Array:
 
 
 _IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
-_OF_LINALG = "it writes its arguments; see the functions of cuassay.linalg for what has a derivative"
+_OF_LINALG = "it writes its arguments; call the function of its name in cuassay.linalg, which has a derivative"
 _ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
 _NONE: Mapping[str, Formula | str] = {}
 
@@ -263,7 +241,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "sigmoid": {"a": _by("out")(lambda g, f: ops.mul(ops.mul(g, f.out), ops.sub(1.0, f.out)))},
     "relu": {"a": _by("out")(lambda g, f: _not_above_zero(g, f.out))},
     "gelu": {"a": _by("a")(_gelu_slope)},
-    "gelu_backward": {"grad": _by("a")(_gelu_slope), "a": "the second derivative of gelu is not written"},
+    "gelu_backward": {"grad": _by("a")(_gelu_slope), "a": _by("grad", "a")(_gelu_bend)},
     "equal": _NONE,
     "less_equal": _NONE,
     "where": {
@@ -272,12 +250,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     },
     "sum": {"a": _by()(_sum)},
     "amax": {"a": _by("a", "out")(_amax)},
-    "softmax": {"a": _by("out")(_softmax)},
-    "layer_norm": {
-        "a": _by("a", "weight")(_layer_norm),
-        "weight": _by("a")(_layer_norm_weight),
-        "bias": _by()(lambda g, f: _wide(g)),
-    },
+    **ROWS,
     "matmul": {"a": _by("b")(_matmul_a), "b": _by("a")(_matmul_b)},
     "mm": {"a": _by("b")(_left(ops.mm)), "b": _by("a")(_right(ops.mm))},
     "bmm": {"a": _by("b")(_left(ops.bmm)), "b": _by("a")(_right(ops.bmm))},
@@ -298,7 +271,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     },
     "grouped_mm": {"a": _by("b")(_grouped_a), "b": _by("a")(_grouped_b)},
     "scaled_mm": "its operands are fp8, which a gradient does not fit in; differentiate the product in bfloat16",
-    "slow_conv2d": "no rule is written for it; declare an op of your own with derivative={...}",
+    "slow_conv2d": SLOW_CONV2D,
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},
     "expand": {"a": _pass},
@@ -309,7 +282,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "normal": _NONE,
     "integers": _NONE,
     "permutation": _NONE,
-    "det": "no rule is written for it; declare an op of your own with derivative={...}",
+    "det": "call cuassay.linalg.det, which has a derivative",
     **dict.fromkeys(("solve_", "inv_", "cholesky_", "qr_", "svd_", "eigh_", "lstsq_"), _OF_LINALG),
     **dict.fromkeys(
         (
@@ -318,7 +291,7 @@ DERIVATIVES: dict[str, rules.Derivative] = {
         ),
         _IN_PLACE,
     ),
-    "foreach_norm": "no rule is written for it; use ops.sqrt(ops.sum(ops.mul(a, a)))",
+    "foreach_norm": "it takes a list; of each array write ops.sqrt(ops.sum(ops.mul(a, a)))",
 }  # fmt: skip
 
 for _name, _derivative in DERIVATIVES.items():

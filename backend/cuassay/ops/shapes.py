@@ -26,9 +26,11 @@ __all__ = [
     "expanded",
     "matmul",
     "normalized",
+    "normalized_gradient",
     "reduced",
     "same",
     "shape_of",
+    "softmax_gradient",
 ]
 
 Shape = tuple[int, ...]
@@ -137,6 +139,25 @@ def normalized(bound: Mapping[str, Any]) -> Shape:
                 f"layer_norm's {name} must have shape {shape[-1:]}, the last axis of a {shape}; "
                 f"got {shape_of(bound[name])}"
             )
+    return shape
+
+
+def softmax_gradient(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``result``, which ``grad`` has too."""
+    return _with_gradient("softmax_backward", bound, same("result")(bound))
+
+
+def normalized_gradient(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, which ``grad`` has too; ``weight`` is a vector of its last extent."""
+    shape = normalized({**bound, "bias": bound["weight"]})
+    return _with_gradient("layer_norm_backward", bound, shape)
+
+
+def _with_gradient(name: str, bound: Mapping[str, Any], shape: Shape) -> Shape:
+    if shape_of(bound["grad"]) != shape:
+        raise ShapeError(
+            f"{name}'s grad must have the shape of the result, {shape}; got {shape_of(bound['grad'])}; broadcast it"
+        )
     return shape
 
 

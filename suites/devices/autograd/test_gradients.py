@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay import Device, from_host, ops, random, to_host
-from cuassay.amp import autocast
+from cuassay.amp import GradScaler, autocast
 from cuassay.autograd import grad, gradcheck, jvp, stop_gradient, value_and_grad, vjp
 from cuassay.ops import registry
 from cuassay.testing import requires
@@ -174,6 +174,16 @@ def test_casts_of_autocast_are_differentiated(device: Device, drawn: Callable[..
     assert seen == [np.float16]
     assert found.dtype == np.float32
     assert to_host(found) == pytest.approx(np.tile(to_host(x).sum(axis=0), (3, 1)), rel=2e-3)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+def test_a_loss_is_scaled_inside_the_function(device: Device, drawn: Callable[..., Any], dtype: str) -> None:
+    scaler = GradScaler(device.kind, init_scale=4.0)
+    x = drawn(8, dtype=dtype)
+
+    found = grad(lambda x: scaler.scale(ops.sum(x * x)))(x)
+
+    assert to_host(found).tolist() == (8 * to_host(x)).tolist()
 
 
 def test_dropout_passes_gradients_where_it_kept(drawn: Callable[..., Any]) -> None:

@@ -68,6 +68,8 @@ FORMS = (
     Form("softmax", ((33, 20),), scalars={"axis": 0}),
     Form("softmax", ((3, 3000),), "bfloat16"),
     Form("layer_norm", ((33, 20), (20,), (20,)), scalars={"eps": 1e-5}),
+    Form("softmax_backward", ((33, 20), (33, 20))),
+    Form("layer_norm_backward", ((33, 20), (33, 20), (20,)), scalars={"eps": 1e-5}),
     Form("sum", ((33, 20),)),
     Form("sum", ((33, 20),), "int32", {"axis": 0, "keepdims": True}),
     Form("sum", ((3, 70_001),), scalars={"axis": -1}),

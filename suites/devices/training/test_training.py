@@ -35,17 +35,26 @@ def data(example: ModuleType) -> Any:
 
 @pytest.fixture(scope="module")
 def on_the_host(example: ModuleType, data: Any) -> Any:
-    """The loss curve of the readable implementation."""
-    return example.Trainer("cpu").train(data, EPOCHS)
+    """The trainer and the loss curve of the readable implementation."""
+    trainer = example.Trainer("cpu")
+    return trainer, trainer.train(data, EPOCHS)
 
 
-def test_it_learns_as_the_host_does(device: Device, example: ModuleType, data: Any, on_the_host: list[Any]) -> None:
-    trainer = example.Trainer(str(device))
+#: The curve of the loss whose backward pass was written by hand, before this one was differentiated.
+BY_HAND = [0.8724, 0.2485, 0.1661, 0.1046, 0.0824, 0.0681, 0.0545, 0.0502, 0.0400, 0.0438]
 
-    losses = trainer.train(data, EPOCHS)
+
+def test_it_learns_as_it_did_with_gradients_written_by_hand(
+    device: Device, example: ModuleType, data: Any, on_the_host: Any
+) -> None:
+    trainer, losses = on_the_host
+    if device.kind != "cpu":
+        trainer = example.Trainer(str(device))
+        losses = trainer.train(data, EPOCHS)
 
     assert trainer.accuracy(data) >= 0.97
-    assert losses == pytest.approx(on_the_host, rel=0.25, abs=0.01)  # sums in another order, in float16
+    # float16: on the host the curve is the same, elsewhere sums are made in another order
+    assert losses == pytest.approx(BY_HAND, **({"abs": 1e-3} if device.kind == "cpu" else {"rel": 0.25, "abs": 0.01}))
     assert trainer.scaler.get_growth_tracker() == EPOCHS * 11 % 100  # no step was skipped
 
 

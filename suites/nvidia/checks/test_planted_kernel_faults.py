@@ -54,6 +54,8 @@ class Fault:
     @property
     def unit(self) -> str:
         """The ``.cu`` file that is compiled: what a header is tested by."""
+        if "_backward_" in self.kernel:
+            return "row_gradients.cu"
         name = self.kernel.partition("<")[0].partition("_")[0]
         return UNITS.get(name, f"{name}.cu")
 
@@ -83,6 +85,8 @@ COLUMNS16 = "reduce_columns<Sum, bfloat16, float32, bfloat16, 1, 8>"
 SHORT_MAX = "reduce_short_rows<Max, float32, float32, float32, 1>"
 SOFT, SOFT16 = "softmax_short<float32, 1, 2>", "softmax_short<bfloat16, 1, 8>"
 LONG_SOFT = "softmax_long<float32, 4, true>"
+SOFT_GRAD, LONG_SOFT_GRAD = "softmax_backward_short<float32, 1, 2>", "softmax_backward_long<float32, 4>"
+NORM_GRAD, LONG_NORM_GRAD = "layer_norm_backward_short<float32, 1, 2>", "layer_norm_backward_long<float32, 4>"
 CLUSTER_SOFT, CLUSTER_SOFT16 = "softmax_cluster<float32, 4, 8>", "softmax_cluster<bfloat16, 8, 4>"
 NORM, NORM16 = "layer_norm_short<float32, 4, 6>", "layer_norm_short<bfloat16, 8, 1>"
 UNIFORM = "random_fill<Uniform<float32>, float32, 4, false>"
@@ -265,6 +269,16 @@ FAULTS = (
           "warp_sum(threadIdx.x % 32 < blockDim.x / 32 ?", "warp_sum(threadIdx.x % 32 < 1 ?"),
     Fault("layer_norm", "sum of half a warp", "values", "float32", "rows.cuh", NORM,
           "lane = 16; lane; lane /= 2) value +=", "lane = 8; lane; lane /= 2) value +="),
+    # -------------------------------------------------------------------------------------------- row_gradients.cu
+    Fault("softmax_backward", "lanes past the row counted", "values", "float32", "row_gradients.cu", SOFT_GRAD,
+          "if (at < columns) {  // the host picks an N that divides the columns\n            grads[p]",
+          "{\n            grads[p]"),
+    Fault("softmax_backward", "sum of a thread", "values", "float32", "row_gradients.cu", LONG_SOFT_GRAD,
+          "total = block_sum(total, scratch);", ""),
+    Fault("layer_norm_backward", "mean of the gradient left out", "values", "float32", "row_gradients.cu", NORM_GRAD,
+          "(grads[p][i] - first - values[p][i] * second)", "(grads[p][i] - values[p][i] * second)"),
+    Fault("layer_norm_backward", "eps ignored in long rows", "values", "float32", "row_gradients.cu", LONG_NORM_GRAD,
+          "block_sum(squares, scratch[1]) / W(columns) + W(eps)", "block_sum(squares, scratch[1]) / W(columns)"),
     # -------------------------------------------------------------------------------------------- philox.cuh, random.cu
     Fault("uniform", "upper half of the seed ignored", "values", "float32", "philox.cuh", UNIFORM,
           "second = uint32(from.seed >> 32)", "second = 0"),

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from cuassay import autograd, devices, from_host, linalg, ops, to_host
+from cuassay import autograd, devices, from_host, ops, to_host
 from cuassay.autograd import grad, gradcheck, vjp
 from cuassay.errors import ArgumentError, DTypeError, GradientError, RaceError, SchemaError, ShapeError
 from cuassay.ops import Formula, registry, rules, shapes
@@ -30,6 +30,11 @@ def overwritten(x: Any) -> Any:
     return ops.sum(product)
 
 
+def grouped(matrix: Any) -> Any:
+    product = ops.grouped_mm(from_host(np.ones((2, 1)), "sim:0"), matrix.reshape(1, 1, 3), offs=[2])
+    return product * product
+
+
 @pytest.mark.parametrize(
     ("function", "message"),
     [
@@ -44,12 +49,13 @@ def overwritten(x: Any) -> Any:
         (lambda x: x.__cupy_override_elementwise_kernel__(None, x), "a function of CuPy of a traced array"),
         (lambda x: to_host(x), "is a traced array of a function that is differentiated"),
         (lambda x: x[[0, 1]], "takes whole numbers, slices, None and ...; got"),
-        (lambda x: ops.foreach_norm([x]), r"foreach_norm, called at .*: no rule is written for it; use ops.sqrt"),
+        (lambda x: ops.foreach_norm([x]), r"foreach_norm, called at .*: it takes a list; of each array write"),
         (lambda x: ops.foreach_zero_([x]), "foreach_zero_, called at .*, would write a.0., a traced array, in place"),
         (lambda x: ops.relu.inplace(x), "relu, called at .*, would write out, a traced array, in place"),
         (overwritten, r"copy, called at .*:\d+, would write out over an array that the derivative of mul, called at"),
-        (lambda x: ops.sum(grad(lambda y: ops.sum(ops.gelu(y)))(x)), "no derivative by a: the second derivative of"),
-        (lambda x: linalg.inv(x.reshape(3, 1) * x), "traced array"),
+        (lambda x: ops.sum(grad(lambda y: ops.sum(grouped(y)))(x)), "grouped_mm has no second derivative by its"),
+        (lambda x: ops.det(x.reshape(1, 3).T * x), "det, called at .*: call cuassay.linalg.det, which has"),
+        (lambda x: ops.inv_(x, x, x), "inv_, called at .*, would write inverse, a traced array, in place"),
     ],
 )  # fmt: skip
 def test_what_has_no_derivative_says_where_and_what_to_do(x: Any, function: Callable[[Any], Any], message: str) -> None:
@@ -184,3 +190,15 @@ def test_the_rule_of_an_op_of_ones_own_is_used(x: Any, monkeypatch: pytest.Monke
     ops.implement("cube", kind="cpu", dtypes=("float64",))(lambda a, *, out: np.power(a, 3, out=out))
 
     gradcheck(cube, (x,))
+
+
+def test_an_op_of_ones_own_without_a_rule_says_how_to_declare_one(x: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, table in ((registry, "_ops"), (registry, "_implementations"), (rules, "_derivatives")):
+        monkeypatch.setattr(module, table, dict(getattr(module, table)))
+    halved = ops.declare("halved(a) -> out", shape=shapes.same("a"), dtypes=("float64",), op_class="elementwise")
+
+    with pytest.raises(
+        GradientError,
+        match=r"halved, called at test_gradient_errors.py:\d+, has no derivative: no rule is written for it; declare",
+    ):
+        grad(lambda x: ops.sum(halved(x)))(x)

@@ -40,8 +40,35 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
     out[...] = (normal * widened(weight, wide) + widened(bias, wide)).astype(out.dtype, copy=False)
 
 
+def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> None:
+    """``result * (grad - sum(grad * result))`` along `axis`."""
+    wide = compute_dtype(out.dtype)
+    g, y = widened(grad, wide), widened(result, wide)
+    with np.errstate(invalid="ignore"):  # inf - inf of a gradient that overflowed
+        out[...] = (y * (g - np.sum(g * y, axis=axis, keepdims=True))).astype(out.dtype, copy=False)
+
+
+def layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float, out: Array) -> None:
+    """Mean and variance again, as `layer_norm` computes them."""
+    if not a.size:
+        return
+    wide = compute_dtype(out.dtype)
+    centred = widened(a, wide) - np.mean(a, axis=-1, keepdims=True, dtype=wide)
+    deviation = np.sqrt(np.mean(np.square(centred), axis=-1, keepdims=True) + wide.type(eps))
+    weighted, normal = widened(grad, wide) * widened(weight, wide), centred / deviation
+    with np.errstate(invalid="ignore"):
+        found = weighted - np.mean(weighted, axis=-1, keepdims=True)
+        found -= normal * np.mean(weighted * normal, axis=-1, keepdims=True)
+        out[...] = (found / deviation).astype(out.dtype, copy=False)
+
+
 def register() -> None:
     """Enter these into the registry."""
-    table: dict[str, registry.Implementation] = {"softmax": softmax, "layer_norm": layer_norm}
+    table: dict[str, registry.Implementation] = {
+        "softmax": softmax,
+        "layer_norm": layer_norm,
+        "softmax_backward": softmax_backward,
+        "layer_norm_backward": layer_norm_backward,
+    }
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -27,6 +27,7 @@ _WINDOWS: tuple[tuple[Shape, Shape, dict[str, Any]], ...] = (
     ((2, 3, 9, 5), (5, 3, 1, 1), {}),
     ((1, 4, 9, 8), (3, 4, 3, 3), {"stride": (2, 3)}),
     ((2, 3, 5, 6), (4, 3, 3, 3), {"padding": (1, 2)}),
+    ((1, 2, 4, 5), (3, 2, 1, 1), {"padding": (2, 1)}),
     ((1, 2, 9, 9), (3, 2, 3, 2), {"dilation": (2, 3)}),
     ((2, 6, 5, 5), (4, 3, 2, 2), {"groups": 2}),
     ((2, 4, 6, 5), (8, 1, 3, 3), {"groups": 4, "padding": 1}),
@@ -94,6 +95,6 @@ def _work(a: Array, weight: Array, bias: Array | None, **window: Any) -> Work:
 SPECS = (
     OpSpec(
         op=ops.slow_conv2d, samples=_convolutions, reference=_conv2d, error_inputs=_errors, bench=_bench, work=_work,
-        terms=lambda a, weight, bias, **window: weight[:1].size + 1, magnitude=_magnitude,
+        terms=lambda a, weight, bias, **window: weight[:1].size + 1, magnitude=_magnitude, supports_grad=True,
     ),
 )  # fmt: skip

@@ -145,6 +145,79 @@ def _layer_norm_magnitude(a: Array, weight: Array, bias: Array, *, eps: float = 
     return np.asarray((largest + np.abs(_normal(a, eps))) * np.abs(weight) + np.abs(bias))
 
 
+def _softmax_gradients(make: Samples) -> Iterator[Sample]:
+    for extent in AWKWARD:
+        yield Sample((make((3, extent)), make((3, extent), low=0, high=1)), label=f"3x{extent}")
+    for shape, axis in (((5, 33, 7), 1), ((33, 5), 0), ((2, 3, 4), -1)):
+        yield Sample((make(shape), make(shape, low=0, high=1)), {"axis": axis})
+    for extent in (2500, 4096):
+        yield Sample((make((2, extent)), make((2, extent), low=0, high=1)), label=f"rows of {extent:,}")
+    yield from (Sample((make(shape), make(shape)), kind="empty") for shape in ((0, 5), (3, 0)))
+    for other in promoting(make.dtype, "float16", "float32", "float64"):
+        yield Sample((make((2, 33)), make((2, 33), dtype=other)), label=f"with {other}", kind="promotion")
+
+
+def _softmax_backward(grad: Array, result: Array, *, axis: int = -1) -> Array:
+    return np.asarray(result * (grad - np.sum(grad * result, axis=axis, keepdims=True)))
+
+
+def _softmax_backward_magnitude(grad: Array, result: Array, *, axis: int = -1) -> Array:
+    return np.asarray(np.abs(result) * (np.abs(grad) + np.sum(np.abs(grad * result), axis=axis, keepdims=True)))
+
+
+def _softmax_backward_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)), make((2, 3))), {"axis": 2}, "an axis too many"), ShapeError, "axis")
+    yield ErrorInput(Sample((make(3), make((2, 3))), label="a row as gradient"), ShapeError, "must have the shape")
+
+
+def _normal_gradients(make: Samples) -> Iterator[Sample]:
+    for extent in AWKWARD:
+        yield Sample((make((3, extent)), make((3, extent)), make(extent)), label=f"3x{extent}")
+    yield Sample((make((2, 3, 33)), make((2, 3, 33)), make(33)), {"eps": 0.5}, "a large eps")
+    yield Sample((make((3, 768)), make((3, 768), low=9, high=11), make(768)), label="a mean far from zero")
+    for extent in (2500, 4096):
+        yield Sample((make((2, extent)), make((2, extent)), make(extent)), label=f"rows of {extent:,}")
+    yield from (Sample((make(shape), make(shape), make(shape[-1])), kind="empty") for shape in ((0, 5), (3, 0)))
+    yield Sample((make(7), make(7), make(7)), label="a single row", kind="scalar")
+    for other in promoting(make.dtype, "float16", "float32", "float64"):
+        yield Sample((make((2, 33)), make((2, 33)), make(33, dtype=other)), label=f"{other} weights", kind="promotion")
+
+
+def _layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float = 1e-5) -> Array:
+    if not a.size:
+        return a
+    weighted, normal = grad * weight, _normal(a, eps)
+    found = weighted - weighted.mean(axis=-1, keepdims=True)
+    found = found - normal * (weighted * normal).mean(axis=-1, keepdims=True)
+    return np.asarray(found / np.sqrt(a.var(axis=-1, keepdims=True) + eps))
+
+
+def _layer_norm_backward_magnitude(grad: Array, a: Array, weight: Array, *, eps: float = 1e-5) -> Array:
+    """The mean is subtracted: errors of a normalized row are relative to the largest element, before the division."""
+    if not a.size:
+        return a
+    deviation = np.sqrt(a.var(axis=-1, keepdims=True) + eps)
+    normal, weighted = 1 + np.max(np.abs(a), axis=-1, keepdims=True) / deviation, np.abs(grad * weight)
+    mean = weighted.mean(axis=-1, keepdims=True)
+    return np.asarray((weighted + mean + normal**2 * mean) / deviation)
+
+
+def _layer_norm_backward_errors(make: Samples) -> Iterator[ErrorInput]:
+    a = make((2, 3))
+    yield ErrorInput(Sample((a, a, make(2)), label="a weight too short"), ShapeError, "weight")
+    yield ErrorInput(Sample((make(3), a, make(3)), label="a row as gradient"), ShapeError, "must have the shape")
+
+
+def _attention_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    for (scores,) in (sample.args for sample in _attention(make, sizes)):
+        yield Sample((make(scores.shape), make(scores.shape, low=0, high=1)))
+
+
+def _hidden_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    shape = (sizes.batch, sizes.length, sizes.width)
+    yield Sample((make(shape), make(shape), make(sizes.width)))
+
+
 def _terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
     return a.size // max(int(np.sum(np.ones(a.shape, bool), axis=axis).size), 1)
 
@@ -210,6 +283,18 @@ SPECS = (
         op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
         supports_grad=True,
         terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=_row_work(8),
+    ),
+    OpSpec(
+        op=ops.softmax_backward, samples=_softmax_gradients, reference=_softmax_backward,
+        error_inputs=_softmax_backward_errors, bench=_attention_gradients,
+        terms=lambda grad, result, *, axis=-1: result.shape[axis], work=_row_work(4),
+        magnitude=_softmax_backward_magnitude,
+    ),
+    OpSpec(
+        op=ops.layer_norm_backward, samples=_normal_gradients, reference=_layer_norm_backward,
+        error_inputs=_layer_norm_backward_errors, bench=_hidden_gradients,
+        terms=lambda grad, a, weight, **scalars: a.shape[-1], magnitude=_layer_norm_backward_magnitude,
+        work=_row_work(14),
     ),
     OpSpec(
         op=ops.sum, supports_grad=True, samples=_sums, reference=_sum_reference, error_inputs=_bad_axes, bench=_logits,

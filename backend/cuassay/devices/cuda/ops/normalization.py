@@ -1,8 +1,9 @@
-"""`softmax` and `layer_norm` on CuPy arrays, by kernels of our own that read and write each element once.
+"""`softmax`, `layer_norm` and their gradients on CuPy arrays, by kernels that read and write each element once.
 
 Rows up to 1,024 elements go to a warp each, in registers; longer ones to a block each, in shared memory; rows too
 long for that are read again. `reduction` has sums and maxima.
-Kernels: kernels/softmax.cu, kernels/layer_norm.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.reduction`.
+Kernels: kernels/softmax.cu, layer_norm.cu, row_gradients.cu. Called by `cuassay.ops`; OpSpecs:
+`cuassay.testing.specs.reduction`.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ _PACKS_A_LINE = 8  # of the cache
 _WARP = 32
 _SHORT_BLOCK = 256
 _SHORT_ROW = 1024
+_GRADIENT_BLOCK = 512
 
 #: Packs a lane, of the kernels for short rows: few steps, so that widths share kernels.
 _PACKS = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32)
@@ -70,6 +72,45 @@ def layer_norm(a: Array, weight: Array, bias: Array, *, eps: float, out: Array) 
     _layer_norm_rows(rows, weight, bias, float(eps), target)
     if target is not out:
         cupy.copyto(out, target)
+
+
+@only_launches
+@alignment.on_aligned
+def softmax_backward(grad: Array, result: Array, *, axis: int, out: Array) -> None:
+    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    if not out.size:
+        return
+    grad, result = _as_rows(grad, axis, out.dtype), _as_rows(result, axis, out.dtype)
+    target = out if axis in (-1, out.ndim - 1) and out.flags.c_contiguous else cupy.empty_like(result)
+    _gradient_rows("softmax_backward", (grad, result), target)
+    if target is not out:
+        cupy.copyto(out, cupy.moveaxis(target, -1, axis) if out.ndim else target.reshape(()))
+
+
+@only_launches
+@alignment.on_aligned
+def layer_norm_backward(grad: Array, a: Array, weight: Array, *, eps: float, out: Array) -> None:
+    """Into `out`, on the current stream; computed in the dtype of `out`, 16-bit ones in float32."""
+    if not out.size:
+        return
+    arrays = tuple(_as_rows(one, -1, out.dtype) for one in (grad, a, weight))
+    target = out if out.flags.c_contiguous else cupy.empty_like(arrays[1])
+    _gradient_rows("layer_norm_backward", arrays, target, float(eps))
+    if target is not out:
+        cupy.copyto(out, target)
+
+
+def _gradient_rows(name: str, arrays: tuple[Array, ...], out: Array, *scalars: float) -> None:
+    columns = out.shape[-1]
+    rows = prod(out.shape[:-1])
+    length = pack_length((*arrays, out), columns)
+    names = f"{c_name(out.dtype)}, {length}"
+    if columns <= _SHORT_ROW:
+        arguments = (*arrays, out, rows, columns, *scalars)
+        _short("row_gradients.cu", f"{name}_short<{names}", (rows, columns), length, arguments)
+        return
+    block = kernel("row_gradients.cu", f"{name}_long<{names}>")
+    block(rows, _GRADIENT_BLOCK, (*arrays, out, columns, *scalars))
 
 
 def _as_rows(a: Array, axis: int, dtype: Any) -> Array:
@@ -153,7 +194,12 @@ def _long(file: str, name: str, a: Array, length: int, arguments: tuple[Any, ...
 def register() -> None:
     """Enter these, and the sums and maxima, into the registry."""
     reduction.register()
-    table: dict[str, registry.Implementation] = {"softmax": softmax, "layer_norm": layer_norm}
+    table: dict[str, registry.Implementation] = {
+        "softmax": softmax,
+        "layer_norm": layer_norm,
+        "softmax_backward": softmax_backward,
+        "layer_norm_backward": layer_norm_backward,
+    }
     for name, implementation in table.items():
         dtypes = [dtype for dtype in registry.op(name).schema.dtypes if dtype not in FP8]
         registry.implement(name, kind="cuda", dtypes=dtypes)(implementation)

@@ -1,15 +1,4 @@
-"""Linear algebra on any device: solve, inv, det, cholesky, qr, svd, eigh, lstsq; of matrices and stacks of them.
-
-Names and meanings are those of ``torch.linalg`` and ``numpy.linalg``: the last two axes are a matrix, those before a
-stack. float32, float64 and their complex forms; LAPACK and cuSOLVER have nothing narrower.
-
-A matrix that is singular, not positive definite, or whose decomposition does not converge raises `LinAlgError`. To see
-that, the host waits for the device once; with ``check_errors=False`` it does not (torch's ``_ex`` functions), and the
-results of such a matrix mean nothing. In a capture nothing can be waited for: there it must be False; and on cuda all
-of this is refused there, since CuPy calls cuSOLVER in no capture.
-
-Each function allocates and calls the operation of its name in `cuassay.ops`, which writes into what it is given.
-"""
+"""The eight functions on plain arrays: each allocates and calls the op of its name, which writes what it is given."""
 
 from __future__ import annotations
 
@@ -23,24 +12,9 @@ from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, LinAlgError, ShapeError
 from cuassay.ops import registry
 from cuassay.ops.arguments import flag
-from cuassay.ops.decompositions import LAPACK, preferred_linalg_library, real_dtype
+from cuassay.ops.decompositions import LAPACK, real_dtype
 
-__all__ = [
-    "QR",
-    "SVD",
-    "Eigen",
-    "LeastSquares",
-    "LinAlgError",
-    "cholesky",
-    "det",
-    "eigh",
-    "inv",
-    "lstsq",
-    "preferred_linalg_library",
-    "qr",
-    "solve",
-    "svd",
-]
+__all__ = ["QR", "SVD", "Eigen", "LeastSquares", "cholesky", "det", "eigh", "inv", "lstsq", "qr", "solve", "svd"]
 
 Array = Any
 Shape = tuple[int, ...]

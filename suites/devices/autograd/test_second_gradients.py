@@ -1,0 +1,65 @@
+"""Second derivatives of the declared ops: a formula is made of ops, and these have formulas."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from cuassay import Device, from_host
+from cuassay.autograd import gradgradcheck
+from cuassay.errors import GradientError
+from cuassay.ops.rules import Formula, derivative_of
+from cuassay.testing import requires
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.own_specs import own_specs
+from cuassay.testing.samples import HostArray, Sample, Samples
+
+pytestmark = requires("float64")
+
+SPECS = {spec.name: spec for spec in own_specs() if spec.supports_grad and "float64" in spec.dtypes}
+
+#: Formulas that a derivative does not go through, with what the error says.
+WITHOUT = {"grouped_mm": "has no second derivative by its matrices"}
+
+
+def small(spec: OpSpec) -> Sample:
+    """The smallest sample of ordinary numbers that has several elements."""
+    samples = [one for one in spec.samples(Samples(3, "float64")) if one.kind == "values"]
+    sized = [(sum(array.size for array in arrays(one)), place) for place, one in enumerate(samples)]
+    found = samples[min(one for one in sized if one[0] > 3)[1]]
+    with np.errstate(all="ignore"):
+        is_defined = np.isfinite(spec.expected(found)).all()
+    positive = (HostArray(np.abs(one.values) + 0.25) if isinstance(one, HostArray) else one for one in found.args)
+    return found if is_defined else replace(found, args=tuple(positive))
+
+
+def arrays(sample: Sample) -> list[Any]:
+    return [one for one in sample.host()[0] if isinstance(one, np.ndarray)]
+
+
+@pytest.mark.parametrize("name", SPECS)
+def test_second_gradients_are_those_of_differences(device: Device, name: str) -> None:
+    spec, formulas = SPECS[name], derivative_of(name)
+    sample = small(spec)
+    names = [param.name for param in spec.declared.schema.arrays]
+    given = [from_host(one, device) if isinstance(one, np.ndarray) else one for one in sample.host()[0]]
+    places = [place for place, one in enumerate(names) if isinstance(formulas.get(one), Formula)]
+    places = [place for place in places if getattr(given[place], "dtype", None) == np.float64]
+
+    def function(*chosen: Any) -> Any:
+        args = list(given)
+        for place, value in zip(places, chosen, strict=True):
+            args[place] = value
+        return spec.declared(*args, **sample.host()[1])
+
+    def check() -> None:
+        gradgradcheck(function, [given[place] for place in places], elements=2)
+
+    if name in WITHOUT:
+        with pytest.raises(GradientError, match=WITHOUT[name]):
+            check()
+    else:
+        check()
