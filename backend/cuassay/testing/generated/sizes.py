@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 import warnings
 from collections.abc import Iterable, Iterator, Sequence
@@ -355,15 +356,20 @@ def resized(sample: Sample, extents: dict[int, int]) -> Sample:
 
 
 def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
-    """Numbers between two of `value`, so that none is met twice; of integers, and what holds such, those themselves."""
+    """Numbers between two of `value`; of integers, and what holds such, those themselves. A long array repeats them."""
     if not value.size:
         return np.zeros(shape, value.dtype)
-    flat = value.reshape(-1)
-    first = flat[chance.integers(0, flat.size, shape)]
-    if not is_float(value.dtype) or (np.floor(flat.astype(np.float64)) == flat).all():
-        return first
-    other, part = flat[chance.integers(0, flat.size, shape)], chance.uniform(0, 1, shape)
-    return np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
+    flat, count = value.reshape(-1), min(math.prod(shape), _TILE)
+    first = flat[chance.integers(0, flat.size, count)]
+    if is_float(value.dtype) and not (np.floor(flat.astype(np.float64)) == flat).all():
+        other, part = flat[chance.integers(0, flat.size, count)], chance.uniform(0, 1, count)
+        first = np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
+    return np.resize(first, shape)
+
+
+#: Numbers after which a long array repeats itself: drawing a million takes longer than most functions of them. A prime,
+#: so that an index that is wrong by a power of two, or by a row, meets another number.
+_TILE = 49_157
 
 
 #: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
