@@ -23,7 +23,7 @@ from cuassay.judging.verdict import Evidence
 from cuassay.testing.compare import collecting
 from cuassay.testing.generated.comparison import compare, result_dtype
 from cuassay.testing.generated.execution import run_sample
-from cuassay.testing.generated.sizes import resized
+from cuassay.testing.generated.extents import resized
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import LAYOUTS, HostArray, Sample, is_sorted
 from cuassay.testing.terms import arrays_of

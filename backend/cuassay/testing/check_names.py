@@ -19,6 +19,7 @@ CHECK_NAMES = (
     "full_range",
     "signed_zeros",
     "full_precision",
+    "constants",
     "accumulation",
     "relations",
     "sizes",

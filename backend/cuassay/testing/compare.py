@@ -187,12 +187,30 @@ def judge(got: NDArray[Any], want: NDArray[Any], tolerance: Any) -> Verdict:
         bad = np.logical_or(*(np.asarray(part.where) for part in parts))
         return replace(worst, bad=int(bad.sum()), where=bad)
     room = np.nan_to_num(np.broadcast_to(tolerance, got.shape), posinf=0.0)  # about infinity and NaN there is none
+    if got.dtype in _EXACT_BOUNDS and (verdict := _within(got, want, room)) is not None:
+        return verdict
     ratio, error, limit = _ratios(got, want, room)
     flat = int(np.argmax(ratio))
     index = tuple(int(i) for i in np.unravel_index(flat, got.shape))
     bad = ratio > 1
     there = float(ratio[index]), index, float(error[index]), float(limit[index])
     return Verdict(int(bad.sum()), got.size, *there, where=bad)
+
+
+#: Dtypes whose rounding moves a bound by too little to matter for how much room a result has left.
+_EXACT_BOUNDS = (np.float32, np.float64)
+
+
+def _within(got: NDArray[Any], want: NDArray[Any], room: NDArray[Any]) -> Verdict | None:
+    """The verdict where each error is within its tolerance before bounds are rounded, the most frequent case."""
+    with np.errstate(all="ignore"):
+        error = np.abs(np.subtract(got, want, dtype=np.float64))
+        if not (error <= room).all():  # NaN is not
+            return None
+        ratio = np.divide(error, room, out=np.zeros(got.shape), where=room > 0)
+    index = tuple(int(i) for i in np.unravel_index(int(np.argmax(ratio)), got.shape))
+    there = float(ratio[index]), index, float(error[index]), float(room[index])
+    return Verdict(0, got.size, *there, where=np.zeros(got.shape, np.bool_))
 
 
 def _ratios(got: NDArray[Any], want: NDArray[Any], tolerance: NDArray[Any]) -> tuple[NDArray[Any], ...]:

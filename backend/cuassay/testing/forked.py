@@ -21,6 +21,7 @@ from typing import Any, NoReturn
 import pytest
 
 from cuassay.results.lifeline import follow
+from cuassay.testing.harness import begin_again
 from cuassay.testing.node import Told
 from cuassay.testing.sending import Sender, load_devices
 
@@ -84,8 +85,6 @@ class ForkedWorker(Sender):
         faulthandler.enable(self._faults)
         _measure_nothing(config)
         self._take_hooks(config)
-        from cuassay.testing.plugin import begin_again
-
         begin_again(config)
 
     def _take_hooks(self, config: pytest.Config) -> None:

@@ -20,72 +20,23 @@ from cuassay.errors import DeviceError, SettingError
 from cuassay.testing import options, rerun, skips
 from cuassay.testing.case_columns import case_columns
 from cuassay.testing.collecting import collect_generated
-from cuassay.testing.isolation import LOST, HangGuard, LostDevices, worker_input
+from cuassay.testing.harness import HARNESS, Harness
 from cuassay.testing.marks import MARKERS
-from cuassay.testing.parametrize import ConformanceClass, Parametrizer
-from cuassay.testing.presence import HOST_KINDS, SESSIONS, Presence
+from cuassay.testing.parametrize import ConformanceClass
+from cuassay.testing.presence import SESSIONS
 from cuassay.testing.registering import register
 from cuassay.testing.reserving import held
 
 if TYPE_CHECKING:
-    from cuassay.testing.trail import Trail
-
-__all__ = ["Harness", "begin_again"]
-
-
-class Harness:
-    """One session's state: its devices, its cases, the devices it lost."""
-
-    def __init__(self, config: pytest.Config) -> None:
-        self.presence = _presence(config)
-        self.parametrize = Parametrizer(self.presence)
-        self.is_replaceable = bool(worker_input(config, "cuassay_replaced_by"))
-        told = ["the other tests run in a fresh process"] if self.is_replaceable else []
-        self.lost = config.stash[LOST] = LostDevices(*told)
-        self.hang = HangGuard(config)
-        self.reserves = bool(settings.get("CUASSAY_RESERVATIONS"))
-        self.trail: Trail | None = None
-        if self.is_replaceable:
-            from cuassay.testing.trail import Trail
-
-            self.trail = Trail(worker_input(config, "cuassay_trail", -1))
-
-    def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
-        """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
-        if case:
-            return (case["device"],)
-        if not self.is_replaceable or sys.modules.keys().isdisjoint(_LIBRARIES):
-            return ()
-        return tuple(device for device in self.presence.devices if device.kind not in HOST_KINDS)
-
-
-#: Without one of these no accelerator was used, and none is asked for.
-_LIBRARIES = ("cuda.bindings", "cupy", "jax", "numba.cuda", "torch")
+    pass
 
 #: What reports carry of a case that is not a property of the test.
 _NOT_PROPERTIES = ("check", "target", "own_reference", "template")
 
-_HARNESS = pytest.StashKey[Harness]()
 _CASE = pytest.StashKey[dict[str, Any]]()
 _TOLD = pytest.StashKey[dict[str, Any]]()
 _IS_NOWHERE = pytest.StashKey[bool]()
 _CURRENT = pytest.StashKey[ExitStack]()
-
-
-def _presence(config: pytest.Config) -> Presence:
-    told = worker_input(config, "cuassay")
-    if told is not None:
-        return Presence.from_controller(told)
-    wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
-    return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))
-
-
-def begin_again(config: pytest.Config) -> None:
-    """Be the harness of a worker, in a fork of the process that has collected."""
-    before = config.stash[_HARNESS]
-    before.hang.close()
-    config.stash[_HARNESS] = Harness(config)
-    config.stash[_HARNESS].presence = before.presence  # that of `SESSIONS`
 
 
 # -------------------------------------------------------------------------------------------------- start
@@ -113,7 +64,7 @@ def pytest_configure(config: pytest.Config) -> None:
         config.addinivalue_line("markers", f"{form}: {meaning}")
     try:
         settings.check()
-        harness = config.stash[_HARNESS] = Harness(config)
+        harness = config.stash[HARNESS] = Harness(config)
         SESSIONS.append(harness.presence)
         config.add_cleanup(lambda: SESSIONS.remove(harness.presence))
         if harness.presence.is_explicit:
@@ -125,14 +76,14 @@ def pytest_configure(config: pytest.Config) -> None:
 
 def pytest_unconfigure(config: pytest.Config) -> None:
     """Close what was opened."""
-    harness = config.stash.get(_HARNESS, None)
+    harness = config.stash.get(HARNESS, None)
     if harness is not None:
         harness.hang.close()
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:
     """Say what is tested, where the user chose it."""
-    harness = config.stash[_HARNESS]
+    harness = config.stash[HARNESS]
     notes = [f"cuassay: {name} is not a setting; did you mean {meant}?" for name, meant in settings.misspelt().items()]
     if harness.hang.yields:
         notes.append(
@@ -143,14 +94,14 @@ def pytest_report_header(config: pytest.Config) -> list[str]:
 
 def pytest_report_collectionfinish(config: pytest.Config) -> list[str]:
     """Say what is tested, where the first test that takes `device` made us choose."""
-    harness = config.stash[_HARNESS]
+    harness = config.stash[HARNESS]
     return _header(config) if harness.presence.is_decided and not harness.presence.is_explicit else []
 
 
 def _header(config: pytest.Config) -> list[str]:
     from cuassay.testing.summary import header
 
-    return header(config.stash[_HARNESS].presence, str(config.rootpath))
+    return header(config.stash[HARNESS].presence, str(config.rootpath))
 
 
 # -------------------------------------------------------------------------------------------------- collection
@@ -159,7 +110,7 @@ def _header(config: pytest.Config) -> list[str]:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     """Give a test that takes `device`, `dtype` or `op` its cases."""
     try:
-        metafunc.config.stash[_HARNESS].parametrize(metafunc)
+        metafunc.config.stash[HARNESS].parametrize(metafunc)
     except pytest.UsageError as error:
         raise pytest.Collector.CollectError(str(error)) from None  # shown without our stack
 
@@ -206,7 +157,7 @@ def device_benchmark(benchmark: Any, request: pytest.FixtureRequest) -> Any:
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
     """Name the case in every report of the test, and watch its time."""
-    harness = item.config.stash[_HARNESS]
+    harness = item.config.stash[HARNESS]
     item.stash[_CASE] = skips.case_of(item)
     told = item.stash[_TOLD] = case_columns(item)
     item.stash[_IS_NOWHERE] = skips.is_nowhere(item)
@@ -230,7 +181,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     case = item.stash.get(_CASE, {})
     if case and "fingerprint" not in dict(item.user_properties):
         item.user_properties.append(("fingerprint", _digest(case["device"])))
-    lost = item.config.stash[_HARNESS].lost
+    lost = item.config.stash[HARNESS].lost
     reason = (lost.why(case["device"]) if case else None) or skips.why_skipped(item, case)
     if case and lost.is_by(item.nodeid, case["device"]):  # a skip would hide that it failed
         pytest.fail(f"{reason}: it ran again, which needs a fresh process", pytrace=False)
@@ -264,14 +215,14 @@ def pytest_runtest_call(item: pytest.Item) -> Generator[None, Any, Any]:
     is_case = bool(compare is not None and item.stash.get(_CASE, {}))
     with compare.collecting(item.stash[_TOLD]) if compare is not None and is_case else nullcontext():
         result = yield
-    if item.config.stash[_HARNESS].is_replaceable:
+    if item.config.stash[HARNESS].is_replaceable:
         _find_late_fault(item)
     return result
 
 
 def _find_late_fault(item: pytest.Item) -> None:
     """Fail the test that passed and left its device dead: a kernel's fault shows when the host waits for it."""
-    harness = item.config.stash[_HARNESS]
+    harness = item.config.stash[HARNESS]
     for device in harness.watched(item.stash.get(_CASE, {})):
         harness.lost.check(device, item.nodeid)
     if (news := harness.lost.take_news(item.nodeid)) is not None:
@@ -300,7 +251,7 @@ def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, rep
     """Look whether a failed test lost its device, and whether the machine is to blame."""
     from cuassay.testing.infrastructure import infrastructure_failure
 
-    harness = item.config.stash[_HARNESS]
+    harness = item.config.stash[HARNESS]
     for device in harness.watched(case):
         harness.lost.check(device, item.nodeid)
     cause = infrastructure_failure(error, None if harness.lost else case.get("device"))
@@ -317,8 +268,8 @@ def _diagnose(item: pytest.Item, case: dict[str, Any], error: BaseException, rep
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item: pytest.Item) -> Generator[None, Any, Any]:
     """Make the former device current again; report a lost device once, as the error of the test that lost it."""
-    lost = item.config.stash[_HARNESS].lost
-    if lost and item.config.stash[_HARNESS].is_replaceable:
+    lost = item.config.stash[HARNESS].lost
+    if lost and item.config.stash[HARNESS].is_replaceable:
         return (yield from _undo_on_lost(item))
     try:
         with item.stash.get(_CURRENT, nullcontext()):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -44,7 +45,8 @@ def test_a_reason_is_given_exactly_where_something_is_missing(
 
 def run(device: str, *arguments: str) -> str:
     command = [sys.executable, "-m", "cuassay", "capabilities", "--device", device, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    environment = dict(os.environ)  # readline sets COLUMNS in the process itself, which its children would take
+    return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
 
 
 def test_the_table_numbers_the_reasons(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,8 +19,11 @@ from cuassay.core.device import Device
 from cuassay.testing.check_names import CHECK_NAMES
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated import (  # noqa: F401  they register theirs
+    aliasing,
+    constants,
     forms,
     gradients,
+    infinities,
     measured,
     numbers,
     precision,

@@ -32,6 +32,7 @@ __all__ = [
     "Check",
     "check",
     "explained",
+    "filled_from",
     "has",
     "is_function",
     "is_op",
@@ -193,6 +194,15 @@ def explained(sentence: str, otherwise: Callable[[], None] | None = None, always
                     raise error from None
                 sentence = always
         raise AssertionError(f"{sentence}\n  {error}") from None
+
+
+@contextmanager
+def filled_from(spec: OpSpec, device: Device, dtype: Any, base: Sample, filled: Sample) -> Iterator[None]:
+    """Whatever is raised inside names `filled`, and begins with what its numbers are where `base` is right."""
+    what = filled.label.removeprefix(f"{base.label}, ")
+    sentence = f"right for the sample's own numbers, wrong for others: {what}"
+    with on_sample(filled), explained(sentence, lambda: verify(spec, device, dtype, [base])):
+        yield
 
 
 def runs_on_host(spec: OpSpec, sample: Sample) -> bool:

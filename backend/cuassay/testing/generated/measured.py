@@ -13,8 +13,9 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
 from cuassay.testing.generated.execution import check, explained, overwrite, turned
+from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import one, plainest, seed
-from cuassay.testing.generated.sizes import check_larger, resized
+from cuassay.testing.generated.sizes import check_larger
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.presence import sizes_for
 from cuassay.testing.samples import BenchSamples, HostArray, Sample, each, normalized

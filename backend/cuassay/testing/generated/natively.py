@@ -7,15 +7,14 @@ are not. In the dtype itself it tells which of the results a function can be ask
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from cuassay import devices
 from cuassay.arrays.dtypes import epsilon
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare_values, floats_of
+from cuassay.testing.generated.comparison import compare_values, floats_of, of_reference, on_host
 from cuassay.testing.generated.execution import is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.numbers import free_floats, refilled
 from cuassay.testing.opspec import OpSpec
@@ -23,22 +22,9 @@ from cuassay.testing.samples import Sample
 from cuassay.testing.terms import is_elementwise
 from cuassay.testing.tolerance import FUNCTION, allowed
 
-__all__ = ["check_far_units", "check_predicate", "decided", "of_reference", "on_host", "with_number"]
+__all__ = ["check_far_units", "check_predicate", "decided", "with_number"]
 
 Array = NDArray[Any]
-
-
-def of_reference(spec: OpSpec, sample: Sample, *, errors: Literal["ignore", "raise"] = "ignore") -> Array | None:
-    """What the reference gives in the sample's own dtype; None where it does not take that.
-
-    With `errors` raised, None as well where it overflows, divides by zero or loses a number to zero on the way.
-    """
-    args, kwargs = sample.copied()
-    try:
-        with np.errstate(all=errors):
-            return np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
-    except Exception:  # noqa: BLE001  it was declared for wide dtypes
-        return None
 
 
 def decided(narrow: Array, expected: Array, dtype: Any, size: Any) -> NDArray[np.bool_]:
@@ -47,11 +33,6 @@ def decided(narrow: Array, expected: Array, dtype: Any, size: Any) -> NDArray[np
     with np.errstate(all="ignore"):
         moved = np.abs(narrow.astype(wide) - expected.astype(wide))
         return np.asarray(np.isfinite(moved) & (moved <= 64 * epsilon(dtype) * size))
-
-
-def on_host(result: Any) -> Array:
-    """A result as an array of NumPy's."""
-    return np.asarray(devices.to_host(result)) if hasattr(result, "shape") else np.asarray(result)
 
 
 # ------------------------------------------------------------------------------------------------ far units

@@ -17,30 +17,37 @@ from cuassay import devices
 from cuassay.arrays.dtypes import INTEGERS, dtype_name, epsilon, is_float, largest, smallest_subnormal
 from cuassay.core.device import Device
 from cuassay.testing.failures import inputs_there
-from cuassay.testing.generated.comparison import compare, compare_values, explained_rounding, floats_of
+from cuassay.testing.generated.comparison import compare_values, explained_rounding, floats_of
 from cuassay.testing.generated.execution import (
     check,
     explained,
+    filled_from,
     is_function,
     is_safely_taken,
     is_taken,
     on_sample,
     run_sample,
 )
+from cuassay.testing.generated.integers import check_default_integers, check_given_integers
 from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import SPAN, HostArray, Sample, each
 from cuassay.testing.terms import arrays_of, is_elementwise
 
-__all__ = ["conditioning", "free_floats", "is_general", "refilled"]
+__all__ = ["Change", "conditioning", "free_floats", "is_general", "near_zero", "refilled"]
 
 Change = Callable[[NDArray[Any]], NDArray[Any]]
 
 
-def refilled(sample: Sample, change: Change, label: str, *, every: bool = False) -> Sample:
-    """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all."""
-    chosen = (not every and free_floats(sample)) or floats_of(sample)
+def refilled(
+    sample: Sample, change: Change, label: str, *, every: bool = False, chosen: list[NDArray[Any]] | None = None
+) -> Sample:
+    """The same call with the numbers of its free floats changed; with `every`, or where none are free, of all.
+
+    With `chosen`, those of these arrays.
+    """
+    chosen = chosen or (not every and free_floats(sample)) or floats_of(sample)
 
     def put(value: Any) -> Any:
         return HostArray(change(value)) if any(value is one for one in chosen) else value
@@ -53,6 +60,13 @@ def free_floats(sample: Sample) -> list[NDArray[Any]]:
     """Those of the floats that were drawn, or seem to be, as `make` draws where no range is asked for."""
     found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray | np.ndarray)]
     return [_values(one) for one in found if is_float(one.dtype) and _is_free(one)]
+
+
+def near_zero(sample: Sample) -> list[NDArray[Any]]:
+    """The free floats and those of a range that begins at zero, if there are such: small numbers are in it."""
+    found = [one for one in each(sample.args, sample.kwargs) if isinstance(one, HostArray) and is_float(one.dtype)]
+    from_zero = [one.values for one in found if one.span is not None and one.span[0] == 0 < one.span[1]]
+    return [*free_floats(sample), *from_zero] if from_zero else []
 
 
 def _values(array: HostArray | NDArray[Any]) -> NDArray[Any]:
@@ -108,22 +122,22 @@ def _of_few_numbers(array: NDArray[Any]) -> NDArray[Any]:
 def check_stress(spec: OpSpec, device: Device, dtype: Any) -> None:
     """An offset, NaN, ties, a stretch of minus infinity, a large number at the end; signed integers of both ends."""
     if not is_float(dtype):
-        _check_integer_ends(spec, device, dtype)
+        check_given_integers(spec, device, dtype)
         return
     sample = one(spec, device, dtype, most=9000)
     if not floats_of(sample):
         return
-    _check_ties(spec, device, dtype, refilled(sample, _of_few_numbers, "ties", every=True))
+    _check_ties(spec, device, dtype, sample, refilled(sample, _of_few_numbers, "ties", every=True))
     if not is_general(spec, sample):
         return
     _check_nan(spec, device, dtype, sample, refilled(sample, _with_nan, "a NaN"))
     if is_coarse(dtype):
         return
-    _check_filled(spec, device, dtype, refilled(sample, _offset, f"{_OFFSET:g} added"))
+    _check_filled(spec, device, dtype, sample, refilled(sample, _offset, f"{_OFFSET:g} added"))
     _check_large_at_end(spec, device, dtype, sample)
     masked = refilled(sample, _masked, f"{_STRETCH} times -inf")
     if is_taken(spec, masked) and np.isfinite(spec.expected(masked)).all():
-        _check_filled(spec, device, dtype, masked, is_excused=False)
+        _check_filled(spec, device, dtype, sample, masked, is_excused=False)
 
 
 def _check_large_at_end(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
@@ -153,14 +167,16 @@ def _overflowed(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Any
     got = devices.to_host(result) if hasattr(result, "shape") else np.asarray(result)
     if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
         return None
-    inside = np.abs(expected) < largest(dtype)
+    inside = np.abs(expected.astype(np.float64)) < largest(dtype)
     return result if (inside & ~np.isfinite(got)).any() else None
 
 
-def _check_filled(spec: OpSpec, device: Device, dtype: Any, sample: Sample, *, is_excused: bool = True) -> None:
+def _check_filled(
+    spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample, *, is_excused: bool = True
+) -> None:
     """Compare where the reference gives a number: it may overflow on the way, where the function does not."""
     if is_taken(spec, sample):
-        with on_sample(sample):
+        with filled_from(spec, device, dtype, base, sample):
             result, floor = run_sample(spec, device, sample), 2 * conditioning(spec, sample)
             expected = _or_as_got(spec.expected(sample), result)
             compare_values(spec, device, dtype, sample, result, expected=expected, excuse=is_excused, floor=floor)
@@ -177,7 +193,8 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     """How far the right result moves where each input moves by its last digit: no library is held to more than that."""
     if any(array.dtype not in (np.float32, np.float64) for array in floats_of(sample)):
         return 0.0
-    moved = refilled(sample, _moved, "last digits moved", every=True)
+    chance = generator()  # one for all arrays: moves that are the same in two of them may cancel
+    moved = refilled(sample, lambda array: _moved(array, chance), "last digits moved", every=True)
     if not is_taken(spec, moved):
         return 0.0
     with np.errstate(all="ignore"):
@@ -185,13 +202,13 @@ def conditioning(spec: OpSpec, sample: Sample) -> float:
     return float(np.max(change, initial=0.0, where=np.isfinite(change)))
 
 
-def _moved(array: NDArray[Any]) -> NDArray[Any]:
+def _moved(array: NDArray[Any], chance: np.random.Generator) -> NDArray[Any]:
     """Each number by its last digit, up or down; zeros are exact, and stay."""
-    ways = np.where(generator().integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
+    ways = np.where(chance.integers(0, 2, array.shape), np.inf, -np.inf).astype(array.dtype)
     return np.where(array == 0, array, np.nextafter(array, ways)).astype(array.dtype)
 
 
-def _check_ties(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+def _check_ties(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
     """Of equal numbers any order is right; a single place, such as that of the maximum, is the first one's."""
     if is_taken(spec, sample):
         expected = spec.expected(sample)
@@ -199,7 +216,7 @@ def _check_ties(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> Non
             return  # how far sums of equal numbers are off in 16 bits is not known
         orders = expected.dtype.kind in "iu" and expected.ndim >= max(array.ndim for array in floats_of(sample))
         if not orders:
-            _check_filled(spec, device, dtype, sample)
+            _check_filled(spec, device, dtype, base, sample)
 
 
 def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: Sample) -> None:
@@ -223,10 +240,32 @@ def _check_nan(spec: OpSpec, device: Device, dtype: Any, base: Sample, sample: S
             f"sample: {sample.label}",
         ]
         raise AssertionError("\n  ".join(lines))
+    _check_ignored(spec, sample, got, expected)
     right = np.where(np.isnan(expected) | np.isnan(got), got, expected)
     limit = explained_rounding(spec, dtype, base, spec.expected(base)) + 2 * conditioning(spec, base)
     with on_sample(sample), explained("wrong for inputs with one NaN, where the reference gives a number"):
         compare_values(spec, device, dtype, sample, result, expected=right, limit=float(np.max(limit, initial=0.0)))
+
+
+def _check_ignored(spec: OpSpec, sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> None:
+    """Where a reference that names NaN gives a number, one that depends on the number in its place, NaN is ignored."""
+    spread = np.isnan(got) & np.isfinite(expected)
+    if not spread.any() or not _names_nan(spec.reference):
+        return
+    spread &= _depends(spec, sample)
+    if spread.any():
+        place = tuple(int(at) for at in np.argwhere(spread)[0])
+        raise AssertionError(
+            f"a NaN is not ignored: {int(spread.sum()):,} of {spread.size:,} results are nan, the first at {place}; "
+            f"the reference, which names NaN, gives {expected[place].item()!r} there\n  sample: {sample.label}"
+        )
+
+
+def _names_nan(reference: Any) -> bool:
+    """Whether a function names NaN, as `nanmean`, `isnan` and `fmax` do, and so means what it does with one."""
+    code = getattr(reference, "__code__", None)
+    names = code.co_names if code is not None else (getattr(reference, "__name__", ""),)
+    return any("nan" in name or name in ("fmax", "fmin") for name in names)
 
 
 def _depends(spec: OpSpec, sample: Sample) -> NDArray[np.bool_]:
@@ -258,10 +297,7 @@ _COUNT = 1025
 def check_full_range(spec: OpSpec, device: Device, dtype: Any) -> None:
     """Magnitudes over the whole range of the dtype, both signs; integers at both ends, against 64 bits."""
     if dtype_name(dtype) in INTEGERS:
-        if np.dtype(dtype).itemsize < 8:
-            _check_integers(spec, device, dtype)
-        elif not spec.is_its_own_reference:
-            _check_wide_integers(spec, device, dtype)
+        check_default_integers(spec, device, dtype)
     elif is_float(dtype) and not dtype_name(dtype).startswith("float8"):
         sample = one(spec, device, dtype)
         if is_elementwise(spec.scale(sample, spec.expected(sample))[1], floats_of(sample), spec.expected(sample)):
@@ -283,88 +319,6 @@ def _check_magnitudes(spec: OpSpec, device: Device, dtype: Any, like: Sample) ->
             floor = smallest_subnormal(dtype) / epsilon(dtype) if flush else 0.0
             result = run_sample(spec, device, sample)
             compare_values(spec, device, dtype, sample, result, excuse=spec.reference is None, floor=floor, each=True)
-
-
-def _check_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
-    limits, chance = np.iinfo(dtype), generator()
-    if spec.reference is None and limits.min == 0:
-        return  # of unsigned integers wrapping may be meant, as in a hash
-    ends = np.array([limits.min, limits.min + 1, limits.max - 1, limits.max, 0, 1], dtype)
-
-    def drawn(array: NDArray[Any]) -> NDArray[Any]:
-        values = chance.integers(limits.min, limits.max, _COUNT, dtype=np.int64, endpoint=True).astype(dtype)
-        values[: ends.size] = chance.permutation(ends)
-        return values
-
-    like = one(spec, device, dtype, most=_COUNT)
-    args = tuple(HostArray(drawn(array)) for array in like.host()[0] if isinstance(array, np.ndarray))
-    sample = replace(like, args=args, label="integers over the whole range of the dtype")
-    with on_sample(sample), np.errstate(all="ignore"):
-        wide = replace(sample, args=tuple(HostArray(array.values.astype(np.int64)) for array in args))
-        if is_taken(spec, wide) and is_taken(spec, sample):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
-
-
-def _check_integer_ends(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Given samples with signed integers of the whole range, where each right result is an integer in range."""
-    if dtype_name(dtype) not in INTEGERS or np.iinfo(dtype).min == 0 or spec.reference is None:
-        return
-    limits, chance = np.iinfo(dtype), generator()
-    ends = np.array([limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1], dtype)
-
-    def drawn(array: NDArray[Any]) -> NDArray[Any]:
-        values = chance.integers(limits.min, limits.max, array.size, dtype=dtype, endpoint=True)
-        values[: ends.size] = ends[: values.size]
-        return chance.permutation(values).reshape(array.shape)
-
-    like = one(spec, device, dtype, most=_COUNT)
-    if any(isinstance(array, HostArray) and array.span != SPAN for array in each(like.args, like.kwargs)):
-        return
-    args = tuple(HostArray(drawn(given.values)) if isinstance(given, HostArray) else given for given in like.args)
-    sample = replace(like, args=args, label=f"{like.label}, integers of the whole range")
-    wide = replace(sample, args=tuple(_in_64_bits(given) for given in args))
-    if is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
-        expected = spec.expected(wide)
-        if expected.dtype.kind in "iu" and ((limits.min <= expected) & (expected <= limits.max)).all():
-            with on_sample(sample):
-                compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected)
-
-
-def _in_64_bits(given: Any) -> Any:
-    return HostArray(given.values.astype(np.int64)) if isinstance(given, HostArray) else given
-
-
-def _check_wide_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
-    """Integers that float64 does not hold, many next to squares and powers of two; sums of two stay in range."""
-
-    def drawn(array: NDArray[Any]) -> NDArray[Any]:
-        least = 0 if np.iinfo(dtype).min == 0 else -_WIDE
-        chance = generator()
-        values = chance.integers(least, _WIDE, array.shape, dtype=np.int64, endpoint=True).reshape(-1)
-        values[1::2] = chance.choice(_edges(), values[1::2].size)
-        return values.reshape(array.shape).astype(dtype)
-
-    like = one(spec, device, dtype, most=_COUNT)
-    args, kwargs = like.changed(
-        lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
-    )
-    sample = replace(
-        like, args=args, kwargs=kwargs, label="integers of 62 bits, some next to squares and powers of two"
-    )
-    if is_taken(spec, sample):
-        with on_sample(sample), np.errstate(all="ignore"):
-            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
-
-
-#: The largest of integers of 64 bits that are drawn.
-_WIDE = 2**61
-
-
-def _edges() -> NDArray[np.int64]:
-    """Numbers at which roots and logarithms step, and their neighbours: float64 rounds these to the wrong side."""
-    roots = generator().integers(2**26, 2**30, 64, dtype=np.int64)
-    steps = np.concatenate([roots * roots, 2 ** np.arange(1, 61, dtype=np.int64)])
-    return np.concatenate([steps - 1, steps, steps + 1])
 
 
 @check(lambda spec: spec.op is None and len(spec.kinds) > 0)

@@ -42,16 +42,25 @@ _NEAR = (0.9, 0.7)
 
 
 def with_near_options(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
-    """The ordinary samples with their float options a little smaller, where function and reference take these."""
+    """The ordinary samples with each number among their options changed, where function and reference take it.
+
+    Floats are a little smaller, integers larger by one.
+    """
     if spec.is_its_own_reference:
         return
     for sample in by_options(spec, device, dtype, most=MOST_OF_OPTIONS):
         for name, value in sample.kwargs.items():
-            for factor in _NEAR if isinstance(value, float) and value else ():
-                options = {**sample.kwargs, name: value * factor}
-                near = replace(sample, kwargs=options, label=f"{sample.label}, {name}={options[name]:g}")
+            for other in _near(name, value):
+                near = replace(sample, kwargs={**sample.kwargs, name: other}, label=f"{sample.label}, {name}={other:g}")
                 if is_safely_taken(spec, near) and _runs(spec, device, near):
                     yield near
+
+
+def _near(name: str, value: Any) -> list[float]:
+    """Other values of an option that is a number; an axis is tried elsewhere."""
+    if type(value) is int and not any(word in name for word in ("axis", "axes", "dim")):
+        return [value + 1]
+    return [value * factor for factor in _NEAR] if isinstance(value, float) and value else []
 
 
 def _runs(spec: OpSpec, device: Device, sample: Sample) -> bool:
@@ -82,7 +91,7 @@ def _mixtures(spec: OpSpec, sample: Sample, several: list[Sample]) -> Iterator[d
     own = dict(sample.kwargs)
     if not _are_plain(own):
         return
-    for name in own if len(own) > 1 else ():
+    for name in own:
         yield {other: value for other, value in own.items() if other != name}
     for other in several:
         if _are_plain(other.kwargs) and len({**own, **other.kwargs}) > 1:

@@ -12,8 +12,8 @@ from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare, compare_values
-from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.comparison import compare, compare_values, host_rounding
+from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
 from cuassay.testing.generated.selection import by_options, few, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
@@ -119,14 +119,52 @@ def _with_first_in(sample: Sample, dtype: Any) -> Sample | None:
 _TERMS, _PART = 4097, 0.125
 
 
-@check(lambda spec: spec.op is None and "float16" in spec.dtypes)
+_IN_HALF = "less precise than a sum in float32: it adds up in float16; accumulate in float32, or declare tolerance="
+
+#: Floats of 16 bits, of which sums and products are kept in float32.
+_COARSE = {"float16", "bfloat16"}
+
+
+@check(lambda spec: spec.op is None and bool(_COARSE & set(spec.dtypes)))
 def check_accumulation(spec: OpSpec, device: Device) -> None:
-    """Reductions of float16 along the last axis are as good as sums in float32 are; ask for less by `tolerance=`."""
-    if spec.why_unsupported(device, "float16") is not None or spec.tolerance is not None:
+    """Reductions of float16 along the last axis are as good as sums in float32 are; ask for less by `tolerance=`.
+
+    A `result_dtype` of float32 for inputs of 16 bits is as good as float32.
+    """
+    if spec.tolerance is not None:
+        return
+    for name in sorted(_COARSE & set(spec.dtypes)) if spec.result_dtype is not None else ():
+        if spec.why_unsupported(device, name) is None:
+            _check_wide_of_narrow(spec, device, as_dtype(name))
+    if "float16" not in spec.dtypes or spec.why_unsupported(device, "float16") is not None:
         return
     for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
         _check_running_sums(spec, device, sample)
+
+
+def _check_wide_of_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Products rounded to 16 bits before a result in float32: within what 16 bits explain, but not float32."""
+    sample = one(spec, device, dtype, most=4096)
+    arrays = arrays_of(*sample.host())
+    if not all(array.dtype == dtype for array in arrays if is_float(array.dtype)):
+        return
+    result = _result(spec, device, sample)
+    if result is None or result.dtype not in (np.float32, np.float64):
+        return
+    args, kwargs = sample.changed(
+        lambda value: HostArray(value.astype(np.float32)) if getattr(value, "dtype", None) == dtype else value
+    )
+    single = replace(sample, args=args, kwargs=kwargs)
+    expected = spec.expected(sample)
+    if expected.shape != result.shape or not is_safely_taken(spec, single):
+        return
+    magnitude, terms = spec.scale(sample, expected)
+    limit = allowed(FUNCTION, np.float32, terms=terms, magnitude=magnitude) + 3 * host_rounding(spec, single)
+    name = dtype_name(dtype)
+    said = f"a result in {dtype_name(result.dtype)} is not better than {name}: cast the inputs first, not the products"
+    with on_sample(sample), explained(said):
+        compare_values(spec, device, dtype, sample, run_sample(spec, device, sample), expected=expected, limit=limit)
 
 
 def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
@@ -141,7 +179,7 @@ def _check_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
         return
     sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
     limit = _UNITS * epsilon("float16") * np.abs(expected) + 2 * own.inputs + sums
-    with on_sample(sample):
+    with on_sample(sample), explained(_IN_HALF):
         compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
 
 
@@ -155,7 +193,7 @@ def _check_running_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
     if _grows(expected) and _is_proportional(spec, sample, expected):
         sums = allowed(FUNCTION, np.float32, terms=_TERMS, magnitude=np.abs(expected))
         limit = (_UNITS + 1) * epsilon("float16") * np.abs(expected) + sums
-        with on_sample(sample):
+        with on_sample(sample), explained(_IN_HALF):
             compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
 
 

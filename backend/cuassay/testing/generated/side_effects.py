@@ -21,11 +21,10 @@ from cuassay.testing.generated.execution import (
     check,
     explained,
     is_safely_taken,
-    on_sample,
     run_sample,
-    turned,
     verify,
 )
+from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.options import (
     MOST_OF_OPTIONS,
     check_axis_beyond,
@@ -34,9 +33,8 @@ from cuassay.testing.generated.options import (
     with_other_options,
 )
 from cuassay.testing.generated.selection import few, one, plainest
-from cuassay.testing.generated.sizes import resized
 from cuassay.testing.opspec import OpSpec
-from cuassay.testing.samples import Sample, each
+from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
 # ------------------------------------------------------------------------------------------------ global state
@@ -133,87 +131,6 @@ def _restore(now: Any, before: dict[str, str]) -> None:
     now.update({name: value for name, value in before.items() if now.get(name) != value})
 
 
-# ------------------------------------------------------------------------------------------------ aliasing
-
-#: Calls on other numbers after the first: what is kept in two or three buffers in turn is found.
-_CALLS = 3
-
-
-@check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
-def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input."""
-    shared: list[Sample] = []
-    computes = False
-    for sample in few(spec, device, plainest(spec, device)):
-        with on_sample(sample), np.errstate(all="ignore"):
-            args, kwargs = sample.on(device)
-            result = spec.run(device, args, kwargs)
-            if not hasattr(result, "shape") or not result.size:
-                continue
-            first = devices.to_host(result)
-            _call_on_others(spec, device, sample)
-            _check_kept(devices.to_host(result), first)
-            if _shares(device, result, each(args, kwargs)):
-                shared.append(sample)
-            computes = computes or not _is_moved(first, sample)
-    if shared and not computes and _copies_at_times(spec, device, shared[0]):
-        raise AssertionError(
-            "the result is the input, or a view of it, where that is contiguous, and a copy where it is not; the "
-            "reference always gives a copy: who writes into the result then writes into the input; copy in every case"
-        )
-    if shared and computes:
-        raise AssertionError(
-            f"the result is a view of an input, or the input itself, for sample {shared[0].label}, and computed for "
-            "others: who writes into the result then writes into the input; return a copy"
-        )
-
-
-def _copies_at_times(spec: OpSpec, device: Device, sample: Sample) -> bool:
-    """Whether the function copies transposed inputs, and its reference, which is another function, all."""
-    args, kwargs = sample.copied()
-    with np.errstate(all="ignore"):
-        given = spec.reference(*args, **kwargs) if spec.reference is not None else None
-        if not isinstance(given, np.ndarray) or any(np.shares_memory(given, one) for one in arrays_of(args, kwargs)):
-            return False
-        args, kwargs = sample.laid_out("transposed").on(device)
-        return not _shares(device, spec.run(device, args, kwargs), each(args, kwargs))
-
-
-def _call_on_others(spec: OpSpec, device: Device, sample: Sample) -> None:
-    other = sample
-    for _ in range(_CALLS):
-        other = turned(other)
-        run_sample(spec, device, other)
-
-
-def _check_kept(now: Any, first: Any) -> None:
-    if now.tobytes() != first.tobytes():
-        raise AssertionError(
-            "the result of one call changed when the function was called again on other numbers: it returns a buffer "
-            "that it keeps; return a new array, or a copy"
-        )
-
-
-def _shares(device: Device, result: Any, given: Any) -> bool:
-    backend = devices.backend(device.kind)
-    arrays = [one for one in given if hasattr(one, "dtype") and backend.owns(type(one))]
-    if not backend.owns(type(result)):
-        return False
-    return any(one.size and backend.overlap(result, one) != "none" for one in arrays)
-
-
-def _is_moved(result: Any, sample: Sample) -> bool:
-    """Whether the result holds nothing but elements of the inputs, as a transposition's does."""
-    given = [one for one in each(*sample.host()) if isinstance(one, np.ndarray) and one.dtype == result.dtype]
-    found = {bits for one in given for bits in _bits(one)}
-    return set(_bits(result)) <= found
-
-
-def _bits(array: Any) -> Sequence[bytes]:
-    dense = np.ascontiguousarray(array).reshape(-1)
-    return [item.tobytes() for item in dense.view(f"V{dense.itemsize}")]
-
-
 # ------------------------------------------------------------------------------------------------ second calls
 
 #: Layouts of one shape, in turn: the contiguous one first and again at the end.
@@ -243,11 +160,11 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         always = "wrong with these options, for a shape that it meets for the first time as well"
         with explained("with other options, after a call with inputs of the same shape", fresh, always):
             verify(spec, device, plain, [sample])
-    for sample in with_near_options(spec, device, plain):
-        with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
-            verify(spec, device, plain, [sample])
     for sample in with_mixed_options(spec, device, plain):
         with explained("with options of two samples: is one taken for another, or counted from the wrong end?"):
+            verify(spec, device, plain, [sample])
+    for sample in with_near_options(spec, device, plain):
+        with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
             verify(spec, device, plain, [sample])
     check_axis_beyond(spec, device, plain)
 

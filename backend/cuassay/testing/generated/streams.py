@@ -19,8 +19,8 @@ from cuassay.errors import RaceError, SynchronizationError
 from cuassay.testing.compare import assert_same_bits
 from cuassay.testing.generated.comparison import compare
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, overwrite, turned, verify
+from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import one, plainest
-from cuassay.testing.generated.sizes import resized
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of

@@ -1,0 +1,170 @@
+"""Other extents for a sample: small ones, those around powers of two, multiples, and equal ones made unequal."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import is_float
+from cuassay.errors import CuassayError
+from cuassay.testing.generated.execution import is_safely_taken
+from cuassay.testing.generated.selection import generator
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import HostArray, Sample, is_sorted
+from cuassay.testing.terms import arrays_of
+
+__all__ = [
+    "MOST_OF_SMALL",
+    "apart",
+    "around_powers",
+    "elements_of",
+    "has_expected_shape",
+    "multiples",
+    "one_each",
+    "resized",
+    "shape_on_host",
+]
+
+
+def elements_of(sample: Sample) -> int:
+    """Elements of all arrays of a call."""
+    return sum(array.size for array in arrays_of(*sample.host()))
+
+
+def has_expected_shape(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the function, on the host, gives the shape of the reference: few references are meant for tiny inputs."""
+    shape = shape_on_host(spec, sample)
+    return shape is not None and shape == spec.expected(sample).shape
+
+
+def shape_on_host(spec: OpSpec, sample: Sample) -> tuple[int, ...] | None:
+    """The shape of the function's result on the host; None where it, or its reference, does not take the sample."""
+    if not is_safely_taken(spec, sample):
+        return None
+    try:
+        with np.errstate(all="ignore"):
+            return tuple(np.shape(spec.run("cpu", *sample.copied())))
+    except CuassayError:  # a function of streams or graphs, which the host lacks
+        return None
+
+
+#: Extents that are smaller than what options may say, and those around which tails and paddings end.
+_SMALL = (1, 2, 3, 31, 32, 33, 63, 64, 65, 127, 128, 129, 255, 256, 257, 1_019, 1_021)
+#: Elements of a call that costs nearly nothing.
+MOST_OF_SMALL = 2**14
+
+
+def around_powers(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with the longest extent of its first array as long as each of `_SMALL`."""
+    arrays = arrays_of(*sample.host())
+    extent = max(arrays[0].shape, default=0) if arrays else 0
+    if extent > 1:
+        others = (resized(sample, {extent: length}) for length in _SMALL if length != extent)
+        yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+
+
+def multiples(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with an extent that cannot be just any number, as of pairs of numbers, two and three times as long."""
+    for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
+        if not is_safely_taken(spec, resized(sample, {extent: extent + 1})):
+            others = (resized(sample, {extent: times * extent}) for times in (2, 3))
+            yield from (other for other in others if elements_of(other) <= MOST_OF_SMALL)
+
+
+def one_each(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with each extent one longer, and with each that the result has as well as long as one.
+
+    The first changes what is odd to even; the second finds an axis that is squeezed away, as of a batch of one.
+    """
+    shape = spec.expected(sample).shape
+    for extent in sorted({extent for array in arrays_of(*sample.host()) for extent in array.shape if extent > 1}):
+        longer = resized(sample, {extent: extent + 1})
+        if elements_of(longer) <= MOST_OF_SMALL and has_expected_shape(spec, longer):
+            yield longer
+        single = resized(sample, {extent: 1})
+        is_taken = extent in shape and spec.refusal(single) is None
+        if is_taken and spec.expected(single).shape == swapped(shape, {extent: 1}):
+            yield single
+
+
+def apart(spec: OpSpec, sample: Sample) -> Iterator[Sample]:
+    """The sample with an extent that several axes share made longer in one or two arrays only, if the reference agrees.
+
+    A function may mix up extents that are equal in all of its samples, as the widths of keys and of values.
+    """
+    shapes = [getattr(array, "shape", ()) for array in sample.args]
+    met = Counter(extent for shape in shapes for extent in shape)
+    axes = [(place, axis) for place, shape in enumerate(shapes) for axis in range(len(shape)) if met[shape[axis]] > 1]
+    if spec.is_its_own_reference:
+        return
+    alone = [{one} for one in axes]
+    pairs = [{one, other} for one, other in combinations(axes, 2) if one[0] != other[0]]
+    for chosen in (*alone, *pairs[:_PAIRS]):
+        extents = {shapes[place][axis] for place, axis in chosen}
+        if len(extents) == 1 and min(extents) > 1 and elements_of(sample) <= MOST_OF_SMALL:
+            longer = _lengthened(sample, chosen)
+            if has_expected_shape(spec, longer):
+                yield longer
+
+
+#: Pairs of axes that are tried: each is a call of the reference, which mostly refuses it.
+_PAIRS = 24
+#: By how much an axis is made longer than those that it was equal to.
+_LONGER = 3
+
+
+def _lengthened(sample: Sample, axes: AbstractSet[tuple[int, int]]) -> Sample:
+    """The sample with these axes, by place and number, made longer, filled with its own numbers."""
+    args = list(sample.args)
+    for place in sorted({place for place, _ in axes}):
+        values, chance = sample.host()[0][place], generator()
+        shape = tuple(extent + _LONGER * ((place, axis) in axes) for axis, extent in enumerate(values.shape))
+        drawn = _drawn(values, shape, chance)
+        args[place] = HostArray(np.sort(drawn) if is_sorted(values) else np.ascontiguousarray(drawn))
+    shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
+    return replace(sample, args=tuple(args), label=f"{sample.label}, extents apart: {shapes}")
+
+
+def swapped(shape: Sequence[int], extents: dict[int, int]) -> tuple[int, ...]:
+    return tuple(extents.get(extent, extent) for extent in shape)
+
+
+def resized(sample: Sample, extents: dict[int, int]) -> Sample:
+    """Other extents, filled with the sample's own numbers in random order; what was in order stays in order."""
+    chance = generator()
+
+    def put(value: Any) -> Any:
+        if not isinstance(value, np.ndarray):
+            return value
+        shape = swapped(value.shape, extents)
+        drawn = _drawn(value, shape, chance)
+        return HostArray(np.sort(drawn) if is_sorted(value) else np.ascontiguousarray(drawn))
+
+    args, kwargs = sample.changed(put)
+    shapes = ", ".join("x".join(map(str, array.shape)) for array in args if hasattr(array, "shape"))
+    return replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, made larger: {shapes}")
+
+
+def _drawn(value: NDArray[Any], shape: tuple[int, ...], chance: np.random.Generator) -> NDArray[Any]:
+    """Numbers between two of `value`; of integers, and what holds such, those themselves. A long array repeats them."""
+    if not value.size:
+        return np.zeros(shape, value.dtype)
+    flat, count = value.reshape(-1), min(math.prod(shape), _TILE)
+    first = flat[chance.integers(0, flat.size, count)]
+    if is_float(value.dtype) and not (np.floor(flat.astype(np.float64)) == flat).all():
+        other, part = flat[chance.integers(0, flat.size, count)], chance.uniform(0, 1, count)
+        first = np.asarray((first + (other.astype(np.float64) - first) * part).astype(value.dtype))
+    return np.resize(first, shape)
+
+
+#: Numbers after which a long array repeats itself: drawing a million takes longer than most functions of them. A prime,
+#: so that an index that is wrong by a power of two, or by a row, meets another number.
+_TILE = 49_157

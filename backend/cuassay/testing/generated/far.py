@@ -1,0 +1,128 @@
+"""Numbers far beyond those of the samples: exponentials that overflow, masks and first values that are not infinite.
+
+Only where samples were drawn in no range of their own. A result counts where the reference, in the sample's own dtype,
+gives the same as in float64: there it neither overflows nor loses the number on the way, and so may not the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import epsilon, is_complex
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare_values, of_reference, on_host
+from cuassay.testing.generated.execution import explained, is_safely_taken, on_sample, run_sample
+from cuassay.testing.generated.natively import decided
+from cuassay.testing.generated.numbers import Change, conditioning, refilled
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import SPAN, HostArray, Sample
+from cuassay.testing.tolerance import FUNCTION, allowed
+
+__all__ = ["check_far", "check_far_complex"]
+
+Array = NDArray[Any]
+
+
+def _times(factor: float, *, sign: int = 0) -> Change:
+    def put(array: Array) -> Array:
+        wide = array.astype(np.float64)
+        return np.asarray(((sign * np.abs(wide) if sign else wide) * factor).astype(array.dtype))
+
+    return put
+
+
+#: Exponentials of 384 overflow in float32. Masks are -1e4 at times, first values of a minimum 1e6 or 1e9, integers on
+#: the way have 32 bits; a mask of -1e9 is common, and no fault is made of it.
+_FAR: dict[str, Change] = {
+    "times 128": _times(2.0**7),
+    "negative, times 2^20": _times(2.0**20, sign=-1),
+    "positive, times 2^34": _times(2.0**34, sign=1),
+}
+
+_LOST = (
+    "wrong for numbers far beyond the samples, where the reference is right in the same dtype: does an exponential "
+    "overflow, or a constant stand for infinity? If such numbers are not meant, give the samples a range: "
+    "make(shape, low=, high=)"
+)
+
+
+def check_far(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Numbers 128 times as large, far below zero, and far above it."""
+    if spec.reference is None:
+        return
+    for label, change in _FAR.items():
+        filled = refilled(sample, change, label)
+        if is_safely_taken(spec, filled):
+            with on_sample(filled), explained(_LOST):
+                _compare_decided(spec, device, dtype, filled)
+
+
+def _compare_decided(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    narrow, expected = of_reference(spec, sample, errors="of casts"), spec.expected(sample)
+    if narrow is None or narrow.shape != expected.shape or not narrow.size:
+        return
+    result = run_sample(spec, device, sample)
+    got = on_host(result)
+    if got.shape != expected.shape:
+        return
+    if got.dtype.kind in "iu" and expected.dtype.kind in "iu":
+        sure = (narrow == expected) & _grows(spec, sample, expected)
+        compare_values(spec, device, dtype, sample, result, expected=np.where(sure, expected, got))
+    elif got.dtype.kind in "fc" and expected.dtype.kind in "fc":
+        sure = decided(narrow, expected, dtype, np.abs(expected))
+        if sure.any() and not _is_equal(got[sure], expected[sure]):
+            magnitude, terms = spec.scale(sample, expected)
+            limit = allowed(FUNCTION, dtype, terms=terms, magnitude=np.nan_to_num(magnitude, posinf=0.0, neginf=0.0))
+            limit = limit + 2 * conditioning(spec, sample)
+            compare_values(spec, device, dtype, sample, result, expected=np.where(sure, expected, got), limit=limit)
+
+
+def _is_equal(got: Array, expected: Array) -> bool:
+    """Whether all agree as they must of a well-conditioned function, the frequent case."""
+    with np.errstate(all="ignore"):
+        return bool((np.abs(got - expected) <= epsilon(got.dtype) * np.abs(expected)).all())
+
+
+def _grows(spec: OpSpec, sample: Sample, expected: Array) -> Any:
+    """Where integers are at least as far from zero as those of numbers half as large: none has wrapped around."""
+    half = refilled(sample, _times(0.5), "")
+    if not is_safely_taken(spec, half):
+        return False
+    less = spec.expected(half)
+    if less.shape != expected.shape:
+        return False
+    wide, before = expected.astype(np.float64), less.astype(np.float64)
+    return (np.abs(wide) >= np.abs(before)) & ((before == 0) | (np.sign(wide) == np.sign(before)))
+
+
+#: Exponents of factors at which squares of complex64 overflow, or vanish.
+_EXPONENTS = (80, -80)
+
+
+def check_far_complex(spec: OpSpec, device: Device, dtype: Any, sample: Sample) -> None:
+    """Complex numbers whose squares overflow, or vanish: an absolute value must not."""
+    if spec.reference is None or np.dtype(dtype) != np.complex64:
+        return
+    for filled in _of_other_units(sample):
+        if is_safely_taken(spec, filled):
+            narrow, expected = of_reference(spec, filled, errors="raise"), spec.expected(filled)
+            if narrow is None or narrow.shape != expected.shape:
+                continue
+            with on_sample(filled), explained(_LOST):
+                _compare_decided(spec, device, dtype, filled)
+
+
+def _of_other_units(sample: Sample) -> Iterator[Sample]:
+    for exponent in _EXPONENTS:
+
+        def put(given: Any, factor: float = 2.0**exponent) -> Any:
+            is_free = isinstance(given, HostArray) and is_complex(given.dtype) and given.span == SPAN
+            return HostArray((given.values * factor).astype(given.dtype)) if is_free else given
+
+        args = tuple(put(given) for given in sample.args)
+        if any(new is not old for new, old in zip(args, sample.args, strict=True)):
+            yield Sample(args, sample.kwargs, f"{sample.label}, times 2^{exponent}")

@@ -1,0 +1,65 @@
+"""A check of infinities among ordinary numbers: results are lost to NaN, or to a finite number, in many formulas."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import compare_values, floats_of, on_host
+from cuassay.testing.generated.execution import check, filled_from, is_function, is_safely_taken, run_sample
+from cuassay.testing.generated.natively import check_predicate, with_number
+from cuassay.testing.generated.numbers import refilled
+from cuassay.testing.generated.special import is_spread, samples_to_fill
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.rounding_error import is_coarse
+from cuassay.testing.samples import Sample
+
+
+@check(is_function)
+def check_infinities(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """One infinity among ordinary numbers, of either sign: results are infinite or NaN only where the reference's are.
+
+    What is finite is not compared: few references are meant for infinities; nor is an infinity, of a function that
+    gives NaN where all numbers are infinite. Functions of several arrays are left out,
+    as a weight of zero times infinity is NaN in every library, unless they give truth values.
+    """
+    if is_coarse(dtype):
+        return
+    for sample in samples_to_fill(spec, device, dtype):
+        check_predicate(spec, device, dtype, sample)
+        if len(floats_of(sample)) > 1:
+            continue
+        for number in (np.inf, -np.inf):
+            filled = refilled(sample, with_number(number), f"one number is {number}")
+            if is_safely_taken(spec, filled):
+                with filled_from(spec, device, dtype, sample, filled):
+                    _check_infinity(spec, device, dtype, filled, sample)
+
+
+def _check_infinity(spec: OpSpec, device: Device, dtype: Any, sample: Sample, base: Sample) -> None:
+    expected, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = on_host(result)
+    if got.shape != expected.shape or not got.dtype.kind == expected.dtype.kind == "f":
+        return
+    lost = np.isnan(got) & ~np.isnan(expected)
+    is_excused = np.isnan(expected) | (np.isfinite(got) & np.isfinite(expected))
+    if lost.any() and is_spread(np.isnan(got), np.ones_like(lost)):
+        is_excused |= lost
+    if (lost & np.isinf(expected)).any() and _subtracts_infinities(spec, device, base):
+        is_excused |= lost & np.isinf(expected)
+    expected = np.where(is_excused, got, expected)
+    compare_values(spec, device, dtype, sample, result, expected=expected, limit=0.0)
+
+
+def _subtracts_infinities(spec: OpSpec, device: Device, base: Sample) -> bool:
+    """Whether all numbers at minus infinity give NaN as well, as where a maximum is subtracted: it is not for these.
+
+    A function that takes care of one infinity must take care of the other.
+    """
+    low = refilled(base, lambda array: np.full_like(array, -np.inf), "all numbers are -inf")
+    if not is_safely_taken(spec, low):
+        return False
+    expected, got = spec.expected(low), on_host(run_sample(spec, device, low))
+    return bool(got.shape == expected.shape and not np.isfinite(expected).any() and np.isnan(got).all())

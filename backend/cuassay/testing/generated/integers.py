@@ -1,0 +1,154 @@
+"""Integers over the whole range of their dtype: what wraps around, or is read as another dtype, on the way to a result.
+
+The reference is given the same integers in 64 bits. It is believed where it gives the same in their own dtype, or
+where all of its results are in range: few references are written not to wrap around.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from cuassay.arrays.dtypes import INTEGERS, dtype_name
+from cuassay.core.device import Device
+from cuassay.testing.generated.comparison import coarsest, compare, compare_values, on_host
+from cuassay.testing.generated.execution import explained, is_safely_taken, is_taken, on_sample, run_sample
+from cuassay.testing.generated.selection import generator, one
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import SPAN, HostArray, Sample
+from cuassay.testing.terms import arrays_of
+from cuassay.testing.tolerance import FUNCTION, allowed
+
+__all__ = ["check_default_integers", "check_given_integers"]
+
+Array = NDArray[Any]
+
+#: Numbers of each array.
+_COUNT = 1025
+
+
+def check_default_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Integers of a function that takes one or two arrays of any shape."""
+    if np.dtype(dtype).itemsize < 8:
+        _check_narrow(spec, device, dtype)
+    elif not spec.is_its_own_reference:
+        _check_wide(spec, device, dtype)
+
+
+def _check_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
+    if spec.reference is None and np.iinfo(dtype).min == 0:
+        return  # of unsigned integers wrapping may be meant, as in a hash
+    like = one(spec, device, dtype, most=_COUNT)
+    chance = generator()
+    args = tuple(HostArray(_of_whole_range((_COUNT,), dtype, chance)) for _ in arrays_of(like.host()[0], {}))
+    sample = replace(like, args=args, label="integers over the whole range of the dtype")
+    with on_sample(sample), np.errstate(all="ignore"):
+        wide = _in_64_bits(sample)
+        if is_taken(spec, wide) and is_taken(spec, sample):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample), expected=spec.expected(wide))
+
+
+def _of_whole_range(shape: tuple[int, ...], dtype: Any, chance: np.random.Generator) -> Array:
+    """Integers of `dtype`, those at its ends and around zero among them."""
+    limits = np.iinfo(dtype)
+    ends = np.array([limits.min, limits.max, limits.min + 1, limits.max - 1, 0, 1], dtype)
+    values = chance.integers(limits.min, limits.max, shape, dtype=dtype, endpoint=True).reshape(-1)
+    values[: ends.size] = ends[: values.size]
+    return np.asarray(chance.permutation(values).reshape(shape))
+
+
+def _in_64_bits(sample: Sample) -> Sample:
+    def put(value: Any) -> Any:
+        is_integer = isinstance(value, np.ndarray) and dtype_name(value.dtype) in INTEGERS
+        return HostArray(value.astype(np.int64)) if is_integer else value
+
+    args, kwargs = sample.changed(put)
+    return replace(sample, args=args, kwargs=kwargs)
+
+
+def check_given_integers(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Given samples with integers of the whole range, in the arrays for which no other range was asked."""
+    if dtype_name(dtype) not in INTEGERS or dtype_name(dtype) == "uint64" or spec.reference is None:
+        return
+    like = one(spec, device, dtype, most=_COUNT)
+    chance = generator()
+    for label, numbers in (
+        ("integers of the whole range", lambda shape: _of_whole_range(shape, dtype, chance)),
+        ("all integers the largest", lambda shape: np.full(shape, np.iinfo(dtype).max, dtype)),
+    ):
+        args = tuple(HostArray(numbers(given.shape)) if _is_free(given, dtype) else given for given in like.args)
+        sample = replace(like, args=args, label=f"{like.label}, {label}")
+        wide = _in_64_bits(sample)
+        is_changed = any(new is not old for new, old in zip(args, like.args, strict=True))
+        if is_changed and is_safely_taken(spec, wide) and is_safely_taken(spec, sample):
+            with on_sample(sample), explained(f"wrong for {label}: is a step narrower than its result?"):
+                _compare_believed(spec, device, dtype, sample, spec.expected(wide))
+
+
+def _is_free(given: Any, dtype: Any) -> bool:
+    return isinstance(given, HostArray) and given.dtype == dtype and given.span == SPAN
+
+
+def _compare_believed(spec: OpSpec, device: Device, dtype: Any, sample: Sample, expected: Array) -> None:
+    narrow, result = spec.expected(sample), run_sample(spec, device, sample)
+    got = on_host(result)
+    if not narrow.shape == expected.shape == got.shape:
+        compare(spec, device, dtype, sample, result, expected=expected)
+        return
+    if got.dtype.kind in "fc":
+        with np.errstate(all="ignore"):
+            same = np.abs(narrow - expected) <= _SAME * np.abs(expected)
+        believed = np.where(same, expected, got)
+        terms = max(array.size for array in arrays_of(*sample.host())) // max(1, got.size)
+        is_exact = terms <= 1 and np.dtype(dtype).itemsize < 4  # in every float of 32 bits
+        size = np.maximum(np.abs(expected), 1 if is_exact else np.iinfo(dtype).max)
+        limit = allowed(FUNCTION, coarsest(sample, got.dtype), terms=max(1, terms), magnitude=size)
+        compare_values(spec, device, dtype, sample, result, expected=believed, limit=limit)
+        return
+    if got.dtype.kind not in "iu" or expected.dtype.kind not in "iub":
+        return
+    limits = np.iinfo(got.dtype)
+    inside = (limits.min <= expected) & (expected <= limits.max)
+    if np.iinfo(dtype).min == 0 or not inside.all():
+        expected = np.where(inside & (narrow == expected), expected, got)
+    compare_values(spec, device, dtype, sample, result, expected=expected)
+
+
+#: Part of a result in floats by which rounding may tell the answers to narrow and to wide integers apart.
+_SAME = 2.0**-40
+
+
+def _check_wide(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """Integers that float64 does not hold, many next to squares and powers of two; sums of two stay in range."""
+
+    def drawn(array: Array) -> Array:
+        least = 0 if np.iinfo(dtype).min == 0 else -_WIDE
+        chance = generator()
+        values = chance.integers(least, _WIDE, array.shape, dtype=np.int64, endpoint=True).reshape(-1)
+        values[1::2] = chance.choice(_edges(), values[1::2].size)
+        return values.reshape(array.shape).astype(dtype)
+
+    like = one(spec, device, dtype, most=_COUNT)
+    args, kwargs = like.changed(
+        lambda array: HostArray(drawn(array)) if array is not None and getattr(array, "dtype", None) == dtype else array
+    )
+    sample = replace(
+        like, args=args, kwargs=kwargs, label="integers of 62 bits, some next to squares and powers of two"
+    )
+    if is_taken(spec, sample):
+        with on_sample(sample), np.errstate(all="ignore"):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+#: The largest of integers of 64 bits that are drawn.
+_WIDE = 2**61
+
+
+def _edges() -> NDArray[np.int64]:
+    """Numbers at which roots and logarithms step, and their neighbours: float64 rounds these to the wrong side."""
+    roots = generator().integers(2**26, 2**30, 64, dtype=np.int64)
+    steps = np.concatenate([roots * roots, 2 ** np.arange(1, 61, dtype=np.int64)])
+    return np.concatenate([steps - 1, steps, steps + 1])

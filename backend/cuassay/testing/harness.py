@@ -1,0 +1,70 @@
+"""What one session of pytest knows: its devices, its cases, the devices it lost. A fork of it begins with its own."""
+
+from __future__ import annotations
+
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from cuassay.core import settings
+from cuassay.core.device import Device
+from cuassay.testing import options
+from cuassay.testing.isolation import LOST, HangGuard, LostDevices, worker_input
+from cuassay.testing.parametrize import Parametrizer
+from cuassay.testing.presence import HOST_KINDS, Presence
+
+if TYPE_CHECKING:
+    from cuassay.testing.trail import Trail
+
+__all__ = ["HARNESS", "Harness", "begin_again"]
+
+
+class Harness:
+    """One session's state: its devices, its cases, the devices it lost."""
+
+    def __init__(self, config: pytest.Config) -> None:
+        self.presence = _presence(config)
+        self.parametrize = Parametrizer(self.presence)
+        self.is_replaceable = bool(worker_input(config, "cuassay_replaced_by"))
+        told = ["the other tests run in a fresh process"] if self.is_replaceable else []
+        self.lost = config.stash[LOST] = LostDevices(*told)
+        self.hang = HangGuard(config)
+        self.reserves = bool(settings.get("CUASSAY_RESERVATIONS"))
+        self.trail: Trail | None = None
+        if self.is_replaceable:
+            from cuassay.testing.trail import Trail
+
+            self.trail = Trail(worker_input(config, "cuassay_trail", -1))
+
+    def watched(self, case: dict[str, Any]) -> tuple[Device, ...]:
+        """The devices that a test can spoil: its own; without one every accelerator, if this process is replaceable."""
+        if case:
+            return (case["device"],)
+        if not self.is_replaceable or sys.modules.keys().isdisjoint(_LIBRARIES):
+            return ()
+        return tuple(device for device in self.presence.devices if device.kind not in HOST_KINDS)
+
+
+#: Without one of these no accelerator was used, and none is asked for.
+_LIBRARIES = ("cuda.bindings", "cupy", "jax", "numba.cuda", "torch")
+
+
+#: Where `pytest.Config` has it.
+HARNESS = pytest.StashKey[Harness]()
+
+
+def begin_again(config: pytest.Config) -> None:
+    """Be the harness of a worker, in a fork of the process that has collected."""
+    before = config.stash[HARNESS]
+    before.hang.close()
+    config.stash[HARNESS] = Harness(config)
+    config.stash[HARNESS].presence = before.presence  # that of `SESSIONS`
+
+
+def _presence(config: pytest.Config) -> Presence:
+    told = worker_input(config, "cuassay")
+    if told is not None:
+        return Presence.from_controller(told)
+    wanted = options.split_list(config.getoption("cuassay_device")) or settings.get("CUASSAY_DEVICES")
+    return Presence(wanted, options.split_list(config.getoption("cuassay_require_device")))

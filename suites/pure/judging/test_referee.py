@@ -1,0 +1,147 @@
+"""How a verdict is decided: what is missing, indicated or proven, and what is not possible, with a subject of ours."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from referees import DATA
+
+from cuassay import Device
+from cuassay.judging import referee as referee_module
+from cuassay.judging.referee import JudgeOptions, Referee
+from cuassay.judging.scan import parse_policy
+from cuassay.judging.spec_file import Declaration, load_declaration
+from cuassay.judging.subject import LocalSubject
+from cuassay.judging.verdict import CaseTime, Evidence, Verdict
+
+CPU = Device("cpu")
+ON = {"net": "on", "files": "on"}
+
+
+@pytest.fixture(scope="module")
+def declaration() -> Declaration:
+    return load_declaration(f"{DATA}/spec.py::rms_norm")
+
+
+class Started(LocalSubject):
+    """A right function as a started candidate, with whatever its process is said to be."""
+
+    def __init__(self, run: Callable[..., Any], jail: Mapping[str, str], problem: str, seen: list[Evidence]) -> None:
+        super().__init__(run)
+        self.source, self.jail, self.problem = b"def run(xp, a): ...", jail, problem
+        self.is_confined = bool(jail) and set(jail.values()) == {"on"}
+        self._seen = seen
+        self.calls = 0
+
+    def call(self, args: Any, kwargs: Any) -> Any:
+        self.calls += 1
+        return super().call(args, kwargs)
+
+    def evidence(self) -> list[Evidence]:
+        return self._seen
+
+
+def judged(
+    declaration: Declaration,
+    *,
+    jail: Mapping[str, str] = ON,
+    problem: str = "",
+    seen: tuple[Evidence, ...] = (),
+    run: Callable[..., Any] | None = None,
+    **options: Any,
+) -> tuple[Verdict, Started]:
+    function = run or (lambda a: declaration.spec.run("cpu", (a,), {}))
+    started = Started(function, jail, problem, list(seen))
+
+    @contextmanager
+    def start(path: Path) -> Iterator[Started]:
+        yield started
+
+    asked = JudgeOptions(device=CPU, policy=parse_policy(""), **{"times": False, **options})
+    return Referee(declaration, asked, start).judge(Path("candidate.py"), nonce=7), started
+
+
+def test_a_right_candidate_in_a_whole_jail_is_correct(declaration: Declaration) -> None:
+    verdict, started = judged(declaration)
+
+    assert (verdict.verdict, verdict.failing_check, verdict.nonce) == ("correct", "", "7")
+    assert verdict.calls == started.calls > 0
+
+
+@pytest.mark.parametrize("jail", [{**ON, "net": "no namespaces here"}, {}], ids=["a part is missing", "none"])
+def test_without_a_whole_jail_nothing_is_asked_and_nothing_decided(
+    declaration: Declaration, jail: Mapping[str, str]
+) -> None:
+    verdict, started = judged(declaration, jail=jail)
+
+    assert (verdict.verdict, verdict.status, started.calls) == ("undecided", 3, 0)
+    assert "--allow-unjailed" in verdict.reason
+    assert judged(declaration, jail=jail, allow_unjailed=True)[0].verdict == "correct"
+
+
+def test_a_candidate_that_could_not_be_started_is_undecided_even_where_no_jail_is_needed(
+    declaration: Declaration,
+) -> None:
+    verdict, started = judged(declaration, jail={"start": "no supervisor"}, allow_unjailed=True)
+
+    assert (verdict.verdict, started.calls) == ("undecided", 0)
+
+
+@pytest.mark.parametrize(
+    ("certainty", "word"), [("proven", "refused"), ("indicated", "undecided"), ("hint", "correct")]
+)
+def test_what_was_seen_decides_by_its_certainty(declaration: Declaration, certainty: Any, word: str) -> None:
+    seen = Evidence(id="T2", certainty=certainty, evidence="written late")
+
+    verdict, _ = judged(declaration, seen=(seen,))
+
+    assert verdict.verdict == word
+    assert verdict.cheat == (seen,)
+
+
+def test_a_wrong_candidate_with_a_proven_cheat_is_refused(declaration: Declaration) -> None:
+    seen = Evidence(id="T2", certainty="proven", evidence="written late")
+
+    assert judged(declaration, run=lambda a: a)[0].verdict == "wrong"
+    assert judged(declaration, run=lambda a: a, seen=(seen,))[0].verdict == "refused"
+
+
+def test_a_file_that_cannot_be_loaded_is_wrong(declaration: Declaration) -> None:
+    verdict, started = judged(declaration, problem="load: SyntaxError")
+
+    assert (verdict.verdict, verdict.failing_check, started.calls) == ("wrong", "load", 0)
+
+
+def test_a_time_below_the_floor_is_refused(declaration: Declaration, monkeypatch: pytest.MonkeyPatch) -> None:
+    case = CaseTime(label="16x129", dtype="float32", median_s=1e-6, q25=1e-6, q75=1e-6, n=9, error_s=0.0, floor_s=2e-6)
+    monkeypatch.setattr(referee_module, "case_times", lambda *args, **kwargs: (case,))
+
+    verdict, _ = judged(declaration, times=True)
+
+    assert verdict.verdict == "refused"
+    assert [(one.id, one.certainty) for one in verdict.cheat] == [("T14", "proven")]
+    assert verdict.cases == ()
+
+
+def test_calls_that_take_longer_than_is_allowed_leave_it_undecided(declaration: Declaration) -> None:
+    verdict, _ = judged(declaration, seconds=1e-9)
+
+    assert verdict.verdict == "undecided"
+    assert "--seconds" in verdict.reason
+
+
+def test_without_a_nonce_each_verdict_has_its_own(declaration: Declaration) -> None:
+    started = Started(lambda a: declaration.spec.run("cpu", (a,), {}), ON, "", [])
+
+    @contextmanager
+    def start(path: Path) -> Iterator[Started]:
+        yield started
+
+    asked = JudgeOptions(device=CPU, policy=parse_policy(""), times=False)
+    referee = Referee(declaration, asked, start)
+
+    assert referee.judge(Path("a.py")).nonce != referee.judge(Path("a.py")).nonce
