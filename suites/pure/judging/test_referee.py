@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import pytest
 from referees import DATA
 
 from cuassay import Device
+from cuassay.judging import candidates as candidates_module
 from cuassay.judging import referee as referee_module
 from cuassay.judging.referee import JudgeOptions, Referee
 from cuassay.judging.scan import parse_policy
@@ -145,3 +146,43 @@ def test_without_a_nonce_each_verdict_has_its_own(declaration: Declaration) -> N
     referee = Referee(declaration, asked, start)
 
     assert referee.judge(Path("a.py")).nonce != referee.judge(Path("a.py")).nonce
+
+
+class Process:
+    """Keeps how a candidate's process was asked for, and starts none."""
+
+    asked: ClassVar[list[dict[str, Any]]] = []
+
+    def __init__(self, path: Path, **asked: Any) -> None:
+        self.asked.append(asked)
+        self.tier, self.jail, self.late_writes, self.source = asked["tier"], {}, 0, b""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def load(self) -> None:
+        pass
+
+
+@pytest.mark.parametrize("allowed", [False, True])
+def test_candidates_are_confined_and_what_is_ours_is_not(
+    declaration: Declaration, monkeypatch: pytest.MonkeyPatch, allowed: bool
+) -> None:
+    monkeypatch.setattr(candidates_module, "CandidateProcess", Process)
+    monkeypatch.setattr(candidates_module, "Zygote", lambda kind: nullcontext(kind))
+    Process.asked.clear()
+    asked = JudgeOptions(device=CPU, policy=parse_policy(""), allow_unjailed=allowed)
+
+    with (
+        candidates_module.Candidates(declaration, asked) as candidates,
+        candidates.start(Path("candidate.py")),
+        candidates.reference({}),
+    ):
+        theirs, ours = (one["jail"] for one in Process.asked)
+
+    assert ours is None
+    assert theirs.required is not allowed
+    assert str(declaration.path) in theirs.hidden

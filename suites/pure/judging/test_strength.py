@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -227,6 +228,14 @@ def test_the_calls_follow_from_the_nonce() -> None:
 
     assert labels(1) == labels(1)
     assert labels(1) != labels(2)
+
+
+def test_checks_and_timed_calls_come_mixed() -> None:
+    plan = schedule(declared("product"), CPU, NONCE, dtypes=("float32",), layouts=True, times=True)
+
+    timed = [bool(plan.probes[place].case) for place in plan.order]
+
+    assert sum(a != b for a, b in pairwise(timed)) > 6
 
 
 # ------------------------------------------------------------------------------------------------ precision
