@@ -21,8 +21,10 @@ from cuassay.arrays.dtypes import COMPLEX, INTEGERS
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
+from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.answers import as_arrays, called, magnitude_of, single, widened, written
+from cuassay.testing.check_names import AROUND_FORMULA, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.default_samples import binary, unary
 from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized
@@ -110,6 +112,11 @@ class OpSpec(Declared):
         ``"idempotent"``. They find wrong formulas without a reference.
     without : mapping
         Generated checks to leave out, such as ``"aliasing"``, each with the reason. Their tests are skipped.
+    like : mapping
+        For an op: device kind to what shares code with it there. The name of another op means that all but the formula
+        is shared; the checks of `cuassay.testing.check_names.AROUND_FORMULA` (streams, graphs, layouts, outputs) are
+        then generated for the other op only. The name of a device kind means that the implementation of that kind runs
+        here too, as that of `cpu` does on `sim`; only the checks of `OF_OTHER_KIND` are generated then.
 
     Raises
     ------
@@ -139,6 +146,7 @@ class OpSpec(Declared):
     waits: bool = True
     relations: tuple[str, ...] = ()
     without: Mapping[str, str] = field(default_factory=dict)
+    like: Mapping[str, str] = field(default_factory=dict)
     has_default_samples: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +226,13 @@ class OpSpec(Declared):
             for dtype in here
             if has.missing(f"storage:{dtype}") is None and has.missing(f"{self.op_class}:{dtype}") is None
         )
+
+    def leaves_to_other(self, check: str, kind: str) -> bool:
+        """Whether `check` is left to another op, or to another kind, that shares the code on `kind`; see `like`."""
+        other = self.like.get(kind)
+        if other is None:
+            return False
+        return check in AROUND_FORMULA if registry.is_declared(other) else check not in OF_OTHER_KIND
 
     def why_unsupported(self, device: str | Device, dtype: str) -> str | None:
         """Why no case of `dtype` runs on `device`, or None; asks the device."""

@@ -86,13 +86,18 @@ def _read_and_written(*arrays: NDArray[Any], itemsize: int) -> Work:
     return Work(bytes=sum(a.nbytes for a in arrays) + itemsize * max(a.size for a in arrays))
 
 
+#: On cpu and sim comparisons differ by their formulas only.
+_COMPARISON = {"cpu": "less_equal", "sim": "cpu"}
+
 SPECS = (
     OpSpec(
         op=ops.equal, reference=lambda a, b: a == b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        like=_COMPARISON,
         work=lambda a, b: _read_and_written(a, b, itemsize=1),
     ),
     OpSpec(
         op=ops.less_equal, reference=lambda a, b: a <= b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        like={"sim": "cpu"},
         work=lambda a, b: _read_and_written(a, b, itemsize=1),
     ),
     OpSpec(

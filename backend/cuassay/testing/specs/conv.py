@@ -94,6 +94,7 @@ def _work(a: Array, weight: Array, bias: Array | None, **window: Any) -> Work:
 SPECS = (
     OpSpec(
         op=ops.slow_conv2d, samples=_convolutions, reference=_conv2d, error_inputs=_errors, bench=_bench, work=_work,
+        like={"sim": "cpu"},
         terms=lambda a, weight, bias, **window: weight[:1].size + 1, magnitude=_magnitude,
     ),
 )  # fmt: skip

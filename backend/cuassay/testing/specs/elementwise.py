@@ -107,6 +107,9 @@ def _one_flop(*arrays: Array, **scalars: object) -> Work:
     return Work(bytes=sum(a.nbytes for a in arrays) + max(a.nbytes for a in arrays), flops=max(a.size for a in arrays))
 
 
+#: Members of the tables of elementwise functions: on cpu and sim only their formulas differ.
+_UNARY, _BINARY = {"cpu": "exp", "sim": "cpu"}, {"cpu": "add", "sim": "cpu"}
+
 SPECS = (
     OpSpec(
         op=ops.add, reference=lambda a, b: a + b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
@@ -115,40 +118,49 @@ SPECS = (
     ),
     OpSpec(
         op=ops.mul, reference=lambda a, b: a * b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        like=_BINARY,
         supports_grad=True,
     ),
     OpSpec(
         op=ops.sub, reference=lambda a, b: a - b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        like=_BINARY,
         supports_grad=True,
         magnitude=lambda a, b: np.abs(a) + np.abs(b),
     ),
     OpSpec(
         op=ops.div, reference=lambda a, b: a / b, error_inputs=_unmatched, bench=_ratios, work=_one_flop,
+        like=_BINARY,
         supports_grad=True,
     ),
     OpSpec(
         op=ops.neg, reference=lambda a: -a, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        like=_UNARY,
         supports_grad=True,
     ),
     OpSpec(
         op=ops.sqrt, reference=np.sqrt, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        like=_UNARY,
         supports_grad=True,
     ),
     OpSpec(
         op=ops.log, reference=np.log, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        like=_UNARY,
         supports_grad=True, magnitude=_of_log,
     ),
     OpSpec(
         op=ops.tanh, reference=np.tanh, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        like=_UNARY,
         supports_grad=True,
     ),
     OpSpec(
         op=ops.sigmoid, reference=_sigmoid, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        like=_UNARY,
         supports_grad=True,
     ),
     OpSpec(op=ops.exp, supports_grad=True, reference=np.exp, error_inputs=_not_for_bool, bench=_activations),
     OpSpec(
         op=ops.relu, reference=lambda a: np.where(np.isnan(a), a, np.where(a > 0, a, 0)).astype(a.dtype),
+        like=_UNARY,
         supports_grad=True,
         error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
     ),
@@ -160,6 +172,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.gelu_backward, reference=_gelu_backward, samples=_gelu_backward_samples, bench=_residual,
+        like={"cpu": "gelu", "sim": "cpu"},
         error_inputs=_gelu_backward_errors, supports_grad=True,
         # The derivative is 0 near -0.75: the error is relative to the gradient, not to the result.
         magnitude=lambda grad, a, **scalars: np.asarray(grad) + 0 * np.asarray(a),

@@ -208,6 +208,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
+        like={"sim": "cpu"},
         supports_grad=True,
         terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=_row_work(8),
     ),
@@ -217,6 +218,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.amax, samples=_maxima, reference=np.amax, error_inputs=_no_maximum, bench=_logits, work=_reduction_work,
+        like={"sim": "cpu"},
         supports_grad=True,
     ),
 )  # fmt: skip

@@ -74,6 +74,7 @@ SPECS = (
     OpSpec(op=ops.copy, supports_grad=True, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),
     OpSpec(
         op=ops.expand, reference=np.broadcast_to, samples=_expansions, error_inputs=_expand_errors, bench=_biases,
+        like={"sim": "cpu"},
         supports_grad=True,
     ),
     OpSpec(
