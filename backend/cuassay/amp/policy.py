@@ -38,6 +38,12 @@ _RULES: dict[str, Rule] = {
     "mm": Rule.LOWER,
     "slow_conv2d": Rule.LOWER,
     "exp": Rule.FLOAT32,
+    "expm1": Rule.FLOAT32,
+    "log": Rule.FLOAT32,
+    "log1p": Rule.FLOAT32,
+    "pow": Rule.FLOAT32,
+    "reciprocal": Rule.FLOAT32,
+    "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
     # torch casts these by their dtype argument, where the user gave none; ours have none.
     "softmax": Rule.FLOAT32,

@@ -27,6 +27,7 @@ from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
 __all__ = [
+    "abs",
     "add",
     "addmm",
     "amax",
@@ -35,7 +36,9 @@ __all__ = [
     "bmm",
     "cast",
     "cholesky_",
+    "clamp",
     "copy",
+    "cos",
     "declare",
     "det",
     "div",
@@ -43,8 +46,10 @@ __all__ = [
     "dropout_mask",
     "eigh_",
     "equal",
+    "erf",
     "exp",
     "expand",
+    "expm1",
     "foreach_add_",
     "foreach_copy_",
     "foreach_lerp_",
@@ -56,24 +61,41 @@ __all__ = [
     "gelu",
     "gelu_backward",
     "global_norm_",
+    "greater",
+    "greater_equal",
     "grouped_mm",
     "integers",
     "inv_",
     "layer_norm",
+    "less",
     "less_equal",
     "linear",
     "log",
+    "log1p",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
     "lstsq_",
     "matmul",
+    "maximum",
+    "minimum",
     "mm",
     "mul",
     "neg",
     "normal",
+    "not_equal",
     "permutation",
+    "pow",
     "qr_",
+    "reciprocal",
     "relu",
+    "rsqrt",
     "scaled_mm",
     "sigmoid",
+    "sign",
+    "silu",
+    "sin",
     "slow_conv2d",
     "softmax",
     "solve_",
@@ -152,55 +174,51 @@ def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision
     return relu(result) if activation == "relu" else gelu(result, approximate="tanh")
 
 
-_NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
+def _unary(name: str, doc: str, *, dtypes: Sequence[str] = FLOATS, **more: Any) -> Op:
+    return declare(f"{name}(a) -> out", shape=shapes.same("a"), dtypes=dtypes, op_class="elementwise", doc=doc, **more)
 
-add = declare(
-    "add(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a + b``, broadcast."
-)
-mul = declare(
-    "mul(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a * b``, broadcast."
-)
-sub = declare(
-    "sub(a, b) -> out",
-    shape=shapes.broadcast,
-    dtypes=(*INTEGERS, *FLOATS, *COMPLEX),
-    op_class="elementwise",
-    doc="``a - b``, broadcast.",
-)
-div = declare(
-    "div(a, b) -> out", shape=shapes.broadcast, dtypes=FLOATS, op_class="elementwise", doc="``a / b``, broadcast."
-)
-neg = declare("neg(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``-a``.")
-sqrt = declare(
-    "sqrt(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=FLOATS,
-    op_class="elementwise",
-    doc="The square root; NaN below 0.",
-)
-exp = declare(
-    "exp(a) -> out", shape=shapes.same("a"), dtypes=(*FP8, *FLOATS, *COMPLEX), op_class="elementwise", doc="``e ** a``."
-)
-log = declare(
-    "log(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=FLOATS,
-    op_class="elementwise",
-    doc="The natural logarithm; NaN below 0, -inf of 0.",
-)
-tanh = declare(
-    "tanh(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="The hyperbolic tangent."
-)
-sigmoid = declare(
-    "sigmoid(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``1 / (1 + exp(-a))``."
-)
-relu = declare(
-    "relu(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=(*SIGNED, *FP8, *FLOATS),
-    op_class="elementwise",
-    doc="``max(a, 0)``; NaN stays NaN.",
-)
+
+def _binary(name: str, doc: str, *, dtypes: Sequence[str], **more: Any) -> Op:
+    return declare(
+        f"{name}(a, b) -> out", shape=shapes.broadcast, dtypes=dtypes, op_class="elementwise", doc=doc, **more
+    )
+
+
+def _comparison(name: str, doc: str, *, dtypes: Sequence[str] = (*INTEGERS, *FLOATS)) -> Op:
+    return _binary(name, f"{doc} Of `a` and `b`, broadcast, as truth values.", dtypes=dtypes, result=_truth)
+
+
+_NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
+_LOGICAL = (*BOOL, *INTEGERS, *FLOATS)
+
+add = _binary("add", "``a + b``, broadcast.", dtypes=_NUMBERS)
+mul = _binary("mul", "``a * b``, broadcast.", dtypes=_NUMBERS)
+sub = _binary("sub", "``a - b``, broadcast.", dtypes=(*INTEGERS, *FLOATS, *COMPLEX))
+div = _binary("div", "``a / b``, broadcast.", dtypes=FLOATS)
+pow = _binary("pow", "``a ** b``, broadcast, as C's pow: 1 where `b` is 0 or `a` is 1, even for NaN.", dtypes=FLOATS)
+maximum = _binary("maximum", "The larger of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
+minimum = _binary("minimum", "The smaller of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
+neg = _unary("neg", "``-a``.")
+abs = _unary("abs", "``|a|``; the least signed integer stays.", dtypes=(*INTEGERS, *FLOATS))
+sign = _unary("sign", "-1, 0 or 1; 0 for NaN and for zeros of either sign, as in torch.", dtypes=(*INTEGERS, *FLOATS))
+sqrt = _unary("sqrt", "The square root; NaN below 0.")
+rsqrt = _unary("rsqrt", "``1 / sqrt(a)``; infinite of 0, NaN below it.")
+reciprocal = _unary("reciprocal", "``1 / a``.")
+exp = _unary("exp", "``e ** a``.", dtypes=(*FP8, *FLOATS, *COMPLEX))
+expm1 = _unary("expm1", "``e ** a - 1``, exact near 0.")
+log = _unary("log", "The natural logarithm; NaN below 0, -inf of 0.")
+log1p = _unary("log1p", "``log(1 + a)``, exact near 0; NaN below -1, -inf of -1.")
+sin = _unary("sin", "The sine of radians; NaN of infinities.")
+cos = _unary("cos", "The cosine of radians; NaN of infinities.")
+tanh = _unary("tanh", "The hyperbolic tangent.")
+erf = _unary("erf", "The error function.")
+sigmoid = _unary("sigmoid", "``1 / (1 + exp(-a))``.")
+silu = _unary("silu", "``a * sigmoid(a)``; arXiv 1702.03118.")
+relu = _unary("relu", "``max(a, 0)``; NaN stays NaN.", dtypes=(*SIGNED, *FP8, *FLOATS))
+clamp = declare(
+    "clamp(a, *, min=None, max=None) -> out", shape=shapes.clamped, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
+    doc="``minimum(maximum(a, min), max)``, of numbers; one of the two may be None. NaN stays NaN.",
+)  # fmt: skip
 gelu = declare(
     "gelu(a, *, approximate='none') -> out",
     shape=shapes.same("a"),
@@ -215,14 +233,16 @@ gelu_backward = declare(
     op_class="elementwise",
     doc="``grad`` times the derivative of `gelu` at `a`: what `gelu` passes on to its input.",
 )
-equal = declare(
-    "equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise", result=_truth,
-    doc="``a == b``, broadcast, as truth values; NaN equals nothing.",
-)  # fmt: skip
-less_equal = declare(
-    "less_equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
-    result=_truth, doc="``a <= b``, broadcast, as truth values; False where one is NaN.",
-)  # fmt: skip
+equal = _comparison("equal", "``a == b``; NaN equals nothing.")
+not_equal = _comparison("not_equal", "``a != b``; True where one is NaN.")
+less = _comparison("less", "``a < b``; False where one is NaN.")
+less_equal = _comparison("less_equal", "``a <= b``; False where one is NaN.")
+greater = _comparison("greater", "``a > b``; False where one is NaN.")
+greater_equal = _comparison("greater_equal", "``a >= b``; False where one is NaN.")
+logical_and = _comparison("logical_and", "Whether neither is 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_or = _comparison("logical_or", "Whether one is not 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_xor = _comparison("logical_xor", "Whether exactly one is not 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_not = _unary("logical_not", "Whether `a` is 0; NaN is not.", dtypes=_LOGICAL, result=_truth)
 where = declare(
     "where(condition, a, b) -> out", shape=shapes.chosen, dtypes=(*BOOL, *INTEGERS, *FLOATS), op_class="elementwise",
     dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",

@@ -10,13 +10,16 @@ Sources: the chain rule; softmax and layer_norm as in the papers that `cuassay.o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
-from cuassay.arrays.dtypes import HALVES, dtype_name
 from cuassay.errors import GradientError
 from cuassay.ops import catalog as ops
 from cuassay.ops import products, registry, rules
+from cuassay.ops.elementwise_derivatives import ELEMENTWISE
+from cuassay.ops.elementwise_derivatives import NONE as _NONE
+from cuassay.ops.elementwise_derivatives import by as _by
+from cuassay.ops.elementwise_derivatives import wide as _wide
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
 
@@ -35,15 +38,6 @@ def fitted(grad: Array, shape: tuple[int, ...], dtype: Any) -> Array:
         if tuple(grad.shape) != shape:
             grad = grad.reshape(shape)
     return grad if grad.dtype == dtype else ops.cast(grad, dtype=dtype)
-
-
-def _by(*reads: str) -> Callable[[Callable[[Array, Forward], Array]], Formula]:
-    return lambda function: Formula(function, reads)
-
-
-def _wide(array: Array) -> Array:
-    """In float32 where it has 16 bits: what is summed or subtracted below would be rounded at each step."""
-    return ops.cast(array, dtype="float32") if dtype_name(array.dtype) in HALVES else array
 
 
 def _transposed(array: Array) -> Array:
@@ -245,9 +239,9 @@ def _back(grad: Array, forward: Forward) -> Array:
 _IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
 _OF_LINALG = "it writes its arguments; see the functions of cuassay.linalg for what has a derivative"
 _ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
-_NONE: Mapping[str, Formula | str] = {}
 
 DERIVATIVES: dict[str, rules.Derivative] = {
+    **ELEMENTWISE,
     "add": {"a": _pass, "b": _pass},
     "sub": {"a": _pass, "b": _by()(lambda g, f: ops.neg(g))},
     "mul": {"a": _by("b")(lambda g, f: ops.mul(g, f.b)), "b": _by("a")(lambda g, f: ops.mul(g, f.a))},
@@ -264,8 +258,6 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "relu": {"a": _by("out")(lambda g, f: _not_above_zero(g, f.out))},
     "gelu": {"a": _by("a")(_gelu_slope)},
     "gelu_backward": {"grad": _by("a")(_gelu_slope), "a": "the second derivative of gelu is not written"},
-    "equal": _NONE,
-    "less_equal": _NONE,
     "where": {
         "a": _by("condition")(lambda g, f: ops.where(f.condition, g, 0.0)),
         "b": _by("condition")(lambda g, f: ops.where(f.condition, 0.0, g)),

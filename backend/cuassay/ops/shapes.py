@@ -12,7 +12,7 @@ import numpy as np
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
 from cuassay.arrays.layout import as_shape, broadcast_shapes, normalize_axis
-from cuassay.core.numbers import as_real
+from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
@@ -23,6 +23,7 @@ __all__ = [
     "broadcast_arrays",
     "cast",
     "chosen",
+    "clamped",
     "expanded",
     "matmul",
     "normalized",
@@ -62,6 +63,22 @@ def chosen(bound: Mapping[str, Any]) -> Shape:
             f"where's condition must be an array of bool; got {shown(condition)}; make one by ops.less_equal or equal"
         )
     return broadcast(bound)
+
+
+def clamped(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``; ``min`` and ``max`` are numbers, whole ones for whole numbers, and one of them is given."""
+    bounds = {name: bound[name] for name in ("min", "max") if bound[name] is not None}
+    if not bounds:
+        raise ArgumentError("clamp needs min=, max= or both; got neither; give a number")
+    for name, value in bounds.items():
+        if as_real(value) is None:
+            raise ArgumentError(f"clamp's {name} must be a real number; got {shown(value)}; use maximum for an array")
+        if bound["a"].dtype.kind in "iu" and as_whole(value) is None:
+            raise ArgumentError(
+                f"clamp's {name} must be a whole number for {dtype_name(bound['a'].dtype)}; got {shown(value)}; "
+                "cast the array to a floating dtype, or give a whole number"
+            )
+    return shape_of(bound["a"])
 
 
 def expanded(bound: Mapping[str, Any]) -> Shape:

@@ -6,6 +6,7 @@ from cuassay.testing.specs import (
     comparison,
     conv,
     elementwise,
+    functions,
     linalg,
     loss_scale,
     multi_tensor,
@@ -21,6 +22,7 @@ __all__ = ["SPECS"]
 
 SPECS = (
     *elementwise.SPECS,
+    *functions.SPECS,
     *comparison.SPECS,
     *multi_tensor.SPECS,
     *optim.SPECS,
