@@ -163,6 +163,7 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
 }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline double normcdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
 inline double sinpi_within_half(double x) { return double(std::sin(3.14159265358979323846L * x)); }
 inline void sincospi(double x, double* s, double* c) {
     const double turn = std::remainder(x, 2.0), of_half = std::fabs(turn);  // all differences below are exact
