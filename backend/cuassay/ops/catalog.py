@@ -21,7 +21,7 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, SchemaError
-from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, rules, shapes
+from cuassay.ops import convolution, decompositions, indexing, lists, products, random_rules, registry, rules, shapes
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
@@ -45,6 +45,7 @@ __all__ = [
     "dropout",
     "dropout_mask",
     "eigh_",
+    "embedding",
     "equal",
     "erf",
     "exp",
@@ -58,12 +59,14 @@ __all__ = [
     "foreach_unscale_",
     "foreach_zero_",
     "fused_adam_",
+    "gather",
     "gelu",
     "gelu_backward",
     "global_norm_",
     "greater",
     "greater_equal",
     "grouped_mm",
+    "index_add",
     "integers",
     "inv_",
     "layer_norm",
@@ -92,6 +95,8 @@ __all__ = [
     "relu",
     "rsqrt",
     "scaled_mm",
+    "scatter_sum",
+    "segment_sum",
     "sigmoid",
     "sign",
     "silu",
@@ -306,6 +311,32 @@ expand = declare(
     op_class="storage",
     doc="`a` broadcast to `shape`, as an array of its own.",
 )
+embedding = declare(
+    "embedding(index, weight) -> out", shape=indexing.embedding, dtypes=_LOGICAL, op_class="storage",
+    dtype_from=("weight",),
+    doc="``weight[index]``: the rows of a matrix (V, D) that an array of whole numbers names. On cuda an index out of "
+    "range gives NaN, or bits of ones; elsewhere it is an error.",
+)  # fmt: skip
+gather = declare(
+    "gather(a, index, *, axis) -> out", shape=indexing.gather, dtypes=_LOGICAL, op_class="storage", dtype_from=("a",),
+    doc="``a[..., index[..., i, ...], ...]`` along `axis`, as NumPy's take_along_axis; indices as in `embedding`.",
+)  # fmt: skip
+segment_sum = declare(
+    "segment_sum(a, index, *, count) -> out", shape=indexing.segment_sum, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a",),
+    doc="Row r of `count` is the sum of ``a[k]`` over the k with ``index[k] == r``, in their order: what `embedding` "
+    "passes on to its weight.",
+)  # fmt: skip
+scatter_sum = declare(
+    "scatter_sum(a, index, *, count, axis) -> out", shape=indexing.scatter_sum, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a",),
+    doc="The sums of the elements of `a` with the same index along `axis`, of `count` places: what `gather` passes on.",
+)  # fmt: skip
+index_add = declare(
+    "index_add(a, index, source, *, axis=0) -> out", shape=indexing.index_add, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a", "source"),
+    doc="`a`, and each slice of `source` along `axis` added where `index` says, in its order.",
+)  # fmt: skip
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",

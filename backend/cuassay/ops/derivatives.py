@@ -13,6 +13,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from cuassay.arrays.layout import normalize_axis
 from cuassay.errors import GradientError
 from cuassay.ops import catalog as ops
 from cuassay.ops import products, registry, rules
@@ -227,6 +228,22 @@ def _grouped_b(grad: Array, forward: Forward) -> Array:
     return found
 
 
+# ------------------------------------------------------------------------------------------------ by an index
+
+
+def _segment_sum(grad: Array, forward: Forward) -> Array:
+    shape = tuple(forward.a.shape)
+    return ops.embedding(forward.index, grad.reshape((grad.shape[0], math.prod(grad.shape[1:])))).reshape(shape)
+
+
+def _index_add_source(grad: Array, forward: Forward) -> Array:
+    axis = normalize_axis(forward.axis, grad.ndim)
+    rows = grad.swapaxes(0, axis)
+    shape = tuple(rows.shape)
+    found = ops.embedding(forward.index, rows.reshape((shape[0], math.prod(shape[1:]))))
+    return found.reshape((found.shape[0], *shape[1:])).swapaxes(0, axis)
+
+
 # ------------------------------------------------------------------------------------------------ the table
 
 
@@ -294,6 +311,13 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},
     "expand": {"a": _pass},
+    "embedding": {"weight": _by("index")(lambda g, f: ops.segment_sum(g, f.index, count=f.weight.shape[0]))},
+    "segment_sum": {"a": _by("index")(_segment_sum)},
+    "gather": {
+        "a": _by("index")(lambda g, f: ops.scatter_sum(g, f.index, count=f.a.shape[f.axis], axis=f.axis)),
+    },
+    "scatter_sum": {"a": _by("index")(lambda g, f: ops.gather(g, f.index, axis=f.axis))},
+    "index_add": {"a": _pass, "source": _by("index")(_index_add_source)},
     "dropout": {"a": _by()(lambda g, f: ops.dropout(g, state=f.state, p=f.p))},
     "dropout_mask": _NONE,
     "bernoulli": _NONE,

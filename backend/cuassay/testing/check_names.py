@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["AROUND_FORMULA", "CHECK_NAMES", "OF_OTHER_KIND", "RELATION_NAMES"]
+__all__ = ["AROUND_FORMULA", "CHECK_NAMES", "OF_DEVICES", "OF_OTHER_KIND", "RELATION_NAMES"]
 
 #: The checks in the order in which they run and in which causes are told. One cause may fail several checks: those
 #: that name it come first. Each is a function ``check_<name>`` in `cuassay.testing.generated`.
@@ -75,3 +75,7 @@ AROUND_FORMULA = frozenset(
 
 #: What is checked of an op on a kind that runs the implementation of another kind, where that is checked.
 OF_OTHER_KIND = frozenset(("dtypes", "promotion", "values"))
+
+#: What cannot be checked on the host. On a kind that runs the host's implementations it is checked nevertheless, unless
+#: another op stands for this one.
+OF_DEVICES = frozenset(("gradients_graph", "graph_replay"))

@@ -23,7 +23,7 @@ from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.answers import as_arrays, called, magnitude_of, single, widened, written
-from cuassay.testing.check_names import AROUND_FORMULA, OF_OTHER_KIND
+from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.default_samples import array_count, binary, unary
 from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized
@@ -115,7 +115,8 @@ class OpSpec(Declared):
         For an op: device kind to what shares code with it there. The name of another op means that all but the formula
         is shared; the checks of `cuassay.testing.check_names.AROUND_FORMULA` (streams, graphs, layouts, outputs) are
         then generated for the other op only. The name of a device kind means that the implementation of that kind runs
-        here too, as that of `cpu` does on `sim`; only the checks of `OF_OTHER_KIND` are generated then.
+        here too, as that of `cpu` does on `sim`; only the checks of `OF_OTHER_KIND` are generated then, and those of
+        `OF_DEVICES` where there is no other op.
 
     Raises
     ------
@@ -231,7 +232,9 @@ class OpSpec(Declared):
         other = self.like.get(kind)
         if other is None:
             return False
-        return check in AROUND_FORMULA if registry.is_declared(other) else check not in OF_OTHER_KIND
+        if registry.is_declared(other):
+            return check in AROUND_FORMULA
+        return check not in (OF_OTHER_KIND if other in self.like else OF_OTHER_KIND | OF_DEVICES)
 
     def why_unsupported(self, device: str | Device, dtype: str) -> str | None:
         """Why no case of `dtype` runs on `device`, or None; asks the device."""

@@ -430,6 +430,35 @@ def number_first_exchanged(kernel: Kernel) -> Kernel:
     return run
 
 
+def last_of_each_segment(kernel: Kernel) -> Kernel:
+    """Written, not added."""
+
+    def run(a: Any, index: Any, *, out: Any, **scalars: Any) -> None:
+        out[...] = 0
+        out[index] = a
+
+    return run
+
+
+def added_in_sixteen_bits(kernel: Kernel) -> Kernel:
+    def run(a: Any, index: Any, *, out: Any, **scalars: Any) -> None:
+        out[...] = 0
+        for place in np.ndindex(index.shape):
+            out[index[place]] += a[place]
+
+    return run
+
+
+def first_of_row(index: Any) -> Any:
+    return np.broadcast_to(index[..., :1], index.shape)
+
+
+def last_zero(a: Any) -> Any:
+    changed = a.copy()
+    changed[(-1,) * a.ndim if a.size else ...] = 0
+    return changed
+
+
 def least_bound_last(kernel: Kernel) -> Kernel:
     """Where the bounds are in the wrong order, the lower one."""
 
@@ -562,6 +591,16 @@ FAULTS = (
     Fault("logical_xor", "unlike", "values", "float32", instead(np.not_equal)),
     Fault("logical_not", "whether it is not 0", "values", "float32", inverted),
     Fault("logical_not", "NaN is 0", "extremal", "float32", instead(lambda a: ~(np.abs(a) > 0))),
+    Fault("embedding", "the next row", "values", "float32", given_as({0: lambda index: np.roll(index, 1)})),
+    Fault("embedding", "strides", "layouts", "bfloat16", strides_ignored),
+    Fault("gather", "the first of a row for all", "values", "int32", given_as({1: first_of_row})),
+    Fault("gather", "the first", "values", "float32", given_as({1: lambda index: 0 * index})),
+    Fault("segment_sum", "last for all", "values", "float32", last_of_each_segment),
+    Fault("segment_sum", "16-bit accumulator", "values", "bfloat16", added_in_sixteen_bits),
+    Fault("scatter_sum", "last element left out", "values", "float32", given_as({0: last_zero})),
+    Fault("scatter_sum", "index of 8 bits", "values", "float64", given_as({1: lambda i: i % 32})),
+    Fault("index_add", "a not read", "values", "float32", given_as({0: np.zeros_like})),
+    Fault("index_add", "source subtracted", "values", "bfloat16", given_as({2: np.negative})),
     Fault("where", "exchanged", "values", "float32", lambda k: lambda c, a, b, **s: k(c, b, a, **s)),
     Fault("where", "NaN swallowed", "extremal", "float32", instead(lambda c, a, b: np.nan_to_num(np.where(c, a, b)))),
     Fault("expand", "the first row for all", "values", "float32", first_row_for_all),

@@ -12,7 +12,7 @@ from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
 from cuassay.testing import KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
-from cuassay.testing.check_names import AROUND_FORMULA, CHECK_NAMES, OF_OTHER_KIND
+from cuassay.testing.check_names import AROUND_FORMULA, CHECK_NAMES, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
 
@@ -258,6 +258,7 @@ def test_our_specs_claim_what_runs(spec: OpSpec, device: str) -> None:
         ("values", "sim", False),
         ("extremal", "sim", True),
         ("layouts", "cuda", False),
+        ("graph_replay", "sim", True),
     ],
 )
 def test_an_op_leaves_checks_of_shared_code_to_the_one_it_is_like(check: str, kind: str, left: bool) -> None:
@@ -266,8 +267,15 @@ def test_an_op_leaves_checks_of_shared_code_to_the_one_it_is_like(check: str, ki
     assert spec.leaves_to_other(check, kind) is left
 
 
+def test_what_the_host_cannot_run_is_checked_where_the_host_s_code_runs() -> None:
+    spec = OpSpec(op=ops.log, reference=np.log, like={"sim": "cpu"})
+
+    assert not spec.leaves_to_other("graph_replay", "sim")
+    assert spec.leaves_to_other("layouts", "sim")
+
+
 def test_the_checks_that_are_left_to_others_exist() -> None:
-    assert set(CHECK_NAMES) >= AROUND_FORMULA | OF_OTHER_KIND
+    assert set(CHECK_NAMES) >= AROUND_FORMULA | OF_OTHER_KIND | OF_DEVICES
     assert not AROUND_FORMULA & OF_OTHER_KIND
 
 

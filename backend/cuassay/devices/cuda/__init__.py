@@ -35,6 +35,7 @@ if find_spec("cupy") is not None:
         bodies,
         comparison,
         elementwise,
+        indexing,
         loss_scale,
         multi_tensor,
         normalization,
@@ -43,6 +44,7 @@ if find_spec("cupy") is not None:
     )
 
     elementwise.register()
+    indexing.register()
     comparison.register()
     normalization.register()
     routing.register()

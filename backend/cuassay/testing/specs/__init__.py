@@ -7,6 +7,7 @@ from cuassay.testing.specs import (
     conv,
     elementwise,
     functions,
+    indexing,
     linalg,
     loss_scale,
     multi_tensor,
@@ -32,6 +33,7 @@ SPECS = (
     *conv.SPECS,
     *solver.SPECS,
     *storage.SPECS,
+    *indexing.SPECS,
     *random.SPECS,
     *loss_scale.SPECS,
 )

@@ -24,6 +24,7 @@ from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import (
     bodies,
     elementwise,
+    indexing,
     loss_scale,
     multi_tensor,
     normalization,
@@ -39,7 +40,7 @@ __all__ = ["register"]
 assert CUDA.kind == "cuda"  # its import has registered the operations
 
 #: Modules whose operations launch kernels of ours, and do hardly anything else on the device.
-_SERVED = (bodies, elementwise, loss_scale, multi_tensor, normalization, optim, random, reduction)
+_SERVED = (bodies, elementwise, indexing, loss_scale, multi_tensor, normalization, optim, random, reduction)
 
 #: Operation and kind of dtype that a kernel of CuPy computes.
 _KERNELS_OF_CUPY = {("sum", "c")}

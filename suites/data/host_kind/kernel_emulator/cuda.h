@@ -116,6 +116,7 @@ inline unsigned __ballot_sync(unsigned mask, bool one) { return host::ballot(mas
 inline bool __all_sync(unsigned mask, bool one) { return host::ballot(mask, one) == mask; }
 inline bool __any_sync(unsigned mask, bool one) { return host::ballot(mask, one) != 0; }
 
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline void __threadfence() {}
 template <typename T, typename U> T atomicAdd(T* at, U more) { const T old = *at; *at = old + T(more); return old; }
 inline unsigned atomicInc(unsigned* at, unsigned last) { const unsigned old = *at; *at = old >= last ? 0 : old + 1; return old; }

@@ -1,4 +1,4 @@
-// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, and a choice of two.
+// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, choices, gather and scatter.
 //
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
@@ -416,4 +416,31 @@ __global__ void strided_where(const uint8* condition, const T* a, const T* b, T*
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
     out[at.out] = condition[at.a] ? a[at.b] : b[at.c];
+}
+
+// out[..., i, ...] = a[..., index[..., i, ...], ...]: along one axis of `extent` elements, `step` apart in a. The layout has out,
+// index, and a with a stride of 0 along that axis. U as T above; an index outside gives bits of ones.
+template <typename U, typename I>
+__global__ void strided_gather(const U* a, const I* index, U* out, int64 extent, int64 step,
+                               const __grid_constant__ Layout layout) {
+    const int64 place = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (place >= layout.n) return;
+    const Offsets at = offsets(layout, place);
+    const int64 from = int64(index[at.a]);
+    out[at.out] = from >= 0 && from < extent ? a[at.b + from * step] : U(~U(0));
+}
+
+// The sum of the elements of a along one axis whose index is this place. The layout has out, a and index with strides of 0
+// along that axis, and a stride of 1 there for the place itself.
+template <typename T, typename I>
+__global__ void strided_scatter_sum(const T* a, const I* index, T* out, int64 length, int64 step, int64 index_step,
+                                    const __grid_constant__ Layout layout) {
+    using W = typename Wide<T>::type;
+    const int64 place = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (place >= layout.n) return;
+    const Offsets at = offsets(layout, place);
+    W total = W(0);
+    for (int64 k = 0; k < length; ++k)
+        if (int64(index[at.b + k * index_step]) == at.c) total += widen<W>(a[at.a + k * step]);
+    out[at.out] = narrow<T>(total);
 }
