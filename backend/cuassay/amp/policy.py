@@ -46,6 +46,8 @@ _RULES: dict[str, Rule] = {
     "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
     # torch casts these by their dtype argument, where the user gave none; ours have none.
+    "log_softmax": Rule.FLOAT32,
+    "prod": Rule.FLOAT32,
     "softmax": Rule.FLOAT32,
     "sum": Rule.FLOAT32,
 }

@@ -21,7 +21,18 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, SchemaError
-from cuassay.ops import convolution, decompositions, indexing, lists, products, random_rules, registry, rules, shapes
+from cuassay.ops import (
+    compositions,
+    convolution,
+    decompositions,
+    indexing,
+    lists,
+    products,
+    random_rules,
+    registry,
+    rules,
+    shapes,
+)
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
@@ -31,6 +42,8 @@ __all__ = [
     "add",
     "addmm",
     "amax",
+    "amin",
+    "argmax",
     "baddbmm",
     "bernoulli",
     "bmm",
@@ -75,13 +88,16 @@ __all__ = [
     "linear",
     "log",
     "log1p",
+    "log_softmax",
     "logical_and",
     "logical_not",
     "logical_or",
     "logical_xor",
+    "logsumexp",
     "lstsq_",
     "matmul",
     "maximum",
+    "mean",
     "minimum",
     "mm",
     "mul",
@@ -90,6 +106,7 @@ __all__ = [
     "not_equal",
     "permutation",
     "pow",
+    "prod",
     "qr_",
     "reciprocal",
     "relu",
@@ -111,6 +128,7 @@ __all__ = [
     "tanh",
     "uniform",
     "update_scale_",
+    "var",
     "where",
 ]
 
@@ -276,11 +294,43 @@ sum = declare(
 )
 amax = declare(
     "amax(a, *, axis=None, keepdims=False) -> out",
-    shape=shapes.non_empty_reduced,
-    dtypes=(*BOOL, *INTEGERS, *FLOATS),
-    op_class="reduction",
+    shape=shapes.non_empty("maximum"), dtypes=_LOGICAL, op_class="reduction",
     doc="Maximum over `axis` (None: all); NaN wins; no value over zero elements.",
-)
+)  # fmt: skip
+amin = declare(
+    "amin(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.non_empty("minimum"), dtypes=_LOGICAL, op_class="reduction",
+    doc="Minimum over `axis` (None: all); NaN wins; no value over zero elements.",
+)  # fmt: skip
+argmax = declare(
+    "argmax(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.argument, dtypes=_LOGICAL, op_class="reduction", result=lambda dtype: np.dtype(np.int64),
+    doc="The place of the maximum along `axis` (None: of all, in C order), the first of several; NaN wins.",
+)  # fmt: skip
+prod = declare(
+    "prod(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.reduced, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
+    doc="Product over `axis` (None: all); integers multiply in 64 bits, 16-bit floats in float32.",
+)  # fmt: skip
+mean = declare(
+    "mean(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
+    doc="Mean over `axis` (None: all); NaN over zero elements.",
+)  # fmt: skip
+var = declare(
+    "var(a, *, axis=None, correction=1, keepdims=False) -> out", shape=shapes.variance, dtypes=FLOATS,
+    op_class="reduction", composite=compositions.var, parts=("mean", "sum"),
+    doc="``sum((a - mean) ** 2) / (n - correction)`` over `axis` (None: all).",
+)  # fmt: skip
+logsumexp = declare(
+    "logsumexp(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
+    composite=compositions.logsumexp, parts=("amax", "sum"),
+    doc="``log(sum(exp(a)))`` over `axis` (None: all), without overflow; -inf over zero elements.",
+)  # fmt: skip
+log_softmax = declare(
+    "log_softmax(a, *, axis=-1) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="reduction",
+    composite=compositions.log_softmax, parts=("amax", "sum"),
+    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN.",
+)  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",
     shape=shapes.matmul,

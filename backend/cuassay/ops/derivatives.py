@@ -74,7 +74,7 @@ def _sum(grad: Array, forward: Forward) -> Array:
 
 
 def _amax(grad: Array, forward: Forward) -> Array:
-    """Equal parts to the elements that are the maximum, as in torch."""
+    """Equal parts to the elements that are the maximum, or the minimum, as in torch."""
     grad, is_largest = _kept(grad, forward), ops.equal(forward.a, _kept(forward.out, forward))
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
@@ -84,6 +84,44 @@ def _amax(grad: Array, forward: Forward) -> Array:
 def _softmax(grad: Array, forward: Forward) -> Array:
     grad, out = _wide(grad), _wide(forward.out)
     return ops.mul(out, ops.sub(grad, ops.sum(ops.mul(grad, out), axis=forward.axis, keepdims=True)))
+
+
+def _count(forward: Forward) -> int:
+    shape = forward.a.shape
+    return math.prod(shape[axis] for axis in reduced_axes(forward.axis, len(shape)))
+
+
+def _mean_of(grad: Array, forward: Forward) -> Array:
+    return ops.mul(ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape)), 1 / max(_count(forward), 1))
+
+
+def _var(grad: Array, forward: Forward) -> Array:
+    a = _wide(forward.a)
+    rest = ops.sub(a, ops.mean(a, axis=forward.axis, keepdims=True))
+    divisor = max(_count(forward) - forward.correction, 0)
+    return ops.mul(rest, ops.mul(_wide(_kept(grad, forward)), 2 / divisor if divisor else math.inf))
+
+
+def _prod(grad: Array, forward: Forward) -> Array:
+    """The product of the others: where one element is 0 it alone has a gradient, and where several are, none."""
+    grad, a = _wide(_kept(grad, forward)), _wide(forward.a)
+    is_zero = ops.equal(a, 0)
+    zeros = ops.sum(ops.where(is_zero, 1.0, ops.mul(a, 0.0)), axis=forward.axis, keepdims=True)
+    others = ops.prod(ops.where(is_zero, 1.0, a), axis=forward.axis, keepdims=True)
+    alone = ops.mul(grad, ops.where(ops.equal(zeros, 1), others, 0.0))
+    among = ops.mul(grad, ops.where(ops.equal(zeros, 0), others, 0.0))
+    return ops.where(is_zero, alone, ops.div(among, ops.where(is_zero, 1.0, a)))
+
+
+def _logsumexp(grad: Array, forward: Forward) -> Array:
+    below = ops.sub(_wide(forward.a), _wide(_kept(forward.out, forward)))
+    return ops.mul(_wide(_kept(grad, forward)), ops.exp(below))
+
+
+def _log_softmax(grad: Array, forward: Forward) -> Array:
+    grad = _wide(grad)
+    total = ops.sum(grad, axis=forward.axis, keepdims=True)
+    return ops.sub(grad, ops.mul(ops.exp(_wide(forward.out)), total))
 
 
 def _mean(array: Array) -> Array:
@@ -281,6 +319,13 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     },
     "sum": {"a": _by()(_sum)},
     "amax": {"a": _by("a", "out")(_amax)},
+    "amin": {"a": _by("a", "out")(_amax)},
+    "argmax": _NONE,
+    "prod": {"a": _by("a")(_prod)},
+    "mean": {"a": _by()(_mean_of)},
+    "var": {"a": _by("a")(_var)},
+    "logsumexp": {"a": _by("a", "out")(_logsumexp)},
+    "log_softmax": {"a": _by("out")(_log_softmax)},
     "softmax": {"a": _by("out")(_softmax)},
     "layer_norm": {
         "a": _by("a", "weight")(_layer_norm),

@@ -19,6 +19,7 @@ from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
 __all__ = [
+    "argument",
     "broadcast",
     "broadcast_arrays",
     "cast",
@@ -26,10 +27,12 @@ __all__ = [
     "clamped",
     "expanded",
     "matmul",
+    "non_empty",
     "normalized",
     "reduced",
     "same",
     "shape_of",
+    "variance",
 ]
 
 Shape = tuple[int, ...]
@@ -130,15 +133,38 @@ def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]
     return axes
 
 
-def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
-    """`reduced`, for an operation that has no value over zero elements."""
-    shape = shape_of(bound["a"])
-    result = reduced(bound)
-    if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
-        raise ShapeError(
-            f"the maximum of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer axis"
+def non_empty(what: str) -> ShapeRule:
+    """`reduced`, for an operation that has no value over zero elements: `what` of them is undefined."""
+
+    def rule(bound: Mapping[str, Any]) -> Shape:
+        shape = shape_of(bound["a"])
+        result = reduced(bound)
+        if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
+            raise ShapeError(
+                f"the {what} of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer "
+                "axis"
+            )
+        return result
+
+    return rule
+
+
+def argument(bound: Mapping[str, Any]) -> Shape:
+    """`non_empty`, of one axis or of all."""
+    if isinstance(bound["axis"], tuple | list):
+        raise ArgumentError(
+            f"argmax is over one axis, or all (None); got axis {bound['axis']!r}; reshape the array first"
         )
-    return result
+    return non_empty("maximum")(bound)
+
+
+def variance(bound: Mapping[str, Any]) -> Shape:
+    """`reduced`; ``correction`` is a real number."""
+    if as_real(bound["correction"]) is None:
+        raise ArgumentError(
+            f"var's correction must be a real number; got {shown(bound['correction'])}; 0 or 1 is usual"
+        )
+    return reduced(bound)
 
 
 def normalized(bound: Mapping[str, Any]) -> Shape:

@@ -430,6 +430,28 @@ def number_first_exchanged(kernel: Kernel) -> Kernel:
     return run
 
 
+def after_least(start: int) -> Callable[[Kernel], Kernel]:
+    """The minimum of the elements and of one more number."""
+
+    def plant(kernel: Kernel) -> Kernel:
+        def run(a: Any, *, out: Any, **scalars: Any) -> None:
+            kernel(a, out=out, **scalars)
+            np.minimum(out, start, out=out)
+
+        return run
+
+    return plant
+
+
+def last_of_equals(kernel: Kernel) -> Kernel:
+    def run(a: Any, *, axis: Any, keepdims: bool, out: Any) -> None:
+        turned = a.reshape(-1)[::-1] if axis is None else np.flip(a, axis)
+        kernel(turned, axis=0 if axis is None else axis, keepdims=keepdims, out=out if axis is not None else out[...])
+        out[...] = (a.size if axis is None else a.shape[axis]) - 1 - out
+
+    return run
+
+
 def last_of_each_segment(kernel: Kernel) -> Kernel:
     """Written, not added."""
 
@@ -481,6 +503,10 @@ def first_row_for_all(kernel: Kernel) -> Kernel:
 def _unshifted(a: Any, axis: int) -> Any:
     weights = np.exp(a)
     return weights / weights.sum(axis=axis, keepdims=True)
+
+
+def _log_of_sum(a: Any, axis: Any, keepdims: bool) -> Any:
+    return np.log(np.sum(np.exp(a), axis=axis, keepdims=keepdims))
 
 
 def _normal(variance: Callable[[Any], Any]) -> Callable[..., Any]:
@@ -591,6 +617,20 @@ FAULTS = (
     Fault("logical_xor", "unlike", "values", "float32", instead(np.not_equal)),
     Fault("logical_not", "whether it is not 0", "values", "float32", inverted),
     Fault("logical_not", "NaN is 0", "extremal", "float32", instead(lambda a: ~(np.abs(a) > 0))),
+    Fault("amin", "of magnitudes", "values", "float32", given_as({0: np.abs})),
+    Fault("amin", "starts at 0", "values", "int32", after_least(0)),
+    Fault("argmax", "the last", "values", "float32", last_of_equals),
+    Fault("argmax", "NaN swallowed", "extremal", "float32", given_as({0: lambda a: np.where(np.isnan(a), -1, a)})),
+    Fault("prod", "sum", "values", "float32", instead(lambda a, axis, keepdims: np.sum(a, axis, keepdims=keepdims))),
+    Fault("prod", "without signs", "values", "int16", given_as({0: np.abs})),
+    Fault("mean", "sum", "values", "float32", instead(lambda a, axis, keepdims: np.sum(a, axis, keepdims=keepdims))),
+    Fault("mean", "other axis", "values", "float64", scalars_changed(axis=None)),
+    Fault("var", "correction ignored", "values", "float32", scalars_changed(correction=0)),
+    Fault("var", "of twice the numbers", "values", "float32", given_as({0: lambda a: 2 * a})),
+    Fault("logsumexp", "not shifted", "values", "float32", instead(_log_of_sum)),
+    Fault("logsumexp", "base two", "values", "float64", off_by(0.4427)),
+    Fault("log_softmax", "not shifted", "values", "float32", instead(lambda a, axis: np.log(_unshifted(a, axis)))),
+    Fault("log_softmax", "softmax", "values", "float64", instead(_unshifted)),
     Fault("embedding", "the next row", "values", "float32", given_as({0: lambda index: np.roll(index, 1)})),
     Fault("embedding", "strides", "layouts", "bfloat16", strides_ignored),
     Fault("gather", "the first of a row for all", "values", "int32", given_as({1: first_of_row})),

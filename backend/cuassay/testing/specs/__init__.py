@@ -16,6 +16,7 @@ from cuassay.testing.specs import (
     reduction,
     scaled,
     solver,
+    statistics,
     storage,
 )
 
@@ -28,6 +29,7 @@ SPECS = (
     *multi_tensor.SPECS,
     *optim.SPECS,
     *reduction.SPECS,
+    *statistics.SPECS,
     *linalg.SPECS,
     *scaled.SPECS,
     *conv.SPECS,

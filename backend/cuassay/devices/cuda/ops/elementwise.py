@@ -28,7 +28,18 @@ from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
 
-__all__ = ["MAX_AXES", "add", "c_name", "launch_strided", "layout_of_strides", "merged_axes", "pack_length", "register"]
+__all__ = [
+    "MAX_AXES",
+    "ElementwiseKernel",
+    "add",
+    "c_name",
+    "cast",
+    "launch_strided",
+    "layout_of_strides",
+    "merged_axes",
+    "pack_length",
+    "register",
+]
 
 Array = Any
 
