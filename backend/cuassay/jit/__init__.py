@@ -10,6 +10,7 @@ as it does every operation, and `cuda` by a kernel that is made around the text.
     arithmetic    C's conversions and operators on arrays
     mathematics   the functions of <cmath>
     run           a body on NumPy arrays
+    tangent       the derivative of a body, as a body
     declared      a body as an operation
 """
 

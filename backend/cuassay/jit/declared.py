@@ -18,8 +18,10 @@ from cuassay.errors import ArgumentError, ShapeError
 from cuassay.jit.arithmetic import as_type
 from cuassay.jit.body import Body, read
 from cuassay.jit.run import run
+from cuassay.jit.tangent import tangent
 from cuassay.ops import catalog, registry, shapes
 from cuassay.ops.operation import Op
+from cuassay.ops.rules import Formula
 from cuassay.ops.schema import Arguments
 
 __all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "provide"]
@@ -189,6 +191,8 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     numbers = [f"{name}={scalars[name]!r}" for name in names]
     parameters = ", ".join([*arrays, *written, *(["*", *numbers] if numbers else [])])
     more: dict[str, Any] = {"dtype_from": tuple(arrays)} if several else {}
+    if not several:
+        more["derivative"] = {name: _formula(body, name, scalars) for name in arrays}
     op = catalog.declare(
         f"{_free_name(body)}({parameters}) -> {'' if several else 'out'}",
         shape=_shape_of_several(arrays, several) if several else shapes.broadcast,
@@ -199,6 +203,17 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     )
     registry.unlist(op.name)
     return Elementwise(op, body, names)
+
+
+def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
+    """The gradient of one array: the derivative of the body, an operation as well."""
+
+    def gradient(grad: Any, forward: Any) -> Any:
+        arrays = [getattr(forward, one) for one in body.inputs if one not in scalars]
+        derived = elementwise(tangent(body, name, len(scalars)), **scalars)
+        return derived(*arrays, grad, **{one: getattr(forward, one) for one in scalars})
+
+    return Formula(gradient, tuple(one for one in body.inputs if one not in scalars))
 
 
 def _free_name(body: Body) -> str:
