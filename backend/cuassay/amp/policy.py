@@ -46,6 +46,7 @@ _RULES: dict[str, Rule] = {
     "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
     # torch casts these by their dtype argument, where the user gave none; ours have none.
+    "cumsum": Rule.FLOAT32,
     "log_softmax": Rule.FLOAT32,
     "prod": Rule.FLOAT32,
     "softmax": Rule.FLOAT32,

@@ -52,6 +52,7 @@ __all__ = [
     "clamp",
     "copy",
     "cos",
+    "cumsum",
     "declare",
     "det",
     "div",
@@ -104,6 +105,7 @@ __all__ = [
     "neg",
     "normal",
     "not_equal",
+    "pad",
     "permutation",
     "pow",
     "prod",
@@ -330,6 +332,14 @@ log_softmax = declare(
     "log_softmax(a, *, axis=-1) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="reduction",
     composite=compositions.log_softmax, parts=("amax", "sum"),
     doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN.",
+)  # fmt: skip
+cumsum = declare(
+    "cumsum(a, *, axis) -> out", shape=shapes.along, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
+    doc="The sums of all elements up to each along `axis`; integers add in 64 bits, 16-bit floats in float32.",
+)  # fmt: skip
+pad = declare(
+    "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
+    doc="`a` with `value` around it: `widths` has a pair for each axis, the numbers before and after.",
 )  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",

@@ -124,6 +124,18 @@ def _log_softmax(grad: Array, forward: Forward) -> Array:
     return ops.sub(grad, ops.mul(ops.exp(_wide(forward.out)), total))
 
 
+def _cumsum(grad: Array, forward: Forward) -> Array:
+    """The sums from the other end."""
+    axis = normalize_axis(forward.axis, len(forward.a.shape))
+    turned = (*(slice(None) for _ in range(axis)), slice(None, None, -1))
+    return ops.cumsum(grad[turned], axis=axis)[turned]
+
+
+def _inside(grad: Array, forward: Forward) -> Array:
+    pairs = zip(forward.widths, forward.a.shape, strict=True)
+    return grad[tuple(slice(before, before + extent) for (before, _), extent in pairs)]
+
+
 def _mean(array: Array) -> Array:
     return ops.mul(ops.sum(array, axis=-1, keepdims=True), 1 / array.shape[-1])
 
@@ -322,6 +334,8 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "amin": {"a": _by("a", "out")(_amax)},
     "argmax": _NONE,
     "prod": {"a": _by("a")(_prod)},
+    "cumsum": {"a": _by()(_cumsum)},
+    "pad": {"a": _by()(_inside)},
     "mean": {"a": _by()(_mean_of)},
     "var": {"a": _by("a")(_var)},
     "logsumexp": {"a": _by("a", "out")(_logsumexp)},

@@ -19,6 +19,7 @@ from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
 __all__ = [
+    "along",
     "argument",
     "broadcast",
     "broadcast_arrays",
@@ -29,6 +30,7 @@ __all__ = [
     "matmul",
     "non_empty",
     "normalized",
+    "padded",
     "reduced",
     "same",
     "shape_of",
@@ -102,6 +104,36 @@ def same(name: str) -> ShapeRule:
         return shape
 
     return rule
+
+
+def along(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, which has the axis ``axis``."""
+    shape = shape_of(bound["a"])
+    normalize_axis(bound["axis"], len(shape))
+    return shape
+
+
+def padded(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, each axis longer by its pair of ``widths``."""
+    shape, widths, value = shape_of(bound["a"]), bound["widths"], bound["value"]
+    pairs = list(widths) if isinstance(widths, tuple | list) else []
+    if len(pairs) != len(shape) or not all(_is_pair(pair) for pair in pairs):
+        raise ArgumentError(
+            f"pad's widths must have a pair of whole numbers of at least 0 for each of {len(shape)} axes; got "
+            f"{shown(widths)}; write ((0, 0), (1, 2)) for two columns"
+        )
+    if not isinstance(value, bool) and as_real(value) is None:
+        raise ArgumentError(f"pad's value must be a real number; got {shown(value)}")
+    if bound["a"].dtype.kind in "iu" and not isinstance(value, bool) and as_whole(value) is None:
+        raise ArgumentError(
+            f"pad's value must be a whole number for {dtype_name(bound['a'].dtype)}; got {shown(value)}"
+        )
+    return tuple(extent + before + after for extent, (before, after) in zip(shape, pairs, strict=True))
+
+
+def _is_pair(pair: Any) -> bool:
+    whole = [as_whole(one) for one in pair] if isinstance(pair, tuple | list) else []
+    return len(whole) == 2 and all(one is not None and one >= 0 for one in whole)
 
 
 def cast(bound: Mapping[str, Any]) -> Shape:

@@ -443,6 +443,21 @@ def after_least(start: int) -> Callable[[Kernel], Kernel]:
     return plant
 
 
+def tiles_apart(kernel: Kernel) -> Kernel:
+    """The sum begins again after 1,024 elements."""
+
+    def run(a: Any, *, axis: int, out: Any) -> None:
+        kernel(a, axis=axis, out=out)
+        if a.ndim == 2 and axis == 1 and a.shape[1] > 1024:
+            out[:, 1024:] -= out[:, 1023:1024]
+
+    return run
+
+
+def moved_to_the_end(kernel: Kernel) -> Kernel:
+    return lambda a, *, widths, value, out: kernel(a, widths=[pair[::-1] for pair in widths], value=value, out=out)
+
+
 def last_of_equals(kernel: Kernel) -> Kernel:
     def run(a: Any, *, axis: Any, keepdims: bool, out: Any) -> None:
         turned = a.reshape(-1)[::-1] if axis is None else np.flip(a, axis)
@@ -627,6 +642,10 @@ FAULTS = (
     Fault("mean", "other axis", "values", "float64", scalars_changed(axis=None)),
     Fault("var", "correction ignored", "values", "float32", scalars_changed(correction=0)),
     Fault("var", "of twice the numbers", "values", "float32", given_as({0: lambda a: 2 * a})),
+    Fault("cumsum", "without the last tile's sum", "values", "float32", tiles_apart),
+    Fault("cumsum", "other axis", "values", "int32", scalars_changed(axis=0)),
+    Fault("pad", "value ignored", "values", "float32", scalars_changed(value=0)),
+    Fault("pad", "before and after exchanged", "values", "int8", moved_to_the_end),
     Fault("logsumexp", "not shifted", "values", "float32", instead(_log_of_sum)),
     Fault("logsumexp", "base two", "values", "float64", off_by(0.4427)),
     Fault("log_softmax", "not shifted", "values", "float32", instead(lambda a, axis: np.log(_unshifted(a, axis)))),

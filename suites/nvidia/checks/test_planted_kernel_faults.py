@@ -31,6 +31,7 @@ UNITS = {
     "dense": "elementwise.cu",
     "strided": "elementwise.cu",
     "layer": "layer_norm.cu",
+    "cumsum": "scan.cu",
     **dict.fromkeys(("gather", "segment"), "indexing.cu"),
     **dict.fromkeys(("pointwise", "unscale", "norms", "global"), "multi_tensor.cu"),
 }
@@ -172,6 +173,13 @@ FAULTS = (
           "segment_sum<float32, int64, false>", "warp < 8; ++warp)", "warp < 4; ++warp)"),
     Fault("index_add", "start not read", "values", "float32", "indexing.cu", "segment_sum<float32, int64, true>",
           "total = widen<W>(start[to]);", "total = W(0);"),
+    # -------------------------------------------------------------------------------------------- scan.cu
+    Fault("cumsum", "tiles do not carry", "values", "float32", "scan.cu", "cumsum_rows<float32, float32, float32>",
+          "carried += whole;", ""),
+    Fault("cumsum", "warps do not add up", "values", "float32", "scan.cu", "cumsum_rows<float32, float32, float32>",
+          "if (other == warp) before += whole;", ""),
+    Fault("cumsum", "columns share a sum", "values", "float32", "scan.cu", "cumsum_columns<float32, float32, float32>",
+          "column / inner * length * inner + column % inner", "column / inner * length * inner"),
     # -------------------------------------------------------------------------------------------- argmax.cu
     Fault("argmax", "the last of equals", "values", "float32", "argmax.cu", "argmax_rows<float32, float32>",
           "one.at < other.at ? one : other", "one.at < other.at ? other : one"),

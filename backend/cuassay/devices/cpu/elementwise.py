@@ -6,7 +6,7 @@ Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.elementwise`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -145,6 +145,12 @@ def copy(a: Array, *, device: object, out: Array) -> None:
     out[...] = a
 
 
+def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) -> None:
+    """`value` everywhere, and `a` inside."""
+    out[...] = np.asarray(value, out.dtype)
+    out[tuple(slice(before, before + extent) for (before, _), extent in zip(widths, a.shape, strict=True))] = a
+
+
 def cast(a: Array, *, dtype: object, out: Array) -> None:
     """Element by element, rounded once."""
     with np.errstate(over="ignore"):
@@ -184,6 +190,7 @@ def register() -> None:
         "gelu_backward": gelu_backward,
         "where": where,
         "expand": expand,
+        "pad": pad,
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -66,6 +66,11 @@ def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -
     out[...] = (total / total.dtype.type(max(_count(a, axes) - correction, 0))).astype(out.dtype, copy=False)
 
 
+def cumsum(a: Array, *, axis: int, out: Array) -> None:
+    """Prefix sums along `axis`, in `out`'s dtype, float32 for 16-bit floats."""
+    out[...] = np.cumsum(a, axis=axis, dtype=compute_dtype(out.dtype)).astype(out.dtype, copy=False)
+
+
 def _below(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
     """`a` without its maximum, that, and the logarithm of the sum of the exponentials."""
     top = np.max(a, axis=axes, keepdims=True)
@@ -104,6 +109,6 @@ def _axes(axis: Any) -> Any:
 
 def register() -> None:
     """Enter these into the registry."""
-    for implementation in (sum, amax, amin, argmax, prod, mean, var, logsumexp, log_softmax):
+    for implementation in (sum, amax, amin, argmax, prod, mean, var, cumsum, logsumexp, log_softmax):
         name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

@@ -40,6 +40,7 @@ if find_spec("cupy") is not None:
         multi_tensor,
         normalization,
         optim,
+        padding,
         random,
     )
 
@@ -47,6 +48,7 @@ if find_spec("cupy") is not None:
     indexing.register()
     comparison.register()
     normalization.register()
+    padding.register()
     routing.register()
     emulation.register()
     conv.register()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.arrays.dtypes import INTEGERS
-from cuassay.errors import ArgumentError
+from cuassay.errors import ArgumentError, ShapeError
 from cuassay.testing.opspec import ErrorInput, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
 from cuassay.testing.specs.reduction import (
@@ -119,6 +119,26 @@ def _bad_variances(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make(3),), {"correction": "one"}, "a word"), ArgumentError, "must be a real number")
 
 
+def _sequences(make: Samples) -> Iterator[Sample]:
+    """Rows around tiles of 1,024, columns, the middle; ones, whose sums show a lost carry."""
+    yield from (Sample((make((3, extent)),), {"axis": 1}) for extent in (1, 31, 128, 1023, 1024, 1025, 5000))
+    yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, 2, -3))
+    yield Sample((make(257),), {"axis": 0})
+    yield Sample((make.full(4096, 1),), {"axis": 0}, "4,096 ones")
+    yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")
+    yield Sample((make((3, 0)),), {"axis": 1}, kind="empty")
+    yield Sample((make.of([1, 2, 0, 3]),), {"axis": 0}, kind="extremal")
+
+
+def _cumsum(a: Array, *, axis: int) -> Array:
+    return np.cumsum(a.astype(np.int64) if a.dtype == np.bool_ else a, axis=axis)
+
+
+def _no_axis(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
+    yield ErrorInput(Sample((make((2, 3)),), label="no axis"), ArgumentError, "needs 'axis'")
+
+
 def _logarithms(make: Samples) -> Iterator[Sample]:
     """`rows`, and over several axes."""
     yield from (Sample(one.args, {"axis": -1} | dict(one.kwargs), one.label, one.kind) for one in rows(make))
@@ -180,6 +200,11 @@ SPECS = (
         like={"cpu": "sum", "sim": "cpu"}, supports_grad=True, magnitude=_var_magnitude,
         terms=lambda a, *, axis=None, correction=1, keepdims=False: terms(a, axis=axis),
         work=lambda a, *, axis=None, correction=1, keepdims=False: reduction_work(a, axis=axis),
+    ),
+    OpSpec(
+        op=ops.cumsum, samples=_sequences, reference=_cumsum, error_inputs=_no_axis, bench=logits,
+        like={"sim": "cpu"}, supports_grad=True, terms=lambda a, *, axis: a.shape[axis],
+        magnitude=lambda a, *, axis: _cumsum(np.abs(a), axis=axis), work=row_work(1),
     ),
     OpSpec(
         op=ops.logsumexp, samples=_logarithms, reference=_logsumexp, error_inputs=bad_axes, bench=logits,
