@@ -1,6 +1,6 @@
 """The derivative of a body by one of its parameters, as a body again.
 
-It is the forward mode: beside each variable of a floating type stands another one, its tangent, which follows it
+It is the forward mode: each variable of a floating type has another one next to it, its tangent, which follows it
 through branches, loops and calls. The result is the tangent of what the body returns, times a parameter ``grad``. It is
 a text as any other: it runs where the body runs, and has a derivative itself.
 """
@@ -64,7 +64,7 @@ def tangent(body: Body, parameter: str, scalars: int) -> str:
     parameter : str
         An array of it.
     scalars : int
-        How many of its last parameters are numbers. The gradient of the result stands before them.
+        How many of its last parameters are numbers. The gradient of the result comes before them.
 
     Raises
     ------

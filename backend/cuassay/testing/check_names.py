@@ -77,5 +77,5 @@ AROUND_FORMULA = frozenset(
 OF_OTHER_KIND = frozenset(("dtypes", "promotion", "values"))
 
 #: What cannot be checked on the host. On a kind that runs the host's implementations it is checked nevertheless, unless
-#: another op stands for this one.
+#: the op is like another one on the host.
 OF_DEVICES = frozenset(("gradients_graph", "graph_replay"))

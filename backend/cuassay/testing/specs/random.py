@@ -268,7 +268,7 @@ _INTERVALS: tuple[dict[str, Any], ...] = (
 )
 _DISTRIBUTIONS = tuple({"mean": mean, "std": std} for mean, std in product((0.0, -2.5), (1.0, 0.25, 0.0)))
 
-#: `dropout` stands for all of them on sim, which runs the implementations of cpu.
+#: On sim all checks run for `dropout`; the implementations are those of cpu.
 _BOXED = {"sim": "cpu"}
 
 SPECS = (

@@ -4,8 +4,8 @@ CuPy's reduce over a leading axis was measured at 0.2 TB/s on an H200, and its b
 copy rate is 4.0. Ours see an array as (outer, reduced, inner) and read 16 bytes at a time. How the reduced axis is
 cut follows from the shape alone, so that results do not depend on the card's size; what parts are added in, on whether
 it has clusters (compute capability 9.0). Complex sums go to CuPy.
-Kernels: kernels/reduce.cu, argmax.cu and scan.cu. Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.reduction` and
-`statistics`.
+Kernels: kernels/reduce.cu, argmax.cu and scan.cu. Called by `cuassay.ops`; OpSpecs: `reduction` and `statistics` of
+`cuassay.testing.specs`.
 """
 
 from __future__ import annotations
