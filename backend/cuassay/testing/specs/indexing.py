@@ -183,7 +183,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.gather, reference=lambda a, index, *, axis: np.take_along_axis(a, index, axis), samples=_gathers,
-        like={"sim": "cpu"}, error_inputs=_bad_gathers, bench=_targets, supports_grad=True,
+        like={"cpu": "embedding", "sim": "cpu"}, error_inputs=_bad_gathers, bench=_targets, supports_grad=True,
         work=lambda a, index, **named: _moved(index, a.itemsize),
     ),
     OpSpec(

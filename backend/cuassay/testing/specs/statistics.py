@@ -181,7 +181,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.argmax, samples=_places, reference=_argmax, error_inputs=_bad_places, bench=logits,
-        like={"sim": "cpu"},
+        like={"cpu": "amax", "sim": "cpu"},
         work=lambda a, *, axis=None, keepdims=False: Work(bytes=a.nbytes + 8 * a.size // max(terms(a, axis=axis), 1)),
     ),
     OpSpec(
@@ -203,7 +203,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.cumsum, samples=_sequences, reference=_cumsum, error_inputs=_no_axis, bench=logits,
-        like={"sim": "cpu"}, supports_grad=True, terms=lambda a, *, axis: a.shape[axis],
+        like={"cpu": "amax", "sim": "cpu"}, supports_grad=True, terms=lambda a, *, axis: a.shape[axis],
         magnitude=lambda a, *, axis: _cumsum(np.abs(a), axis=axis), work=row_work(1),
     ),
     OpSpec(
