@@ -24,7 +24,7 @@ from cuassay.ops.operation import Op
 from cuassay.ops.rules import Formula
 from cuassay.ops.schema import Arguments
 
-__all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "provide"]
+__all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "free_name", "in_type", "provide"]
 
 #: As torch's jiterator.
 MOST_INPUTS = 8
@@ -194,7 +194,7 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     if not several:
         more["derivative"] = {name: _formula(body, name, scalars) for name in arrays}
     op = catalog.declare(
-        f"{_free_name(body)}({parameters}) -> {'' if several else 'out'}",
+        f"{free_name(body.entry.name, body.code)}({parameters}) -> {'' if several else 'out'}",
         shape=_shape_of_several(arrays, several) if several else shapes.broadcast,
         dtypes=_DTYPES,
         op_class="elementwise",
@@ -216,12 +216,11 @@ def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
     return Formula(gradient, tuple(one for one in body.inputs if one not in scalars))
 
 
-def _free_name(body: Body) -> str:
-    """The function's name, with a part of the text's digest where another operation has it."""
-    name = body.entry.name
+def free_name(name: str, code: str) -> str:
+    """`name`, with a part of the text's digest where another operation has it."""
     if not registry.is_declared(name):
         return name
-    name = f"{name}_{hashlib.sha256(body.code.encode()).hexdigest()[:8]}"
+    name = f"{name}_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
     return next(one for one in (f"{name}_{number}" for number in count(1)) if not registry.is_declared(one))
 
 
@@ -248,7 +247,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
     def compute(*given: Any, out: Any = None, **numbers: Any) -> None:
         outs = given[read_by:] or (out,)
         wide = compute_dtype(outs[0].dtype)
-        inputs = [_in_type(value, wide) for value in given[:read_by]]
+        inputs = [in_type(value, wide) for value in given[:read_by]]
         inputs += [np.asarray(numbers[name]).astype(wide) for name in body.inputs[read_by:]]
         results = run(body, wide, inputs)
         for one, result in zip(outs, results, strict=True):
@@ -258,7 +257,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
     return compute
 
 
-def _in_type(value: Any, dtype: np.dtype[Any]) -> Any:
+def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
     """An operand in the type that the body computes in; OverflowError for a Python integer that does not fit."""
     if not isinstance(value, np.ndarray):
         return np.asarray(value, dtype)

@@ -1,6 +1,6 @@
-// Rows read, and rows added up, where an array of whole numbers says.
+// out[i, :] = weight[index[i], :], rows that an array of whole numbers names; and the sums of rows by such an array.
 //
-// gather_rows: out[i, :] = weight[index[i], :]. segment_sum: out[o, r, :] = start[o, r, :] + the sum of source[o, k, :] over
+// segment_sum: out[o, r, :] = start[o, r, :] + the sum of source[o, k, :] over
 // the k with index[k] == r, in their order, so that two runs give the same bits. A block looks through the whole index, 256
 // numbers at a time, and mostly finds none of its row: for 50,257 rows and 8,192 numbers that is 1.6 million steps.
 // Shapes: weight (V, D), index (n), out (n, D); source (outer, K, inner), index (K), start and out (outer, rows, inner).
