@@ -92,7 +92,7 @@ def reduction(code: str, *, identity: float, name: str = "reduced", **scalars: f
     CompileError
         If the text is no such function: line, column, and what to write.
     ArgumentError
-        If a function is missing, or takes another number of parameters; if a number is none.
+        If a function is missing, or takes another number of parameters, or if identity or a scalar is not a number.
     LibraryNotFoundError
         If pycparser is not installed.
 
