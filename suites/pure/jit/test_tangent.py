@@ -32,6 +32,7 @@ BODIES = {
     "casts": "T f(T x, T y) { double z = x; return (T)(z * y) + static_cast<float>(0.5) * (int)(3 * y); }",
     "auto": "T f(T x, T y) { auto z = x * y; auto n = 3; { auto z = n; } return -z * n; }",
     "shadowed": "T f(T x, T y) { T z = x; { T z = y; z = z * 2; } return z * y; }",
+    "hidden": "T f(T x, T y) { T z = x * y; { int z = 3; z += 1; } return z * z; }",
     "reference": "void f(T x, T y, T& out) { out = x * y; if (out > 0.4) { out *= out; return; } out = out + y; }",
     "names": "T f(T x_t, T grad) { T z = x_t * grad; return z * grad; }",
     "integers": "T f(T x, T y) { int n = 2; n += 1; T z = x * n; z += n % 2; return z * y; }",
