@@ -27,8 +27,9 @@ NAMES = "suites/data/public_names.toml"
 STEPS = {
     "declare": (
         CATALOG,
-        "softmax = declare(",
-        """softsign = declare(
+        "\nsoftmax = declare(",
+        """
+softsign = declare(
     "softsign(a) -> out",
     shape=shapes.same("a"),
     dtypes=(*FP8, *FLOATS),
