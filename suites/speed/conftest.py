@@ -36,6 +36,12 @@ ARRAY_PEERS: dict[str, Callable[..., Any]] = {
     "copy": lambda xp, a: a.copy(),
 }
 
+
+def _of_torch(name: str) -> Callable[..., Any]:
+    """Torch's function of that name."""
+    return lambda torch, *arrays: getattr(torch, name)(*arrays)
+
+
 #: And by torch.
 TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "add": lambda torch, a, b: torch.add(a, b),
@@ -47,6 +53,10 @@ TORCH_PEERS: dict[str, Callable[..., Any]] = {
     "log": lambda torch, a: torch.log(a),
     "tanh": lambda torch, a: torch.tanh(a),
     "sigmoid": lambda torch, a: torch.sigmoid(a),
+    "silu": lambda torch, a: torch.nn.functional.silu(a),
+    "clamp": lambda torch, a, **bounds: torch.clamp(a, **bounds),
+    **{name: _of_torch(name) for name in ("abs", "sign", "rsqrt", "reciprocal", "expm1", "log1p", "sin", "cos", "erf")},
+    **{name: _of_torch(name) for name in ("pow", "maximum", "minimum", "greater", "logical_and", "logical_not")},
     "gelu_backward": lambda torch, grad, a: torch.ops.aten.gelu_backward(grad, a),
     "exp": lambda torch, a: torch.exp(a),
     "relu": lambda torch, a: torch.relu(a),

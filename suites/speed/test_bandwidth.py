@@ -74,6 +74,9 @@ def test_rows(
     assert np.isfinite(float(ops.sum(out)))
 
 
+#: Whose arrays are made positive.
+POSITIVE = ("div", "sqrt", "log", "rsqrt", "reciprocal", "log1p", "pow")
+
 #: Of an operation: its arrays.
 ELEMENTWISE = {
     "sub": 2,
@@ -85,6 +88,19 @@ ELEMENTWISE = {
     "sigmoid": 1,
     "gelu": 1,
     "gelu_backward": 2,
+    "abs": 1,
+    "sign": 1,
+    "rsqrt": 1,
+    "reciprocal": 1,
+    "expm1": 1,
+    "log1p": 1,
+    "sin": 1,
+    "cos": 1,
+    "erf": 1,
+    "silu": 1,
+    "pow": 2,
+    "maximum": 2,
+    "minimum": 2,
 }
 
 
@@ -101,7 +117,7 @@ def test_elements(
     recorder: Recorder | None,
 ) -> None:
     rows = large(8_192)
-    rows = ops.add(ops.mul(rows, rows), 0.5) if op in ("div", "sqrt", "log") else rows
+    rows = ops.add(ops.mul(rows, rows), 0.5) if op in POSITIVE else rows
     arguments = [rows, *(ops.copy(rows) for _ in range(ELEMENTWISE[op] - 1))]
     out, spec, name = empty(rows.shape, dtype, device), SPECS[op], dtype_name(dtype)
     work = Work(bytes=(len(arguments) + 1) * rows.nbytes)

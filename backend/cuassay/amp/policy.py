@@ -38,8 +38,17 @@ _RULES: dict[str, Rule] = {
     "mm": Rule.LOWER,
     "slow_conv2d": Rule.LOWER,
     "exp": Rule.FLOAT32,
+    "expm1": Rule.FLOAT32,
+    "log": Rule.FLOAT32,
+    "log1p": Rule.FLOAT32,
+    "pow": Rule.FLOAT32,
+    "reciprocal": Rule.FLOAT32,
+    "rsqrt": Rule.FLOAT32,
     "layer_norm": Rule.FLOAT32,
     # torch casts these by their dtype argument, where the user gave none; ours have none.
+    "cumsum": Rule.FLOAT32,
+    "log_softmax": Rule.FLOAT32,
+    "prod": Rule.FLOAT32,
     "softmax": Rule.FLOAT32,
     "sum": Rule.FLOAT32,
 }

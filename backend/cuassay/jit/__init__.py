@@ -10,12 +10,15 @@ as it does every operation, and `cuda` by a kernel that is made around the text.
     arithmetic    C's conversions and operators on arrays
     mathematics   the functions of <cmath>
     run           a body on NumPy arrays
+    tangent       the derivative of a body, as a body
     declared      a body as an operation
+    reduced       a body and a reduction after it, as an operation
 """
 
 from __future__ import annotations
 
 from cuassay.jit.body import Body
 from cuassay.jit.declared import Elementwise, elementwise, provide
+from cuassay.jit.reduced import Reduction, provide_reductions, reduction
 
-__all__ = ["Body", "Elementwise", "elementwise", "provide"]
+__all__ = ["Body", "Elementwise", "Reduction", "elementwise", "provide", "provide_reductions", "reduction"]

@@ -18,11 +18,13 @@ from cuassay.errors import ArgumentError, ShapeError
 from cuassay.jit.arithmetic import as_type
 from cuassay.jit.body import Body, read
 from cuassay.jit.run import run
+from cuassay.jit.tangent import tangent
 from cuassay.ops import catalog, registry, shapes
 from cuassay.ops.operation import Op
+from cuassay.ops.rules import Formula
 from cuassay.ops.schema import Arguments
 
-__all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "provide"]
+__all__ = ["MOST_INPUTS", "MOST_OUTPUTS", "Elementwise", "elementwise", "free_name", "in_type", "provide"]
 
 #: As torch's jiterator.
 MOST_INPUTS = 8
@@ -189,8 +191,10 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     numbers = [f"{name}={scalars[name]!r}" for name in names]
     parameters = ", ".join([*arrays, *written, *(["*", *numbers] if numbers else [])])
     more: dict[str, Any] = {"dtype_from": tuple(arrays)} if several else {}
+    if not several:
+        more["derivative"] = {name: _formula(body, name, scalars) for name in arrays}
     op = catalog.declare(
-        f"{_free_name(body)}({parameters}) -> {'' if several else 'out'}",
+        f"{free_name(body.entry.name, body.code)}({parameters}) -> {'' if several else 'out'}",
         shape=_shape_of_several(arrays, several) if several else shapes.broadcast,
         dtypes=_DTYPES,
         op_class="elementwise",
@@ -201,12 +205,22 @@ def _declare(body: Body, scalars: Mapping[str, Any]) -> Elementwise:
     return Elementwise(op, body, names)
 
 
-def _free_name(body: Body) -> str:
-    """The function's name, with a part of the text's digest where another operation has it."""
-    name = body.entry.name
+def _formula(body: Body, name: str, scalars: Mapping[str, Any]) -> Formula:
+    """The gradient of one array: the derivative of the body, an operation as well."""
+
+    def gradient(grad: Any, forward: Any) -> Any:
+        arrays = [getattr(forward, one) for one in body.inputs if one not in scalars]
+        derived = elementwise(tangent(body, name, len(scalars)), **scalars)
+        return derived(*arrays, grad, **{one: getattr(forward, one) for one in scalars})
+
+    return Formula(gradient, tuple(one for one in body.inputs if one not in scalars))
+
+
+def free_name(name: str, code: str) -> str:
+    """`name`, with a part of the text's digest where another operation has it."""
     if not registry.is_declared(name):
         return name
-    name = f"{name}_{hashlib.sha256(body.code.encode()).hexdigest()[:8]}"
+    name = f"{name}_{hashlib.sha256(code.encode()).hexdigest()[:8]}"
     return next(one for one in (f"{name}_{number}" for number in count(1)) if not registry.is_declared(one))
 
 
@@ -233,7 +247,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
     def compute(*given: Any, out: Any = None, **numbers: Any) -> None:
         outs = given[read_by:] or (out,)
         wide = compute_dtype(outs[0].dtype)
-        inputs = [_in_type(value, wide) for value in given[:read_by]]
+        inputs = [in_type(value, wide) for value in given[:read_by]]
         inputs += [np.asarray(numbers[name]).astype(wide) for name in body.inputs[read_by:]]
         results = run(body, wide, inputs)
         for one, result in zip(outs, results, strict=True):
@@ -243,7 +257,7 @@ def _on_numpy(found: Elementwise) -> registry.Implementation:
     return compute
 
 
-def _in_type(value: Any, dtype: np.dtype[Any]) -> Any:
+def in_type(value: Any, dtype: np.dtype[Any]) -> Any:
     """An operand in the type that the body computes in; OverflowError for a Python integer that does not fit."""
     if not isinstance(value, np.ndarray):
         return np.asarray(value, dtype)

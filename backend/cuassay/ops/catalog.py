@@ -21,30 +21,50 @@ from cuassay.arrays.dtypes import (
 )
 from cuassay.core.device import Device
 from cuassay.errors import ArgumentError, SchemaError
-from cuassay.ops import convolution, decompositions, lists, products, random_rules, registry, rules, shapes
+from cuassay.ops import (
+    compositions,
+    convolution,
+    decompositions,
+    indexing,
+    lists,
+    products,
+    random_rules,
+    registry,
+    rules,
+    shapes,
+)
 from cuassay.ops.dispatch import dispatch, prepare
 from cuassay.ops.operation import Op
 from cuassay.ops.schema import Schema, ShapeRule, parse_signature
 
 __all__ = [
+    "abs",
     "add",
     "addmm",
     "amax",
+    "amin",
+    "argmax",
     "baddbmm",
     "bernoulli",
     "bmm",
     "cast",
     "cholesky_",
+    "clamp",
     "copy",
+    "cos",
+    "cumsum",
     "declare",
     "det",
     "div",
     "dropout",
     "dropout_mask",
     "eigh_",
+    "embedding",
     "equal",
+    "erf",
     "exp",
     "expand",
+    "expm1",
     "foreach_add_",
     "foreach_copy_",
     "foreach_lerp_",
@@ -53,28 +73,54 @@ __all__ = [
     "foreach_unscale_",
     "foreach_zero_",
     "fused_adam_",
+    "gather",
     "gelu",
     "gelu_backward",
     "global_norm_",
+    "greater",
+    "greater_equal",
     "grouped_mm",
+    "index_add",
     "integers",
     "inv_",
     "layer_norm",
     "layer_norm_backward",
+    "less",
     "less_equal",
     "linear",
     "log",
+    "log1p",
+    "log_softmax",
+    "logical_and",
+    "logical_not",
+    "logical_or",
+    "logical_xor",
+    "logsumexp",
     "lstsq_",
     "matmul",
+    "maximum",
+    "mean",
+    "minimum",
     "mm",
     "mul",
     "neg",
     "normal",
+    "not_equal",
+    "pad",
     "permutation",
+    "pow",
+    "prod",
     "qr_",
+    "reciprocal",
     "relu",
+    "rsqrt",
     "scaled_mm",
+    "scatter_sum",
+    "segment_sum",
     "sigmoid",
+    "sign",
+    "silu",
+    "sin",
     "slow_conv2d",
     "softmax",
     "softmax_backward",
@@ -86,6 +132,7 @@ __all__ = [
     "tanh",
     "uniform",
     "update_scale_",
+    "var",
     "where",
 ]
 
@@ -154,55 +201,51 @@ def _linear(a: Any, weight: Any, bias: Any, *, activation: str | None, precision
     return relu(result) if activation == "relu" else gelu(result, approximate="tanh")
 
 
-_NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
+def _unary(name: str, doc: str, *, dtypes: Sequence[str] = FLOATS, **more: Any) -> Op:
+    return declare(f"{name}(a) -> out", shape=shapes.same("a"), dtypes=dtypes, op_class="elementwise", doc=doc, **more)
 
-add = declare(
-    "add(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a + b``, broadcast."
-)
-mul = declare(
-    "mul(a, b) -> out", shape=shapes.broadcast, dtypes=_NUMBERS, op_class="elementwise", doc="``a * b``, broadcast."
-)
-sub = declare(
-    "sub(a, b) -> out",
-    shape=shapes.broadcast,
-    dtypes=(*INTEGERS, *FLOATS, *COMPLEX),
-    op_class="elementwise",
-    doc="``a - b``, broadcast.",
-)
-div = declare(
-    "div(a, b) -> out", shape=shapes.broadcast, dtypes=FLOATS, op_class="elementwise", doc="``a / b``, broadcast."
-)
-neg = declare("neg(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``-a``.")
-sqrt = declare(
-    "sqrt(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=FLOATS,
-    op_class="elementwise",
-    doc="The square root; NaN below 0.",
-)
-exp = declare(
-    "exp(a) -> out", shape=shapes.same("a"), dtypes=(*FP8, *FLOATS, *COMPLEX), op_class="elementwise", doc="``e ** a``."
-)
-log = declare(
-    "log(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=FLOATS,
-    op_class="elementwise",
-    doc="The natural logarithm; NaN below 0, -inf of 0.",
-)
-tanh = declare(
-    "tanh(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="The hyperbolic tangent."
-)
-sigmoid = declare(
-    "sigmoid(a) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="elementwise", doc="``1 / (1 + exp(-a))``."
-)
-relu = declare(
-    "relu(a) -> out",
-    shape=shapes.same("a"),
-    dtypes=(*SIGNED, *FP8, *FLOATS),
-    op_class="elementwise",
-    doc="``max(a, 0)``; NaN stays NaN.",
-)
+
+def _binary(name: str, doc: str, *, dtypes: Sequence[str], **more: Any) -> Op:
+    return declare(
+        f"{name}(a, b) -> out", shape=shapes.broadcast, dtypes=dtypes, op_class="elementwise", doc=doc, **more
+    )
+
+
+def _comparison(name: str, doc: str, *, dtypes: Sequence[str] = (*INTEGERS, *FLOATS)) -> Op:
+    return _binary(name, f"{doc} Of `a` and `b`, broadcast, as truth values.", dtypes=dtypes, result=_truth)
+
+
+_NUMBERS = (*INTEGERS, *FP8, *FLOATS, *COMPLEX)
+_LOGICAL = (*BOOL, *INTEGERS, *FLOATS)
+
+add = _binary("add", "``a + b``, broadcast.", dtypes=_NUMBERS)
+mul = _binary("mul", "``a * b``, broadcast.", dtypes=_NUMBERS)
+sub = _binary("sub", "``a - b``, broadcast.", dtypes=(*INTEGERS, *FLOATS, *COMPLEX))
+div = _binary("div", "``a / b``, broadcast.", dtypes=FLOATS)
+pow = _binary("pow", "``a ** b``, broadcast, as C's pow: 1 where `b` is 0 or `a` is 1, even for NaN.", dtypes=FLOATS)
+maximum = _binary("maximum", "The larger of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
+minimum = _binary("minimum", "The smaller of `a` and `b`, broadcast; NaN wins.", dtypes=(*INTEGERS, *FLOATS))
+neg = _unary("neg", "``-a``.")
+abs = _unary("abs", "``|a|``; the least signed integer stays.", dtypes=(*INTEGERS, *FLOATS))
+sign = _unary("sign", "-1, 0 or 1; 0 for NaN and for zeros of either sign, as in torch.", dtypes=(*INTEGERS, *FLOATS))
+sqrt = _unary("sqrt", "The square root; NaN below 0.")
+rsqrt = _unary("rsqrt", "``1 / sqrt(a)``; infinite of 0, NaN below it.")
+reciprocal = _unary("reciprocal", "``1 / a``.")
+exp = _unary("exp", "``e ** a``.", dtypes=(*FP8, *FLOATS, *COMPLEX))
+expm1 = _unary("expm1", "``e ** a - 1``, exact near 0.")
+log = _unary("log", "The natural logarithm; NaN below 0, -inf of 0.")
+log1p = _unary("log1p", "``log(1 + a)``, exact near 0; NaN below -1, -inf of -1.")
+sin = _unary("sin", "The sine of radians; NaN of infinities.")
+cos = _unary("cos", "The cosine of radians; NaN of infinities.")
+tanh = _unary("tanh", "The hyperbolic tangent.")
+erf = _unary("erf", "The error function.")
+sigmoid = _unary("sigmoid", "``1 / (1 + exp(-a))``.")
+silu = _unary("silu", "``a * sigmoid(a)``; arXiv 1702.03118.")
+relu = _unary("relu", "``max(a, 0)``; NaN stays NaN.", dtypes=(*SIGNED, *FP8, *FLOATS))
+clamp = declare(
+    "clamp(a, *, min=None, max=None) -> out", shape=shapes.clamped, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
+    doc="``minimum(maximum(a, min), max)``, of numbers; one of the two may be None. NaN stays NaN.",
+)  # fmt: skip
 gelu = declare(
     "gelu(a, *, approximate='none') -> out",
     shape=shapes.same("a"),
@@ -217,14 +260,16 @@ gelu_backward = declare(
     op_class="elementwise",
     doc="``grad`` times the derivative of `gelu` at `a`: what `gelu` passes on to its input.",
 )
-equal = declare(
-    "equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise", result=_truth,
-    doc="``a == b``, broadcast, as truth values; NaN equals nothing.",
-)  # fmt: skip
-less_equal = declare(
-    "less_equal(a, b) -> out", shape=shapes.broadcast, dtypes=(*INTEGERS, *FLOATS), op_class="elementwise",
-    result=_truth, doc="``a <= b``, broadcast, as truth values; False where one is NaN.",
-)  # fmt: skip
+equal = _comparison("equal", "``a == b``; NaN equals nothing.")
+not_equal = _comparison("not_equal", "``a != b``; True where one is NaN.")
+less = _comparison("less", "``a < b``; False where one is NaN.")
+less_equal = _comparison("less_equal", "``a <= b``; False where one is NaN.")
+greater = _comparison("greater", "``a > b``; False where one is NaN.")
+greater_equal = _comparison("greater_equal", "``a >= b``; False where one is NaN.")
+logical_and = _comparison("logical_and", "Whether neither is 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_or = _comparison("logical_or", "Whether one is not 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_xor = _comparison("logical_xor", "Whether exactly one is not 0; NaN is not 0.", dtypes=_LOGICAL)
+logical_not = _unary("logical_not", "Whether `a` is 0; NaN is not.", dtypes=_LOGICAL, result=_truth)
 where = declare(
     "where(condition, a, b) -> out", shape=shapes.chosen, dtypes=(*BOOL, *INTEGERS, *FLOATS), op_class="elementwise",
     dtype_from=("a", "b"), doc="`a` where `condition`, an array of bool, is True, else `b`; all broadcast.",
@@ -264,11 +309,51 @@ sum = declare(
 )
 amax = declare(
     "amax(a, *, axis=None, keepdims=False) -> out",
-    shape=shapes.non_empty_reduced,
-    dtypes=(*BOOL, *INTEGERS, *FLOATS),
-    op_class="reduction",
+    shape=shapes.non_empty("maximum"), dtypes=_LOGICAL, op_class="reduction",
     doc="Maximum over `axis` (None: all); NaN wins; no value over zero elements.",
-)
+)  # fmt: skip
+amin = declare(
+    "amin(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.non_empty("minimum"), dtypes=_LOGICAL, op_class="reduction",
+    doc="Minimum over `axis` (None: all); NaN wins; no value over zero elements.",
+)  # fmt: skip
+argmax = declare(
+    "argmax(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.argument, dtypes=_LOGICAL, op_class="reduction", result=lambda dtype: np.dtype(np.int64),
+    doc="The place of the maximum along `axis` (None: of all, in C order), the first of several; NaN wins.",
+)  # fmt: skip
+prod = declare(
+    "prod(a, *, axis=None, keepdims=False) -> out",
+    shape=shapes.reduced, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
+    doc="Product over `axis` (None: all); integers multiply in 64 bits, 16-bit floats in float32.",
+)  # fmt: skip
+mean = declare(
+    "mean(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
+    doc="Mean over `axis` (None: all); NaN over zero elements.",
+)  # fmt: skip
+var = declare(
+    "var(a, *, axis=None, correction=1, keepdims=False) -> out", shape=shapes.variance, dtypes=FLOATS,
+    op_class="reduction", composite=compositions.var, parts=("mean", "sum"),
+    doc="``sum((a - mean) ** 2) / (n - correction)`` over `axis` (None: all).",
+)  # fmt: skip
+logsumexp = declare(
+    "logsumexp(a, *, axis=None, keepdims=False) -> out", shape=shapes.reduced, dtypes=FLOATS, op_class="reduction",
+    composite=compositions.logsumexp, parts=("amax", "sum"),
+    doc="``log(sum(exp(a)))`` over `axis` (None: all), without overflow; -inf over zero elements.",
+)  # fmt: skip
+log_softmax = declare(
+    "log_softmax(a, *, axis=-1) -> out", shape=shapes.same("a"), dtypes=FLOATS, op_class="reduction",
+    composite=compositions.log_softmax, parts=("amax", "sum"),
+    doc="``a - logsumexp(a)`` along `axis`; a row of -inf only is NaN.",
+)  # fmt: skip
+cumsum = declare(
+    "cumsum(a, *, axis) -> out", shape=shapes.along, dtypes=_LOGICAL, op_class="reduction", result=_accumulated,
+    doc="The sums of all elements up to each along `axis`; integers add in 64 bits, 16-bit floats in float32.",
+)  # fmt: skip
+pad = declare(
+    "pad(a, *, widths, value=0) -> out", shape=shapes.padded, dtypes=_LOGICAL, op_class="storage",
+    doc="`a` with `value` around it: `widths` has a pair for each axis, the numbers before and after.",
+)  # fmt: skip
 matmul = declare(
     "matmul(a, b, *, precision=None) -> out",
     shape=shapes.matmul,
@@ -299,6 +384,32 @@ expand = declare(
     op_class="storage",
     doc="`a` broadcast to `shape`, as an array of its own.",
 )
+embedding = declare(
+    "embedding(index, weight) -> out", shape=indexing.embedding, dtypes=_LOGICAL, op_class="storage",
+    dtype_from=("weight",),
+    doc="``weight[index]``: the rows of a matrix (V, D) that an array of whole numbers names. On cuda an index out of "
+    "range gives NaN, or bits of ones; elsewhere it is an error.",
+)  # fmt: skip
+gather = declare(
+    "gather(a, index, *, axis) -> out", shape=indexing.gather, dtypes=_LOGICAL, op_class="storage", dtype_from=("a",),
+    doc="``a[..., index[..., i, ...], ...]`` along `axis`, as NumPy's take_along_axis; indices as in `embedding`.",
+)  # fmt: skip
+segment_sum = declare(
+    "segment_sum(a, index, *, count) -> out", shape=indexing.segment_sum, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a",),
+    doc="Row r of `count` is the sum of ``a[k]`` over the k with ``index[k] == r``, in their order: what `embedding` "
+    "passes on to its weight.",
+)  # fmt: skip
+scatter_sum = declare(
+    "scatter_sum(a, index, *, count, axis) -> out", shape=indexing.scatter_sum, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a",),
+    doc="The sums of the elements of `a` with the same index along `axis`, of `count` places: what `gather` passes on.",
+)  # fmt: skip
+index_add = declare(
+    "index_add(a, index, source, *, axis=0) -> out", shape=indexing.index_add, dtypes=FLOATS, op_class="reduction",
+    dtype_from=("a", "source"),
+    doc="`a`, and each slice of `source` along `axis` added where `index` says, in its order.",
+)  # fmt: skip
 mm = declare(
     "mm(a, b, *, precision=None, out_dtype=None) -> out",
     shape=products.matrices, dtypes=(*FLOATS, *COMPLEX), op_class="matmul", out_dtype_from="out_dtype",

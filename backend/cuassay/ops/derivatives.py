@@ -10,16 +10,19 @@ Sources: the chain rule; softmax and layer_norm as in the papers that `cuassay.o
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from cuassay.arrays.layout import normalize_axis
 from cuassay.errors import GradientError
 from cuassay.ops import catalog as ops
 from cuassay.ops import products, registry, rules
 from cuassay.ops.conv_derivatives import SLOW_CONV2D
+from cuassay.ops.elementwise_derivatives import ELEMENTWISE
+from cuassay.ops.elementwise_derivatives import NONE as _NONE
+from cuassay.ops.elementwise_derivatives import by as _by
+from cuassay.ops.elementwise_derivatives import wide as _wide
 from cuassay.ops.row_derivatives import ROWS
-from cuassay.ops.row_derivatives import by as _by
-from cuassay.ops.row_derivatives import wide as _wide
 from cuassay.ops.rules import Formula, Forward, Reads
 from cuassay.ops.shapes import reduced_axes
 
@@ -90,11 +93,61 @@ def _sum(grad: Array, forward: Forward) -> Array:
 
 
 def _amax(grad: Array, forward: Forward) -> Array:
-    """Equal parts to the elements that are the maximum, as in torch."""
+    """Equal parts to the elements that are the maximum, or the minimum, as in torch."""
     grad, is_largest = _kept(grad, forward), ops.equal(forward.a, _kept(forward.out, forward))
     zeros = ops.where(ops.equal(grad, grad), 0.0, grad)
     count = ops.sum(_wide(ops.where(is_largest, 1.0, zeros)), axis=forward.axis, keepdims=True)
     return ops.where(is_largest, ops.div(grad, count.reshape(grad.shape)), 0.0)
+
+
+def _count(forward: Forward) -> int:
+    shape = forward.a.shape
+    return math.prod(shape[axis] for axis in reduced_axes(forward.axis, len(shape)))
+
+
+def _mean_of(grad: Array, forward: Forward) -> Array:
+    return ops.mul(ops.expand(_kept(grad, forward), shape=tuple(forward.a.shape)), 1 / max(_count(forward), 1))
+
+
+def _var(grad: Array, forward: Forward) -> Array:
+    a = _wide(forward.a)
+    rest = ops.sub(a, ops.mean(a, axis=forward.axis, keepdims=True))
+    divisor = max(_count(forward) - forward.correction, 0)
+    return ops.mul(rest, ops.mul(_wide(_kept(grad, forward)), 2 / divisor if divisor else math.inf))
+
+
+def _prod(grad: Array, forward: Forward) -> Array:
+    """The product of the others: where one element is 0 it alone has a gradient, and where several are, none."""
+    grad, a = _wide(_kept(grad, forward)), _wide(forward.a)
+    is_zero = ops.equal(a, 0)
+    zeros = ops.sum(ops.where(is_zero, 1.0, ops.mul(a, 0.0)), axis=forward.axis, keepdims=True)
+    others = ops.prod(ops.where(is_zero, 1.0, a), axis=forward.axis, keepdims=True)
+    alone = ops.mul(grad, ops.where(ops.equal(zeros, 1), others, 0.0))
+    among = ops.mul(grad, ops.where(ops.equal(zeros, 0), others, 0.0))
+    return ops.where(is_zero, alone, ops.div(among, ops.where(is_zero, 1.0, a)))
+
+
+def _logsumexp(grad: Array, forward: Forward) -> Array:
+    below = ops.sub(_wide(forward.a), _wide(_kept(forward.out, forward)))
+    return ops.mul(_wide(_kept(grad, forward)), ops.exp(below))
+
+
+def _log_softmax(grad: Array, forward: Forward) -> Array:
+    grad = _wide(grad)
+    total = ops.sum(grad, axis=forward.axis, keepdims=True)
+    return ops.sub(grad, ops.mul(ops.exp(_wide(forward.out)), total))
+
+
+def _cumsum(grad: Array, forward: Forward) -> Array:
+    """The sums from the other end."""
+    axis = normalize_axis(forward.axis, len(forward.a.shape))
+    turned = (*(slice(None) for _ in range(axis)), slice(None, None, -1))
+    return ops.cumsum(grad[turned], axis=axis)[turned]
+
+
+def _inside(grad: Array, forward: Forward) -> Array:
+    pairs = zip(forward.widths, forward.a.shape, strict=True)
+    return grad[tuple(slice(before, before + extent) for (before, _), extent in pairs)]
 
 
 # ------------------------------------------------------------------------------------------------ products
@@ -211,6 +264,22 @@ def _grouped_b(grad: Array, forward: Forward) -> Array:
     return found
 
 
+# ------------------------------------------------------------------------------------------------ by an index
+
+
+def _segment_sum(grad: Array, forward: Forward) -> Array:
+    shape = tuple(forward.a.shape)
+    return ops.embedding(forward.index, grad.reshape((grad.shape[0], math.prod(grad.shape[1:])))).reshape(shape)
+
+
+def _index_add_source(grad: Array, forward: Forward) -> Array:
+    axis = normalize_axis(forward.axis, grad.ndim)
+    rows = grad.swapaxes(0, axis)
+    shape = tuple(rows.shape)
+    found = ops.embedding(forward.index, rows.reshape((shape[0], math.prod(shape[1:]))))
+    return found.reshape((found.shape[0], *shape[1:])).swapaxes(0, axis)
+
+
 # ------------------------------------------------------------------------------------------------ the table
 
 
@@ -223,9 +292,9 @@ def _back(grad: Array, forward: Forward) -> Array:
 _IN_PLACE = "it writes its arguments; use the op that makes a new array (ops.add, mul, cast), and call it after grad"
 _OF_LINALG = "it writes its arguments; call the function of its name in cuassay.linalg, which has a derivative"
 _ADDMM, _LINEAR = ("a", "b", "c"), ("a", "weight", "bias")
-_NONE: Mapping[str, Formula | str] = {}
 
 DERIVATIVES: dict[str, rules.Derivative] = {
+    **ELEMENTWISE,
     "add": {"a": _pass, "b": _pass},
     "sub": {"a": _pass, "b": _by()(lambda g, f: ops.neg(g))},
     "mul": {"a": _by("b")(lambda g, f: ops.mul(g, f.b)), "b": _by("a")(lambda g, f: ops.mul(g, f.a))},
@@ -251,6 +320,15 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "sum": {"a": _by()(_sum)},
     "amax": {"a": _by("a", "out")(_amax)},
     **ROWS,
+    "amin": {"a": _by("a", "out")(_amax)},
+    "argmax": _NONE,
+    "prod": {"a": _by("a")(_prod)},
+    "cumsum": {"a": _by()(_cumsum)},
+    "pad": {"a": _by()(_inside)},
+    "mean": {"a": _by()(_mean_of)},
+    "var": {"a": _by("a")(_var)},
+    "logsumexp": {"a": _by("a", "out")(_logsumexp)},
+    "log_softmax": {"a": _by("out")(_log_softmax)},
     "matmul": {"a": _by("b")(_matmul_a), "b": _by("a")(_matmul_b)},
     "mm": {"a": _by("b")(_left(ops.mm)), "b": _by("a")(_right(ops.mm))},
     "bmm": {"a": _by("b")(_left(ops.bmm)), "b": _by("a")(_right(ops.bmm))},
@@ -275,6 +353,13 @@ DERIVATIVES: dict[str, rules.Derivative] = {
     "copy": {"a": _by()(_back)},
     "cast": {"a": _pass},
     "expand": {"a": _pass},
+    "embedding": {"weight": _by("index")(lambda g, f: ops.segment_sum(g, f.index, count=f.weight.shape[0]))},
+    "segment_sum": {"a": _by("index")(_segment_sum)},
+    "gather": {
+        "a": _by("index")(lambda g, f: ops.scatter_sum(g, f.index, count=f.a.shape[f.axis], axis=f.axis)),
+    },
+    "scatter_sum": {"a": _by("index")(lambda g, f: ops.gather(g, f.index, axis=f.axis))},
+    "index_add": {"a": _pass, "source": _by("index")(_index_add_source)},
     "dropout": {"a": _by()(lambda g, f: ops.dropout(g, state=f.state, p=f.p))},
     "dropout_mask": _NONE,
     "bernoulli": _NONE,

@@ -12,25 +12,31 @@ import numpy as np
 
 from cuassay.arrays.dtypes import FLOATS, FP8, as_dtype, dtype_name, is_float
 from cuassay.arrays.layout import as_shape, broadcast_shapes, normalize_axis
-from cuassay.core.numbers import as_real
+from cuassay.core.numbers import as_real, as_whole
 from cuassay.core.words import shown
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
 from cuassay.ops.arguments import flag
 from cuassay.ops.schema import ShapeRule
 
 __all__ = [
+    "along",
+    "argument",
     "broadcast",
     "broadcast_arrays",
     "cast",
     "chosen",
+    "clamped",
     "expanded",
     "matmul",
+    "non_empty",
     "normalized",
     "normalized_gradient",
+    "padded",
     "reduced",
     "same",
     "shape_of",
     "softmax_gradient",
+    "variance",
 ]
 
 Shape = tuple[int, ...]
@@ -66,6 +72,22 @@ def chosen(bound: Mapping[str, Any]) -> Shape:
     return broadcast(bound)
 
 
+def clamped(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``; ``min`` and ``max`` are numbers, whole ones for whole numbers, and one of them is given."""
+    bounds = {name: bound[name] for name in ("min", "max") if bound[name] is not None}
+    if not bounds:
+        raise ArgumentError("clamp needs min=, max= or both; got neither; give a number")
+    for name, value in bounds.items():
+        if as_real(value) is None:
+            raise ArgumentError(f"clamp's {name} must be a real number; got {shown(value)}; use maximum for an array")
+        if bound["a"].dtype.kind in "iu" and as_whole(value) is None:
+            raise ArgumentError(
+                f"clamp's {name} must be a whole number for {dtype_name(bound['a'].dtype)}; got {shown(value)}; "
+                "cast the array to a floating dtype, or give a whole number"
+            )
+    return shape_of(bound["a"])
+
+
 def expanded(bound: Mapping[str, Any]) -> Shape:
     """``shape``, to which ``a`` must broadcast."""
     shape, wanted = shape_of(bound["a"]), as_shape(bound["shape"])
@@ -84,6 +106,36 @@ def same(name: str) -> ShapeRule:
         return shape
 
     return rule
+
+
+def along(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, which has the axis ``axis``."""
+    shape = shape_of(bound["a"])
+    normalize_axis(bound["axis"], len(shape))
+    return shape
+
+
+def padded(bound: Mapping[str, Any]) -> Shape:
+    """The shape of ``a``, each axis longer by its pair of ``widths``."""
+    shape, widths, value = shape_of(bound["a"]), bound["widths"], bound["value"]
+    pairs = list(widths) if isinstance(widths, tuple | list) else []
+    if len(pairs) != len(shape) or not all(_is_pair(pair) for pair in pairs):
+        raise ArgumentError(
+            f"pad's widths must have a pair of whole numbers of at least 0 for each of {len(shape)} axes; got "
+            f"{shown(widths)}; write ((0, 0), (1, 2)) for two columns"
+        )
+    if not isinstance(value, bool) and as_real(value) is None:
+        raise ArgumentError(f"pad's value must be a real number; got {shown(value)}")
+    if bound["a"].dtype.kind in "iu" and not isinstance(value, bool) and as_whole(value) is None:
+        raise ArgumentError(
+            f"pad's value must be a whole number for {dtype_name(bound['a'].dtype)}; got {shown(value)}"
+        )
+    return tuple(extent + before + after for extent, (before, after) in zip(shape, pairs, strict=True))
+
+
+def _is_pair(pair: Any) -> bool:
+    whole = [as_whole(one) for one in pair] if isinstance(pair, tuple | list) else []
+    return len(whole) == 2 and all(one is not None and one >= 0 for one in whole)
 
 
 def cast(bound: Mapping[str, Any]) -> Shape:
@@ -115,15 +167,38 @@ def reduced_axes(axis: int | Sequence[int] | None, ndim: int) -> tuple[int, ...]
     return axes
 
 
-def non_empty_reduced(bound: Mapping[str, Any]) -> Shape:
-    """`reduced`, for an operation that has no value over zero elements."""
-    shape = shape_of(bound["a"])
-    result = reduced(bound)
-    if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
-        raise ShapeError(
-            f"the maximum of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer axis"
+def non_empty(what: str) -> ShapeRule:
+    """`reduced`, for an operation that has no value over zero elements: `what` of them is undefined."""
+
+    def rule(bound: Mapping[str, Any]) -> Shape:
+        shape = shape_of(bound["a"])
+        result = reduced(bound)
+        if 0 in (shape[axis] for axis in reduced_axes(bound["axis"], len(shape))) and 0 not in result:
+            raise ShapeError(
+                f"the {what} of no elements is undefined; got shape {shape}, axis {bound['axis']!r}; reduce a longer "
+                "axis"
+            )
+        return result
+
+    return rule
+
+
+def argument(bound: Mapping[str, Any]) -> Shape:
+    """`non_empty`, of one axis or of all."""
+    if isinstance(bound["axis"], tuple | list):
+        raise ArgumentError(
+            f"argmax is over one axis, or all (None); got axis {bound['axis']!r}; reshape the array first"
         )
-    return result
+    return non_empty("maximum")(bound)
+
+
+def variance(bound: Mapping[str, Any]) -> Shape:
+    """`reduced`; ``correction`` is a real number."""
+    if as_real(bound["correction"]) is None:
+        raise ArgumentError(
+            f"var's correction must be a real number; got {shown(bound['correction'])}; 0 or 1 is usual"
+        )
+    return reduced(bound)
 
 
 def normalized(bound: Mapping[str, Any]) -> Shape:

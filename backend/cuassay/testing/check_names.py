@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-__all__ = ["CHECK_NAMES", "RELATION_NAMES"]
+__all__ = ["AROUND_FORMULA", "CHECK_NAMES", "OF_DEVICES", "OF_OTHER_KIND", "RELATION_NAMES"]
 
 #: The checks in the order in which they run and in which causes are told. One cause may fail several checks: those
 #: that name it come first. Each is a function ``check_<name>`` in `cuassay.testing.generated`.
@@ -63,3 +63,20 @@ RELATION_NAMES = (
     "batch_invariant",
     "idempotent",
 )
+
+#: The checks of the code around a formula: streams, graphs, layouts, outputs, shapes, refusals. Of ops that share this
+#: code they are generated for one; see `cuassay.testing.OpSpec.like`.
+AROUND_FORMULA = frozenset(
+    (
+        "aliasing", "broadcast", "deterministic", "errors", "gradients_graph", "gradients_streams", "graph_replay",
+        "inplace", "inputs_unchanged", "layouts", "meta", "out", "out_refused", "plan", "side_stream", "sizes",
+        "zero_dim", "zero_size",
+    )
+)  # fmt: skip
+
+#: What is checked of an op on a kind that runs the implementation of another kind, where that is checked.
+OF_OTHER_KIND = frozenset(("dtypes", "promotion", "values"))
+
+#: What cannot be checked on the host. On a kind that runs the host's implementations it is checked nevertheless, unless
+#: the op is like another one on the host.
+OF_DEVICES = frozenset(("gradients_graph", "graph_replay"))

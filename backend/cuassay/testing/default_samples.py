@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import inspect
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
+from typing import Any
 
 import numpy as np
 
 from cuassay.arrays.dtypes import INTEGERS, as_dtype, promote
-from cuassay.errors import DTypeError
+from cuassay.errors import DTypeError, SpecError
+from cuassay.testing.declared import FORMS
 from cuassay.testing.samples import HostArray, Kind, Sample, Samples, joined
 
-__all__ = ["AWKWARD", "binary", "promoting", "unary"]
+__all__ = ["AWKWARD", "array_count", "binary", "promoting", "unary"]
 
 Shape = tuple[int, ...]
 
@@ -102,3 +105,27 @@ def _mixed(make: Samples) -> Iterator[Sample]:
     yield Sample((make(33), number), {}, f"{number} at the right", "python")
     yield Sample((number, make((2, 33))), {}, f"{number} at the left", "python")
     yield Sample((make((3, 33), layout="transposed"), number), {}, f"{number} with a transposed array", "python")
+
+
+def array_count(name: str, fn: Callable[..., Any] | None) -> int:
+    """The arrays that a function must be given by position. Raises `SpecError` where it takes none, or any number."""
+    if fn is None:
+        return 0
+    try:
+        parameters = list(inspect.signature(fn).parameters.values())
+    except ValueError as error:  # of a builtin, or a ufunc of an older NumPy
+        raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
+    required = [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
+    if len(required) > 1:
+        return len(required) - 1
+    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
+        raise SpecError(f"{name} takes any number of arrays; samples have a default for one or two; give samples=")
+    here = f" (here {parameters[0].name!r})" if parameters and parameters[0].name != "xp" else ""
+    raise SpecError(
+        f"{name} takes no array by position; its first parameter is xp, the array namespace{here}, and arrays follow: "
+        f"write fn={FORMS['fn']}, or give samples="
+    )
+
+
+#: Kinds of parameters that an array is given to by position.
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -58,6 +58,9 @@ class SpecLike(Protocol):
     def dtypes(self) -> Sequence[str]:
         """Every dtype to make a case for."""
 
+    def leaves_to_other(self, check: str, kind: str) -> bool:
+        """Whether a check is generated for another op instead."""
+
 
 def devices(*selectors: str) -> pytest.MarkDecorator:
     """Run the test on these devices only: ``@devices("cpu", "cuda:*")``.

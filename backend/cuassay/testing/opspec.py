@@ -6,7 +6,6 @@ A user writes at most a function; everything else has a default. What is then ch
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,10 +20,12 @@ from cuassay.arrays.dtypes import COMPLEX, INTEGERS
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
 from cuassay.errors import CuassayError, SpecError
+from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.answers import as_arrays, called, magnitude_of, single, widened, written
+from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
-from cuassay.testing.default_samples import binary, unary
+from cuassay.testing.default_samples import array_count, binary, unary
 from cuassay.testing.samples import BenchSamples, HostArray, Kind, Sample, Samples, normalized
 from cuassay.testing.spec_checks import check, check_fields
 from cuassay.testing.terms import arrays_of, count_terms
@@ -110,6 +111,12 @@ class OpSpec(Declared):
         ``"idempotent"``. They find wrong formulas without a reference.
     without : mapping
         Generated checks to leave out, such as ``"aliasing"``, each with the reason. Their tests are skipped.
+    like : mapping
+        For an op: device kind to what shares code with it there. The name of another op means that all but the formula
+        is shared; the checks of `cuassay.testing.check_names.AROUND_FORMULA` (streams, graphs, layouts, outputs) are
+        then generated for the other op only. The name of a device kind means that the implementation of that kind runs
+        here too, as that of `cpu` does on `sim`; only the checks of `OF_OTHER_KIND` are generated then, and those of
+        `OF_DEVICES` where there is no other op.
 
     Raises
     ------
@@ -139,6 +146,7 @@ class OpSpec(Declared):
     waits: bool = True
     relations: tuple[str, ...] = ()
     without: Mapping[str, str] = field(default_factory=dict)
+    like: Mapping[str, str] = field(default_factory=dict)
     has_default_samples: bool = field(init=False, default=False)
 
     def __post_init__(self) -> None:
@@ -218,6 +226,15 @@ class OpSpec(Declared):
             for dtype in here
             if has.missing(f"storage:{dtype}") is None and has.missing(f"{self.op_class}:{dtype}") is None
         )
+
+    def leaves_to_other(self, check: str, kind: str) -> bool:
+        """Whether `check` is left to another op, or to another kind, that shares the code on `kind`; see `like`."""
+        other = self.like.get(kind)
+        if other is None:
+            return False
+        if registry.is_declared(other):
+            return check in AROUND_FORMULA
+        return check not in (OF_OTHER_KIND if other in self.like else OF_OTHER_KIND | OF_DEVICES)
 
     def why_unsupported(self, device: str | Device, dtype: str) -> str | None:
         """Why no case of `dtype` runs on `device`, or None; asks the device."""
@@ -334,7 +351,7 @@ class OpSpec(Declared):
         return np.asarray(self.run("cpu", *sample.copied())).nbytes
 
     def _default_samples(self) -> SampleFunction:
-        count = len(self.op.schema.arrays) if self.op is not None else _array_count(self.name, self.fn)
+        count = len(self.op.schema.arrays) if self.op is not None else array_count(self.name, self.fn)
         if count > 2:
             raise SpecError(f"{self.name} takes {count} arrays; samples have a default for one or two; give samples=")
         drawn = unary if count == 1 else binary
@@ -366,27 +383,3 @@ _UNNAMED = "function"
 def _several(names: Any) -> tuple[Any, ...]:
     """As a tuple; one name, or one dtype, may stand alone."""
     return tuple(names) if isinstance(names, Iterable) and not isinstance(names, str | type) else (names,)
-
-
-def _array_count(name: str, fn: Callable[..., Any] | None) -> int:
-    """The arrays that a function must be given by position. Raises `SpecError` where it takes none, or any number."""
-    if fn is None:
-        return 0
-    try:
-        parameters = list(inspect.signature(fn).parameters.values())
-    except ValueError as error:  # of a builtin, or a ufunc of an older NumPy
-        raise SpecError(f"{name} does not tell its parameters: {error}; write fn={FORMS['fn']}") from error
-    required = [p.name for p in parameters if p.kind in _POSITIONAL and p.default is p.empty]
-    if len(required) > 1:
-        return len(required) - 1
-    if any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in parameters):
-        raise SpecError(f"{name} takes any number of arrays; samples have a default for one or two; give samples=")
-    here = f" (here {parameters[0].name!r})" if parameters and parameters[0].name != "xp" else ""
-    raise SpecError(
-        f"{name} takes no array by position; its first parameter is xp, the array namespace{here}, and arrays follow: "
-        f"write fn={FORMS['fn']}, or give samples="
-    )
-
-
-#: Kinds of parameters that an array is given to by position.
-_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

@@ -91,9 +91,11 @@ class Parametrizer:
                 return [_nowhere(names, patterns or (), self._presence.devices)]
         generated = metafunc.definition.getparent(ConformanceClass) is not None
         shown = tuple(name for name in NAMES if name in names and (name != "op" or not generated))
-        key = names, shown, devices, dtypes, tuple(map(id, specs or ()))
+        check = getattr(metafunc.function, "cuassay_check", "")
+        left = _left_to_others(check, devices, specs)
+        key = names, shown, devices, dtypes, tuple(map(id, specs or ())), left
         if key not in self._cases:
-            self._cases[key] = list(_cases(names, shown, devices, dtypes, specs))
+            self._cases[key] = list(_cases(names, shown, devices, dtypes, specs, left))
         return self._cases[key]
 
     def _devices(self, patterns: tuple[str, ...] | None, metafunc: pytest.Metafunc) -> tuple[Device, ...]:
@@ -181,13 +183,24 @@ def _cases(
     devices: Sequence[Device | None],
     dtypes: tuple[str, ...] | None,
     specs: tuple[SpecLike, ...] | None,
+    left: frozenset[tuple[Device | None, int]],
 ) -> Iterable[Any]:
     for device in devices:
         for spec in specs if specs is not None else (None,):
+            if (device, id(spec)) in left:
+                continue
             for dtype in _dtypes(names, dtypes, spec):
                 values = {"device": device, "dtype": _dtype_object(dtype), "op": spec}
                 words = {"device": str(device), "dtype": dtype, "op": spec.name if spec is not None else ""}
                 yield pytest.param(*(values[name] for name in names), id="-".join(words[name] for name in shown))
+
+
+def _left_to_others(
+    check: str, devices: Sequence[Device | None], specs: tuple[SpecLike, ...] | None
+) -> frozenset[tuple[Device | None, int]]:
+    """The pairs of device and spec, by its id, for which a generated check says nothing new."""
+    pairs = ((device, spec) for device in devices if device is not None for spec in specs or () if check)
+    return frozenset((device, id(spec)) for device, spec in pairs if spec.leaves_to_other(check, device.kind))
 
 
 def _dtypes(names: tuple[str, ...], dtypes: tuple[str, ...] | None, spec: SpecLike | None) -> Sequence[str]:

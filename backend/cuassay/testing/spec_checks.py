@@ -18,6 +18,7 @@ from cuassay.arrays.dtypes import dtype_name, reference_dtype
 from cuassay.core.capability import DTYPE_NAMES, dtype_word, parse_requirement, unknown_dtype
 from cuassay.core.nearest import did_you_mean, nearest
 from cuassay.errors import CuassayError, SpecError
+from cuassay.ops import registry
 from cuassay.ops.operation import Op
 from cuassay.testing.check_names import CHECK_NAMES, RELATION_NAMES
 from cuassay.testing.declared import FORMS, KnownFailure
@@ -108,9 +109,24 @@ def _check_words(spec: OpSpec) -> None:
                 raise SpecError(
                     f"{spec.name}: {field}= names {word!r}{did_you_mean(word, known)}; it takes {', '.join(known)}"
                 )
+    _check_like(spec)
     for word, reason in spec.without.items():
         if not str(reason).strip():
             raise SpecError(f"{spec.name} leaves {word!r} out without a reason; write without={{{word!r}: 'why'}}")
+
+
+def _check_like(spec: OpSpec) -> None:
+    """It names, for a kind of device, another op or another kind."""
+    if spec.like and spec.op is None:
+        raise SpecError(f"{spec.name} is a function, and like= is for ops; leave it out")
+    for kind, other in spec.like.items():
+        if advice := _unknown_kind(kind):
+            raise SpecError(f"{spec.name}: like= speaks of {kind!r}, {advice}")
+        if other in (kind, spec.name) or not (registry.is_declared(other) or other in devices.kinds()):
+            raise SpecError(
+                f"{spec.name}: like= has {other!r} for {kind!r}; name another op, or another kind of device, such as "
+                f"{next(name for name in devices.kinds() if name != kind)!r}"
+            )
 
 
 def _check_name(spec: OpSpec, name: str) -> None:

@@ -38,6 +38,7 @@ test_affine = conformance(
         op=AFFINE.op,
         reference=lambda x, y, alpha=1: np.add(x, y),
         magnitude=lambda x, y, alpha=1: np.abs(x) + np.abs(y),
+        supports_grad=True,
     )
 )
 

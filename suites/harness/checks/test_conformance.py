@@ -176,11 +176,27 @@ def test_a_planted_fault_fails_tests_whose_ids_name_the_op(pytester: pytest.Pyte
         "--device",
         "sim",
         "-k",
-        "test_values and float32 and (relu or exp) and not expand",
+        "test_values and (float32-relu or float32-exp])",
     )
 
     result.stdout.fnmatch_lines(["*FAILED*::test_values[[]sim:0-float32-relu]*"])
     result.assert_outcomes(failed=1, passed=1)
+
+
+def test_checks_of_shared_code_are_generated_for_one_op(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        import numpy
+        from cuassay import ops
+        from cuassay.testing import OpSpec, conformance
+        test_log = conformance(OpSpec(
+            op=ops.log, reference=numpy.log, dtypes=("float32",), like={"cpu": "exp"}
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "--device", "sim", "--collect-only", "-q", "-k", "out")
+
+    result.stdout.fnmatch_lines(["*::test_out[[]sim:0-float32]"])
+    result.stdout.no_fnmatch_line("*::test_out[[]cpu:0*")
 
 
 def test_a_declaration_that_says_nothing_testable_is_an_error_of_collection(pytester: pytest.Pytester) -> None:

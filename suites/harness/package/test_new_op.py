@@ -27,29 +27,30 @@ NAMES = "suites/data/public_names.toml"
 STEPS = {
     "declare": (
         CATALOG,
-        "softmax = declare(",
-        """silu = declare(
-    "silu(a) -> out",
+        "\nsoftmax = declare(",
+        """
+softsign = declare(
+    "softsign(a) -> out",
     shape=shapes.same("a"),
     dtypes=(*FP8, *FLOATS),
     op_class="elementwise",
-    doc="``a / (1 + exp(-a))``; arXiv 1702.03118.",
+    doc="``a / (1 + |a|)``.",
 )
 """,
     ),
-    "export": (CATALOG, '    "slow_conv2d",', '    "silu",\n'),
+    "export": (CATALOG, '    "solve_",', '    "softsign",\n'),
     "cpu": (
         CPU,
-        '        "gelu": gelu,',
-        """        "silu": silu,
+        '        "relu": relu,',
+        """        "softsign": softsign,
 """,
     ),
     "cpu function": (
         CPU,
         "def copy(",
-        """def silu(a: Array, *, out: Array) -> None:
+        """def softsign(a: Array, *, out: Array) -> None:
     x = widened(a, compute_dtype(out.dtype))
-    out[...] = (x / (1 + np.exp(-x))).astype(out.dtype, copy=False)
+    out[...] = (x / (1 + np.abs(x))).astype(out.dtype, copy=False)
 
 
 """,
@@ -57,9 +58,9 @@ STEPS = {
     "cuda": (
         KERNELS,
         "struct Relu {",
-        """struct Silu {
-    __device__ static float of(float a) { return a / (1.0f + expf(-a)); }
-    __device__ static double of(double a) { return a / (1.0 + exp(-a)); }
+        """struct Softsign {
+    __device__ static float of(float a) { return a / (1.0f + fabsf(a)); }
+    __device__ static double of(double a) { return a / (1.0 + fabs(a)); }
 };
 """,
     ),
@@ -67,19 +68,19 @@ STEPS = {
         SPECS,
         "    OpSpec(\n        op=ops.gelu,",
         """    OpSpec(
-        op=ops.silu, reference=lambda a: a / (1 + np.exp(-a)), error_inputs=_not_for_bool, bench=_activations,
-        work=_one_flop,
+        op=ops.softsign, reference=lambda a: a / (1 + np.abs(a)), error_inputs=not_for_bool, bench=activations,
+        work=one_flop,
     ),
 """,
     ),
     "faults": (
         FAULTS,
         '    Fault("gelu", "erf and tanh swapped"',
-        """    Fault("silu", "sigmoid", "values", "float32", instead(lambda a: 1 / (1 + np.exp(-a)))),
-    Fault("silu", "strides", "layouts", "float32", strides_ignored),
+        """    Fault("softsign", "tanh", "values", "float32", instead(np.tanh)),
+    Fault("softsign", "strides", "layouts", "float32", strides_ignored),
 """,
     ),
-    "names": (NAMES, '    "slow_conv2d",', '    "silu",\n'),
+    "names": (NAMES, '    "solve_",', '    "softsign",\n'),
 }
 
 
@@ -121,35 +122,39 @@ def run(copy: Path, *command: str) -> tuple[int, str]:
 
 
 LOAD = ("-c", "import numpy as np; from cuassay import ops; ops.relu(np.ones(3, np.float32))")
-CALL = ("-c", "import numpy as np; from cuassay import ops; ops.silu(np.ones(3, np.float32))")
+CALL = ("-c", "import numpy as np; from cuassay import ops; ops.softsign(np.ones(3, np.float32))")
 TESTS = ("-m", "pytest", "-q", "-p", "no:cacheprovider", "--device", "cpu", "--device", "sim", "--benchmark-disable")
 SPECS_COMPLETE = (*TESTS, "suites/pure/checks/test_opspec.py", "-k", "every_declared_op_has_a_spec")
 SHARED = (*TESTS, "suites/pure/package/test_names.py", "suites/pure/package/test_module_sizes.py")
-FAULTS_COMPLETE = (*TESTS, FAULTS, "-k", "two_planted_faults and silu")
+FAULTS_COMPLETE = (*TESTS, FAULTS, "-k", "two_planted_faults and softsign")
 
 
 @pytest.mark.parametrize(
     ("steps", "command", "message"),
     [
-        (["cpu function", "cpu"], LOAD, "no op is named 'silu'; declare it with cuassay.ops.declare"),
+        (["cpu function", "cpu"], LOAD, "no op is named 'softsign'; declare it with cuassay.ops.declare"),
         (
             ["declare"],
             CALL,
-            "silu is declared in cuassay/ops/catalog.py, but its __all__ does not list it; add it there",
+            "softsign is declared in cuassay/ops/catalog.py, but its __all__ does not list it; add it there",
         ),
-        (["declare", "export"], CALL, "silu has no kernel for float32 on cpu"),
+        (["declare", "export"], CALL, "softsign has no kernel for float32 on cpu"),
         (["declare", "export"], CALL, "register one with cuassay.ops.implement"),
         (
             ["declare", "export", "cpu function", "cpu"],
             SPECS_COMPLETE,
-            "declare an OpSpec for silu in backend/cuassay/testing/specs",
+            "declare an OpSpec for softsign in backend/cuassay/testing/specs",
         ),
         (
             ["declare", "export", "cpu function", "cpu", "spec"],
             FAULTS_COMPLETE,
-            "silu has 0 planted faults; add rows Fault('silu', what, check, dtype, plant)",
+            "softsign has 0 planted faults; add rows Fault('softsign', what, check, dtype, plant)",
         ),
-        (["declare", "export"], SHARED, "cuassay.ops has new names ['silu'] and lacks []; if that is meant, change"),
+        (
+            ["declare", "export"],
+            SHARED,
+            "cuassay.ops has new names ['softsign'] and lacks []; if that is meant, change",
+        ),
     ],
 )
 def test_a_half_step_is_an_error_that_names_the_next(
@@ -168,8 +173,8 @@ def test_six_files_make_an_op_that_is_tested_on_each_device(copy: Path) -> None:
     assert len({file for file, _, _ in STEPS.values()}) <= 6
     device = ("--device", "cuda:0") if cuda.is_available() else ()
 
-    generated = run(copy, *TESTS, *device, "--pyargs", "cuassay.testing.generated", "-k", "silu")
-    planted = run(copy, *TESTS, FAULTS, "-k", "silu")
+    generated = run(copy, *TESTS, *device, "--pyargs", "cuassay.testing.generated", "-k", "softsign")
+    planted = run(copy, *TESTS, FAULTS, "-k", "softsign")
     shared = run(copy, *SHARED)
 
     assert generated[0] == 0, generated[1]
@@ -185,11 +190,11 @@ def test_the_struct_of_a_new_op_is_compiled_by_the_kernels_there_are(copy: Path)
     compiled = (
         "from cuassay.devices.cuda.launch import source\n"
         "text = source.kernel_source('elementwise.cu')\n"
-        "names = ['dense_unary<Silu, float32, 4>']\n"
+        "names = ['dense_unary<Softsign, float32, 4>']\n"
         "print(source.compile_source(text, name_expressions=names, arch='sm_90', file='elementwise.cu'))"
     )
 
     status, printed = run(copy, "-c", compiled)
 
     assert status == 0, printed
-    assert "dense_unary<Silu, float32, 4>" in printed
+    assert "dense_unary<Softsign, float32, 4>" in printed

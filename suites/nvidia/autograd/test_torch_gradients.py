@@ -35,6 +35,19 @@ CASES: dict[str, tuple[tuple[tuple[int, ...], ...], Function, Function]] = {
     "exp": (((12, 7),), ops.exp, torch.exp),
     "tanh": (((12, 7),), ops.tanh, torch.tanh),
     "sigmoid": (((12, 7),), ops.sigmoid, torch.sigmoid),
+    **{
+        name: (((12, 7),), getattr(ops, name), getattr(torch, name))
+        for name in ("abs", "rsqrt", "reciprocal", "expm1", "log1p", "sin", "cos", "erf")
+    },
+    "silu": (((12, 7),), ops.silu, F.silu),
+    "pow": (((12, 7), (12, 1)), ops.pow, torch.pow),
+    "maximum": (((12, 7), (12, 1)), ops.maximum, torch.maximum),
+    "minimum": (((12, 7), (7,)), ops.minimum, torch.minimum),
+    "clamp": (
+        ((12, 7),),
+        lambda a: ops.clamp(a, min=0.6, max=1.5),
+        lambda a: torch.clamp(a, 0.6, 1.5),
+    ),
     "relu": (((12, 7),), lambda a: ops.relu(ops.sub(a, 1.0)), lambda a: torch.relu(a - 1.0)),
     "gelu": (((12, 7),), ops.gelu, F.gelu),
     "gelu_tanh": (

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 pytest.importorskip("cuda.bindings.nvrtc", reason="cuda-bindings is not installed")
 pytest.importorskip("pycparser", reason="pycparser is not installed")
 
 from cuassay.devices.cuda.launch import source
-from cuassay.devices.cuda.ops.body_text import OPTIONS, kernel_text
+from cuassay.devices.cuda.ops.body_text import OPTIONS, kernel_text, reduction_text
 from cuassay.errors import CompileError, LibraryNotFoundError
 from cuassay.jit.body import Body, read
 from cuassay.jit.mathematics import FUNCTIONS
+from cuassay.jit.tangent import tangent
 
 HEAD = "template <typename T> "
 
@@ -71,6 +74,49 @@ def test_each_function_of_cmath_is_known_to_nvrtc(dtype: str) -> None:
     code = f"{HEAD}T all(T x, T y) {{ T r = 0; {lines} return r + INFINITY + NAN + M_PI + FLT_MAX + INT_MAX; }}"
 
     assert compiled(read(code), (dtype, dtype), dtype, 0, 1, "sm_90").cubin
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_the_derivative_of_each_construct_compiles(dtype: str) -> None:
+    lines = "".join(
+        f"r += {name}({', '.join(['x', 'y', 'x'][: one.arguments])}); "
+        for name, one in FUNCTIONS.items()
+        if not name.startswith(("is", "signbit"))
+    )
+    helpers = f"{HEAD}T twice(T a) {{ auto b = a * a; return b + a; }} "
+    loop = "for (int i = 0; i < 3; ++i) { if (r > 9) return twice(r); r *= twice<T>(x); }"
+    end = "return r > y ? r / y : (T)(r - x);"
+    body = read(f"{helpers}{HEAD}T all(T x, T y, T alpha) {{ T r = alpha; {lines} {loop} {end} }}")
+
+    derived = read(tangent(body, "x", 1))
+
+    assert compiled(derived, (dtype, dtype, dtype), dtype, 1, 1, "sm_90").cubin
+
+
+@pytest.mark.parametrize("arch", source.ARCHITECTURES)
+@pytest.mark.parametrize(
+    ("operands", "out"),
+    [(("float32", "float32"), "float32"), (("bfloat16", "bfloat16"), "bfloat16"), (("int8", "int64"), "int64")],
+)
+def test_the_kernels_of_a_reduction_compile(operands: tuple[str, ...], out: str, arch: str) -> None:
+    code = (
+        f"{HEAD}T map(T x, T y, T alpha) {{ return x + alpha * y; }} {HEAD}T combine(T a, T b) {{ return a + b; }} "
+        f"{HEAD}T finish(T total) {{ return total / 2; }}"
+    )
+    body = read(code)
+    body = replace(body, entry=body.functions["map"])
+    try:
+        source.header_directory()
+    except LibraryNotFoundError as error:
+        pytest.skip(str(error))
+
+    text = reduction_text(body, operands, out, 1)
+    found = source.compile_source(text, name_expressions=["run", "last"], arch=arch, options=OPTIONS)
+
+    for name in ("run", "last"):
+        used = found.resources[found.names[name]]
+        assert (used.stack, used.spill_loads, used.spill_stores) == (0, 0, 0)
+        assert used.registers <= 56
 
 
 def test_what_nvrtc_refuses_is_shown_with_its_line() -> None:

@@ -12,6 +12,7 @@ from cuassay import ops
 from cuassay.errors import CapabilityNameError, SpecError
 from cuassay.ops import Call, interpose
 from cuassay.testing import KnownFailure, OpSpec, Sample, Tolerance, Work, conformance
+from cuassay.testing.check_names import AROUND_FORMULA, CHECK_NAMES, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.opspec import REDUCED
 from cuassay.testing.own_specs import own_specs
 
@@ -89,6 +90,17 @@ def test_a_function_alone_is_a_spec() -> None:
             id="samples-of-one-dtype",
         ),
         pytest.param({"fn": double, "known_failures": (KnownFailure(reason=" "),)}, "without a reason", id="no-reason"),
+        pytest.param(
+            {"fn": double, "like": {"cpu": "exp"}}, "is a function, and like= is for ops", id="function-like-op"
+        ),
+        pytest.param(
+            {"op": ops.exp, "reference": np.exp, "like": {"cpu": "xep"}},
+            "'xep' for 'cpu'; name another op",
+            id="like-none",
+        ),
+        pytest.param(
+            {"op": ops.exp, "reference": np.exp, "like": {"cdua": "log"}}, "like= speaks of 'cdua'", id="like-nowhere"
+        ),
         pytest.param(
             {"fn": double, "known_failures": (KnownFailure(reason="x", dtype="int8"),)},
             "does not claim",
@@ -235,6 +247,45 @@ def test_a_known_failure_covers_what_it_names(known: KnownFailure, case: tuple[s
 @pytest.mark.parametrize("spec", own_specs(), ids=lambda spec: spec.name)
 def test_our_specs_claim_what_runs(spec: OpSpec, device: str) -> None:
     assert set(spec.claims(device)) == {d for d in spec.dtypes if spec.why_unsupported(device, d) is None}
+
+
+@pytest.mark.parametrize(
+    ("check", "kind", "left"),
+    [
+        ("values", "cpu", False),
+        ("layouts", "cpu", True),
+        ("extremal", "cpu", False),
+        ("values", "sim", False),
+        ("extremal", "sim", True),
+        ("layouts", "cuda", False),
+        ("graph_replay", "sim", True),
+    ],
+)
+def test_an_op_leaves_checks_of_shared_code_to_the_one_it_is_like(check: str, kind: str, left: bool) -> None:
+    spec = OpSpec(op=ops.log, reference=np.log, like={"cpu": "exp", "sim": "cpu"})
+
+    assert spec.leaves_to_other(check, kind) is left
+
+
+def test_what_the_host_cannot_run_is_checked_where_the_host_s_code_runs() -> None:
+    spec = OpSpec(op=ops.log, reference=np.log, like={"sim": "cpu"})
+
+    assert not spec.leaves_to_other("graph_replay", "sim")
+    assert spec.leaves_to_other("layouts", "sim")
+
+
+def test_the_checks_that_are_left_to_others_exist() -> None:
+    assert set(CHECK_NAMES) >= AROUND_FORMULA | OF_OTHER_KIND | OF_DEVICES
+    assert not AROUND_FORMULA & OF_OTHER_KIND
+
+
+def test_what_our_ops_are_like_is_tested_in_full() -> None:
+    specs = {spec.name: spec for spec in own_specs()}
+    pairs = [(spec, kind, other) for spec in specs.values() for kind, other in spec.like.items()]
+
+    assert pairs
+    assert not [str(pair) for pair in pairs if pair[2] in specs and pair[1] in specs[pair[2]].like]
+    assert not [str(pair) for pair in pairs if pair[2] not in specs and pair[1:] != ("sim", "cpu")]
 
 
 def test_every_declared_op_has_a_spec() -> None:

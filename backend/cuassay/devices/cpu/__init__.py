@@ -9,6 +9,7 @@ from __future__ import annotations
 from cuassay.devices.cpu import (
     conv,
     elementwise,
+    indexing,
     linalg,
     loss_scale,
     multi_tensor,
@@ -24,6 +25,7 @@ __all__ = ["BACKEND"]
 
 BACKEND = CpuBackend()
 elementwise.register()
+indexing.register()
 reduction.register()
 normalization.register()
 linalg.register()

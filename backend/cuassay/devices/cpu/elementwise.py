@@ -6,7 +6,7 @@ Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.elementwise`.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -62,11 +62,33 @@ def gelu(a: Array, *, approximate: str, out: Array) -> None:
     out[...] = (x.dtype.type(0.5) * x * gate).astype(out.dtype, copy=False)
 
 
-def sigmoid(a: Array, *, out: Array) -> None:
-    """``1 / (1 + exp(-a))``, by an exponential that never overflows."""
-    x = widened(a, compute_dtype(out.dtype))
+def _formula(function: Callable[..., Any]) -> Callable[..., None]:
+    """An implementation from a function of arrays of the dtype it is computed in."""
+
+    def run(*operands: Any, out: Array) -> None:
+        wide = compute_dtype(out.dtype)
+        out[...] = function(*(widened(operand, wide) for operand in operands)).astype(out.dtype, copy=False)
+
+    return run
+
+
+def _sigmoid(x: Array) -> Any:
+    """By an exponential that never overflows."""
     small = np.exp(-np.abs(x))
-    out[...] = (np.where(x < 0, small, x.dtype.type(1)) / (1 + small)).astype(out.dtype, copy=False)
+    return np.where(x < 0, small, x.dtype.type(1)) / (1 + small)
+
+
+def _sign(x: Array) -> Any:
+    return (x > 0).astype(x.dtype) - (x < 0).astype(x.dtype)
+
+
+def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  the op's names
+    """``minimum(maximum(a, min), max)``; NaN wins."""
+    wide = compute_dtype(out.dtype)
+    found = widened(a, wide)
+    for bound, function in ((min, np.maximum), (max, np.minimum)):
+        found = found if bound is None else function(found, np.asarray(bound, wide))
+    out[...] = found.astype(out.dtype, copy=False)
 
 
 #: Beyond it both derivatives of GELU are 0 or 1 to float64's precision; squares of it do not overflow.
@@ -99,6 +121,11 @@ def _comparison(function: Callable[..., Array]) -> Callable[..., None]:
     return run
 
 
+def logical_not(a: Array, *, out: Array) -> None:
+    """True where `a` is 0."""
+    np.logical_not(widened(a, compute_dtype(a.dtype)), out=out)
+
+
 def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
     """`a` where the condition holds, else `b`."""
     out[...] = np.where(condition, _rounded(a, out.dtype), _rounded(b, out.dtype))
@@ -118,32 +145,52 @@ def copy(a: Array, *, device: object, out: Array) -> None:
     out[...] = a
 
 
+def pad(a: Array, *, widths: Sequence[Sequence[int]], value: float, out: Array) -> None:
+    """`value` everywhere, and `a` inside."""
+    out[...] = np.asarray(value, out.dtype)
+    out[tuple(slice(before, before + extent) for (before, _), extent in zip(widths, a.shape, strict=True))] = a
+
+
 def cast(a: Array, *, dtype: object, out: Array) -> None:
     """Element by element, rounded once."""
     with np.errstate(over="ignore"):
         out[...] = narrowed(a, out.dtype)
 
 
+#: Ops that are a ufunc, a function of wide arrays, or a comparison of NumPy's.
+_UFUNCS: dict[str, Callable[..., Array]] = {
+    "add": np.add, "mul": np.multiply, "sub": np.subtract, "div": np.divide, "pow": np.power, "maximum": np.maximum,
+    "minimum": np.minimum, "neg": np.negative, "abs": np.abs, "sqrt": np.sqrt, "reciprocal": np.reciprocal,
+    "exp": np.exp, "expm1": np.expm1, "log": np.log, "log1p": np.log1p, "sin": np.sin, "cos": np.cos, "tanh": np.tanh,
+}  # fmt: skip
+_FORMULAS: dict[str, Callable[..., Any]] = {
+    "sign": _sign,
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erf": erf,
+    "sigmoid": _sigmoid,
+    "silu": lambda x: x * _sigmoid(x),
+}
+_COMPARISONS: dict[str, Callable[..., Array]] = {
+    "equal": np.equal, "not_equal": np.not_equal, "less": np.less, "less_equal": np.less_equal, "greater": np.greater,
+    "greater_equal": np.greater_equal, "logical_and": np.logical_and, "logical_or": np.logical_or,
+    "logical_xor": np.logical_xor,
+}  # fmt: skip
+
+
 def register() -> None:
     """Enter these into the registry."""
     table: dict[str, registry.Implementation] = {
-        "add": _ufunc(np.add),
-        "mul": _ufunc(np.multiply),
-        "sub": _ufunc(np.subtract),
-        "div": _ufunc(np.divide),
-        "neg": _ufunc(np.negative),
-        "sqrt": _ufunc(np.sqrt),
-        "exp": _ufunc(np.exp),
-        "log": _ufunc(np.log),
-        "tanh": _ufunc(np.tanh),
-        "sigmoid": sigmoid,
+        **{name: _ufunc(function) for name, function in _UFUNCS.items()},
+        **{name: _formula(function) for name, function in _FORMULAS.items()},
+        **{name: _comparison(function) for name, function in _COMPARISONS.items()},
+        "logical_not": logical_not,
         "relu": relu,
+        "clamp": clamp,
         "gelu": gelu,
         "gelu_backward": gelu_backward,
-        "equal": _comparison(np.equal),
-        "less_equal": _comparison(np.less_equal),
         "where": where,
         "expand": expand,
+        "pad": pad,
     }
     for name, implementation in table.items():
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

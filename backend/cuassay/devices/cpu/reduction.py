@@ -5,6 +5,7 @@ Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.reduction`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from numpy.typing import NDArray
 from cuassay.arrays.dtypes import compute_dtype
 from cuassay.devices.cpu.elementwise import widened
 from cuassay.ops import registry
+from cuassay.ops.shapes import reduced_axes
 
 __all__ = ["register"]
 
@@ -31,6 +33,75 @@ def amax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
     out[...] = np.max(wide, axis=_axes(axis), keepdims=bool(keepdims)).astype(out.dtype, copy=False)
 
 
+def amin(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """The minimum; NaN wins."""
+    wide = widened(a, compute_dtype(a.dtype))
+    out[...] = np.min(wide, axis=_axes(axis), keepdims=bool(keepdims)).astype(out.dtype, copy=False)
+
+
+def argmax(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """The place of the first maximum; the first NaN wins."""
+    wide = widened(a, compute_dtype(a.dtype))
+    out[...] = np.argmax(wide, axis=axis, keepdims=bool(keepdims))
+
+
+def prod(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """In `out`'s dtype, float32 for 16-bit floats."""
+    accumulator = compute_dtype(out.dtype)
+    out[...] = np.prod(a, axis=_axes(axis), keepdims=bool(keepdims), dtype=accumulator).astype(out.dtype, copy=False)
+
+
+def mean(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """The sum over the number of elements."""
+    axes = reduced_axes(axis, a.ndim)
+    total = np.sum(a, axis=axes, keepdims=bool(keepdims), dtype=compute_dtype(out.dtype))
+    out[...] = (total / total.dtype.type(_count(a, axes))).astype(out.dtype, copy=False)
+
+
+def var(a: Array, *, axis: Any, correction: float, keepdims: bool, out: Array) -> None:
+    """In two passes."""
+    axes, wide = reduced_axes(axis, a.ndim), widened(a, compute_dtype(out.dtype))
+    rest = wide - np.sum(wide, axis=axes, keepdims=True) / wide.dtype.type(_count(a, axes))
+    total = np.sum(rest * rest, axis=axes, keepdims=bool(keepdims))
+    out[...] = (total / total.dtype.type(max(_count(a, axes) - correction, 0))).astype(out.dtype, copy=False)
+
+
+def cumsum(a: Array, *, axis: int, out: Array) -> None:
+    """Prefix sums along `axis`, in `out`'s dtype, float32 for 16-bit floats."""
+    out[...] = np.cumsum(a, axis=axis, dtype=compute_dtype(out.dtype)).astype(out.dtype, copy=False)
+
+
+def _below(a: Array, axes: tuple[int, ...]) -> tuple[Array, Array, Array]:
+    """`a` without its maximum, that, and the logarithm of the sum of the exponentials."""
+    top = np.max(a, axis=axes, keepdims=True)
+    top = np.where(np.isfinite(top), top, a.dtype.type(0))
+    rest = a - top
+    return rest, top, np.log(np.sum(np.exp(rest), axis=axes, keepdims=True))
+
+
+def logsumexp(a: Array, *, axis: Any, keepdims: bool, out: Array) -> None:
+    """``log(sum(exp(a)))``, shifted by the maximum."""
+    axes, wide = reduced_axes(axis, a.ndim), widened(a, compute_dtype(out.dtype))
+    if not _count(a, axes):
+        out[...] = -np.inf
+        return
+    _, top, logarithm = _below(wide, axes)
+    out[...] = (top + logarithm).reshape(out.shape).astype(out.dtype, copy=False)
+
+
+def log_softmax(a: Array, *, axis: int, out: Array) -> None:
+    """``a - logsumexp(a)``, shifted by the maximum."""
+    if not a.size:
+        return
+    rest, _, logarithm = _below(widened(a, compute_dtype(out.dtype)), reduced_axes(axis, a.ndim) if a.ndim else ())
+    out[...] = (rest - logarithm).astype(out.dtype, copy=False)
+
+
+def _count(a: Array, axes: tuple[int, ...]) -> int:
+    """The elements that make one result."""
+    return math.prod(a.shape[axis] for axis in axes)
+
+
 def _axes(axis: Any) -> Any:
     """`axis` as NumPy takes it: several axes must be a tuple."""
     return tuple(axis) if isinstance(axis, list) else axis
@@ -38,6 +109,6 @@ def _axes(axis: Any) -> Any:
 
 def register() -> None:
     """Enter these into the registry."""
-    table: dict[str, registry.Implementation] = {"sum": sum, "amax": amax}
-    for name, implementation in table.items():
+    for implementation in (sum, amax, amin, argmax, prod, mean, var, cumsum, logsumexp, log_softmax):
+        name = implementation.__name__
         registry.implement(name, kind="cpu", dtypes=registry.op(name).schema.dtypes)(implementation)

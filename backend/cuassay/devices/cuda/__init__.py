@@ -33,18 +33,23 @@ if find_spec("cupy") is not None:
     from cuassay.devices.cuda.blas import conv, emulation, routing, solver
     from cuassay.devices.cuda.ops import (
         bodies,
+        body_reductions,
         comparison,
         elementwise,
+        indexing,
         loss_scale,
         multi_tensor,
         normalization,
         optim,
+        padding,
         random,
     )
 
     elementwise.register()
+    indexing.register()
     comparison.register()
     normalization.register()
+    padding.register()
     routing.register()
     emulation.register()
     conv.register()
@@ -54,6 +59,7 @@ if find_spec("cupy") is not None:
     random.register()
     loss_scale.register()
     bodies.register()
+    body_reductions.register()
     watched.register()
     accesses.register()
     cupy_accesses.register()

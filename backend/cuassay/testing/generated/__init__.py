@@ -79,6 +79,7 @@ def method(check: Check) -> Callable[..., None]:
 def marked(test: Callable[..., None], check: Check, *marks: pytest.MarkDecorator) -> Callable[..., None]:
     """`test` with the check's name, sentence and requirements, and with more marks."""
     test.__name__, test.__doc__ = f"test_{check.name}", check.doc
+    vars(test)["cuassay_check"] = check.name  # parametrization asks for it
     for mark in (*marks, *([requires(*check.needs)] if check.needs else [])):
         test = mark(test)
     return test

@@ -6,6 +6,8 @@ from cuassay.testing.specs import (
     comparison,
     conv,
     elementwise,
+    functions,
+    indexing,
     linalg,
     loss_scale,
     multi_tensor,
@@ -14,6 +16,7 @@ from cuassay.testing.specs import (
     reduction,
     scaled,
     solver,
+    statistics,
     storage,
 )
 
@@ -21,15 +24,18 @@ __all__ = ["SPECS"]
 
 SPECS = (
     *elementwise.SPECS,
+    *functions.SPECS,
     *comparison.SPECS,
     *multi_tensor.SPECS,
     *optim.SPECS,
     *reduction.SPECS,
+    *statistics.SPECS,
     *linalg.SPECS,
     *scaled.SPECS,
     *conv.SPECS,
     *solver.SPECS,
     *storage.SPECS,
+    *indexing.SPECS,
     *random.SPECS,
     *loss_scale.SPECS,
 )

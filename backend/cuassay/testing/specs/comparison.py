@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from cuassay import ops
 from cuassay.arrays.dtypes import BOOL, INTEGERS
 from cuassay.errors import ArgumentError, DTypeError, ShapeError
+from cuassay.ops import Op
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import HostArray, Sample, Samples
 
@@ -22,6 +23,8 @@ def _pairs(make: Samples) -> Iterator[Sample]:
 
     def some(shape: int | tuple[int, ...]) -> HostArray:
         drawn = make(shape, low=-2, high=2)
+        if make.dtype in BOOL:
+            return drawn
         return HostArray(np.rint(drawn.values.astype(np.float64)).astype(drawn.dtype))
 
     yield from (Sample((some(extent), some(extent))) for extent in (1, 33, 1025))
@@ -38,6 +41,12 @@ def _pairs(make: Samples) -> Iterator[Sample]:
         yield Sample((make.of([1, between, 2]), between), {}, "a number that 16 bits do not hold", "python")
     edges = np.meshgrid(make.extremal().values, make.extremal().values)
     yield Sample((HostArray(edges[0].copy()), HostArray(edges[1].copy())), kind="extremal")
+
+
+def _small(make: Samples) -> Iterator[Sample]:
+    """The first operands of `_pairs`."""
+    ordinary = (one for one in _pairs(make) if one.kind in ("values", "empty", "scalar", "extremal"))
+    yield from (Sample(one.args[:1], kind=one.kind) for one in ordinary)
 
 
 def _unmatched(make: Samples) -> Iterator[ErrorInput]:
@@ -86,13 +95,42 @@ def _read_and_written(*arrays: NDArray[Any], itemsize: int) -> Work:
     return Work(bytes=sum(a.nbytes for a in arrays) + itemsize * max(a.size for a in arrays))
 
 
+#: On cpu and sim comparisons differ by their formulas only.
+_COMPARISON = {"cpu": "less_equal", "sim": "cpu"}
+
+#: `less_equal` and `equal` stand below, by themselves.
+_OTHERS: tuple[tuple[Op, Any], ...] = (
+    (ops.not_equal, np.not_equal),
+    (ops.less, np.less),
+    (ops.greater, np.greater),
+    (ops.greater_equal, np.greater_equal),
+    (ops.logical_and, np.logical_and),
+    (ops.logical_or, np.logical_or),
+    (ops.logical_xor, np.logical_xor),
+)
+
 SPECS = (
+    *(
+        OpSpec(
+            op=op, reference=reference, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+            like=_COMPARISON, work=lambda a, b: _read_and_written(a, b, itemsize=1),
+        )
+        for op, reference in _OTHERS
+    ),
+    OpSpec(
+        op=ops.logical_not, reference=np.logical_not, samples=_small,
+        like=_COMPARISON, work=lambda a: _read_and_written(a, itemsize=1),
+        error_inputs=lambda make: [ErrorInput(Sample((2.0,), label="no array at all"), ArgumentError, "one array")],
+        bench=lambda make, sizes: (Sample(one.args[:1]) for one in _residual(make, sizes)),
+    ),
     OpSpec(
         op=ops.equal, reference=lambda a, b: a == b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        like=_COMPARISON,
         work=lambda a, b: _read_and_written(a, b, itemsize=1),
     ),
     OpSpec(
         op=ops.less_equal, reference=lambda a, b: a <= b, samples=_pairs, error_inputs=_unmatched, bench=_residual,
+        like={"sim": "cpu"},
         work=lambda a, b: _read_and_written(a, b, itemsize=1),
     ),
     OpSpec(

@@ -96,5 +96,6 @@ SPECS = (
     OpSpec(
         op=ops.slow_conv2d, samples=_convolutions, reference=_conv2d, error_inputs=_errors, bench=_bench, work=_work,
         terms=lambda a, weight, bias, **window: weight[:1].size + 1, magnitude=_magnitude, supports_grad=True,
+        like={"sim": "cpu"},
     ),
 )  # fmt: skip

@@ -15,24 +15,36 @@ from cuassay.testing.default_samples import binary, unary
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
 
-__all__ = ["SPECS"]
+__all__ = [
+    "LIKE_ADD",
+    "LIKE_EXP",
+    "SPECS",
+    "activations",
+    "erf",
+    "not_for_bool",
+    "one_flop",
+    "residual",
+    "sigmoid",
+    "unmatched",
+]
 
 Array = NDArray[Any]
 
-_erf = np.vectorize(math.erf, otypes=[np.float64])
+#: The error function of an array.
+erf = np.vectorize(math.erf, otypes=[np.float64])
 
 
 def _gelu(a: Array, *, approximate: str = "none") -> Array:
     if approximate == "tanh":
         return np.asarray(0.5 * a * (1 + np.tanh(math.sqrt(2 / math.pi) * (a + 0.044715 * a**3))))
-    return np.asarray(0.5 * a * (1 + _erf(a / math.sqrt(2))))
+    return np.asarray(0.5 * a * (1 + erf(a / math.sqrt(2))))
 
 
 def _gelu_backward(grad: Array, a: Array, *, approximate: str = "none") -> Array:
     a = np.asarray(a, np.float64)  # a whole number of 8 bits would wrap
     near = np.clip(a, -40, 40)
     if approximate == "none":
-        slope = 0.5 * (1 + _erf(a / math.sqrt(2))) + near * np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
+        slope = 0.5 * (1 + erf(a / math.sqrt(2))) + near * np.exp(-(near**2) / 2) / math.sqrt(2 * math.pi)
         return np.asarray(grad * slope)
     root = math.sqrt(2 / math.pi)
     inner = np.clip(root * (near + 0.044715 * near**3), -300, 300)  # beyond, cosh overflows; 1 - tanh^2 would cancel
@@ -40,7 +52,8 @@ def _gelu_backward(grad: Array, a: Array, *, approximate: str = "none") -> Array
     return np.asarray(grad * (1 / (1 + np.exp(-2 * inner)) + 0.5 * near * slope))
 
 
-def _sigmoid(a: Array) -> Array:
+def sigmoid(a: Array) -> Array:
+    """By an exponential that never overflows."""
     small = np.exp(-np.abs(a))
     return np.asarray(np.where(a < 0, small, 1) / (1 + small))
 
@@ -60,20 +73,22 @@ def _gelu_samples(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make(257, low=-6, high=6),), {"approximate": how}) for how in ("none", "tanh"))
 
 
-def _unmatched(make: Samples) -> Iterator[ErrorInput]:
+def unmatched(make: Samples) -> Iterator[ErrorInput]:
+    """Two arrays that do not go together, and calls of another form."""
     yield ErrorInput(Sample((make((3, 4)), make(5)), label="shapes that do not broadcast"), ShapeError, "broadcast")
     yield ErrorInput(Sample((make(3),), label="one operand missing"), ArgumentError, "needs 'b'")
     yield ErrorInput(Sample((2.0, 3.0), label="no array at all"), ArgumentError, "at least one array")
     yield ErrorInput(Sample((make(3), make(3)), {"alpha": 2}, "an unknown name"), ArgumentError, "no parameter 'alpha'")
 
 
-def _not_for_bool(make: Samples) -> Iterator[ErrorInput]:
+def not_for_bool(make: Samples) -> Iterator[ErrorInput]:
+    """Truth values, and a scalar that there is not."""
     yield ErrorInput(Sample((make(3, dtype="bool"),), label="bool"), DTypeError, "not defined for bool")
     yield ErrorInput(Sample((make(3),), {"axis": 0}, "an unknown name"), ArgumentError, "no parameter 'axis'")
 
 
 def _gelu_errors(make: Samples) -> Iterator[ErrorInput]:
-    yield from _not_for_bool(make)
+    yield from not_for_bool(make)
     yield ErrorInput(Sample((make(3),), {"approximate": "erf"}, "an unknown form"), ArgumentError, "'none' or 'tanh'")
 
 
@@ -83,12 +98,13 @@ def _gelu_backward_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make((3, 4)), make(5)), label="shapes that do not broadcast"), ShapeError, "broadcast")
 
 
-def _activations(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+def activations(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     """The four-fold wide hidden layer of a block."""
     yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width)),))
 
 
-def _residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+def residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """Two arrays of a block's width."""
     shape = sizes.batch, sizes.length, sizes.width
     yield Sample((make(shape), make(shape)))
 
@@ -102,64 +118,77 @@ def _ratios(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make(shape), make(shape, low=0.5, high=2)))
 
 
-def _one_flop(*arrays: Array, **scalars: object) -> Work:
+def one_flop(*arrays: Array, **scalars: object) -> Work:
     """Bytes of the arguments and of a result of their size."""
     return Work(bytes=sum(a.nbytes for a in arrays) + max(a.nbytes for a in arrays), flops=max(a.size for a in arrays))
 
 
+#: Members of the tables of elementwise functions: on cpu and sim only their formulas differ.
+LIKE_EXP, LIKE_ADD = {"cpu": "exp", "sim": "cpu"}, {"cpu": "add", "sim": "cpu"}
+
 SPECS = (
     OpSpec(
-        op=ops.add, reference=lambda a, b: a + b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        op=ops.add, reference=lambda a, b: a + b, error_inputs=unmatched, bench=residual, work=one_flop,
         supports_grad=True,
         magnitude=lambda a, b: np.abs(a) + np.abs(b),
     ),
     OpSpec(
-        op=ops.mul, reference=lambda a, b: a * b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        op=ops.mul, reference=lambda a, b: a * b, error_inputs=unmatched, bench=residual, work=one_flop,
+        like=LIKE_ADD,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.sub, reference=lambda a, b: a - b, error_inputs=_unmatched, bench=_residual, work=_one_flop,
+        op=ops.sub, reference=lambda a, b: a - b, error_inputs=unmatched, bench=residual, work=one_flop,
+        like=LIKE_ADD,
         supports_grad=True,
         magnitude=lambda a, b: np.abs(a) + np.abs(b),
     ),
     OpSpec(
-        op=ops.div, reference=lambda a, b: a / b, error_inputs=_unmatched, bench=_ratios, work=_one_flop,
+        op=ops.div, reference=lambda a, b: a / b, error_inputs=unmatched, bench=_ratios, work=one_flop,
+        like=LIKE_ADD,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.neg, reference=lambda a: -a, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        op=ops.neg, reference=lambda a: -a, error_inputs=not_for_bool, bench=activations, work=one_flop,
+        like=LIKE_EXP,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.sqrt, reference=np.sqrt, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        op=ops.sqrt, reference=np.sqrt, error_inputs=not_for_bool, bench=_positive, work=one_flop,
+        like=LIKE_EXP,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.log, reference=np.log, error_inputs=_not_for_bool, bench=_positive, work=_one_flop,
+        op=ops.log, reference=np.log, error_inputs=not_for_bool, bench=_positive, work=one_flop,
+        like=LIKE_EXP,
         supports_grad=True, magnitude=_of_log,
     ),
     OpSpec(
-        op=ops.tanh, reference=np.tanh, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        op=ops.tanh, reference=np.tanh, error_inputs=not_for_bool, bench=activations, work=one_flop,
+        like=LIKE_EXP,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.sigmoid, reference=_sigmoid, error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        op=ops.sigmoid, reference=sigmoid, error_inputs=not_for_bool, bench=activations, work=one_flop,
+        like=LIKE_EXP,
         supports_grad=True,
     ),
-    OpSpec(op=ops.exp, supports_grad=True, reference=np.exp, error_inputs=_not_for_bool, bench=_activations),
+    OpSpec(op=ops.exp, supports_grad=True, reference=np.exp, error_inputs=not_for_bool, bench=activations),
     OpSpec(
         op=ops.relu, reference=lambda a: np.where(np.isnan(a), a, np.where(a > 0, a, 0)).astype(a.dtype),
+        like=LIKE_EXP,
         supports_grad=True,
-        error_inputs=_not_for_bool, bench=_activations, work=_one_flop,
+        error_inputs=not_for_bool, bench=activations, work=one_flop,
     ),
     OpSpec(
-        op=ops.gelu, reference=_gelu, samples=_gelu_samples, error_inputs=_gelu_errors, bench=_activations,
+        op=ops.gelu, reference=_gelu, samples=_gelu_samples, error_inputs=_gelu_errors, bench=activations,
         supports_grad=True,
         # 1 + erf(x) cancels where x is negative: the error is relative to x, not to the result.
         magnitude=lambda a, **scalars: a,
     ),
     OpSpec(
-        op=ops.gelu_backward, reference=_gelu_backward, samples=_gelu_backward_samples, bench=_residual,
+        op=ops.gelu_backward, reference=_gelu_backward, samples=_gelu_backward_samples, bench=residual,
+        like={"cpu": "gelu", "sim": "cpu"},
         error_inputs=_gelu_backward_errors, supports_grad=True,
         # The derivative is 0 near -0.75: the error is relative to the gradient, not to the result.
         magnitude=lambda grad, a, **scalars: np.asarray(grad) + 0 * np.asarray(a),

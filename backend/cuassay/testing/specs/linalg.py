@@ -284,10 +284,12 @@ SPECS = (
     ),
     OpSpec(
         op=ops.mm, supports_grad=True, samples=_mms, reference=_mm, error_inputs=_mm_errors, bench=_projection,
+        like={"sim": "cpu"},
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
         op=ops.bmm, supports_grad=True, samples=_bmms, reference=_mm, error_inputs=_bmm_errors, bench=_heads,
+        like={"sim": "cpu"},
         terms=_inner, magnitude=lambda a, b, **named: np.matmul(np.abs(a), np.abs(b)), work=_mm_work,
     ),
     OpSpec(
@@ -296,11 +298,13 @@ SPECS = (
     ),
     OpSpec(
         op=ops.baddbmm, samples=_baddbmms, reference=_addmm, error_inputs=_baddbmm_errors, bench=_masked_heads,
+        like={"sim": "cpu"},
         supports_grad=True,
         terms=lambda c, a, b, **named: a.shape[-1], magnitude=_addmm_magnitude, work=_addmm_work,
     ),
     OpSpec(
         op=ops.linear, supports_grad=True, samples=_linears, reference=_linear, error_inputs=_linear_errors,
+        like={"sim": "cpu"},
         terms=lambda a, weight, bias, **named: a.shape[-1], bench=_linear_bench, work=_linear_work,
         magnitude=lambda a, weight, bias, **named: np.abs(a) @ np.abs(weight).T + np.abs(bias), tolerance=_ACTIVATED,
     ),

@@ -268,29 +268,38 @@ _INTERVALS: tuple[dict[str, Any], ...] = (
 )
 _DISTRIBUTIONS = tuple({"mean": mean, "std": std} for mean, std in product((0.0, -2.5), (1.0, 0.25, 0.0)))
 
+#: On sim all checks run for `dropout`; the implementations are those of cpu.
+_BOXED = {"sim": "cpu"}
+
 SPECS = (
     _Drawn(
         op=ops.uniform, reference=_uniform, samples=_like(*_INTERVALS), error_inputs=_refuses(*_BOUNDS),
+        like=_BOXED,
         bench=_activations(), work=_written, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.normal, reference=_normal, samples=_like({}, *_DISTRIBUTIONS), error_inputs=_refuses(*_SPREADS),
+        like=_BOXED,
         bench=_activations(), work=_written,
     ),
     _Drawn(
         op=ops.integers, reference=_integers, samples=_integer_samples, error_inputs=_refuses(*_INTEGER_BOUNDS),
+        like=_BOXED,
         bench=_integers_bench, work=_written, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.permutation, reference=_permutation, samples=_vectors, error_inputs=_permutation_errors, work=_written,
+        like=_BOXED,
         bench=_order_bench, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.bernoulli, reference=lambda p, *, state: 1.0 * (_fractions(p, state) < p.astype(np.float64)),
+        like=_BOXED,
         samples=_probabilities, error_inputs=_refuses(), bench=_probabilities_bench, tolerance=_EXACT,
     ),
     _Drawn(
         op=ops.dropout_mask, reference=lambda like, *, state, p=0.5: _fractions(like, state) >= p, samples=_kept,
+        like=_BOXED,
         error_inputs=_refuses(*_PROBABILITY), bench=_activations(p=0.1), work=_mask_written, tolerance=_EXACT,
     ),
     _Drawn(

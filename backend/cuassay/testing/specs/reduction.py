@@ -15,7 +15,21 @@ from cuassay.testing.default_samples import AWKWARD, promoting
 from cuassay.testing.opspec import ErrorInput, ModelSizes, OpSpec, Work
 from cuassay.testing.samples import Sample, Samples
 
-__all__ = ["SPECS"]
+__all__ = [
+    "SPECS",
+    "attention",
+    "bad_axes",
+    "logits",
+    "maxima",
+    "no_maximum",
+    "reduction_work",
+    "reductions",
+    "row_work",
+    "rows",
+    "softmax_errors",
+    "softmax_magnitude",
+    "terms",
+]
 
 Array = NDArray[Any]
 
@@ -35,7 +49,8 @@ _REDUCED: tuple[tuple[tuple[int, ...], Mapping[str, Any]], ...] = (
 )
 
 
-def _reductions(make: Samples) -> Iterator[Sample]:
+def reductions(make: Samples) -> Iterator[Sample]:
+    """Rows, columns, several axes, edges of the dtype."""
     yield from (Sample((make(extent),)) for extent in AWKWARD)
     yield from (Sample((make(shape),), kwargs) for shape, kwargs in _REDUCED)
     yield Sample((make(()),), kind="scalar")
@@ -44,7 +59,7 @@ def _reductions(make: Samples) -> Iterator[Sample]:
 
 
 def _sums(make: Samples) -> Iterator[Sample]:
-    yield from _reductions(make)
+    yield from reductions(make)
     # In 16 bits 256 + 1 is 256 (bfloat16) and 2,048 + 1 is 2,048 (float16): only a wide accumulator gets there.
     yield Sample((make.full(4096, 1),), label="4,096 ones")
     yield Sample((make.full((3, 4096), 1),), {"axis": 1}, label="rows of 4,096 ones")
@@ -55,8 +70,9 @@ def _sums(make: Samples) -> Iterator[Sample]:
     yield from (Sample((make((0, 3)),), {"axis": axis}, kind="empty") for axis in (None, 0, 1))
 
 
-def _maxima(make: Samples) -> Iterator[Sample]:
-    yield from _reductions(make)
+def maxima(make: Samples) -> Iterator[Sample]:
+    """`reductions`, and where a maximum goes wrong."""
+    yield from reductions(make)
     yield Sample((make(4097, low=-3, high=-1),), label="all negative")
     yield Sample((make((0, 3)),), {"axis": 1}, kind="empty")
     if make.dtype not in ("bool", *INTEGERS):
@@ -66,7 +82,8 @@ def _maxima(make: Samples) -> Iterator[Sample]:
             yield Sample((row,), {"axis": 1}, f"NaN at {position}", "extremal")
 
 
-def _rows(make: Samples) -> Iterator[Sample]:
+def rows(make: Samples) -> Iterator[Sample]:
+    """Rows of all lengths, and masked ones."""
     yield from (Sample((make((3, extent)),)) for extent in AWKWARD)
     yield from (Sample((make((5, 33, 7)),), {"axis": axis}) for axis in (0, 1, -1))
     yield Sample((make((2, 33), low=80, high=90),), label="would overflow unshifted")
@@ -97,7 +114,7 @@ def _softmax(a: Array, *, axis: int = -1) -> Array:
     return np.asarray(weights / np.sum(weights, axis=axis, keepdims=True))
 
 
-def _softmax_magnitude(a: Array, *, axis: int = -1) -> Array:
+def softmax_magnitude(a: Array, *, axis: int = -1) -> Array:
     """The argument of exp is rounded: its error is relative to how far below the maximum it is."""
     if not a.size:
         return a
@@ -209,7 +226,7 @@ def _layer_norm_backward_errors(make: Samples) -> Iterator[ErrorInput]:
 
 
 def _attention_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
-    for (scores,) in (sample.args for sample in _attention(make, sizes)):
+    for (scores,) in (sample.args for sample in attention(make, sizes)):
         yield Sample((make(scores.shape), make(scores.shape, low=0, high=1)))
 
 
@@ -218,21 +235,25 @@ def _hidden_gradients(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make(shape), make(shape), make(sizes.width)))
 
 
-def _terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
+def terms(a: Array, *, axis: Any = None, keepdims: bool = False) -> int:
+    """The elements that make one result."""
     return a.size // max(int(np.sum(np.ones(a.shape, bool), axis=axis).size), 1)
 
 
-def _bad_axes(make: Samples) -> Iterator[ErrorInput]:
+def bad_axes(make: Samples) -> Iterator[ErrorInput]:
+    """Axes that there are not, or twice."""
     yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
     yield ErrorInput(Sample((make((2, 3)),), {"axis": (0, -2)}, "an axis twice"), ShapeError, "twice")
 
 
-def _no_maximum(make: Samples) -> Iterator[ErrorInput]:
-    yield from _bad_axes(make)
+def no_maximum(make: Samples) -> Iterator[ErrorInput]:
+    """`bad_axes`, and no elements."""
+    yield from bad_axes(make)
     yield ErrorInput(Sample((make((0, 3)),), {"axis": 0}, "no elements"), ShapeError, "no elements")
 
 
-def _softmax_errors(make: Samples) -> Iterator[ErrorInput]:
+def softmax_errors(make: Samples) -> Iterator[ErrorInput]:
+    """Axes and dtypes that there are not."""
     yield ErrorInput(Sample((make((2, 3)),), {"axis": 2}, "an axis too many"), ShapeError, "axis")
     yield ErrorInput(Sample((make(3, dtype="int32"),), label="integers"), DTypeError, "not defined for int32")
 
@@ -243,7 +264,7 @@ def _layer_norm_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make(()), make(1), make(1)), label="0-d"), ShapeError, "0-d")
 
 
-def _attention(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+def attention(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     """The scores of one layer, and the vocabulary of the last."""
     yield Sample((make((sizes.batch, sizes.heads, sizes.length, sizes.length)),))
     yield Sample((make((sizes.batch * sizes.length // 8, sizes.vocabulary)),))
@@ -253,18 +274,20 @@ def _hidden(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make((sizes.batch, sizes.length, sizes.width)), make(sizes.width), make(sizes.width)))
 
 
-def _logits(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+def logits(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """Columns and rows of a batch."""
     yield Sample((make((sizes.batch * sizes.length, sizes.width)),), {"axis": 0})
     yield Sample((make((sizes.batch * sizes.length, 4 * sizes.width)),), {"axis": -1})
 
 
-def _row_work(steps: int) -> Any:
+def row_work(steps: int) -> Any:
     """Every array once, the first one also written; `steps` operations an element of it."""
     return lambda a, *more, **scalars: Work(bytes=2 * a.nbytes + sum(b.nbytes for b in more), flops=steps * a.size)
 
 
-def _reduction_work(a: Array, *, axis: Any = None, keepdims: bool = False) -> Work:
-    return Work(bytes=a.nbytes + a.nbytes // max(_terms(a, axis=axis), 1), flops=a.size)
+def reduction_work(a: Array, *, axis: Any = None, keepdims: bool = False) -> Work:
+    """Every element read, and the results written."""
+    return Work(bytes=a.nbytes + a.nbytes // max(terms(a, axis=axis), 1), flops=a.size)
 
 
 def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Array:
@@ -274,34 +297,36 @@ def _sum_reference(a: Array, *, axis: Any = None, keepdims: bool = False) -> Arr
 
 SPECS = (
     OpSpec(
-        op=ops.softmax, samples=_rows, reference=_softmax, error_inputs=_softmax_errors, bench=_attention,
+        op=ops.softmax, samples=rows, reference=_softmax, error_inputs=softmax_errors, bench=attention,
         supports_grad=True,
-        terms=lambda a, *, axis=-1: a.shape[axis], work=_row_work(5),
-        magnitude=_softmax_magnitude,
+        terms=lambda a, *, axis=-1: a.shape[axis], work=row_work(5),
+        magnitude=softmax_magnitude,
     ),
     OpSpec(
         op=ops.layer_norm, samples=_normal_rows, reference=_layer_norm, error_inputs=_layer_norm_errors, bench=_hidden,
+        like={"sim": "cpu"},
         supports_grad=True,
-        terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=_row_work(8),
+        terms=lambda a, weight, bias, **scalars: a.shape[-1], magnitude=_layer_norm_magnitude, work=row_work(8),
     ),
     OpSpec(
         op=ops.softmax_backward, samples=_softmax_gradients, reference=_softmax_backward,
         error_inputs=_softmax_backward_errors, bench=_attention_gradients,
-        terms=lambda grad, result, *, axis=-1: result.shape[axis], work=_row_work(4),
+        terms=lambda grad, result, *, axis=-1: result.shape[axis], work=row_work(4),
         magnitude=_softmax_backward_magnitude,
     ),
     OpSpec(
         op=ops.layer_norm_backward, samples=_normal_gradients, reference=_layer_norm_backward,
         error_inputs=_layer_norm_backward_errors, bench=_hidden_gradients,
         terms=lambda grad, a, weight, **scalars: a.shape[-1], magnitude=_layer_norm_backward_magnitude,
-        work=_row_work(14),
+        work=row_work(14),
     ),
     OpSpec(
-        op=ops.sum, supports_grad=True, samples=_sums, reference=_sum_reference, error_inputs=_bad_axes, bench=_logits,
-        terms=_terms, work=_reduction_work, magnitude=lambda a, **scalars: _sum_reference(np.abs(a), **scalars),
+        op=ops.sum, supports_grad=True, samples=_sums, reference=_sum_reference, error_inputs=bad_axes, bench=logits,
+        terms=terms, work=reduction_work, magnitude=lambda a, **scalars: _sum_reference(np.abs(a), **scalars),
     ),
     OpSpec(
-        op=ops.amax, samples=_maxima, reference=np.amax, error_inputs=_no_maximum, bench=_logits, work=_reduction_work,
+        op=ops.amax, samples=maxima, reference=np.amax, error_inputs=no_maximum, bench=logits, work=reduction_work,
+        like={"sim": "cpu"},
         supports_grad=True,
     ),
 )  # fmt: skip

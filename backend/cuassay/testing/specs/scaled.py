@@ -128,6 +128,7 @@ _TENSOR_CORE_FP8 = Tolerance(ulps=1024)
 SPECS = (
     OpSpec(
         op=ops.grouped_mm, samples=_grouped, reference=_grouped_reference, error_inputs=_grouped_errors,
+        like={"sim": "cpu"},
         supports_grad=True,
         bench=_experts, work=_grouped_work,
         terms=lambda a, b, *, offs: a.shape[-1],
@@ -135,6 +136,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.scaled_mm, samples=_scaled, reference=_scaled_reference, error_inputs=_scaled_errors,
+        like={"sim": "cpu"},
         bench=_scaled_bench,
         terms=lambda a, *others, **named: a.shape[-1], magnitude=_scaled_magnitude, tolerance=_TENSOR_CORE_FP8,
     ),

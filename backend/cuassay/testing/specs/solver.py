@@ -366,6 +366,7 @@ SPECS = (
     ),
     OpSpec(
         op=ops.det, samples=_dets, reference=np.linalg.det, error_inputs=_det_errors, terms=_count, tolerance=_STABLE,
+        like={"sim": "cpu"},
         # Hadamard's bound: what a determinant is made of may cancel.
         magnitude=lambda a: np.prod(np.linalg.norm(a, axis=-1), axis=-1), work=_work(2 / 3),
         bench=_bench(lambda make, shape: Sample((_regular(make, (2, 8, 8)),))), known_failures=(_NOT_CAPTURED,),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from cuassay import ops
 from cuassay.arrays.dtypes import FLOATS, as_dtype
@@ -70,10 +72,40 @@ def _expand_errors(make: Samples) -> Iterator[ErrorInput]:
     yield ErrorInput(Sample((make((3,)),), {"shape": (-1,)}, "a negative extent"), ShapeError, "negative")
 
 
+def _paddings(make: Samples) -> Iterator[Sample]:
+    pairs: tuple[tuple[tuple[int, ...], tuple[tuple[int, int], ...]], ...] = (
+        ((33,), ((0, 0),)), ((33,), ((3, 0),)), ((33, 7), ((0, 1), (2, 3))), ((5, 33, 7), ((1, 0), (0, 0), (0, 65))),
+    )  # fmt: skip
+    yield from (Sample((make(shape),), {"widths": widths}) for shape, widths in pairs)
+    yield Sample((make((33, 7)),), {"widths": ((1, 1), (1, 1)), "value": 1})
+    yield Sample((make((0, 3)),), {"widths": ((1, 1), (0, 2))}, kind="empty")
+    yield Sample((make(()),), {"widths": ()}, kind="scalar")
+    yield Sample((make.extremal(),), {"widths": ((2, 1),)}, kind="extremal")
+
+
+def _pad(a: NDArray[Any], *, widths: Sequence[tuple[int, int]], value: float = 0) -> NDArray[Any]:
+    return np.pad(a, widths, constant_values=value) if a.ndim else a
+
+
+def _pad_errors(make: Samples) -> Iterator[ErrorInput]:
+    yield ErrorInput(Sample((make((2, 3)),), {"widths": ((1, 1),)}, "a pair missing"), ArgumentError, "each of 2 axes")
+    yield ErrorInput(Sample((make(3),), {"widths": ((-1, 1),)}, "negative"), ArgumentError, "at least 0")
+    yield ErrorInput(Sample((make(3),), {"widths": ((1, 1),), "value": "x"}, "a word"), ArgumentError, "a real number")
+
+
+def _borders(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    yield Sample((make((sizes.batch, sizes.length, sizes.width)),), {"widths": ((0, 0), (1, 1), (0, 0))})
+
+
 SPECS = (
+    OpSpec(
+        op=ops.pad, reference=_pad, samples=_paddings, error_inputs=_pad_errors, bench=_borders, supports_grad=True,
+        like={"cpu": "expand", "sim": "cpu"},
+    ),
     OpSpec(op=ops.copy, supports_grad=True, reference=lambda a, **scalars: a, error_inputs=_copy_errors, bench=_copies),
     OpSpec(
         op=ops.expand, reference=np.broadcast_to, samples=_expansions, error_inputs=_expand_errors, bench=_biases,
+        like={"sim": "cpu"},
         supports_grad=True,
     ),
     OpSpec(

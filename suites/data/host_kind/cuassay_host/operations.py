@@ -23,7 +23,9 @@ from cuassay.devices.cuda.launch import launch
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import (
     bodies,
+    body_reductions,
     elementwise,
+    indexing,
     loss_scale,
     multi_tensor,
     normalization,
@@ -39,7 +41,18 @@ __all__ = ["register"]
 assert CUDA.kind == "cuda"  # its import has registered the operations
 
 #: Modules whose operations launch kernels of ours, and do hardly anything else on the device.
-_SERVED = (bodies, elementwise, loss_scale, multi_tensor, normalization, optim, random, reduction)
+_SERVED = (
+    bodies,
+    body_reductions,
+    elementwise,
+    indexing,
+    loss_scale,
+    multi_tensor,
+    normalization,
+    optim,
+    random,
+    reduction,
+)
 
 #: Operation and kind of dtype that a kernel of CuPy computes.
 _KERNELS_OF_CUPY = {("sum", "c")}
@@ -116,6 +129,7 @@ def register() -> None:
             if _module(found) in _SERVED and (op.name, as_dtype(dtype).kind) not in _KERNELS_OF_CUPY:
                 registry.implement(op.name, kind="host", dtypes=[dtype])(_on_toy_arrays(found))
     jit.provide("host", lambda found: _on_toy_arrays(bodies.implementation(found)))
+    jit.provide_reductions("host", lambda found: _on_toy_arrays(body_reductions.BodyReduction(found)))
 
 
 def _replace_driver() -> None:

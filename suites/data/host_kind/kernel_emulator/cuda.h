@@ -116,6 +116,7 @@ inline unsigned __ballot_sync(unsigned mask, bool one) { return host::ballot(mas
 inline bool __all_sync(unsigned mask, bool one) { return host::ballot(mask, one) == mask; }
 inline bool __any_sync(unsigned mask, bool one) { return host::ballot(mask, one) != 0; }
 
+inline int __ffs(int bits) { return __builtin_ffs(bits); }
 inline void __threadfence() {}
 template <typename T, typename U> T atomicAdd(T* at, U more) { const T old = *at; *at = old + T(more); return old; }
 inline unsigned atomicInc(unsigned* at, unsigned last) { const unsigned old = *at; *at = old >= last ? 0 : old + 1; return old; }
@@ -163,6 +164,7 @@ inline unsigned __funnelshift_r(unsigned low, unsigned high, unsigned by) {
 }
 inline float rsqrtf(float x) { return 1.0f / std::sqrt(x); }
 inline double rsqrt(double x) { return 1.0 / std::sqrt(x); }
+inline double normcdf(double x) { return 0.5 * std::erfc(-x * 0.70710678118654752440); }
 inline double sinpi_within_half(double x) { return double(std::sin(3.14159265358979323846L * x)); }
 inline void sincospi(double x, double* s, double* c) {
     const double turn = std::remainder(x, 2.0), of_half = std::fabs(turn);  // all differences below are exact

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from cuassay.devices.cuda.launch import block, launch, userkernel
-from cuassay.devices.cuda.ops import bodies
+from cuassay.devices.cuda.ops import bodies, body_reductions
 from cuassay.errors import CuassayError
 from kernel_emulator.compiler import library, runtime
 from kernel_emulator.memory import GUARD, places, written_next_to
@@ -72,5 +72,6 @@ def _launch(config: Any, handle: Any, arguments: Any, extra: None) -> int:
 def install() -> None:
     """Let `cuassay.devices.cuda.launch` compile, load and launch on the host, in this process from now on."""
     launch.Loaded = _Loaded  # type: ignore[assignment,misc]
-    launch.compile_source = userkernel.compile_source = bodies.compile_source = _uncompiled  # type: ignore[assignment]
+    for module in (launch, userkernel, bodies, body_reductions):
+        module.compile_source = _uncompiled  # type: ignore[attr-defined]
     block._driver_launch = lambda: _launch

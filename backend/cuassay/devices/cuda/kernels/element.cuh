@@ -90,6 +90,7 @@ template <typename T> __device__ __forceinline__ bool is_nan(T value) { return v
 
 // NaN wins, as in NumPy and torch.
 template <typename T> __device__ __forceinline__ T nan_maximum(T a, T b) { return is_nan(a) || a > b ? a : b; }
+template <typename T> __device__ __forceinline__ T nan_minimum(T a, T b) { return is_nan(a) || a < b ? a : b; }
 #if __CUDA_ARCH__ >= 800
 template <> __device__ __forceinline__ float nan_maximum<float>(float a, float b) {
     float both;

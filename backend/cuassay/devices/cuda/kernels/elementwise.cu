@@ -1,4 +1,4 @@
-// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, and a choice of two.
+// out[i] = operation(a[i], b[i]) for arrays of any strides: a struct each; casts, comparisons, choices, gather and scatter.
 //
 // gelu: D. Hendrycks, K. Gimpel, "Gaussian error linear units", arXiv 1606.08415.
 // Shapes: `dense_*`: n elements, contiguous. `strided`: up to 8 axes, strides in elements, 0 where broadcast.
@@ -13,8 +13,24 @@ struct Mul { template <typename W> __device__ static W of(W a, W b) { return a *
 struct Sub { template <typename W> __device__ static W of(W a, W b) { return a - b; } };
 struct Div { template <typename W> __device__ static W of(W a, W b) { return a / b; } };
 struct Neg { template <typename W> __device__ static W of(W a) { return -a; } };
+struct Maximum { template <typename W> __device__ static W of(W a, W b) { return nan_maximum(a, b); } };
+struct Minimum { template <typename W> __device__ static W of(W a, W b) { return nan_minimum(a, b); } };
+struct Sign { template <typename W> __device__ static W of(W a) { return W(a > W(0)) - W(a < W(0)); } };
+struct Reciprocal { template <typename W> __device__ static W of(W a) { return W(1) / a; } };
+struct Abs {
+    template <typename W> __device__ static W of(W a) { return a < W(0) ? -a : a; }
+    __device__ static float of(float a) { return fabsf(a); }  // of -0 it is 0
+    __device__ static double of(double a) { return fabs(a); }
+};
 struct Equal { template <typename W> __device__ static bool of(W a, W b) { return a == b; } };
 struct LessEqual { template <typename W> __device__ static bool of(W a, W b) { return a <= b; } };
+struct NotEqual { template <typename W> __device__ static bool of(W a, W b) { return a != b; } };
+struct Less { template <typename W> __device__ static bool of(W a, W b) { return a < b; } };
+struct Greater { template <typename W> __device__ static bool of(W a, W b) { return a > b; } };
+struct GreaterEqual { template <typename W> __device__ static bool of(W a, W b) { return a >= b; } };
+struct LogicalAnd { template <typename W> __device__ static bool of(W a, W b) { return a != W(0) && b != W(0); } };
+struct LogicalOr { template <typename W> __device__ static bool of(W a, W b) { return a != W(0) || b != W(0); } };
+struct LogicalXor { template <typename W> __device__ static bool of(W a, W b) { return (a != W(0)) != (b != W(0)); } };
 // A Python number at the left is given as the second operand.
 template <typename Operation> struct Swapped {
     template <typename W> __device__ static W of(W a, W b) { return Operation::of(b, a); }
@@ -22,6 +38,34 @@ template <typename Operation> struct Swapped {
 struct Sqrt {
     __device__ static float of(float a) { return sqrtf(a); }
     __device__ static double of(double a) { return sqrt(a); }
+};
+struct Rsqrt {
+    __device__ static float of(float a) { return rsqrtf(a); }
+    __device__ static double of(double a) { return rsqrt(a); }
+};
+struct Expm1 {
+    __device__ static float of(float a) { return expm1f(a); }
+    __device__ static double of(double a) { return expm1(a); }
+};
+struct Log1P {
+    __device__ static float of(float a) { return log1pf(a); }
+    __device__ static double of(double a) { return log1p(a); }
+};
+struct Sin {
+    __device__ static float of(float a) { return sinf(a); }
+    __device__ static double of(double a) { return sin(a); }
+};
+struct Cos {
+    __device__ static float of(float a) { return cosf(a); }
+    __device__ static double of(double a) { return cos(a); }
+};
+struct Erf {
+    __device__ static float of(float a) { return erff(a); }
+    __device__ static double of(double a) { return erf(a); }
+};
+struct Pow {
+    __device__ static float of(float a, float b) { return powf(a, b); }
+    __device__ static double of(double a, double b) { return pow(a, b); }
 };
 struct Log {
     __device__ static float of(float a) { return logf(a); }
@@ -42,6 +86,7 @@ struct Sigmoid {
         return (a < 0.0 ? small : 1.0) / (1.0 + small);
     }
 };
+struct Silu { template <typename W> __device__ static W of(W a) { return a * Sigmoid::of(a); } };
 struct Exp {
     __device__ static float of(float a) { return expf(a); }
     __device__ static double of(double a) { return exp(a); }
@@ -320,6 +365,29 @@ __global__ void strided_scalar(const T* a, typename Wide<T>::type b, T* out, con
     out[at.out] = narrow<T>(Operation::of(widen<typename Wide<T>::type>(a[at.a]), b));
 }
 
+// Between two numbers; NaN stays NaN.
+template <typename W> __device__ __forceinline__ W clamped(W a, W low, W high) {
+    return nan_minimum(nan_maximum(a, low), high);
+}
+
+template <typename T, int N>
+__global__ void dense_clamp(const T* a, typename Wide<T>::type low, typename Wide<T>::type high, T* out, int64 n) {
+    using W = typename Wide<T>::type;
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+    if (first >= n) return;
+    const Pack<T, N> left = load<T, N>(a, first, n);
+    store<T, N>(out, first, n, [&](int i) { return clamped(widen<W>(left.at[i]), low, high); });
+}
+
+template <typename T>
+__global__ void strided_clamp(const T* a, typename Wide<T>::type low, typename Wide<T>::type high, T* out,
+                              const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    out[at.out] = narrow<T>(clamped(widen<typename Wide<T>::type>(a[at.a]), low, high));
+}
+
 // Truth values of operands compared as W, the dtype both promote to.
 template <typename Operation, typename W, typename A, typename B>
 __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __grid_constant__ Layout layout) {
@@ -329,6 +397,18 @@ __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __g
     out[at.out] = Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b]));
 }
 
+// Of contiguous arrays of one type.
+template <typename Operation, typename T, int N>
+__global__ void dense_comparison(const T* a, const T* b, uint8* out, int64 n) {
+    using W = typename Wide<T>::type;
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+    if (first >= n) return;
+    const Pack<T, N> left = load<T, N>(a, first, n), right = load<T, N>(b, first, n);
+    store<uint8, N>(out, first, n, [&](int i) {
+        return uint8(Operation::of(widen<W>(left.at[i]), widen<W>(right.at[i])));
+    });
+}
+
 // T is an unsigned integer of the elements' size: bits are moved, whatever they mean.
 template <typename T>
 __global__ void strided_where(const uint8* condition, const T* a, const T* b, T* out, const __grid_constant__ Layout layout) {
@@ -336,4 +416,31 @@ __global__ void strided_where(const uint8* condition, const T* a, const T* b, T*
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
     out[at.out] = condition[at.a] ? a[at.b] : b[at.c];
+}
+
+// out[..., i, ...] = a[..., index[..., i, ...], ...]: along one axis of `extent` elements, `step` apart in a. The layout has out,
+// index, and a with a stride of 0 along that axis. U as T above; an index outside gives bits of ones.
+template <typename U, typename I>
+__global__ void strided_gather(const U* a, const I* index, U* out, int64 extent, int64 step,
+                               const __grid_constant__ Layout layout) {
+    const int64 place = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (place >= layout.n) return;
+    const Offsets at = offsets(layout, place);
+    const int64 from = int64(index[at.a]);
+    out[at.out] = from >= 0 && from < extent ? a[at.b + from * step] : U(~U(0));
+}
+
+// The sum of the elements of a along one axis whose index is this place. The layout has out, a and index with strides of 0
+// along that axis, and a stride of 1 there for the place itself.
+template <typename T, typename I>
+__global__ void strided_scatter_sum(const T* a, const I* index, T* out, int64 length, int64 step, int64 index_step,
+                                    const __grid_constant__ Layout layout) {
+    using W = typename Wide<T>::type;
+    const int64 place = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (place >= layout.n) return;
+    const Offsets at = offsets(layout, place);
+    W total = W(0);
+    for (int64 k = 0; k < length; ++k)
+        if (int64(index[at.b + k * index_step]) == at.c) total += widen<W>(a[at.a + k * step]);
+    out[at.out] = narrow<T>(total);
 }

@@ -1,4 +1,4 @@
-// out[o, i] = reduction over r of a[o, r, i]; sum and maximum, for arrays seen as (outer, reduced, inner).
+// out[o, i] = reduction over r of a[o, r, i]; sum, product, maximum and minimum, for arrays seen as (outer, reduced, inner).
 //
 // The kernels differ by what lies next to what in memory. Each may reduce only a *part* of the axis, [part * length,
 // (part + 1) * length), into out[o, part, i] of the accumulator's type; a second launch then reduces the parts, and the
@@ -25,6 +25,19 @@ template <> __device__ float Max::identity<float>() { return __int_as_float(0xff
 template <> __device__ double Max::identity<double>() { return __longlong_as_double(0xfff0000000000000ll); }
 template <> __device__ int64 Max::identity<int64>() { return int64(1) << 63; }
 template <> __device__ uint64 Max::identity<uint64>() { return 0; }
+
+struct Min {
+    template <typename A> __device__ static A identity();
+    template <typename A> __device__ static A of(A a, A b) { return nan_minimum(a, b); }
+};
+template <> __device__ float Min::identity<float>() { return __int_as_float(0x7f800000); }
+template <> __device__ double Min::identity<double>() { return __longlong_as_double(0x7ff0000000000000ll); }
+template <> __device__ int64 Min::identity<int64>() { return ~(int64(1) << 63); }
+template <> __device__ uint64 Min::identity<uint64>() { return ~uint64(0); }
+struct Prod {
+    template <typename A> __device__ static A identity() { return A(1); }
+    template <typename A> __device__ static A of(A a, A b) { return a * b; }
+};
 
 template <typename Reduction, typename A> __device__ __forceinline__ A reduce_warp(A value) {
 #pragma unroll

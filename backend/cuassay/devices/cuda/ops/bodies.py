@@ -28,7 +28,7 @@ from cuassay.devices.cuda.ops.elementwise import MAX_AXES, merged_axes, pack_len
 from cuassay.jit import Body, Elementwise, provide
 from cuassay.ops import Op
 
-__all__ = ["BodyKernel", "implementation", "register"]
+__all__ = ["BodyKernel", "implementation", "layout_of", "register"]
 
 Array = Any
 
@@ -81,7 +81,7 @@ class BodyKernel:
             length if dense else 0,
         )
         size = targets[0].size
-        where = size if dense else _layout(targets, arrays)
+        where = size if dense else layout_of(arrays)
         arguments = (*operands, *numbers, *targets, where)
 
         def deliver() -> None:
@@ -104,9 +104,9 @@ def _type_of(operand: Any) -> str:
     return dtype_name(operand.dtype) if isinstance(operand, cupy.ndarray) else ""
 
 
-def _layout(targets: Sequence[Array], arrays: Sequence[Array]) -> Any:
-    """``Layout`` of body.cuh for all arrays, outputs first."""
-    filled: Any = _structure(len(arrays))(n=targets[0].size)
+def layout_of(arrays: Sequence[Array]) -> Any:
+    """``Layout`` of body.cuh for arrays that broadcast to the shape of the first."""
+    filled: Any = _structure(len(arrays))(n=arrays[0].size)
     axes = merged_axes(*arrays)
     filled.axes = len(axes)
     for position, (extent, strides) in enumerate(axes):

@@ -6,11 +6,12 @@ Needs no CUDA library, so that every form is compiled where there is no GPU. Inc
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from string import Template
 
 from cuassay.arrays.dtypes import compute_dtype, dtype_name
 from cuassay.jit import Body
 
-__all__ = ["OPTIONS", "kernel_text"]
+__all__ = ["OPTIONS", "kernel_text", "reduction_text"]
 
 #: For NVRTC: functions without a specifier are the device's, as the user wrote them for no compiler in particular.
 OPTIONS = ("--device-as-default-execution-space",)
@@ -51,6 +52,74 @@ def kernel_text(body: Body, operands: Sequence[str], out: str, scalars: int, pac
         f'#include "body.cuh"\n\nnamespace body {{\nusing namespace std;\n{body.code}\n}}  // namespace body\n\n'
         f"__global__ void run({', '.join(parameters)}) {{\n    {lines}\n}}\n"
     )
+
+
+def reduction_text(body: Body, operands: Sequence[str], out: str, scalars: int) -> str:
+    """The CUDA C++ of two kernels: ``run`` maps and combines parts of rows, ``last`` combines and finishes them.
+
+    Parameters
+    ----------
+    body : Body
+        Its functions ``map``, the entry, ``combine`` and perhaps ``finish``.
+    operands : sequence of str
+        The dtype of each array.
+    out : str
+        The dtype of the result; parts have the type that it is computed in.
+    scalars : int
+        How many of the last parameters of ``map`` are numbers.
+    """
+    wide = dtype_name(compute_dtype(out))
+    parameters = [f"const {_c(dtype)}* a{i}" for i, dtype in enumerate(operands)]
+    parameters += [f"const {wide} s{i}" for i in range(scalars)]
+    values = [f"operand<{wide}>(a{i}[at[{i}]])" for i in range(len(operands))] + [f"s{i}" for i in range(scalars)]
+    finished = f"body::finish<{wide}>(total)" if "finish" in body.functions else "total"
+    return _REDUCTION.substitute(
+        code=body.code, parameters=", ".join(parameters), values=", ".join(values), count=len(operands), wide=wide,
+        out=_c(out), finished=finished,
+    )  # fmt: skip
+
+
+#: A block takes a part of a row, of which thread t takes every 256th element; lanes and warps combine what they have.
+_REDUCTION = Template("""#include "body.cuh"
+
+namespace body {
+using namespace std;
+$code
+}  // namespace body
+
+__device__ $wide joined($wide a, $wide b) { return static_cast<$wide>(body::combine<$wide>(a, b)); }
+
+__global__ void run($parameters, $wide* partial, const $wide identity, const int64 rows, const int64 width,
+                    const int64 length, const __grid_constant__ Layout<$count> layout) {
+    __shared__ $wide totals[8];
+    for (int64 row = blockIdx.y; row < rows; row += gridDim.y) {  // grid.y stops at 65,535
+        const int64 begin = blockIdx.x * length, end = begin + length < width ? begin + length : width;
+        $wide total = identity;
+        for (int64 place = begin + threadIdx.x; place < end; place += blockDim.x) {
+            int64 at[$count];
+            locate(layout, row * width + place, at);
+            total = joined(total, static_cast<$wide>(body::map<$wide>($values)));
+        }
+        for (int lane = 16; lane; lane /= 2)
+            total = joined(total, static_cast<$wide>(__shfl_xor_sync(0xffffffffu, total, lane)));
+        if (threadIdx.x % 32 == 0) totals[threadIdx.x / 32] = total;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            for (int warp = 1; warp < 8; ++warp) total = joined(total, totals[warp]);
+            partial[row * gridDim.x + blockIdx.x] = total;
+        }
+        __syncthreads();  // the next row uses the same shared memory
+    }
+}
+
+__global__ void last(const $wide* partial, $out* out, const $wide identity, const int64 rows, const int64 parts) {
+    const int64 row = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (row >= rows) return;
+    $wide total = identity;
+    for (int64 part = 0; part < parts; ++part) total = joined(total, partial[row * parts + part]);
+    out[row] = narrow<$out>(static_cast<$wide>($finished));
+}
+""")
 
 
 def _c(dtype: str) -> str:

@@ -28,7 +28,18 @@ from cuassay.devices.cuda.ops import peers
 from cuassay.errors import ArgumentError, ShapeError
 from cuassay.ops import Op, registry
 
-__all__ = ["MAX_AXES", "add", "c_name", "launch_strided", "layout_of_strides", "merged_axes", "pack_length", "register"]
+__all__ = [
+    "MAX_AXES",
+    "ElementwiseKernel",
+    "add",
+    "c_name",
+    "cast",
+    "launch_strided",
+    "layout_of_strides",
+    "merged_axes",
+    "pack_length",
+    "register",
+]
 
 Array = Any
 
@@ -43,7 +54,7 @@ _GELU = {"none": "Gelu", "tanh": "GeluTanh"}
 _GELU_BACKWARD = {"none": "GeluBackward", "tanh": "GeluTanhBackward"}
 
 #: Structs that give the same for exchanged operands; the others need `Swapped` for a number at the left.
-_COMMUTE = frozenset(("Add", "Mul"))
+_COMMUTE = frozenset(("Add", "Mul", "Maximum", "Minimum"))
 
 
 class _Layout(ctypes.Structure):
@@ -294,6 +305,32 @@ def cast(a: Array, *, dtype: object, out: Array) -> None:
         launch_strided(f"strided_cast<{names}>", (a, out), layout_of_strides(out, a))
 
 
+@only_launches
+@alignment.on_aligned
+def clamp(a: Array, *, min: Any, max: Any, out: Array) -> None:  # noqa: A002  the op's names
+    """Between two numbers, of which a missing one is the end of the dtype."""
+    if not out.size:
+        return
+    wide = compute_dtype(out.dtype)
+    low, high = _ends(wide)
+    bounds = (low if min is None else np.asarray(min, wide)[()]), (high if max is None else np.asarray(max, wide)[()])
+    if is_c_contiguous(a) and is_c_contiguous(out):
+        length = pack_length((a, out))
+        launched = kernel("elementwise.cu", f"dense_clamp<{c_name(out.dtype)}, {length}>")
+        launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, *bounds, out, out.size))
+    else:
+        launch_strided(f"strided_clamp<{c_name(out.dtype)}>", (a, *bounds, out), layout_of_strides(out, a))
+
+
+@cache
+def _ends(dtype: np.dtype[Any]) -> tuple[Any, Any]:
+    """The least and the largest number of a dtype; infinities of floats."""
+    if dtype.kind == "f":
+        return dtype.type(-math.inf), dtype.type(math.inf)
+    info = np.iinfo(dtype)
+    return dtype.type(info.min), dtype.type(info.max)
+
+
 @alignment.on_aligned
 def _complex_exp(a: Array, *, out: Array) -> None:
     cupy.exp(a, out=out)
@@ -327,8 +364,9 @@ def register() -> None:
     registry.implement("gelu", kind="cuda", dtypes=gelu)(ElementwiseKernel(_gelu))
     backward = registry.op("gelu_backward").schema.dtypes
     registry.implement("gelu_backward", kind="cuda", dtypes=backward)(ElementwiseKernel(_gelu_backward))
+    registry.implement("clamp", kind="cuda", dtypes=registry.op("clamp").schema.dtypes)(clamp)
     registry.implement("expand", kind="cuda", dtypes=registry.op("expand").schema.dtypes)(expand)
     registry.implement("cast", kind="cuda", dtypes=registry.op("cast").schema.dtypes)(cast)
     registry.implement("copy", kind="cuda", dtypes=[d for d in ALL if d not in FP8])(copy)
-    for name in (*plain, "gelu", "gelu_backward", "cast"):
+    for name in (*plain, "gelu", "gelu_backward", "clamp", "cast"):
         Repeated(registry.op(name)).install()

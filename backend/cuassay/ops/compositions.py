@@ -1,0 +1,72 @@
+"""Operations as compositions of others, for kinds of devices that have no kernel for them.
+
+16-bit floats are cast to float32 first, and the result is rounded once.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from cuassay.arrays.dtypes import HALVES, dtype_name
+from cuassay.ops.registry import op
+from cuassay.ops.shapes import reduced_axes
+
+__all__ = ["log_softmax", "logsumexp", "var"]
+
+Array = Any
+
+
+def _wide(a: Array) -> Array:
+    return op("cast")(a, dtype="float32") if dtype_name(a.dtype) in HALVES else a
+
+
+def _as(array: Array, dtype: Any) -> Array:
+    return array if array.dtype == dtype else op("cast")(array, dtype=dtype)
+
+
+def _without(array: Array, axis: Any, *, keepdims: bool) -> Array:
+    """`array`, without the axes of extent 1 that a reduction kept."""
+    if keepdims:
+        return array
+    axes = reduced_axes(axis, array.ndim)
+    return array.reshape(tuple(extent for place, extent in enumerate(array.shape) if place not in axes))
+
+
+def _centred(a: Array, axis: Any) -> tuple[Array, Array, Array]:
+    """The logarithm of the sum of exponentials below the maximum, that maximum, and `a` without it.
+
+    An infinite or missing maximum counts as 0, so that it passes through the exponential as it is.
+    """
+    top = op("amax")(a, axis=axis, keepdims=True)
+    top = op("where")(op("less")(op("abs")(top), math.inf), top, 0.0)
+    below = op("sub")(a, top)
+    return op("log")(op("sum")(op("exp")(below), axis=axis, keepdims=True)), top, below
+
+
+def logsumexp(a: Array, *, axis: Any, keepdims: bool) -> Array:
+    """``log(sum(exp(a)))``."""
+    wide = _wide(a)
+    if 0 in (a.shape[place] for place in reduced_axes(axis, a.ndim)):
+        found = op("log")(op("sum")(wide, axis=axis, keepdims=True))
+    else:
+        logarithm, top, _ = _centred(wide, axis)
+        found = op("add")(logarithm, top)
+    return _as(_without(found, axis, keepdims=bool(keepdims)), a.dtype)
+
+
+def log_softmax(a: Array, *, axis: int) -> Array:
+    """``a - logsumexp(a)``."""
+    if not a.size:
+        return op("copy")(a)
+    logarithm, _, below = _centred(_wide(a), axis)
+    return _as(op("sub")(below, logarithm), a.dtype)
+
+
+def var(a: Array, *, axis: Any, correction: float, keepdims: bool) -> Array:
+    """In two passes: the mean, and the mean square of what remains."""
+    wide = _wide(a)
+    count = math.prod(a.shape[place] for place in reduced_axes(axis, a.ndim))
+    rest = op("sub")(wide, op("mean")(wide, axis=axis, keepdims=True))
+    total = op("sum")(op("mul")(rest, rest), axis=axis, keepdims=bool(keepdims))
+    return _as(op("div")(total, float(max(count - correction, 0))), a.dtype)
