@@ -286,6 +286,21 @@ def test_a_result_of_another_dtype_than_said_fails(
     assert ("dtype is float64; expected float32" in result.stdout.str()) == ("failed" in outcomes)
 
 
+def test_a_dtype_said_by_all_inputs_is_asked_of_declared_dtypes_alone(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile("""
+        from cuassay.testing import OpSpec, conformance
+        wider = {("float16", "float16"): "float16"}
+        test_product = conformance(OpSpec(
+            fn=lambda xp, a, b: a * b, dtypes=("float16", "float32"),
+            result_dtype=lambda a, b: wider.get((a, b), "float32"),
+        ))
+    """)
+
+    result = pytester.runpytest_inprocess("--device", "cpu", "-k", "python_scalars or promotion")
+
+    result.assert_outcomes(passed=4)
+
+
 def test_an_error_that_does_not_say_what_it_should_fails() -> None:
     def first(xp: Any, a: Any) -> Any:
         if a.ndim == 0:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import warnings
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -294,13 +295,23 @@ def coarsest(sample: Sample, dtype: Any) -> Any:
     return max(inexact, key=epsilon, default=dtype)
 
 
+def _input_dtypes(sample: Sample, args: Sequence[Any]) -> Iterator[str]:
+    """The names that a callable `OpSpec.result_dtype` gets. A Python number next to an array has the array's dtype."""
+    array = next((one for one in args if isinstance(one, np.ndarray)), None)
+    for one in args:
+        if isinstance(one, np.ndarray):
+            yield dtype_name(one.dtype)
+        elif sample.kind == "python" and array is not None and isinstance(one, int | float | complex):
+            yield dtype_name(array.dtype)
+
+
 def result_dtype(spec: OpSpec, sample: Sample) -> np.dtype[Any] | None:
     """The schema's; of a function what it says, else what NumPy gives for the same dtypes, None where NumPy cannot."""
     args, kwargs = sample.host()
     if spec.op is not None and spec.op.schema.outputs:
         return spec.op.meta(*args, **kwargs).dtype
     if callable(spec.result_dtype):
-        return as_dtype(spec.result_dtype(*(dtype_name(one.dtype) for one in args if isinstance(one, np.ndarray))))
+        return as_dtype(spec.result_dtype(*_input_dtypes(sample, args)))
     if spec.result_dtype is not None and sample.kind != "promotion":  # of dtypes that the spec does not declare
         return as_dtype(spec.result_dtype)
     try:

@@ -55,17 +55,23 @@ def samples_of(spec: OpSpec, device: Device, dtype: Any, *kinds: Kind) -> Iterat
 def promotions(spec: OpSpec, device: Device, dtype: Any) -> Iterator[Sample]:
     """The samples of two dtypes whose promoted dtype `device` computes in as well.
 
-    A function of truth values says nothing about integers, one of integers nothing about floats, and so on.
+    A function of truth values says nothing about integers, one of integers nothing about floats, and so on. One whose
+    `OpSpec.result_dtype` is a function of the input dtypes says something about the dtypes that it declares alone.
     """
-    most = max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
     drawn = (
         sample
         for sample in spec.draw(seed(), dtype_name(dtype), "promotion")
-        if spec.op is not None or all(_rank(array.dtype) <= most for array in arrays_of(*sample.host()))
+        if spec.op is not None or all(_is_spoken_of(spec, dtype, array.dtype) for array in arrays_of(*sample.host()))
     )
     yield from _here(
         (sample, why_absent(spec, device, sample) or _why_not_promoted(spec, device, sample)) for sample in drawn
     )
+
+
+def _is_spoken_of(spec: OpSpec, dtype: Any, other: np.dtype[Any]) -> bool:
+    if callable(spec.result_dtype):
+        return dtype_name(other) in spec.dtypes
+    return _rank(other) <= max((_rank(as_dtype(name)) for name in spec.dtypes), default=_rank(as_dtype(dtype)))
 
 
 def _rank(dtype: np.dtype[Any]) -> int:
