@@ -54,6 +54,10 @@ _LENGTHS = (4095, 16_385, 65_537, 131_071, 2**20 + 3)
 #: More rows than a grid's second and third axis have, and lengths beyond; the largest that fits is taken.
 _EXTENTS = (263, 1_031, 4_099, 16_385, 65_537, 262_147, 2**20 + 3)
 _MOST_ELEMENTS = 2**20 + 2**18
+#: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
+_ONE_MORE = (1_031, 16_385, 65_537)
+#: Extents of the others where one is as long as that.
+_NARROW = 5
 #: Where one dimension has been long already.
 _MOST_OF_GRIDS = 2**18
 
@@ -231,7 +235,22 @@ def _stretched(spec: OpSpec, device: Device, sample: Sample, extent: int) -> lis
     if spec.has_default_samples:
         return list(_affordable(spec, device, longer, _MOST_OF_GRIDS))[-1:]
     found = list(_affordable(spec, device, longer))
-    return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:]
+    is_long = any(max(_shapes(one)) >= _ONE_MORE[-1] for one in found[-1:])
+    narrow = [] if is_long else _narrow(spec, device, sample, extent)
+    return [one for one in found[:-1] if elements_of(one) <= MOST_OF_SMALL] + found[-1:] + narrow
+
+
+def _narrow(spec: OpSpec, device: Device, sample: Sample, extent: int) -> list[Sample]:
+    """The extent longer than a grid's axis, where only narrower rows leave room for it."""
+    others = {other: min(other, _NARROW) for other in _shapes(sample) if other != extent}
+    if not has_expected_shape(spec, resized(sample, others)):
+        return []
+    longer = (resized(sample, others | {extent: length}) for length in _ONE_MORE if length > extent)
+    return [one for one in list(_affordable(spec, device, longer))[-1:] if _ONE_MORE[-1] in _shapes(one)]
+
+
+def _shapes(sample: Sample) -> set[int]:
+    return {extent for array in arrays_of(*sample.host()) for extent in array.shape}
 
 
 def _check_empty_axes(spec: OpSpec, device: Device, dtype: Any, options: Sample) -> None:
@@ -292,10 +311,6 @@ def _check_places(spec: OpSpec, device: Device) -> None:
 
 #: More places than float16 counts.
 _PLACES = 4100
-
-
-#: One more than a grid's second axis, a 16-bit index and many chunks hold, after sizes that tell what it costs.
-_ONE_MORE = (1_031, 16_385, 65_537)
 
 
 def _check_last_number(spec: OpSpec, device: Device, options: Sample) -> None:
