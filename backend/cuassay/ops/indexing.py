@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,8 +28,8 @@ def _index(name: str, bound: Mapping[str, Any]) -> Shape:
 
 def _extent(name: str, word: str, value: Any) -> int:
     whole = as_whole(value)
-    if whole is None or whole < 0:
-        raise ArgumentError(f"{name}'s {word} must be a whole number of at least 0; got {shown(value)}")
+    if whole is None or not 0 <= whole <= sys.maxsize:
+        raise ArgumentError(f"{name}'s {word} must be a whole number from 0 to {sys.maxsize:,}; got {shown(value)}")
     return whole
 
 

@@ -5,6 +5,7 @@ Called by `cuassay.ops`; OpSpecs: `cuassay.testing.specs.indexing`.
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,12 @@ def _checked(name: str, index: Array, extent: int) -> Array:
     return index.astype(np.int64)
 
 
+def _rows(array: Array, axis: int) -> tuple[Array, tuple[int, ...]]:
+    """A matrix with `axis` first, and the shape that it had before: `numpy.add.at` crashes on arrays of 64 axes."""
+    moved = np.moveaxis(array, axis, 0)
+    return np.array(moved).reshape(moved.shape[0], math.prod(moved.shape[1:])), moved.shape
+
+
 def embedding(index: Array, weight: Array, *, out: Array) -> None:
     """The rows of `weight` that `index` names."""
     out[...] = weight[_checked("embedding", index, weight.shape[0])]
@@ -37,17 +44,18 @@ def embedding(index: Array, weight: Array, *, out: Array) -> None:
 
 def segment_sum(a: Array, index: Array, *, count: int, out: Array) -> None:
     """Row r is the sum of the rows of `a` where `index` is r."""
-    total = np.zeros(out.shape, compute_dtype(out.dtype))
-    np.add.at(total, _checked("segment_sum", index, count), widened(a, total.dtype))
-    out[...] = total.astype(out.dtype, copy=False)
+    total = np.zeros((count, math.prod(out.shape[1:])), compute_dtype(out.dtype))
+    rows = widened(a, total.dtype).reshape(index.size, total.shape[1])
+    np.add.at(total, _checked("segment_sum", index, count).reshape(-1), rows)
+    out[...] = total.astype(out.dtype, copy=False).reshape(out.shape)
 
 
 def index_add(a: Array, index: Array, source: Array, *, axis: int, out: Array) -> None:
     """``a``, and ``source`` added along `axis` at the places that `index` names."""
-    total = np.moveaxis(a.astype(compute_dtype(out.dtype)), axis, 0)
-    added = widened(source, compute_dtype(out.dtype))
-    np.add.at(total, _checked("index_add", index, a.shape[axis]), np.moveaxis(added, axis, 0))
-    out[...] = np.moveaxis(total, 0, axis).astype(out.dtype, copy=False)
+    total, moved = _rows(a.astype(compute_dtype(out.dtype)), axis)
+    added, _ = _rows(widened(source, total.dtype), axis)
+    np.add.at(total, _checked("index_add", index, a.shape[axis]), added)
+    out[...] = np.moveaxis(total.reshape(moved), 0, axis).astype(out.dtype, copy=False)
 
 
 def gather(a: Array, index: Array, *, axis: int, out: Array) -> None:
@@ -57,11 +65,10 @@ def gather(a: Array, index: Array, *, axis: int, out: Array) -> None:
 
 def scatter_sum(a: Array, index: Array, *, count: int, axis: int, out: Array) -> None:
     """Each element of `a` added where `index` says along `axis`."""
-    total = np.zeros(out.shape, compute_dtype(out.dtype))
-    places = list(np.ogrid[tuple(slice(extent) for extent in a.shape)])
-    places[axis] = _checked("scatter_sum", index, count)
-    np.add.at(total, tuple(places), widened(a, total.dtype))
-    out[...] = total.astype(out.dtype, copy=False)
+    places, (_, *others) = _rows(_checked("scatter_sum", index, count), axis)
+    total = np.zeros((count, places.shape[1]), compute_dtype(out.dtype))
+    np.add.at(total, (places, np.arange(places.shape[1])), _rows(widened(a, total.dtype), axis)[0])
+    out[...] = np.moveaxis(total.reshape(count, *others), 0, axis).astype(out.dtype, copy=False)
 
 
 def register() -> None:
