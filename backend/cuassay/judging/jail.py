@@ -210,10 +210,11 @@ class Jail:
 
     def _restrict_files(self) -> None:
         whole, listed = self._places.granted()
+        own = ["/proc/self"] if self.kind == "cuda" else []  # the driver names its threads there
         landlock.restrict(
             read=[*whole, *self._places.names, "/proc"] if self.parts.get("mount") == ON else whole,
             listed=listed,
-            written=[self.scratch],
+            written=[self.scratch, *own],
             devices=self._places.devices,
             executes=self.options.executes,
         )

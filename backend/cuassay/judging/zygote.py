@@ -125,7 +125,8 @@ def _environment(kind: str) -> dict[str, str]:
     kept = {name: os.environ[name] for name in _CUDA_VARIABLES if kind == "cuda" and name in os.environ}
     cores = len(os.sched_getaffinity(0))
     threads = {name: str(min(most, cores)) for name, most in _THREADS.items()}
-    return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **threads, **kept}
+    own = {"CUPY_CACHE_IN_MEMORY": "1"} if kind == "cuda" else {}  # no file for the next candidate
+    return {"LANG": "C.UTF-8", "PATH": "/usr/bin:/bin", **threads, **own, **kept}
 
 
 def main(descriptor: int, kind: str) -> None:

@@ -29,7 +29,9 @@ def _index(name: str, bound: Mapping[str, Any]) -> Shape:
 def _extent(name: str, word: str, value: Any) -> int:
     whole = as_whole(value)
     if whole is None or not 0 <= whole <= sys.maxsize:
-        raise ArgumentError(f"{name}'s {word} must be a whole number from 0 to {sys.maxsize:,}; got {shown(value)}")
+        raise ArgumentError(
+            f"{name}'s {word} must be a whole number of at least 0, and at most {sys.maxsize:,}; got {shown(value)}"
+        )
     return whole
 
 

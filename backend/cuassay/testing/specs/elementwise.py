@@ -23,6 +23,7 @@ __all__ = [
     "erf",
     "not_for_bool",
     "one_flop",
+    "positive",
     "residual",
     "sigmoid",
     "unmatched",
@@ -109,7 +110,8 @@ def residual(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
     yield Sample((make(shape), make(shape)))
 
 
-def _positive(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+def positive(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    """As `activations`, of what has a root and a logarithm."""
     yield Sample((make((sizes.batch, sizes.length, 4 * sizes.width), low=0.5, high=2),))
 
 
@@ -154,12 +156,12 @@ SPECS = (
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.sqrt, reference=np.sqrt, error_inputs=not_for_bool, bench=_positive, work=one_flop,
+        op=ops.sqrt, reference=np.sqrt, error_inputs=not_for_bool, bench=positive, work=one_flop,
         like=LIKE_EXP,
         supports_grad=True,
     ),
     OpSpec(
-        op=ops.log, reference=np.log, error_inputs=not_for_bool, bench=_positive, work=one_flop,
+        op=ops.log, reference=np.log, error_inputs=not_for_bool, bench=positive, work=one_flop,
         like=LIKE_EXP,
         supports_grad=True, magnitude=_of_log,
     ),

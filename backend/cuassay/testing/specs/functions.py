@@ -12,6 +12,7 @@ from cuassay import ops
 from cuassay.arrays.dtypes import INTEGERS
 from cuassay.errors import ArgumentError
 from cuassay.ops import Op
+from cuassay.testing.declared import ModelSizes
 from cuassay.testing.default_samples import unary
 from cuassay.testing.opspec import ErrorInput, OpSpec
 from cuassay.testing.samples import Sample, Samples
@@ -22,6 +23,7 @@ from cuassay.testing.specs.elementwise import (
     erf,
     not_for_bool,
     one_flop,
+    positive,
     residual,
     sigmoid,
     unmatched,
@@ -34,18 +36,29 @@ Array = NDArray[Any]
 
 def _function(op: Op, reference: Callable[..., Any], **more: Any) -> OpSpec:
     """Of one array; its code but for the formula is that of `exp`."""
+    declared = {"bench": activations, **more}
     return OpSpec(
-        op=op, reference=reference, like=LIKE_EXP, error_inputs=not_for_bool, bench=activations, work=one_flop,
-        supports_grad=True, **more,
-    )  # fmt: skip
+        op=op,
+        reference=reference,
+        like=LIKE_EXP,
+        error_inputs=not_for_bool,
+        work=one_flop,
+        supports_grad=True,
+        **declared,
+    )
 
 
 def _pair(op: Op, reference: Callable[..., Any], **more: Any) -> OpSpec:
     """Of two arrays; its code but for the formula is that of `add`."""
+    declared = {"bench": residual, **more}
     return OpSpec(
-        op=op, reference=reference, like=LIKE_ADD, error_inputs=unmatched, bench=residual, work=one_flop,
-        supports_grad=True, **more,
-    )  # fmt: skip
+        op=op, reference=reference, like=LIKE_ADD, error_inputs=unmatched, work=one_flop, supports_grad=True, **declared
+    )
+
+
+def _powers(make: Samples, sizes: ModelSizes) -> Iterator[Sample]:
+    shape = sizes.batch, sizes.length, sizes.width
+    yield Sample((make(shape, low=0.5, high=2), make(shape)))
 
 
 def _sign(a: Array) -> Array:
@@ -79,15 +92,15 @@ def _clamp_errors(make: Samples) -> Iterator[ErrorInput]:
 SPECS = (
     _function(ops.abs, np.abs),
     _function(ops.sign, _sign),
-    _function(ops.rsqrt, lambda a: 1 / np.sqrt(a)),
+    _function(ops.rsqrt, lambda a: 1 / np.sqrt(a), bench=positive),
     _function(ops.reciprocal, lambda a: 1 / a),
     _function(ops.expm1, np.expm1),
-    _function(ops.log1p, np.log1p),
+    _function(ops.log1p, np.log1p, bench=positive),
     _function(ops.sin, np.sin),
     _function(ops.cos, np.cos),
     _function(ops.erf, erf),
     _function(ops.silu, lambda a: a * sigmoid(a)),
-    _pair(ops.pow, np.power),
+    _pair(ops.pow, np.power, bench=_powers),
     _pair(ops.maximum, np.maximum),
     _pair(ops.minimum, np.minimum),
     OpSpec(
