@@ -189,6 +189,7 @@ def test_the_death_of_the_command_ends_every_part(generated: Path, sleeping: Sle
     code += f"run.run(['cpu'], __import__('pathlib').Path({str(out)!r}), jobs=2, times=False)"
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as command:
         sleeping.wait_started(2)
+        wait_until(lambda: sum(file.read_text().count('"begin"') for file in out.glob("*.jsonl")) == 2)
         command.kill()
 
     sleeping.wait_ended(2)
