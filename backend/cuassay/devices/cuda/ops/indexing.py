@@ -19,6 +19,7 @@ from cuassay.arrays.layout import normalize_axis
 from cuassay.devices.cuda.launch.launch import kernel
 from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops.elementwise import c_name, launch_strided, layout_of_strides, pack_length
+from cuassay.errors import ShapeError
 from cuassay.ops import registry
 
 __all__ = ["register"]
@@ -75,7 +76,8 @@ def _segments(source: Array, index: Array, start: Array | None, out: Array, fold
     outer, rows, inner = folded
     tiles = -(-inner // _BLOCK)
     if tiles > _MAX_GRID_Y:
-        raise NotImplementedError(f"rows of {inner:,} elements; sum parts of at most {_MAX_GRID_Y * _BLOCK:,}")
+        most = _MAX_GRID_Y * _BLOCK
+        raise ShapeError(f"a sum by an index takes rows of at most {most:,} elements on cuda; got {inner:,}; sum parts")
     target = out if out.flags.c_contiguous else cupy.empty(out.shape, out.dtype)
     name = f"segment_sum<{c_name(out.dtype)}, {c_name(index.dtype)}, {'false' if start is None else 'true'}>"
     arguments = (source, index, source if start is None else start, target, rows, index.size, inner)
