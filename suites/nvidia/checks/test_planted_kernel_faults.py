@@ -455,18 +455,27 @@ FAULTS = (
           "|| (lane == 31 && i >= own)", ""),
 )  # fmt: skip
 
+#: Faults that no check of operations finds yet: `signed_zeros` is for functions, and no sample of long rows has a
+#: variance near eps.
+MISSED = (
+    Fault("abs", "sign of zero kept", "extremal", "float32", "elementwise.cu", "dense_unary<Abs, float32, 4>",
+          "return fabsf(a);", "return a < 0.0f ? -a : a;"),
+    Fault("layer_norm_backward", "eps ignored in long rows", "values", "float32", "row_gradients.cu", LONG_NORM_GRAD,
+          "block_sum(squares, scratch[1]) / W(columns) + W(eps)", "block_sum(squares, scratch[1]) / W(columns)"),
+)  # fmt: skip
+
 
 def text_of(file: str) -> str:
     return source.kernels_directory().joinpath(file).read_text(encoding="utf-8")
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", [*FAULTS, *MISSED], ids=str)
 def test_a_fault_has_exactly_one_place(fault: Fault) -> None:
     assert text_of(fault.file).count(fault.right) == 1
     assert fault.check in CHECKS
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=str)
+@pytest.mark.parametrize("fault", [*FAULTS, *MISSED], ids=str)
 def test_a_spoilt_kernel_compiles(fault: Fault, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUASSAY_CACHE_DIR", str(tmp_path))
     try:
@@ -568,3 +577,11 @@ def test_a_planted_kernel_fault_fails_a_check_that_names_the_op(fault: Fault, pl
     assert f"op: {fault.op} on cuda:0 in {fault.dtype}" in told
     assert "sample: " in told
     assert devices.backend("cuda").health(0) is None
+
+
+@pytest.mark.xfail(raises=pytest.fail.Exception, reason="no check of operations finds it yet", strict=True)
+@pytest.mark.parametrize("fault", MISSED, ids=str)
+def test_a_planted_kernel_fault_that_is_missed(fault: Fault, planted: Callable[[Fault], None]) -> None:
+    planted(fault)
+
+    caught_by_its_check(fault)
