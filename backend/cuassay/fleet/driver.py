@@ -24,7 +24,7 @@ from cuassay.fleet.workers import Place, Workers
 
 __all__ = ["Driver", "Job"]
 
-#: How long shards wait while no worker of their kind is there.
+#: How long shards wait while no worker of their kind is there, and for the return of one that was lost.
 WAIT_SECONDS = 60.0
 
 #: A worker whose device was not well this often gets no more shards.
@@ -200,7 +200,8 @@ class Driver:
         for place in self._workers.idle():
             if live.alone and self._workers.is_taken(place):
                 continue
-            attempt = live.book.next(place.name, place.kinds, time.monotonic(), self._workers.names(place.kinds))
+            others = self._workers.names(place.kinds, lost_within_s=self._job.wait_s)
+            attempt = live.book.next(place.name, place.kinds, time.monotonic(), others)
             if attempt is not None:
                 self._send(live, attempt, place)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import queue
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -57,6 +58,7 @@ class Workers:
         self._busy: dict[str, int] = {}
         self._futures: dict[int, Any] = {}
         self._left_out: set[str] = set()
+        self._lost: dict[str, tuple[Place, float]] = {}  # by name, and when
         self._changes: queue.Queue[dict[str, Any]] = queue.Queue()
         client.subscribe_topic(_ALL, self._note)
         self._refresh()
@@ -93,11 +95,14 @@ class Workers:
         for address, told in found.items():
             kinds = frozenset(name.removeprefix(KIND) for name in told["resources"] if name.startswith(KIND))
             if kinds:
-                self._places[address] = Place(str(told["name"]), address, kinds, _seats(told, kinds))
+                self._places[address] = place = Place(str(told["name"]), address, kinds, _seats(told, kinds))
+                self._lost.pop(place.name, None)
 
     def _remove(self, address: str) -> None:
         place = self._places.pop(address, None)
         number = self._busy.pop(address, None)
+        if place is not None:
+            self._lost[place.name] = (place, time.monotonic())
         if number is not None and place is not None:
             self._release(number)
             self._events.put(("lost", (number, f"worker {place.name} was lost")))
@@ -124,11 +129,19 @@ class Workers:
         kinds = frozenset(kinds)
         return frozenset[str]().union(*(place.seats for place in self._places.values() if place.kinds & kinds))
 
-    def names(self, kinds: Iterable[str]) -> frozenset[str]:
-        """The names of those that have a device of one of the `kinds`."""
-        kinds = frozenset(kinds)
-        found = (place.name for place in self._places.values() if place.kinds & kinds)
-        return frozenset(name for name in found if name not in self._left_out)
+    def names(self, kinds: Iterable[str], lost_within_s: float = 0.0) -> frozenset[str]:
+        """The names of those that have a device of one of the `kinds`.
+
+        Parameters
+        ----------
+        kinds : iterable of str
+            The kinds.
+        lost_within_s : float
+            Workers that were lost no longer ago count too: dask starts a worker again whose process has died.
+        """
+        kinds, since = frozenset(kinds), time.monotonic() - lost_within_s
+        found = [*self._places.values(), *(place for place, when in self._lost.values() if when > since)]
+        return frozenset(place.name for place in found if place.kinds & kinds and place.name not in self._left_out)
 
     @property
     def number(self) -> int:

@@ -7,7 +7,7 @@ index 0, so that every worker collects the same tests.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
 import pytest
@@ -51,18 +51,32 @@ class DevicePool:
         """The device that `worker` has."""
         return self._taken.get(worker)
 
-    def take(self, worker: str) -> str | None:
+    def take(self, worker: str, avoid: Collection[str] = ()) -> str | None:
         """Give `worker` the device that fewest others have, of those the one that failed least; None if none is left.
 
-        A lost device is given again only if no other is left at all.
+        A lost device is given again only if no other is left at all, and one of those to `avoid` if no other is free.
         """
         users = Counter(self._taken.values())
-        well = [word for word in self.words if word not in self._lost] or self.words
-        free = [word for word in well if self._shares or not users[word]]
+        free = self._free(users)
         if not free:
             return None
-        self._taken[worker] = min(free, key=lambda word: (users[word], self._failures[word]))
+        self._taken[worker] = min(free, key=lambda word: (word in avoid, users[word], self._failures[word]))
         return self._taken[worker]
+
+    def _free(self, users: Counter[str]) -> list[str]:
+        return [word for word in self._well if self._shares or not users[word]]
+
+    @property
+    def _well(self) -> Sequence[str]:
+        return [word for word in self.words if word not in self._lost] or self.words
+
+    def has_other(self, failed: str) -> bool:
+        """Whether there is a device on which a test may run again that failed on `failed`."""
+        return any(word != failed for word in self._well)
+
+    def is_other_free(self, failed: str) -> bool:
+        """Whether a new worker can have such a device now."""
+        return any(word != failed for word in self._free(Counter(self._taken.values())))
 
     def give_back(self, worker: str) -> None:
         """The worker has ended."""

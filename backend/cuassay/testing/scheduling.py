@@ -63,7 +63,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return None if crashed is None else str(crashed[1])
 
     def run_again(self, nodeid: str, worker: str) -> None:
-        """When `worker` has ended, run its test again: on another device of `pools`, if a worker at work has one."""
+        """When `worker` has ended, run its test again: on another device of `pools`, if there is one."""
         self._to_begin.add(nodeid)
         found = self._device.search(nodeid)
         pool = None if found is None else self._pools.get(found[1])
@@ -124,10 +124,21 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
 
     def _is_elsewhere(self, node: Any, scope: str, pools: Sequence[DevicePool]) -> bool:
         """Whether a test that failed by its device may run in `node`: on another device, or if there is no other."""
-        failed = self._again.get(scope.removeprefix(_AGAIN)) if scope.startswith(_AGAIN) else None
-        at_work = [one for one in self.nodes if one is not node and not one.shutting_down]
+        failed = self._failed_on(scope)
         return failed is None or all(
-            pool.word_of(node.gateway.id) != failed
-            or all(pool.word_of(one.gateway.id) in (failed, None) for one in at_work)
-            for pool in pools
+            pool.word_of(node.gateway.id) != failed or not pool.has_other(failed) for pool in pools
         )
+
+    def _failed_on(self, scope: str) -> str | None:
+        """The device that failed the test of a unit, where it waits to run again."""
+        return self._again.get(scope.removeprefix(_AGAIN)) if scope.startswith(_AGAIN) else None
+
+    def waiting_to_run_elsewhere(self) -> list[tuple[DevicePool, str]]:
+        """The devices that failed a test which waits for another one, where no worker at work has that."""
+        at_work = [node for node in self.nodes if not node.shutting_down]
+        return [
+            (pool, failed)
+            for scope in self.workqueue
+            if (failed := self._failed_on(scope)) is not None and not any(self._can_run(node, scope) for node in at_work)
+            for pool in self._pools_of(scope)
+        ]

@@ -71,6 +71,7 @@ class Workers:
         self._reported: set[str] = set()
         self._second = SecondRuns()
         self._publish: Any = None
+        self._distributed: Any = None
 
     def pytest_report_header(self) -> list[str]:
         """Name the devices that the workers have."""
@@ -79,7 +80,8 @@ class Workers:
     @pytest.hookimpl(optionalhook=True)
     def pytest_xdist_newgateway(self, gateway: Any) -> None:
         """Give a new worker its device, before it imports anything."""
-        environment = {pool.variable: pool.take(gateway.id) or "" for pool in self._pools}
+        avoid = {failed for _, failed in self._waiting_to_run_elsewhere()}
+        environment = {pool.variable: pool.take(gateway.id, avoid) or "" for pool in self._pools}
         if self._folder:
             environment["CUASSAY_RESERVATIONS"] = self._folder
         if environment:
@@ -96,10 +98,24 @@ class Workers:
             node.workerinput["cuassay_replaced_by"] = "xdist"
 
     @pytest.hookimpl(optionalhook=True)
-    def pytest_testnodedown(self, node: Any) -> None:
-        """Let the next worker have the device."""
+    def pytest_testnodedown(self, node: Any, error: object | None) -> None:
+        """Let the next worker have the device; where a test waits for it to run again, start that worker.
+
+        xdist replaces only a worker that crashed, and ends one for which nothing is left when another may still fail.
+        """
         for pool in self._pools:
             pool.give_back(node.gateway.id)
+        distributed = self._distributed
+        is_stopped = error is not None or distributed is None or distributed.shouldstop or distributed._summary_report  # noqa: SLF001
+        if is_stopped or any(node.workeroutput[why] for why in ("shouldstop", "shouldfail")):
+            return
+        if any(pool.is_other_free(failed) for pool, failed in self._waiting_to_run_elsewhere()):
+            distributed.shuttingdown = False
+            distributed._clone_node(node)  # noqa: SLF001  as it does after a crash
+
+    def _waiting_to_run_elsewhere(self) -> list[tuple[DevicePool, str]]:
+        scheduler = getattr(self._distributed, "sched", None)
+        return scheduler.waiting_to_run_elsewhere() if isinstance(scheduler, DeviceScheduling) else []
 
     def pytest_xdist_make_scheduler(self, config: pytest.Config, log: Any) -> DeviceScheduling | None:
         """Ours where several workers meet an accelerator; else None, which leaves it to xdist."""
@@ -138,6 +154,7 @@ class Workers:
 
         distributed.handle_crashitem = handle
         if most != "0":
+            self._distributed = distributed
             self._keep_first_runs(distributed)
 
     def _keep_first_runs(self, distributed: Any) -> None:

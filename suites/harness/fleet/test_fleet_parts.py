@@ -192,7 +192,8 @@ class Cluster:
     def scheduler_info(self, n_workers: int) -> dict[str, Any]:
         return {"workers": self.workers}
 
-    def subscribe_topic(self, topic: str, function: Any) -> None: ...
+    def subscribe_topic(self, topic: str, function: Any) -> None:
+        self.tell = function
 
     def submit(self, *args: Any, **options: Any) -> Pending:
         return Pending()
@@ -229,6 +230,37 @@ def test_workers_that_share_a_device_disturb_one_another(
     assert workers.is_taken(two) == is_taken
     workers.finished(1)
     assert not workers.is_taken(two)
+
+
+def test_a_lost_worker_may_come_back_for_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [100.0]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    cluster = Cluster(worker("one", "a", "kind-cuda"), worker("two", "b", "kind-cuda"))
+    workers = Workers(cluster, queue.Queue())
+
+    def change(action: str) -> None:
+        cluster.tell((0.0, {"action": action, "worker": "two"}))
+        workers.update()
+
+    change("remove-worker")
+    assert workers.names(["cuda"]) == {"one"}
+    assert workers.names(["cpu"], lost_within_s=30.0) == set()
+    assert workers.names(["cuda"], lost_within_s=30.0) == {"one", "two"}
+    now[0] += 31.0
+    assert workers.names(["cuda"], lost_within_s=30.0) == {"one"}
+    now[0] -= 31.0
+    workers.leave_out("two")
+    assert workers.names(["cuda"], lost_within_s=30.0) == {"one"}
+
+
+def test_a_worker_that_is_there_again_counts_as_lost_no_more() -> None:
+    cluster = Cluster(worker("one", "a", "kind-cuda"))
+    workers = Workers(cluster, queue.Queue())
+    for action in ("remove-worker", "add-worker"):
+        cluster.tell((0.0, {"action": action, "worker": "one"}))
+        workers.update()
+
+    assert (workers.names(["cuda"]), workers._lost) == ({"one"}, {})
 
 
 def test_a_benchmark_counts_as_measured_when_its_process_went_on_after_it() -> None:

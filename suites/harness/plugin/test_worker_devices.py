@@ -187,6 +187,35 @@ def test_a_test_that_its_device_failed_runs_again_on_another(
     result.stdout.fnmatch_lines(["failed by the machine, and run again in a fresh process (*):", "  *test_where*"])
 
 
+#: Of two tests the one on SIM-1 fails; the other one ends when the worker that replaces the first has collected.
+LAST = SPREAD.partition("@pytest.mark")[0] + """
+    @pytest.mark.parametrize("n", range(2))
+    def test_last(device, n):
+        note(device)
+        if backend("sim").identity(0)["uuid"] == "SIM-1":
+            raise RuntimeError("CUDA_ERROR_DEVICE_UNAVAILABLE")
+        until = time.monotonic() + 60
+        while not os.path.exists("gw2") and time.monotonic() < until:
+            time.sleep(0.01)
+"""
+
+
+@pytest.mark.parametrize("mode", ["own", "share"])
+def test_the_last_test_runs_again_on_another_device_though_its_worker_was_about_to_end(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, mode: str
+) -> None:
+    monkeypatch.setenv("CUASSAY_SIM_DEVICES", "2")
+    pytester.makeconftest("""
+        import os
+        def pytest_collection_finish(): open(os.environ.get("PYTEST_XDIST_WORKER", "controller"), "w").close()
+    """)
+
+    result = run(pytester, LAST, "-n2", f"--cuassay-workers={mode}")
+
+    result.assert_outcomes(passed=2)
+    assert sorted(uuid for _, uuid, *_ in notes(pytester)) == ["SIM-0", "SIM-0", "SIM-1"]
+
+
 INFRASTRUCTURE = """
     import pathlib
     import pytest
@@ -262,3 +291,13 @@ def test_workers_share_evenly() -> None:
     pool = DevicePool("sim", "MASK", ["a", "b"], shares=True)
 
     assert [pool.take(f"gw{number}") for number in range(5)] == ["a", "b", "a", "b", "a"]
+
+
+def test_a_device_that_failed_a_test_which_waits_is_given_last() -> None:
+    pool = DevicePool("sim", "MASK", ["a", "b"], shares=False)
+
+    assert pool.take("gw0", avoid={"a"}) == "b"
+    assert (pool.has_other("b"), pool.is_other_free("b"), pool.is_other_free("a")) == (True, True, False)
+    assert pool.take("gw1", avoid={"a"}) == "a"
+    pool.fail("gw1", is_lost=True)
+    assert not pool.has_other("b")
