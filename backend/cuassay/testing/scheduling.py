@@ -139,6 +139,7 @@ class DeviceScheduling(LoadScopeScheduling):  # type: ignore[misc]
         return [
             (pool, failed)
             for scope in self.workqueue
-            if (failed := self._failed_on(scope)) is not None and not any(self._can_run(node, scope) for node in at_work)
+            if (failed := self._failed_on(scope)) is not None
+            and not any(self._can_run(node, scope) for node in at_work)
             for pool in self._pools_of(scope)
         ]

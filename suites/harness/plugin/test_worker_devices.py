@@ -188,7 +188,9 @@ def test_a_test_that_its_device_failed_runs_again_on_another(
 
 
 #: Of two tests the one on SIM-1 fails; the other one ends when the worker that replaces the first has collected.
-LAST = SPREAD.partition("@pytest.mark")[0] + """
+LAST = (
+    SPREAD.partition("@pytest.mark")[0]
+    + """
     @pytest.mark.parametrize("n", range(2))
     def test_last(device, n):
         note(device)
@@ -198,6 +200,7 @@ LAST = SPREAD.partition("@pytest.mark")[0] + """
         while not os.path.exists("gw2") and time.monotonic() < until:
             time.sleep(0.01)
 """
+)
 
 
 @pytest.mark.parametrize("mode", ["own", "share"])
