@@ -144,7 +144,7 @@ step speed within "$(left 170)" "$PYTHON" -m pytest "${measured[@]}" "${recorded
     --benchmark-only --benchmark-max-time=0.05 --benchmark-columns=min,median,iqr,rounds
 step end within 30 "$PYTHON" -m cuassay.benchmarking.ledger end "$rows" --run "$run"
 step ledger "${ledger[@]}"
-if kept=$(grep -ls "\"$run\"" reports/ledger/*.jsonl); then
+if kept=$(zgrep -ls "\"$run\"" reports/ledger/*.jsonl.gz); then
     rm "$rows" # the same run twice would be counted twice
     cp "$kept" "$out/"
 fi

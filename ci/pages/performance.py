@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from pathlib import Path
@@ -39,7 +40,9 @@ def fill(text: str) -> str:
 
 def _newest(command: str) -> Path:
     """The file of the ledger whose run began last, of those that this command made with every library at hand."""
-    runs = [(row["started"], file) for file in LEDGER.glob("*.jsonl") if (row := _run_of(file)) and _is(row, command)]
+    runs = [
+        (row["started"], file) for file in LEDGER.glob("*.jsonl.gz") if (row := _run_of(file)) and _is(row, command)
+    ]
     return max(runs)[1]
 
 
@@ -48,7 +51,7 @@ def _is(row: dict[str, Any], command: str) -> bool:
 
 
 def _run_of(file: Path) -> dict[str, Any]:
-    with file.open(encoding="utf-8") as lines:
+    with gzip.open(file, "rt", encoding="utf-8") as lines:
         rows = (json.loads(line) for line in lines)
         return next((row for row in rows if row["record"] == "run"), {})
 

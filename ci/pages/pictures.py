@@ -77,7 +77,7 @@ def _report(folder: Path) -> Path:
     """Of the runs that finished: a picture shows what a report has of a run, and not which of ours was interrupted."""
     page, ledger = folder / "report.html", folder / "ledger"
     ledger.mkdir()
-    for file in (ROOT / "reports" / "ledger").glob("*.jsonl"):
+    for file in (ROOT / "reports" / "ledger").glob("*.jsonl.gz"):
         if not load(file).runs["ended_early"].any():
             shutil.copy(file, ledger)
     _run([sys.executable, "-m", "cuassay", "report", str(ledger), "--html", str(page)], folder)

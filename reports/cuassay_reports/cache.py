@@ -20,6 +20,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from cuassay_reports.files import plain_size
 from cuassay_reports.frames import pd
 from cuassay_reports.tables import lists, objects
 
@@ -71,7 +72,7 @@ class Cache:
         if _pyarrow() is None:
             return
         try:
-            if sum(file.stat().st_size for file in self.files) >= _WORTH:
+            if sum(map(plain_size, self.files)) >= _WORTH:
                 self._write(frames, facts)
         except OSError:
             return

@@ -190,7 +190,9 @@ def _save(path: Path, text: str) -> None:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run the command with `argv`, by default the process's own arguments."""
     parser = argparse.ArgumentParser(prog="cuassay report", description="Turn result files into a report.")
-    parser.add_argument("paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl), or folders of them")
+    parser.add_argument(
+        "paths", nargs="+", metavar="DIR|FILE", help="result files (*.jsonl, *.jsonl.gz), or folders of them"
+    )
     parser.add_argument("--html", metavar="FILE", help="write the page")
     parser.add_argument("--md", metavar="FILE", help="write a short form in Markdown")
     parser.add_argument("--json", metavar="FILE", help="write the verdicts as JSON; - is standard output")

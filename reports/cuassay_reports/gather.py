@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Protocol, Self
 
 from cuassay_reports.columns import TABLES, Column
+from cuassay_reports.files import plain_size
 from cuassay_reports.lines import Row
 from cuassay_reports.rows import Rejected, Rows, read_rows
 from cuassay_reports.shapes import alike
@@ -278,7 +279,7 @@ def _unfolded(row: Row) -> list[Row]:
 
 def _half(files: Sequence[Path]) -> int:
     """How many files, from the first, are half of the bytes; all of them where a second process does not pay."""
-    sizes = [file.stat().st_size if file.exists() else 0 for file in files]
+    sizes = [plain_size(file) if file.exists() else 0 for file in files]
     if sum(sizes) < _SHARED or (os.cpu_count() or 1) < 2:
         return len(files)
     done = 0

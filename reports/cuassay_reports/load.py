@@ -23,6 +23,7 @@ from cuassay_reports.cache import Cache
 from cuassay_reports.columns import SERIES, TABLES
 from cuassay_reports.endings import Ending, endings
 from cuassay_reports.facts import digest
+from cuassay_reports.files import COMPRESSED, result_files
 from cuassay_reports.frames import pd
 from cuassay_reports.gather import Table, gather
 from cuassay_reports.intervals import FIGURES
@@ -102,7 +103,7 @@ OURS = "cuassay"
 
 
 def load(*paths: str | os.PathLike[str], strict: bool = False, cached: bool = True) -> Results:
-    """Read result files; a folder means every ``*.jsonl`` in it and below.
+    """Read result files; a folder means every ``*.jsonl`` and ``*.jsonl.gz`` in it and below.
 
     A line that is not a row of the schema, and a file that cannot be read, are left out and named in `rejected`. The
     last line of a file may be unfinished.
@@ -172,9 +173,9 @@ def grouped_by(rows: Iterable[Row], names: Sequence[str]) -> dict[tuple[Any, ...
 def _files(path: Path) -> Iterable[Path]:
     if path.exists() and not path.is_dir():
         return [path]
-    found = sorted(file for file in path.rglob("*.jsonl") if file.is_file())
+    found = result_files(path)
     if not found:
-        what = "holds no *.jsonl file" if path.is_dir() else "does not exist"
+        what = f"holds no *.jsonl or *{COMPRESSED} file" if path.is_dir() else "does not exist"
         if str(path) == "-":
             raise FileNotFoundError("- does not stand for standard input here; name /dev/stdin to read results from it")
         raise FileNotFoundError(f"{path} {what}; name result files, or a folder with some: `cuassay run` writes them")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from cuassay_reports.columns import ResultFormatError
+from cuassay_reports.files import content_of
 from cuassay_reports.lines import Row, parse
 from cuassay_reports.shapes import rejections
 
@@ -55,7 +56,7 @@ def read_rows(file: Path, *, strict: bool = False) -> Rows:
     ResultFormatError
         With `strict`: a line is rejected; the message names it.
     """
-    lines = parse(file.read_bytes())
+    lines = parse(content_of(file))
     numbers, found = list(lines.rows), list(lines.rows.values())
     refused = _refused(found)
     wrong = {number: f"this line {reason}" for number, reason in lines.wrong.items()}

@@ -12,6 +12,7 @@ processes together ran, and which of them died.
 from __future__ import annotations
 
 import argparse
+import gzip
 import re
 import sys
 from collections import defaultdict
@@ -26,6 +27,7 @@ from cuassay.testing.presence import HOST_KINDS
 from cuassay.testing.summary import Outcomes
 from cuassay_reports.columns import ResultFormatError
 from cuassay_reports.endings import endings
+from cuassay_reports.files import COMPRESSED, result_files
 from cuassay_reports.lines import encoded
 from cuassay_reports.rows import read_rows
 
@@ -65,7 +67,7 @@ Row = Mapping[str, Any]
 
 
 def read(paths: Iterable[str | Path]) -> list[Row]:
-    """The rows of result files; a folder means every ``*.jsonl`` below it.
+    """The rows of result files; a folder means every ``*.jsonl`` and ``*.jsonl.gz`` in it and below.
 
     A last line that was torn off is not a row.
 
@@ -78,7 +80,7 @@ def read(paths: Iterable[str | Path]) -> list[Row]:
 
 
 def _files(path: Path) -> Iterable[Path]:
-    return sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]
+    return result_files(path) if path.is_dir() else [path]
 
 
 def _rows(path: Path) -> Iterable[Row]:
@@ -160,7 +162,7 @@ def _shortened(row: Row, length: int) -> Row:
 
 
 def file_name(rows: Iterable[Row]) -> str:
-    """``<date>-<device>-<commit>.jsonl``, such as ``2026-01-31-nvidia-h200-9f3c2100.jsonl``.
+    """``<date>-<device>-<commit>.jsonl.gz``, such as ``2026-01-31-nvidia-h200-9f3c2100.jsonl.gz``.
 
     The device is the first accelerator that was there, else the first device.
 
@@ -178,7 +180,7 @@ def file_name(rows: Iterable[Row]) -> str:
         )
     (run,) = runs.values()
     commit = run.get("commit", "unknown")[:8] + ("-dirty" if run.get("dirty") else "")
-    return f"{run['started'][:10]}-{slug(_device_name(found))}-{commit}.jsonl"
+    return f"{run['started'][:10]}-{slug(_device_name(found))}-{commit}{COMPRESSED}"
 
 
 def _device_name(rows: Iterable[Row]) -> str:
@@ -207,7 +209,7 @@ def write(paths: Iterable[str | Path], folder: str | Path) -> Path:
     lines = b"".join(map(encoded, trimmed(rows, _message_length(rows))))
     path = _free(Path(folder) / name, rows[0]["run"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(lines)
+    path.write_bytes(gzip.compress(lines, mtime=0))  # the same rows give the same bytes
     return path
 
 
@@ -222,7 +224,7 @@ def _free(path: Path, run: str) -> Path:
     candidate, number = path, 1
     while candidate.exists() and {row["run"] for row in read([candidate])} != {run}:
         number += 1
-        candidate = path.with_stem(f"{path.stem}-{number}")
+        candidate = path.with_name(f"{path.name.removesuffix(COMPRESSED)}-{number}{COMPRESSED}")
     return candidate
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from cuassay.errors import ArgumentError
+from cuassay_reports.files import content_of, result_files
 from cuassay_reports.lines import parse
 
 __all__ = ["recorded_durations"]
@@ -26,7 +27,7 @@ def recorded_durations(paths: Iterable[Path]) -> dict[str, float]:
     """
     found: dict[str, float] = {}
     for path in paths:
-        for file in sorted(path.rglob("*.jsonl")) if path.is_dir() else [path]:
+        for file in result_files(path) if path.is_dir() else [path]:
             for row in parse(_content(file)).rows.values():
                 if row.get("record") == "test" and "duration" in row:
                     found[row["nodeid"]] = row["duration"]
@@ -35,7 +36,7 @@ def recorded_durations(paths: Iterable[Path]) -> dict[str, float]:
 
 def _content(file: Path) -> bytes:
     try:
-        return file.read_bytes()
+        return content_of(file)
     except OSError as error:
         raise ArgumentError(
             f"durations cannot be read from {file}: {error.strerror}; name a result file or a folder of them"

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from json_rows import text_of
 
 ROOT = Path(__file__).parents[3]
 SOURCES = f"{ROOT / 'backend'}{os.pathsep}{ROOT / 'reports'}"
@@ -86,7 +87,7 @@ def start(root: Path, *arguments: str, status: int = 0, **more: str) -> Outcome:
         status=done.returncode,
         output=done.stdout + done.stderr,
         sessions=log.read_text().splitlines() if log.exists() else [],
-        ledger=sorted((root / "reports" / "ledger").glob("*.jsonl")),
+        ledger=sorted((root / "reports" / "ledger").glob("*.jsonl.gz")),
         out=sorted(file.name for file in out.iterdir()) if out.exists() else [],
     )
 
@@ -95,7 +96,7 @@ def test_a_good_run_ends_well_with_its_record_in_the_ledger_and_in_the_folder_as
     found = start(checkout, "--device", "sim:0", "--out", "results")
 
     (file,) = found.ledger
-    row = json.loads(file.read_text().splitlines()[0])
+    row = json.loads(text_of(file).splitlines()[0])
     assert found.status == 0, found.output
     assert (row["commit"], row["command"]) == (COMMIT, "ci/run gpu --device sim:0")
     assert [file.name, "gpu.log", "report.html", "report.md"] == [f for f in found.out if not f.startswith("suites-")]
@@ -104,7 +105,7 @@ def test_a_good_run_ends_well_with_its_record_in_the_ledger_and_in_the_folder_as
 def test_every_session_requires_the_device_and_records_into_the_run(checkout: Path) -> None:
     found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "1")
 
-    run = json.loads(found.ledger[0].read_text().splitlines()[0])["run"]
+    run = json.loads(text_of(found.ledger[0]).splitlines()[0])["run"]
     suites, speed = found.sessions
     assert "suites/devices suites/nvidia" in suites
     assert "--cuassay-shard" not in suites
@@ -118,7 +119,7 @@ def test_the_suites_run_in_parts_then_what_must_be_alone_then_speed(checkout: Pa
     found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "3")
 
     shards = [session.partition("--cuassay-shard ")[2].split(" ")[0] for session in found.sessions]
-    tests = [row for row in map(json.loads, found.ledger[0].read_text().splitlines()) if row["record"] == "test"]
+    tests = [row for row in map(json.loads, text_of(found.ledger[0]).splitlines()) if row["record"] == "test"]
     assert (set(shards[:3]), shards[3:]) == ({"1/3", "2/3", "3/3"}, ["alone", ""])
     assert len({session.partition("--junit-xml ")[2].split(" ")[0] for session in found.sessions[:4]}) == 4
     assert len({row["nodeid"] for row in tests}) == 5
@@ -157,14 +158,14 @@ def test_speed_that_outlasts_the_time_given_is_cut_short_and_the_record_is_whole
 
     assert found.status == 0, found.output
     assert "gpu passed; speed was cut short by --seconds 20: what it had measured is kept" in found.output
-    assert "t.py::t[sim:0-speed]" in found.ledger[0].read_text()
+    assert "t.py::t[sim:0-speed]" in text_of(found.ledger[0])
 
 
 def test_a_job_killed_in_speed_has_left_its_ledger(checkout: Path) -> None:
     found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "1", SLEEP="kill")
 
-    assert "t.py::t[sim:0-whole]" in found.ledger[0].read_text()
-    assert "t.py::t[sim:0-speed]" not in found.ledger[0].read_text()
+    assert "t.py::t[sim:0-whole]" in text_of(found.ledger[0])
+    assert "t.py::t[sim:0-speed]" not in text_of(found.ledger[0])
 
 
 def test_a_device_that_is_not_there_fails_the_health_check(checkout: Path) -> None:
@@ -178,7 +179,7 @@ def test_a_device_that_is_not_there_fails_the_health_check(checkout: Path) -> No
 def test_hidden_modules_are_hidden_in_every_session_and_the_ledger_says_so(checkout: Path) -> None:
     found = start(checkout, "--device", "sim:0", "--out", "results", "--jobs", "2", "--without", "nvmath,cuda.core")
 
-    row = json.loads(found.ledger[0].read_text().splitlines()[0])
+    row = json.loads(text_of(found.ledger[0]).splitlines()[0])
     assert found.status == 0, found.output
     assert len(found.sessions) == 4
     assert {one.partition(", hidden by ")[2] for one in found.sessions} == {f"{checkout}/ci/without: nvmath,cuda.core"}

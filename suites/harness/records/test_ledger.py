@@ -51,11 +51,11 @@ def record(tmp_path: Path) -> Any:
 
 
 def test_a_file_is_named_by_date_accelerator_and_commit(record: Any, tmp_path: Path) -> None:
-    assert write([record()], tmp_path / "ledger").name == "2026-01-31-nvidia-h200-9f3c2100.jsonl"
+    assert write([record()], tmp_path / "ledger").name == "2026-01-31-nvidia-h200-9f3c2100.jsonl.gz"
 
 
 def test_changes_beside_the_commit_are_in_the_name(record: Any, tmp_path: Path) -> None:
-    assert write([record(dirty=True)], tmp_path / "ledger").name.endswith("-9f3c2100-dirty.jsonl")
+    assert write([record(dirty=True)], tmp_path / "ledger").name.endswith("-9f3c2100-dirty.jsonl.gz")
 
 
 def test_the_same_run_replaces_its_file_and_another_gets_a_number(record: Any, tmp_path: Path) -> None:
@@ -63,8 +63,8 @@ def test_the_same_run_replaces_its_file_and_another_gets_a_number(record: Any, t
 
     names = [write([path], tmp_path / "ledger").name for path in (first, first, second, second)]
 
-    assert names[0] == names[1] == "2026-01-31-nvidia-h200-9f3c2100.jsonl"
-    assert names[2] == names[3] == "2026-01-31-nvidia-h200-9f3c2100-2.jsonl"
+    assert names[0] == names[1] == "2026-01-31-nvidia-h200-9f3c2100.jsonl.gz"
+    assert names[2] == names[3] == "2026-01-31-nvidia-h200-9f3c2100-2.jsonl.gz"
 
 
 def test_reports_read_the_same_tests_from_the_ledger_as_from_the_run(record: Any, tmp_path: Path) -> None:
@@ -208,7 +208,7 @@ def test_a_run_in_which_nothing_started_still_has_a_file(tmp_path: Path) -> None
     with Recorder(tmp_path / "r.jsonl", run="r1") as recorder:
         recorder.write_run(started="2026-01-31T12:00:00Z")
 
-    assert write([recorder.path], tmp_path / "ledger").name == "2026-01-31-no-device-unknown.jsonl"
+    assert write([recorder.path], tmp_path / "ledger").name == "2026-01-31-no-device-unknown.jsonl.gz"
 
 
 def test_a_line_that_is_no_row_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import math
 from collections.abc import Callable, Iterator
@@ -66,6 +67,46 @@ def test_a_broken_line_before_the_last_is_named_and_the_others_are_read(tmp_path
     assert [one.place for one in results.rejected] == [f"{path}:2"]
     with pytest.raises(ResultFormatError, match=r"r\.jsonl:2: "):
         load(path, strict=True)
+
+
+def test_compressed_files_are_read_like_others(tmp_path: Path) -> None:
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress((GOOD % "a" + "\n").encode()))
+    (tmp_path / "b.jsonl").write_text(GOOD % "b" + "\n")
+
+    results = load(tmp_path)
+
+    assert results.tests["nodeid"].tolist() == ["a", "b"]
+    assert load(tmp_path / "a.jsonl.gz").tests["nodeid"].tolist() == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("content", "why"),
+    [
+        pytest.param(GOOD.encode(), "is not a whole gzip file: Not a gzipped file", id="plain"),
+        pytest.param(gzip.compress(GOOD.encode())[:-9], "is not a whole gzip file: ", id="cut off"),
+        pytest.param(gzip.compress(bytes(range(256)))[:14] + b"\xff" * 40, "is not a whole gzip file: ", id="changed"),
+    ],
+)
+def test_a_compressed_file_that_cannot_be_read_is_named_and_the_others_are_read(
+    tmp_path: Path, content: bytes, why: str
+) -> None:
+    (tmp_path / "bad.jsonl.gz").write_bytes(content)
+    (tmp_path / "good.jsonl").write_text(GOOD % "a" + "\n")
+
+    results = load(tmp_path)
+
+    assert results.tests["nodeid"].tolist() == ["a"]
+    assert [one.place for one in results.rejected] == [str(tmp_path / "bad.jsonl.gz")]
+    assert why in results.rejected[0].reason
+    with pytest.raises(OSError, match="is not a whole gzip file"):
+        load(tmp_path / "bad.jsonl.gz", strict=True)
+
+
+def test_a_small_file_that_unfolds_to_too_much_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cuassay_reports.files._MOST_UNFOLDED", 1 << 20)
+    (tmp_path / "a.jsonl.gz").write_bytes(gzip.compress(b"\n" * ((1 << 20) + 1)))
+
+    assert "unfolds to more than" in load(tmp_path).rejected[0].reason
 
 
 def test_a_whole_last_line_that_breaks_the_schema_is_an_error(tmp_path: Path) -> None:
