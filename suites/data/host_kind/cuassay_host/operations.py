@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from dataclasses import fields
-from functools import wraps
+from functools import partial, wraps
 from types import ModuleType
 from typing import Any
 
@@ -24,6 +24,7 @@ from cuassay.devices.cuda.memory import alignment
 from cuassay.devices.cuda.ops import (
     bodies,
     body_reductions,
+    comparison,
     elementwise,
     indexing,
     loss_scale,
@@ -44,6 +45,7 @@ assert CUDA.kind == "cuda"  # its import has registered the operations
 _SERVED = (
     bodies,
     body_reductions,
+    comparison,
     elementwise,
     indexing,
     loss_scale,
@@ -150,6 +152,7 @@ def _replace_driver() -> None:
 
 def _module(implementation: Any) -> ModuleType | None:
     """Where an implementation, a function or an object that is called, is defined."""
+    implementation = implementation.func if isinstance(implementation, partial) else implementation
     named = implementation if hasattr(implementation, "__module__") else type(implementation)
     return sys.modules.get(named.__module__)
 

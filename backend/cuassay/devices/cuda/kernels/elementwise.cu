@@ -397,6 +397,23 @@ __global__ void strided_comparison(const A* a, const B* b, uint8* out, const __g
     out[at.out] = Operation::of(widen<W>(a[at.a]), widen<W>(b[at.b]));
 }
 
+// With a number at the right.
+template <typename Operation, typename W, typename A>
+__global__ void strided_comparison_scalar(const A* a, W b, uint8* out, const __grid_constant__ Layout layout) {
+    const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
+    if (index >= layout.n) return;
+    const Offsets at = offsets(layout, index);
+    out[at.out] = Operation::of(widen<W>(a[at.a]), b);
+}
+
+template <typename Operation, typename W, typename A, int N>
+__global__ void dense_comparison_scalar(const A* a, W b, uint8* out, int64 n) {
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+    if (first >= n) return;
+    const Pack<A, N> left = load<A, N>(a, first, n);
+    store<uint8, N>(out, first, n, [&](int i) { return uint8(Operation::of(widen<W>(left.at[i]), b)); });
+}
+
 // Of contiguous arrays of one type.
 template <typename Operation, typename T, int N>
 __global__ void dense_comparison(const T* a, const T* b, uint8* out, int64 n) {
@@ -409,13 +426,33 @@ __global__ void dense_comparison(const T* a, const T* b, uint8* out, int64 n) {
     });
 }
 
-// T is an unsigned integer of the elements' size: bits are moved, whatever they mean.
+// T is an unsigned integer of the elements' size: bits are moved, whatever they mean. Where a or b is null, a number
+// takes its place.
 template <typename T>
-__global__ void strided_where(const uint8* condition, const T* a, const T* b, T* out, const __grid_constant__ Layout layout) {
+__global__ void strided_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out,
+                              const __grid_constant__ Layout layout) {
     const int64 index = int64(blockIdx.x) * blockDim.x + threadIdx.x;
     if (index >= layout.n) return;
     const Offsets at = offsets(layout, index);
-    out[at.out] = condition[at.a] ? a[at.b] : b[at.c];
+    if (condition[at.a]) {
+        out[at.out] = a ? a[at.b] : number_a;
+    } else {
+        out[at.out] = b ? b[at.c] : number_b;
+    }
+}
+
+// Of contiguous arrays. Both are read whatever the condition says: neighbours seldom agree on one.
+template <typename T, int N>
+__global__ void dense_where(const uint8* condition, const T* a, const T* b, T number_a, T number_b, T* out, int64 n) {
+    const int64 first = (int64(blockIdx.x) * blockDim.x + threadIdx.x) * N;
+    if (first >= n) return;
+    const Pack<uint8, N> chosen = load<uint8, N>(condition, first, n);
+    Pack<T, N> left, right;
+    if (a) left = load<T, N>(a, first, n);
+    if (b) right = load<T, N>(b, first, n);
+    store<T, N>(out, first, n, [&](int i) {
+        return chosen.at[i] ? (a ? left.at[i] : number_a) : (b ? right.at[i] : number_b);
+    });
 }
 
 // out[..., i, ...] = a[..., index[..., i, ...], ...]: along one axis of `extent` elements, `step` apart in a. The layout has out,

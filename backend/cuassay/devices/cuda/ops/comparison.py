@@ -30,38 +30,47 @@ _COMPARISONS = (
     "equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or", "logical_xor",
 )  # fmt: skip
 
+#: The struct that gives the same for exchanged operands, where it is another one.
+_EXCHANGED = {"Less": "Greater", "LessEqual": "GreaterEqual", "Greater": "Less", "GreaterEqual": "LessEqual"}
+
 
 @alignment.on_aligned
 def _compare(a: Any, b: Any, *, out: Array, functor: str) -> None:
-    """A Python number is compared in the dtype that the kernel computes in, as an array without axes."""
+    """A Python number is compared in the dtype that the kernel computes in."""
     if not out.size:
         return
     wide = compute_dtype(promote(*(getattr(operand, "dtype", operand) for operand in (a, b))))
-    left, right = (_as_array(operand, wide) for operand in (a, b))
-    if _is_dense(left, right, out):
-        length = pack_length((left, right, out))
-        launched = kernel("elementwise.cu", f"dense_comparison<{functor}, {c_name(left.dtype)}, {length}>")
-        launched(-(-out.size // (_BLOCK * length)), _BLOCK, (left, right, out, out.size))
-        return
-    names = ", ".join(map(c_name, (wide, left.dtype, right.dtype)))
-    launch_strided(f"strided_comparison<{functor}, {names}>", (left, right, out), layout_of_strides(out, left, right))
+    if not isinstance(b, cupy.ndarray):
+        _compare_number(a, np.asarray(b, wide)[()], out, functor)  # OverflowError where an integer does not fit
+    elif not isinstance(a, cupy.ndarray):
+        _compare_number(b, np.asarray(a, wide)[()], out, _EXCHANGED.get(functor, functor))
+    elif a.dtype == b.dtype and _is_dense(a, b, out):
+        length = pack_length((a, b, out))
+        launched = kernel("elementwise.cu", f"dense_comparison<{functor}, {c_name(a.dtype)}, {length}>")
+        launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, b, out, out.size))
+    else:
+        names = ", ".join(map(c_name, (wide, a.dtype, b.dtype)))
+        launch_strided(f"strided_comparison<{functor}, {names}>", (a, b, out), layout_of_strides(out, a, b))
 
 
-def _is_dense(left: Array, right: Array, out: Array) -> bool:
-    """Whether the kernel for contiguous arrays of one dtype and size serves them."""
-    alike = left.dtype == right.dtype and left.size == right.size == out.size
-    return alike and all(map(is_c_contiguous, (left, right, out)))
+def _compare_number(a: Array, number: Any, out: Array, functor: str) -> None:
+    names = f"{functor}, {c_name(number.dtype)}, {c_name(a.dtype)}"
+    if _is_dense(a, out):
+        length = pack_length((a, out))
+        launched = kernel("elementwise.cu", f"dense_comparison_scalar<{names}, {length}>")
+        launched(-(-out.size // (_BLOCK * length)), _BLOCK, (a, number, out, out.size))
+    else:
+        launch_strided(f"strided_comparison_scalar<{names}>", (a, number, out), layout_of_strides(out, a))
+
+
+def _is_dense(*arrays: Array) -> bool:
+    """Whether they are contiguous and of one size: shapes then differ in leading axes of extent 1 alone."""
+    return all(array.size == arrays[0].size and is_c_contiguous(array) for array in arrays)
 
 
 def logical_not(a: Array, *, out: Array) -> None:
     """Whether `a` equals 0, which NaN does not."""
     _compare(a, 0, out=out, functor="Equal")
-
-
-def _as_array(operand: Any, dtype: np.dtype[Any]) -> Array:
-    if isinstance(operand, cupy.ndarray):
-        return operand
-    return cupy.full((), np.asarray(operand, dtype)[()], dtype)  # OverflowError where an integer does not fit
 
 
 @alignment.on_aligned
@@ -70,12 +79,23 @@ def where(condition: Array, a: Any, b: Any, *, out: Array) -> None:
     if not out.size:
         return
     bits = np.dtype(f"uint{8 * out.dtype.itemsize}")
-    left, right = (_as_array(operand, out.dtype).astype(out.dtype, copy=False) for operand in (a, b))
-    launch_strided(
-        f"strided_where<{c_name(bits)}>",
-        (condition, left, right, out),
-        layout_of_strides(out, condition, left, right),
-    )
+    (left, number_left), (right, number_right) = (_array_or_number(operand, out.dtype, bits) for operand in (a, b))
+    arguments = (condition, left, right, number_left, number_right, out)
+    arrays = [array for array in (condition, left, right) if isinstance(array, cupy.ndarray)]
+    if _is_dense(out, *arrays):
+        length = pack_length((out, *arrays))
+        launched = kernel("elementwise.cu", f"dense_where<{c_name(bits)}, {length}>")
+        launched(-(-out.size // (_BLOCK * length)), _BLOCK, (*arguments, out.size))
+    else:
+        placed = [array if isinstance(array, cupy.ndarray) else condition for array in (condition, left, right)]
+        launch_strided(f"strided_where<{c_name(bits)}>", arguments, layout_of_strides(out, *placed))
+
+
+def _array_or_number(operand: Any, dtype: np.dtype[Any], bits: np.dtype[Any]) -> tuple[Any, Any]:
+    """An array of `dtype` and 0, or a null pointer and the bits of a number in `dtype`."""
+    if isinstance(operand, cupy.ndarray):
+        return operand.astype(dtype, copy=False), bits.type(0)
+    return 0, np.asarray(operand, dtype).reshape(1).view(bits)[0]  # OverflowError where an integer does not fit
 
 
 def register() -> None:
