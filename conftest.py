@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
+from collections.abc import Generator
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -20,6 +23,21 @@ os.environ.setdefault("SCIPY_ARRAY_API", "1")
 settings.register_profile("ci", deadline=None, derandomize=True, print_blob=True)
 settings.register_profile("dev", deadline=None)
 settings.load_profile("ci" if os.environ.get("CI") else "dev")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, Any, Any]:
+    """Exempt collected tests from later garbage collections: they live as long as the session.
+
+    Each full collection would walk all of them again, 0.7 s for 34,000 tests; a run makes hundreds.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.collect()
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from functools import cache
 from typing import Any, Self
 
 from cuassay.core.capability import dtype_word
@@ -36,16 +37,23 @@ class Declared:
     def __new__(cls, *given: Any, **named: Any) -> Self:
         """Refuse what ``__init__`` would with the names of its fields."""
         declared: Any = cls
-        known = [field.name for field in fields(declared)]
+        known, positional = _fields_of(declared)
         unknown = next((name for name in named if name not in known), None)
         if unknown is not None:
             meant = did_you_mean(unknown, known)
             raise SpecError(f"{cls.__name__} has no field {unknown!r}{meant}; fields: {', '.join(known)}")
-        if len(given) > sum(not field.kw_only for field in fields(declared)):
+        if len(given) > positional:
             raise SpecError(
                 f"{cls.__name__} takes its fields by name; got {given!r:.200}; write {cls.__name__}({known[0]}=...)"
             )
         return super().__new__(cls)
+
+
+@cache
+def _fields_of(declared: Any) -> tuple[list[str], int]:
+    """The names of a dataclass's fields, and how many of them may be given by position."""
+    found = fields(declared)
+    return [field.name for field in found], sum(not field.kw_only for field in found)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
