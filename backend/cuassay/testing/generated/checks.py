@@ -29,6 +29,7 @@ from cuassay.testing.generated import (  # noqa: F401  they register theirs
     precision,
     relations,
     side_effects,
+    signed_zeros,
     sizes,
     special,
     streams,
