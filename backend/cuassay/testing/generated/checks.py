@@ -24,6 +24,7 @@ from cuassay.testing.generated import (  # noqa: F401  they register theirs
     forms,
     gradients,
     infinities,
+    lists,
     measured,
     numbers,
     precision,
