@@ -19,6 +19,7 @@ from cuassay import devices
 from cuassay.arrays.dtypes import COMPLEX, INTEGERS
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
+from cuassay.core.precision import default_precision, set_default_precision
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
@@ -169,12 +170,13 @@ class OpSpec(Declared):
         self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
-        before = dict(os.environ)
+        before, mode = dict(os.environ), default_precision()
         with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
             check(self)
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
+        set_default_precision(mode)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)

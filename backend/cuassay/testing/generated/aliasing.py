@@ -1,9 +1,10 @@
-"""A check of memory that results share: with a buffer that is kept, or with an input in some calls only."""
+"""A check of memory that is shared: results with a kept buffer or, in some calls only, an input; two inputs."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -11,9 +12,11 @@ import numpy as np
 from cuassay import devices
 from cuassay.core.device import Device
 from cuassay.testing.answers import members
-from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample, turned
+from cuassay.testing.compare import assert_same_bits
+from cuassay.testing.generated.comparison import on_host
+from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample, turned
 from cuassay.testing.generated.numbers import is_general, refilled
-from cuassay.testing.generated.selection import few, plainest
+from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 from cuassay.testing.terms import arrays_of
@@ -24,7 +27,7 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input."""
+    """A result is an array of its own, kept by no call and no view of an input at times; two inputs may be one array."""
     places: dict[int, _Place] = {}
     several = False
     for sample in few(spec, device, plainest(spec, device)):
@@ -42,6 +45,8 @@ def check_aliasing(spec: OpSpec, device: Device) -> None:
                 found = places.setdefault(place, _Place())
                 (found.shared if _shares(device, one, each(args, kwargs)) else found.others).append(sample)
                 found.computes = found.computes or not _is_moved(first[place], sample)
+    if spec.deterministic:
+        _check_one_for_two(spec, device)
     for place, found in places.items():
         if found.shared and found.computes:
             what = f"result {place} of the list" if several else "the result"
@@ -71,6 +76,29 @@ def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[st
         return spec.run(device, args, kwargs)
     with devices.backend(device.kind).activate(device.index):
         return spec.apply(device, args, kwargs)
+
+
+#: Elements of a call with one array for two.
+_MOST_ELEMENTS = 9000
+
+
+def _check_one_for_two(spec: OpSpec, device: Device) -> None:
+    """One array given for two of a shape and dtype gives the bits that a copy of it gives."""
+    sample = one(spec, device, plainest(spec, device), most=_MOST_ELEMENTS)
+    given = sample.host()[0]
+    arrays = [place for place, value in enumerate(given) if isinstance(value, np.ndarray) and value.size]
+    pairs = ((a, b) for a, b in combinations(arrays, 2) if (given[a].shape, given[a].dtype) == (given[b].shape, given[b].dtype))
+    first, second = next(pairs, (0, 0))
+    if first == second:
+        return
+    copies = replace(sample, args=(*sample.args[:second], sample.args[first], *sample.args[second + 1 :]))
+    if not is_safely_taken(spec, copies):
+        return
+    with on_sample(replace(copies, label=f"{sample.label}, input {second} is input {first}")):
+        apart = on_host(run_sample(spec, device, copies))
+        args, kwargs = copies.on(device)
+        with np.errstate(all="ignore"), explained("one array given for two inputs is not taken as two equal arrays are"):
+            assert_same_bits(spec.run(device, (*args[:second], args[first], *args[second + 1 :]), kwargs), apart)
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:
