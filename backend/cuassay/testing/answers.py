@@ -115,8 +115,8 @@ def as_one(answer: Any, who: str = "the function") -> Any:
         return np.concatenate([one.reshape(-1) for one in arrays])
     found = ", ".join(dict.fromkeys(_kind_of(one) for one in answer)) or "nothing"
     raise SpecError(
-        f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of dtype: "
-        "write one for each, as fn=lambda xp, a: f(xp, a)[0]"
+        f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of "
+        "dtype: write one for each, as fn=lambda xp, a: f(xp, a)[0]"
     )
 
 

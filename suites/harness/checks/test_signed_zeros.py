@@ -1,4 +1,4 @@
-"""Operations of ours that lose the sign of zero: a generated check finds each; where either is right, it passes both."""
+"""Operations of ours that lose the sign of zero: a generated check finds each, and passes either of two right ones."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ LOST = {
 def test_a_lost_sign_of_zero_is_found(name: str, plant: Callable[[Kernel], Kernel], kind: str) -> None:
     with (
         registry.substituted(name, kind="cpu", wrap=plant),
-        pytest.raises(AssertionError, match="the sign of zero is wrong: .* zeros have the other sign") as caught,
+        pytest.raises(AssertionError, match=r"the sign of zero is wrong: .* zeros have the other sign") as caught,
     ):
         CHECKS["signed_zeros"](SPECS[name], kind, as_dtype("float32"))
 

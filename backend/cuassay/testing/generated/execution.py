@@ -148,7 +148,9 @@ def check(
                 f"the check {name!r} has no place in the order of checks; add it to CHECK_NAMES in "
                 "cuassay.testing.check_names"
             )
-        REGISTERED[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype, tuple(dtypes))
+        REGISTERED[name] = Check(
+            name, function.__doc__ or "", function, applies, tuple(needs), per_dtype, tuple(dtypes)
+        )
         return function
 
     return register

@@ -41,7 +41,7 @@ def check_lists(spec: OpSpec, device: Device) -> None:
 
 
 def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
-    """Joined into one array, as results are compared, arrays that are missing or of another shape would not be named."""
+    """Results are compared as one array, in which one that is missing or of another shape has no name."""
     if spec.refusal(sample) is not None:
         return
     wanted, got = members(spec.answers(sample)), _given(spec, device, sample)
@@ -50,7 +50,9 @@ def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
     on_host = _dtypes(spec, sample)
     for place, (one, right) in enumerate(zip(got, wanted, strict=True)):
         if np.shape(one) != np.shape(right):
-            raise AssertionError(f"result {place} of the list has the shape {np.shape(one)}; expected {np.shape(right)}")
+            raise AssertionError(
+                f"result {place} of the list has the shape {np.shape(one)}; expected {np.shape(right)}"
+            )
         if on_host and hasattr(one, "dtype") and dtype_name(one.dtype) != on_host[place]:
             raise AssertionError(f"result {place} of the list is {dtype_name(one.dtype)}; expected {on_host[place]}")
 

@@ -33,7 +33,7 @@ from cuassay.testing.generated.selection import generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import SPAN, HostArray, Sample, each
-from cuassay.testing.terms import arrays_of, is_elementwise
+from cuassay.testing.terms import is_elementwise
 
 __all__ = ["Change", "conditioning", "free_floats", "is_general", "near_zero", "refilled"]
 

@@ -267,14 +267,14 @@ def _cancelling(spec: OpSpec, sample: Sample) -> Sample | None:
         return None
     chance = generator()
     given = []
-    for place, one in enumerate(arrays):
-        shape = tuple(_CANCELLING if length == extent else length for length in one.shape)
+    for place, array in enumerate(arrays):
+        shape = tuple(_CANCELLING if length == extent else length for length in array.shape)
         values = chance.uniform(1, np.sqrt(2), shape)
         if place:
-            axis = one.shape.index(extent)
+            axis = array.shape.index(extent)
             half = np.arange(_CANCELLING) < _CANCELLING // 2
-            values *= np.expand_dims(np.where(half, 1.0, -1.0), [other for other in range(one.ndim) if other != axis])
-        given.append(HostArray(values.astype(one.dtype)))
+            values *= np.expand_dims(np.where(half, 1.0, -1.0), [other for other in range(array.ndim) if other != axis])
+        given.append(HostArray(values.astype(array.dtype)))
     return replace(sample, args=tuple(given), label=f"{sample.label}, {_CANCELLING:,} products of which half cancel")
 
 

@@ -66,7 +66,7 @@ def _grown(spec: OpSpec, before: Sample, after: Sample) -> int | None:
 
 
 def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
-    """Fail where a call of no rows breaks within a library, such as ``reshape(0, -1)``, and the reference gives no rows.
+    """Fail where a call of no rows breaks within a library, as ``reshape(0, -1)``, and the reference gives no rows.
 
     A refusal of the function's own, by ``raise``, is respected.
     """
@@ -89,8 +89,8 @@ def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
                 return
             with on_sample(empty):
                 raise AssertionError(
-                    f"a call of no rows breaks: {type(error).__name__}: {error}; the reference gives an empty result of "
-                    f"shape {swapped(shape, {extent: 0})}: take empty arrays, or refuse them by raise"
+                    f"a call of no rows breaks: {type(error).__name__}: {error}; the reference gives an empty result "
+                    f"of shape {swapped(shape, {extent: 0})}: take empty arrays, or refuse them by raise"
                 ) from error
 
 
