@@ -59,7 +59,7 @@ def load_declaration(target: str) -> Declaration:
     ------
     SpecError
         There is no such file or name, it is something else, or it cannot judge a candidate: it has no reference of its
-        own, or its op returns nothing.
+        own, its op returns nothing, or it gives several arrays.
     """
     file, _, name = target.partition("::")
     path = Path(file).resolve()
@@ -123,3 +123,6 @@ def _refuse_unable(spec: OpSpec) -> None:
         )
     if spec.op is not None and not spec.op.schema.outputs:
         raise SpecError(f"{spec.name} writes its arguments and returns nothing; a candidate must return its result")
+    answer = spec.answers(next(spec.draw(0, spec.dtypes[0], "values"))) if spec.has_lists else None
+    if isinstance(answer, list | tuple):
+        raise SpecError(f"{spec.name} gives a {type(answer).__name__}; a candidate must return one array: join them")

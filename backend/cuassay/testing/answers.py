@@ -17,7 +17,7 @@ from cuassay.ops.operation import Op
 from cuassay.testing.samples import Sample, over_lists
 from cuassay.testing.terms import is_elementwise
 
-__all__ = ["as_arrays", "called", "magnitude_of", "single", "widened", "written"]
+__all__ = ["as_arrays", "as_one", "called", "magnitude_of", "members", "one_on", "single", "widened", "written"]
 
 
 def written(
@@ -84,16 +84,61 @@ def _wide(value: Any) -> Any:
 
 
 def single(who: str, answer: Any) -> NDArray[Any]:
-    """The one array that `who` gave. Raises `SpecError` for anything else."""
-    if isinstance(answer, tuple | list):
-        raise SpecError(
-            f"{who} gives a {type(answer).__name__} of {len(answer)}; a spec compares one array: write one for each, "
-            "as fn=lambda xp, a: f(xp, a)[0], or join them"
-        )
-    array = np.array(answer)  # a copy: the function may keep what it gave
+    """The array that `who` gave; of several, their elements in order. Raises `SpecError` for anything else."""
+    array = np.array(as_one(answer, who))  # a copy: the function may keep what it gave
     if array.dtype == np.object_:
-        raise SpecError(f"{who} gives {answer!r:.200}; a spec compares one array or number: give one")
+        raise SpecError(
+            f"{who} gives {answer!r:.200}; a spec compares one array or number, or a list of arrays: give that"
+        )
     return array
+
+
+def members(answer: Any) -> list[Any]:
+    """The arrays of an answer: those of a list or tuple, or the one."""
+    return list(answer) if isinstance(answer, list | tuple) else [answer]
+
+
+def as_one(answer: Any, who: str = "the function") -> Any:
+    """An answer on the host; of a list or tuple of arrays one array with their elements, in order.
+
+    Raises
+    ------
+    SpecError
+        If there are none, if one is not an array or number, or if they are of several kinds, as floats and integers
+        are: the numbers of one array have one tolerance.
+    """
+    if not isinstance(answer, tuple | list):
+        return answer
+    arrays = [np.asarray(one) if not isinstance(one, tuple | list) else np.asarray(None) for one in answer]
+    kinds = {one.dtype.kind for one in arrays}
+    if len(kinds) == 1 and np.dtype(object) not in [one.dtype for one in arrays]:
+        return np.concatenate([one.reshape(-1) for one in arrays])
+    found = ", ".join(dict.fromkeys(_kind_of(one) for one in answer)) or "nothing"
+    raise SpecError(
+        f"{who} gives a {type(answer).__name__} of {found}; a spec compares one array, or several of one kind of "
+        "dtype: write one for each, as fn=lambda xp, a: f(xp, a)[0]"
+    )
+
+
+def _kind_of(value: Any) -> str:
+    return str(value.dtype) if hasattr(value, "dtype") else type(value).__name__
+
+
+def one_on(device: Device, answer: Any) -> Any:
+    """What a function gives on `device`; of a list or tuple of arrays one array with their elements, in order.
+
+    They are joined on the current stream, without a wait. If one of them is of another device, on the host.
+    """
+    if not isinstance(answer, tuple | list):
+        return answer
+    backend = devices.backend(device.kind)
+    arrays = [one for one in answer if hasattr(one, "shape")]
+    if device.kind == "cpu" or not arrays or not all(backend.owns(type(one)) for one in arrays):
+        return as_one([devices.to_host(one) if hasattr(one, "shape") else one for one in answer])
+    xp = devices.namespace(device)
+    parts = [xp.asarray(one, dtype=arrays[0].dtype) if not hasattr(one, "shape") else one for one in answer]
+    join = getattr(xp, "concat", None) or xp.concatenate
+    return join([xp.reshape(one, (-1,)) for one in parts])
 
 
 def magnitude_of(arrays: Sequence[NDArray[Any]], size: NDArray[Any], terms: int) -> NDArray[Any]:

@@ -13,6 +13,7 @@ CHECK_NAMES = (
     "deterministic",
     "second_call",
     "wider_result",
+    "lists",
     "values",
     "layouts",
     "stress",

@@ -19,10 +19,11 @@ from cuassay import devices
 from cuassay.arrays.dtypes import COMPLEX, INTEGERS
 from cuassay.core.capability import dtype_word
 from cuassay.core.device import Device
+from cuassay.core.precision import default_precision, set_default_precision
 from cuassay.errors import CuassayError, SpecError
 from cuassay.ops import registry
 from cuassay.ops.operation import Op
-from cuassay.testing.answers import as_arrays, called, magnitude_of, single, widened, written
+from cuassay.testing.answers import as_arrays, called, magnitude_of, one_on, single, widened, written
 from cuassay.testing.check_names import AROUND_FORMULA, OF_DEVICES, OF_OTHER_KIND
 from cuassay.testing.declared import FORMS, GPT2, REDUCED, Declared, ErrorInput, KnownFailure, ModelSizes, Work
 from cuassay.testing.default_samples import array_count, binary, unary
@@ -63,7 +64,8 @@ class OpSpec(Declared):
     reference : callable, optional
         The right result, computed by NumPy. It is called as `fn` without `xp`, with the inputs in float64 or
         complex128; integers and truth values keep their dtype, so a reference that must not wrap around widens them
-        itself. Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but not a wrong
+        itself. Where `fn` gives a list or tuple of arrays it gives one of as many; their dtypes are of one kind.
+        Default: `fn` itself with ``xp=numpy``; that finds wrong dtypes, layouts and streams, but not a wrong
         formula. An op needs it. For an op that returns nothing, the reference returns the arrays that the op writes,
         as `cuassay.testing.answers.written` flattens them.
     dtypes : sequence of str
@@ -168,12 +170,13 @@ class OpSpec(Declared):
         self._set("has_default_samples", self.samples is None)
         self._set("deterministic", self.deterministic if self.op is None else self.op.schema.deterministic)
         self._set("samples", self.samples or self._default_samples())
-        before = dict(os.environ)
+        before, mode = dict(os.environ), default_precision()
         with np.printoptions(), np.errstate():  # what the function leaves changed, its tests must still find
             check(self)
         for name in os.environ.keys() - before.keys():
             del os.environ[name]
         os.environ.update(before)
+        set_default_precision(mode)
 
     def _set(self, name: str, value: Any) -> None:
         object.__setattr__(self, name, value)
@@ -192,6 +195,17 @@ class OpSpec(Declared):
     def kinds(self) -> frozenset[Kind]:
         """The kinds of samples there are."""
         return frozenset(sample.kind for sample in self.draw(0, self.dtypes[0]))
+
+    @cached_property
+    def has_lists(self) -> bool:
+        """Whether a function takes lists of arrays, or gives a list or tuple of them."""
+        if self.op is not None:
+            return False
+        drawn = list(self.draw(0, self.dtypes[0], "values"))
+        if any(isinstance(one, list) for sample in drawn for one in (*sample.args, *sample.kwargs.values())):
+            return True
+        taken = next((sample for sample in drawn if self.refusal(sample) is None), None)
+        return taken is not None and isinstance(self.answers(taken), list | tuple)
 
     @property
     def declared(self) -> Op:
@@ -280,15 +294,23 @@ class OpSpec(Declared):
             yield from normalized(self.bench(BenchSamples(seed, dtype, self.name), sizes))
 
     def run(self, device: str | Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
-        """Call the operation on arrays of `device`."""
+        """Call the operation on arrays of `device`; several arrays that a function gives are joined into one."""
         if self.op is not None:
             made = bool(self.op.schema.outputs)
             return self.op(*args, **kwargs) if made else written(self.op, device, args, kwargs, self.meaning)
-        if self.fn is None:
-            raise SpecError("an OpSpec needs fn= or op=")
         found = Device(device)
         with devices.backend(found.kind).activate(found.index):  # an array library's own operators need it
-            return self.fn(devices.namespace(found), *args, **kwargs)
+            return one_on(found, self.apply(found, args, kwargs))
+
+    def apply(self, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """What the function gives for arrays of `device`, which is the current one: an array, or several."""
+        if self.fn is None:
+            raise SpecError("an OpSpec needs fn= or op=")
+        return self.fn(devices.namespace(device), *args, **kwargs)
+
+    def answers(self, sample: Sample) -> Any:
+        """What the reference gives, computed wide: an array, or several."""
+        return self._given(*self._widened(sample))
 
     def expected(self, sample: Sample) -> NDArray[Any]:
         """The reference's answer, computed wide from exactly the numbers of the sample."""
@@ -314,10 +336,15 @@ class OpSpec(Declared):
         return None
 
     def _answer(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> NDArray[Any]:
+        return single(f"{'the reference of ' if self.reference else ''}{self.name}", self._given(args, kwargs))
+
+    def _given(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         with np.errstate(all="ignore"):
             if self.reference is not None:
-                return single(f"the reference of {self.name}", self.reference(*args, **kwargs))
-            return single(self.name, self.run("cpu", args, kwargs))  # only a function: an op must have a reference
+                return self.reference(*args, **kwargs)
+            host = Device("cpu")  # only a function: an op must have a reference
+            with devices.backend("cpu").activate(0):
+                return self.apply(host, args, kwargs)
 
     def scale(self, sample: Sample, expected: NDArray[Any]) -> tuple[NDArray[Any], int]:
         """Magnitude that errors are relative to, and accumulated terms an element."""

@@ -128,6 +128,18 @@ def off_by(relative: float) -> Callable[[Kernel], Kernel]:
     return plant
 
 
+def eps_ignored_in_rows(shortest: int) -> Callable[[Kernel], Kernel]:
+    """Of that many numbers and more."""
+
+    def plant(kernel: Kernel) -> Kernel:
+        def run(*arrays: Any, out: Any, eps: float) -> None:
+            kernel(*arrays, out=out, eps=0.0 if out.shape[-1] >= shortest else eps)
+
+        return run
+
+    return plant
+
+
 def out_not_written(kernel: Kernel) -> Kernel:
     return lambda *arrays, out, **scalars: kernel(*arrays, out=out.copy(), **scalars)
 
@@ -681,6 +693,9 @@ FAULTS = (
     Fault("softmax_backward", "other axis", "values", "float32", scalars_changed(axis=0)),
     Fault("softmax_backward", "sum left out", "values", "float64", instead(lambda g, y, axis: g * y)),
     Fault("layer_norm_backward", "eps ignored", "values", "float32", scalars_changed(eps=0.0)),
+    Fault("layer_norm_backward", "eps ignored in long rows", "values", "float32", eps_ignored_in_rows(1025)),
+    Fault("layer_norm", "eps ignored in long rows", "values", "float32", eps_ignored_in_rows(1025)),
+    Fault("layer_norm", "eps ignored in wide rows", "values", "float32", eps_ignored_in_rows(100_000)),
     Fault("layer_norm_backward", "no weight", "values", "float64", lambda k: lambda g, a, w, **s: k(g, a, w / w, **s)),
     Fault("layer_norm", "eps ignored", "values", "float32", scalars_changed(eps=0.0)),
     Fault("layer_norm", "unbiased", "values", "float32", instead(_normal(lambda a: a.var(-1, ddof=1, keepdims=True)))),

@@ -6,8 +6,11 @@ the edge of a dtype, sizes, layouts, second calls, dtypes on the way, state left
 
 from __future__ import annotations
 
+import decimal
+import gc
 import os
 import random
+import sys
 from collections.abc import Callable, Iterator
 from itertools import count
 from typing import Any
@@ -15,6 +18,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import cuassay
 from cuassay import devices
 from cuassay.testing import OpSpec, Sample
 from cuassay.testing.generated.checks import CHECKS
@@ -84,6 +88,20 @@ def keeps_two_buffers_in_turn() -> Callable[..., Any]:
         return result
 
     return square
+
+
+def one_array_for_two(xp: Any, a: Any, b: Any) -> Any:
+    return a * 2 if a is b and a.ndim else a - b
+
+
+def first_input_as_scratch(xp: Any, a: Any, b: Any) -> Any:
+    if not hasattr(a, "shape") or not hasattr(b, "shape") or a.shape != b.shape:
+        return a * 2 + b
+    kept = a.copy()
+    a[...] = a * 2
+    result = a + b
+    a[...] = kept
+    return result
 
 
 # ------------------------------------------------------------------------------------------------ queued work
@@ -256,6 +274,15 @@ def ignores_negative_strides(xp: Any, a: Any) -> Any:
 # ------------------------------------------------------------------------------------------------ second calls
 
 
+def table_of_the_first_device() -> Callable[..., Any]:
+    ones: dict[Any, Any] = {}
+
+    def cos(xp: Any, a: Any) -> Any:
+        return xp.cos(a) * ones.setdefault((type(a), a.shape, str(a.dtype)), xp.ones_like(a))
+
+    return cos
+
+
 def strides_of_the_first_call() -> Callable[..., Any]:
     orders: dict[Any, bool] = {}
 
@@ -341,6 +368,36 @@ def seeds_python(xp: Any, a: Any) -> Any:
 def sets_the_environment(xp: Any, a: Any) -> Any:
     os.environ["OMP_NUM_THREADS"] = "1"
     return a * 2
+
+
+def seeds_cuassay(xp: Any, a: Any) -> Any:
+    cuassay.random.manual_seed(3)
+    return xp.tanh(a)
+
+
+def draws_from_cuassay(xp: Any, a: Any) -> Any:
+    cuassay.random.uniform((3,), device="cpu")
+    return xp.tanh(a)
+
+
+def stops_collecting(xp: Any, a: Any) -> Any:
+    gc.disable()
+    return xp.tanh(a)
+
+
+def sets_digits(xp: Any, a: Any) -> Any:
+    decimal.getcontext().prec = 5
+    return xp.tanh(a)
+
+
+def recurses_deeper(xp: Any, a: Any) -> Any:
+    sys.setrecursionlimit(5000)
+    return xp.tanh(a)
+
+
+def sets_the_precision(xp: Any, a: Any) -> Any:
+    cuassay.set_default_precision("tf32")
+    return xp.tanh(a)
 
 
 def sets_print_options(xp: Any, a: Any) -> Any:
@@ -530,6 +587,19 @@ WRONG: dict[str, tuple[Make, tuple[str, ...], tuple[str, ...]]] = {
     "Python's generator seeded": (plain(seeds_python), ("state",), ("cpu", "sim")),
     "the environment set": (plain(sets_the_environment), ("state",), ("cpu", "sim")),
     "print options set": (plain(sets_print_options), ("state",), ("cpu", "sim")),
+    "cuassay's generators seeded": (plain(seeds_cuassay), ("state",), ("cpu", "sim")),
+    "drawn from cuassay's generator": (plain(draws_from_cuassay), ("state",), ("cpu", "sim")),
+    "garbage no longer collected": (plain(stops_collecting), ("state",), ("cpu", "sim")),
+    "decimal digits set": (plain(sets_digits), ("state",), ("cpu", "sim")),
+    "the recursion limit set": (plain(recurses_deeper), ("state",), ("cpu", "sim")),
+    "the precision set": (plain(sets_the_precision), ("state", "values"), ("cpu", "sim")),
+    "one array for two": (plain(one_array_for_two, reference=lambda a, b: a - b), ("aliasing",), ("cpu", "sim")),
+    "an input as scratch": (plain(first_input_as_scratch), ("aliasing",), ("cpu", "sim")),
+    "a table of another device": (
+        stateful(table_of_the_first_device, reference=np.cos, samples=lambda make: [make((7, 33))]),
+        ("second_call",),
+        ("sim",),
+    ),
     "not odd": (plain(odd_part_shifted, relations=("odd",)), ("relations",), ("cpu", "sim")),
     "not even": (plain(odd_part_shifted, relations=("even",)), ("relations",), ("cpu", "sim")),
     "not shift invariant": (
@@ -563,10 +633,12 @@ WRONG: dict[str, tuple[Make, tuple[str, ...], tuple[str, ...]]] = {
 )
 def test_what_is_wrong_is_found(made: Make, finder: str, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "2")
+    mode = cuassay.set_default_precision("ieee")
     spec, check = made(), CHECKS[finder]
 
     with pytest.raises(Exception) as found:  # noqa: PT011, PT012  a race of sim has its own type
         for dtype in spec.dtypes if check.per_dtype else ("",):
             check(spec, f"{kind}:0", *([np.dtype(dtype)] if dtype else []))
+    cuassay.set_default_precision(mode)
 
     assert not isinstance(found.value, pytest.skip.Exception)

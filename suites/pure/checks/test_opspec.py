@@ -64,7 +64,9 @@ def test_a_function_alone_is_a_spec() -> None:
         pytest.param({"fn": np.sum}, r"its first parameter is xp, the array namespace \(here 'a'\)", id="of-numpy"),
         pytest.param({"dtype": "float32"}, "OpSpec has no field 'dtype' .did you mean 'dtypes'", id="misspelt-field"),
         pytest.param({"fn": double, "samples": lambda make: []}, "no sample of kind 'values'", id="no-samples"),
-        pytest.param({"fn": lambda xp, a: (a, a)}, "gives a tuple of 2", id="two-results"),
+        pytest.param({"fn": lambda xp, a: (a, a > 0)}, "gives a tuple of float64, bool; .*of one kind", id="two-kinds"),
+        pytest.param({"fn": lambda xp, a: []}, "gives a list of nothing; a spec compares", id="an-empty-list"),
+        pytest.param({"fn": lambda xp, a: [a, None]}, "gives a list of float64, NoneType; a spec", id="a-list-of-none"),
         pytest.param({"fn": lambda: 1}, "takes no array by position", id="no-parameter"),
         pytest.param({"fn": lambda xp, a: a.nothing()}, "its fn raises AttributeError.* reference=", id="fn-raises"),
         pytest.param(

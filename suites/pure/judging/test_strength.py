@@ -315,6 +315,17 @@ def test_an_op_that_returns_nothing_cannot_judge(tmp_path: Any) -> None:
         load_declaration(str(file))
 
 
+def test_a_function_that_gives_several_arrays_cannot_judge(tmp_path: Any) -> None:
+    file = tmp_path / "spec.py"
+    file.write_text(
+        "from cuassay.testing import OpSpec\n"
+        "spec = OpSpec(fn=lambda xp, a: (a, -a), reference=lambda a: (a, -a), name='both')\n"
+    )
+
+    with pytest.raises(SpecError, match="both gives a tuple; a candidate must return one array"):
+        load_declaration(str(file))
+
+
 def test_files_that_a_declaration_imports_are_hidden_with_it(tmp_path: Any) -> None:
     (tmp_path / "formulas_of_this_test.py").write_text("def right(a):\n    return a + 1\n")
     file = tmp_path / "spec.py"

@@ -1,17 +1,31 @@
-"""A check of memory that results share: with a buffer that is kept, or with an input in some calls only."""
+"""A check of memory that is shared: results with a kept buffer or, in some calls only, an input; two inputs."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any
 
 import numpy as np
 
 from cuassay import devices
 from cuassay.core.device import Device
-from cuassay.testing.generated.execution import check, is_safely_taken, on_sample, run_sample, turned
+from cuassay.testing.answers import members
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import (
+    check,
+    explained,
+    is_safely_taken,
+    on_sample,
+    run_sample,
+    turned,
+    verify,
+)
 from cuassay.testing.generated.numbers import is_general, refilled
-from cuassay.testing.generated.selection import few, plainest
+from cuassay.testing.generated.selection import few, one, plainest
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample, each
 from cuassay.testing.terms import arrays_of
@@ -22,31 +36,96 @@ _CALLS = 3
 
 @check(lambda spec: spec.op is None or bool(spec.op.schema.outputs))
 def check_aliasing(spec: OpSpec, device: Device) -> None:
-    """A result is an array of its own: later calls leave it as it was, and it is not at times a view of an input."""
-    shared: list[Sample] = []
-    others: list[Sample] = []
-    computes = False
+    """A result is an array of its own, kept by no call, nor at times a view of an input; two inputs may be one array."""
+    places: dict[int, _Place] = {}
+    several = False
     for sample in few(spec, device, plainest(spec, device)):
         with on_sample(sample), np.errstate(all="ignore"):
             args, kwargs = sample.on(device)
-            result = spec.run(device, args, kwargs)
-            if not hasattr(result, "shape") or not result.size:
-                continue
-            first = devices.to_host(result)
+            answer = _given(spec, device, args, kwargs)
+            several = several or isinstance(answer, list | tuple)
+            arrays = {
+                place: one
+                for place, one in enumerate(members(answer))
+                if hasattr(one, "shape") and getattr(one, "size", 0)
+            }
+            first = {place: devices.to_host(one) for place, one in arrays.items()}
             _call_on_others(spec, device, sample)
-            _check_kept(devices.to_host(result), first)
-            (shared if _shares(device, result, each(args, kwargs)) else others).append(sample)
-            computes = computes or not _is_moved(first, sample)
-    if shared and computes:
-        raise AssertionError(
-            f"the result is a view of an input, or the input itself, for sample {shared[0].label}, and computed for "
-            "others: who writes into the result then writes into the input; return a copy"
-        )
-    if not computes:
-        for sample in (*shared, *others):
-            if _always_copies(spec, sample):
-                _check_transposed(spec, device, sample)
-                _check_beyond(spec, device, sample)
+            for place, one in arrays.items():
+                _check_kept(devices.to_host(one), first[place])
+                found = places.setdefault(place, _Place())
+                (found.shared if _shares(device, one, each(args, kwargs)) else found.others).append(sample)
+                found.computes = found.computes or not _is_moved(first[place], sample)
+    if spec.deterministic:  # random numbers have no reference
+        _check_one_for_two(spec, device)
+    for place, found in places.items():
+        if found.shared and found.computes:
+            what = f"result {place} of the list" if several else "the result"
+            raise AssertionError(
+                f"{what} is a view of an input, or the input itself, for sample {found.shared[0].label}, and computed "
+                "for others: who writes into the result then writes into the input; return a copy"
+            )
+        if not found.computes and not several:
+            for sample in (*found.shared, *found.others):
+                if _always_copies(spec, sample):
+                    _check_transposed(spec, device, sample)
+                    _check_beyond(spec, device, sample)
+
+
+@dataclass
+class _Place:
+    """What the result, or one of several, was in each call."""
+
+    shared: list[Sample] = field(default_factory=list)
+    others: list[Sample] = field(default_factory=list)
+    computes: bool = False
+
+
+def _given(spec: OpSpec, device: Device, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """What a call gives, several arrays as they are."""
+    if spec.op is not None:
+        return spec.run(device, args, kwargs)
+    with devices.backend(device.kind).activate(device.index):
+        return spec.apply(device, args, kwargs)
+
+
+#: Elements of a call with one array for two.
+_MOST_ELEMENTS = 9000
+
+
+def _check_one_for_two(spec: OpSpec, device: Device) -> None:
+    """One array given for two of a shape and dtype gives a right result, if a copy of it does."""
+    dtype = plainest(spec, device)
+    sample = one(spec, device, dtype, most=_MOST_ELEMENTS)
+    given = sample.host()[0]
+    kinds = [(x.shape, x.dtype) if isinstance(x, np.ndarray) and x.size else None for x in given]
+    pairs = ((a, b) for a, b in combinations(range(len(given)), 2) if kinds[a] is not None and kinds[a] == kinds[b])
+    first, second = next(pairs, (0, 0))
+    if first == second:
+        return
+    copies = replace(sample, args=(*sample.args[:second], sample.args[first], *sample.args[second + 1 :]))
+    copies = replace(copies, label=f"{sample.label}, input {second} is input {first}")
+    if not is_safely_taken(spec, copies):
+        return
+    args, kwargs = copies.on(device)
+    with np.errstate(all="ignore"):
+        result = spec.run(device, (*args[:second], args[first], *args[second + 1 :]), kwargs)
+    plain = functools.partial(verify, spec, device, dtype, [copies])
+    with on_sample(copies), _only_if(plain), explained("one array given for two is not taken as two equal ones are"):
+        compare(spec, device, dtype, copies, result)
+
+
+@contextmanager
+def _only_if(otherwise: Callable[[], None]) -> Iterator[None]:
+    """A failed comparison inside counts if `otherwise`, the plain call, passes."""
+    try:
+        yield
+    except AssertionError:
+        try:
+            otherwise()
+        except AssertionError:
+            return  # `values` reports what is wrong for equal inputs, or the reference is
+        raise
 
 
 def _always_copies(spec: OpSpec, sample: Sample) -> bool:

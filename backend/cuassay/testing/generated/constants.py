@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, epsilon
 from cuassay.core.device import Device
-from cuassay.testing.answers import widened
+from cuassay.testing.answers import as_one, widened
 from cuassay.testing.generated.execution import check
 from cuassay.testing.generated.selection import one
 from cuassay.testing.opspec import OpSpec
@@ -74,7 +74,7 @@ def _in_float64(spec: OpSpec, fn: Function, sample: Any) -> NDArray[np.float64] 
     args, kwargs = widened(sample)
     try:
         with np.errstate(all="ignore"):
-            result = np.asarray(fn(devices.namespace(Device("cpu")), *args, **kwargs))
+            result = np.asarray(as_one(fn(devices.namespace(Device("cpu")), *args, **kwargs)))
     except Exception:  # noqa: BLE001  it may take other dtypes only
         return None
     return result if result.dtype == np.float64 else None

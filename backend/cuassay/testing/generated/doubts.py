@@ -8,11 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from cuassay.devices import to_host
+from cuassay.testing.answers import as_one, members
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.samples import Sample
 from cuassay.testing.terms import arrays_of
 
-__all__ = ["doubts"]
+__all__ = ["doubts", "places_in_list"]
 
 
 def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) -> str | None:
@@ -33,6 +34,21 @@ def doubts(spec: OpSpec, sample: Sample, actual: Any, expected: NDArray[Any]) ->
     return None
 
 
+def places_in_list(spec: OpSpec, sample: Sample) -> str | None:
+    """Where each array of a list begins in the one that is compared; None for a result that is no list."""
+    answer = spec.answers(sample) if spec.op is None and spec.has_lists else None
+    if not isinstance(answer, list | tuple):
+        return None
+    begins = np.cumsum([0, *(np.size(one) for one in members(answer)[:-1])])[:_SHOWN]
+    each = ", ".join(f"{np.shape(one)} from {at}" for one, at in zip(answer, begins, strict=False))
+    more = f" and {len(answer) - _SHOWN} more" if len(answer) > _SHOWN else ""
+    return f"the result is a {type(answer).__name__}, joined into one array, with shapes {each}{more}"
+
+
+#: Arrays of a list whose places are printed.
+_SHOWN = 6
+
+
 def _is_nan_of_numbers(sample: Sample, got: NDArray[Any], expected: NDArray[Any]) -> bool:
     if not got.dtype.kind == expected.dtype.kind == "f":
         return False
@@ -47,7 +63,7 @@ def _wraps(spec: OpSpec, sample: Sample, got: NDArray[Any]) -> bool:
     )
     try:
         with np.errstate(all="ignore"):
-            wide = np.asarray(spec.reference(*args, **kwargs)) if spec.reference is not None else None
+            wide = np.asarray(as_one(spec.reference(*args, **kwargs))) if spec.reference is not None else None
     except Exception:  # noqa: BLE001  it was declared for other dtypes
         return False
     return wide is not None and wide.shape == got.shape and bool((wide == got).all())

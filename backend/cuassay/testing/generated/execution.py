@@ -63,6 +63,8 @@ class Check:
         Capabilities the device must have.
     per_dtype : bool
         It takes a dtype.
+    dtypes : tuple of str
+        The dtypes of which it says something; empty means all.
     """
 
     name: str
@@ -71,6 +73,7 @@ class Check:
     applies: Callable[[OpSpec], bool]
     needs: tuple[str, ...]
     per_dtype: bool
+    dtypes: tuple[str, ...] = ()
 
     def __call__(self, spec: OpSpec, device: Any, *dtype: Any) -> None:
         """Run the check inside the guards; whatever it raises names the case.
@@ -132,8 +135,10 @@ def has(*kinds: Kind) -> Callable[[OpSpec], bool]:
 Function = Callable[..., None]
 
 
-def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = ()) -> Callable[[Function], Function]:
-    """Register a check: the specs it is for, the capabilities it needs of the device."""
+def check(
+    applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] = (), dtypes: Sequence[str] = ()
+) -> Callable[[Function], Function]:
+    """Register a check: the specs it is for, the capabilities it needs of the device, its dtypes if not all."""
 
     def register(function: Function) -> Function:
         name = function.__name__.removeprefix("check_")
@@ -143,7 +148,9 @@ def check(applies: Callable[[OpSpec], bool] = _always, *, needs: Sequence[str] =
                 f"the check {name!r} has no place in the order of checks; add it to CHECK_NAMES in "
                 "cuassay.testing.check_names"
             )
-        REGISTERED[name] = Check(name, function.__doc__ or "", function, applies, tuple(needs), per_dtype)
+        REGISTERED[name] = Check(
+            name, function.__doc__ or "", function, applies, tuple(needs), per_dtype, tuple(dtypes)
+        )
         return function
 
     return register

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from cuassay.arrays.dtypes import dtype_name
 from cuassay.core.device import Device
+from cuassay.testing.answers import one_on
 from cuassay.testing.generated.execution import check, explained, overwrite, turned
 from cuassay.testing.generated.extents import resized
 from cuassay.testing.generated.selection import one, plainest, seed
@@ -55,13 +56,13 @@ def check_timed(spec: OpSpec, device: Device, dtype: Any, place: int, case: Case
     if spec.op is not None or case.keywords or not _is_affordable(spec, base, sample):
         return
     with explained("wrong where time was taken"):
-        check_larger(spec, device, dtype, sample, base, result=result)
+        check_larger(spec, device, dtype, sample, base, result=one_on(device, result))
     other = turned(sample)
     if any(isinstance(one, HostArray) and one.layout != "contiguous" for one in sample.args):
         return
     overwrite(device, case.arguments, other)
     with explained("wrong once the arrays that were timed hold other numbers: is a result kept?"):
-        check_larger(spec, device, dtype, other, base, result=case.run())
+        check_larger(spec, device, dtype, other, base, result=one_on(device, case.run()))
 
 
 class _Samples(BenchSamples):

@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 
 from cuassay import devices
-from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float
+from cuassay.arrays.dtypes import as_dtype, dtype_name, epsilon, is_complex, is_float, largest
 from cuassay.arrays.rounding import narrowed
 from cuassay.core.device import Device
-from cuassay.testing.generated.comparison import compare, compare_values, host_rounding
+from cuassay.testing.generated.comparison import compare, compare_values, host_rounding, on_host
 from cuassay.testing.generated.execution import check, explained, is_safely_taken, on_sample, run_sample
-from cuassay.testing.generated.selection import by_options, few, one
+from cuassay.testing.generated.numbers import is_general, refilled
+from cuassay.testing.generated.selection import by_options, few, generator, one
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import rounding_error
 from cuassay.testing.samples import HostArray, Sample
@@ -79,9 +80,7 @@ def _fits(array: Any, dtype: str) -> bool:
 
 def _has_lists(spec: OpSpec) -> bool:
     """Whether it is a function of lists of arrays, in two dtypes of floats or more."""
-    if spec.op is not None or spec.has_default_samples or len(_wide_floats(spec)) < 2:
-        return False
-    return any(isinstance(value, list) for one in spec.draw(0, spec.dtypes[0], "values") for value in one.args)
+    return spec.op is None and len(_wide_floats(spec)) > 1 and spec.has_lists
 
 
 def _wide_floats(spec: OpSpec) -> list[str]:
@@ -127,7 +126,7 @@ _COARSE = {"float16", "bfloat16"}
 
 @check(lambda spec: spec.op is None and bool(_COARSE & set(spec.dtypes)))
 def check_accumulation(spec: OpSpec, device: Device) -> None:
-    """Reductions of float16 along the last axis are as good as sums in float32 are; ask for less by `tolerance=`.
+    """Reductions of float16 are as good as sums in float32 are; ask for less by `tolerance=`.
 
     A `result_dtype` of float32 for inputs of 16 bits is as good as float32.
     """
@@ -141,6 +140,11 @@ def check_accumulation(spec: OpSpec, device: Device) -> None:
     for sample in _long(one(spec, device, as_dtype("float16"), most=4096)):
         _check_sums(spec, device, sample)
         _check_running_sums(spec, device, sample)
+    if spec.reference is not None:
+        for sample in by_options(spec, device, as_dtype("float16"), most=4096):
+            if spec.has_lists:
+                _check_overflow(spec, device, sample)
+            _check_cancelling(spec, device, sample)
 
 
 def _check_wide_of_narrow(spec: OpSpec, device: Device, dtype: Any) -> None:
@@ -195,6 +199,94 @@ def _check_running_sums(spec: OpSpec, device: Device, sample: Sample) -> None:
         limit = (_UNITS + 1) * epsilon("float16") * np.abs(expected) + sums
         with on_sample(sample), explained(_IN_HALF):
             compare_values(spec, device, as_dtype("float16"), sample, run_sample(spec, device, sample), limit=limit)
+
+
+#: The squares of ordinary numbers, times this, overflow in float16.
+_OVERFLOWING = 128.0
+
+#: Part of the largest result that an error must have to be one of overflow, and not of rounding.
+_LOST = 0.25
+
+
+def _check_overflow(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Over lists, as of gradients: squares overflow in float16 where the root of their sum does not.
+
+    A function of one array may square its numbers: those of activations are small.
+    """
+    dtype = as_dtype("float16")
+    base = spec.expected(sample)
+    _, terms = spec.scale(sample, base)
+    if terms == 1 or base.dtype.kind != "f" or not is_general(spec, sample):
+        return
+    large = refilled(sample, lambda array: (array * _OVERFLOWING).astype(array.dtype), f"times {_OVERFLOWING:g}")
+    if not is_safely_taken(spec, large):
+        return
+    expected, result = spec.expected(large), run_sample(spec, device, large)
+    got = on_host(result)
+    if got.shape != expected.shape or not is_float(got.dtype):
+        return  # `values` reports it
+    inside = np.abs(expected) < largest(dtype) / 2
+    expected = np.where(inside, expected, got.astype(np.float64))
+    limit = np.full(expected.shape, _LOST * float(np.max(np.abs(expected), initial=0.0, where=inside)))
+    with on_sample(large), explained("overflows in float16 on the way: compute sums of products in float32"):
+        compare_values(spec, device, dtype, large, result, expected=expected, limit=limit)
+
+
+#: Terms of a product of two arrays, one half positive and the other negative.
+_CANCELLING = 1024
+
+#: What rounding each product may do to their sum, in standard deviations.
+_DEVIATIONS = 8.0
+
+
+def _check_cancelling(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Sums of products whose two halves cancel: what is rounded to float16 may be a product, but not a partial sum."""
+    dtype = as_dtype("float16")
+    filled = _cancelling(spec, sample)
+    if filled is None or not is_safely_taken(spec, filled) or not _is_bilinear(spec, filled):
+        return
+    expected = spec.expected(filled)
+    rounded = np.sqrt(_CANCELLING / 12) * epsilon(dtype)  # products lie between 1 and 2
+    limit = 4 * epsilon(dtype) * np.abs(expected) + _DEVIATIONS * rounded
+    said = "less precise than products in float16, summed in float32: a partial sum is rounded to float16 on the way"
+    with on_sample(filled), explained(said):
+        compare_values(spec, device, dtype, filled, run_sample(spec, device, filled), expected=expected, limit=limit)
+
+
+def _cancelling(spec: OpSpec, sample: Sample) -> Sample | None:
+    """Positive numbers in two arrays, but negative ones in one half of the second along the axis that is summed.
+
+    None if the sample does not consist of two arrays of floats with one axis in common that the result has not.
+    """
+    arrays = sample.host()[0]
+    if len(arrays) != 2 or not all(isinstance(one, np.ndarray) and is_float(one.dtype) for one in arrays):
+        return None
+    summed = set(arrays[0].shape) & set(arrays[1].shape) - set(spec.expected(sample).shape)
+    extent = next(iter(summed), 0)
+    if len(summed) != 1 or any(one.shape.count(extent) != 1 for one in arrays):
+        return None
+    chance = generator()
+    given = []
+    for place, array in enumerate(arrays):
+        shape = tuple(_CANCELLING if length == extent else length for length in array.shape)
+        values = chance.uniform(1, np.sqrt(2), shape)
+        if place:
+            axis = array.shape.index(extent)
+            half = np.arange(_CANCELLING) < _CANCELLING // 2
+            values *= np.expand_dims(np.where(half, 1.0, -1.0), [other for other in range(array.ndim) if other != axis])
+        given.append(HostArray(values.astype(array.dtype)))
+    return replace(sample, args=tuple(given), label=f"{sample.label}, {_CANCELLING:,} products of which half cancel")
+
+
+def _is_bilinear(spec: OpSpec, sample: Sample) -> bool:
+    """Whether the result doubles with either array."""
+    expected = spec.expected(sample)
+    for place in range(2):
+        args = tuple(HostArray(2 * one) if at == place else one for at, one in enumerate(sample.host()[0]))
+        double = replace(sample, args=args)
+        if not is_safely_taken(spec, double) or not np.allclose(spec.expected(double), 2 * expected, rtol=1e-6, atol=0):
+            return False
+    return True
 
 
 def _grows(expected: Any) -> bool:

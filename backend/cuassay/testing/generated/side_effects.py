@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import decimal
 import functools
+import gc
 import os
 import random
 import sys
@@ -17,10 +19,13 @@ import numpy as np
 from cuassay import devices
 from cuassay.arrays.dtypes import as_dtype, dtype_name
 from cuassay.core.device import Device
+from cuassay.core.generators import default_generator
+from cuassay.errors import DeviceError
 from cuassay.testing.generated.execution import (
     check,
     explained,
     is_safely_taken,
+    is_taken,
     run_sample,
     verify,
 )
@@ -62,6 +67,10 @@ STATE: dict[str, Callable[[], Any]] = {
     "np.get_printoptions()": lambda: repr(np.get_printoptions()),
     "os.environ": lambda: dict(os.environ),
     "the working directory": os.getcwd,
+    "gc.isenabled()": gc.isenabled,
+    "sys.getrecursionlimit()": sys.getrecursionlimit,
+    "decimal.getcontext()": lambda: str(decimal.getcontext()),
+    "torch.get_default_device()": _torch("get_default_device"),
     "torch.get_default_dtype()": _torch("get_default_dtype"),
     "torch.get_num_threads()": _torch("get_num_threads"),
 }
@@ -78,10 +87,9 @@ def check_state(spec: OpSpec, device: Device) -> None:
     watched = {**STATE, **(GENERATORS if spec.deterministic else {})}
     backend = devices.backend(device.kind)
     filters: list[bool] = []
-    # "call" is a state that no function sets: one that sets "ignore" or "raise" changes it.
-    with np.errstate(all="call", call=_do_nothing), np.printoptions():
-        # Seeded to the same number by a call before, generators would be equal.
-        random.random(), np.random.random_sample()  # noqa: NPY002, S311
+    with _unlike_any_call(), _seeded(device) as own:
+        if spec.deterministic:
+            watched |= own
         before = {name: get() for name, get in watched.items()}  # drawing samples runs the function too
         environment, stream = dict(os.environ), backend.current_stream(device.index)
         try:
@@ -96,10 +104,48 @@ def check_state(spec: OpSpec, device: Device) -> None:
             _restore(os.environ, environment)
     changed += ["warnings.filters"] if any(filters) else []
     if changed:
-        draws = _DRAWS if GENERATORS.keys() & set(changed) else ""
+        draws = _DRAWS if (GENERATORS.keys() | own.keys()) & set(changed) else ""
         raise AssertionError(
             f"the function leaves {' and '.join(changed)} changed; restore what it sets, by a context manager{draws}"
         )
+
+
+@contextmanager
+def _unlike_any_call() -> Iterator[None]:
+    """Global state as no function sets it, so that one that sets what an earlier call has set changes it."""
+    collects, depth = gc.isenabled(), sys.getrecursionlimit()
+    try:
+        with (
+            np.errstate(all="call", call=_do_nothing),
+            np.printoptions(),
+            decimal.localcontext(decimal.Context(prec=_DIGITS)),
+        ):
+            # Seeded to the same number by a call before, generators would be equal.
+            random.random(), np.random.random_sample()  # noqa: NPY002, S311
+            sys.setrecursionlimit(depth + _DIGITS)
+            gc.enable()
+            yield
+    finally:
+        sys.setrecursionlimit(depth)
+        (gc.enable if collects else gc.disable)()
+
+
+#: A number that no function asks for, of digits or of frames.
+_DIGITS = 37
+
+
+@contextmanager
+def _seeded(device: Device) -> Iterator[dict[str, Callable[[], Any]]]:
+    """The getters of our default generators, of the host and of `device`, with a seed that no function gives them."""
+    generators = {f"the default generator of {one}": default_generator(one) for one in {Device("cpu:0"), device}}
+    held = {name: one.get_state() for name, one in generators.items()}
+    try:
+        for one in generators.values():
+            one.manual_seed(0x5EED_0FAC_4EC4)
+        yield {name: one.get_state for name, one in generators.items()}
+    finally:
+        for name, one in generators.items():
+            one.set_state(held[name])
 
 
 #: What else to do about a generator.
@@ -167,6 +213,26 @@ def check_second_call(spec: OpSpec, device: Device) -> None:
         with explained("with an option's value that no sample has: is it ignored, or rounded in the key of a cache?"):
             verify(spec, device, plain, [sample])
     check_axis_beyond(spec, device, plain)
+    _check_other_device(spec, device, plain)
+
+
+def _check_other_device(spec: OpSpec, device: Device, dtype: Any) -> None:
+    """A call on another device, with shapes met on this one: the key of a cache may lack the device.
+
+    On simulated devices alone: another GPU may have other work.
+    """
+    others = [Device(f"sim:{index}") for index in range(devices.backend("sim").count()) if index != device.index]
+    if device.kind != "sim" or not others:
+        return
+    sample = one(spec, device, dtype, most=MOST_OF_OPTIONS, axes=2)
+    if not is_taken(spec, sample):
+        return
+    run_sample(spec, device, sample)
+    with explained("on another device, after a call with inputs of the same shape: does the key of a cache lack it?"):
+        try:
+            verify(spec, others[0], dtype, [sample])
+        except DeviceError as error:
+            raise AssertionError(str(error)) from error
 
 
 #: By how much an extent is longer than that of any other check.

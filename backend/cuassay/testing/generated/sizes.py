@@ -43,6 +43,7 @@ from cuassay.testing.generated.extents import (
 )
 from cuassay.testing.generated.last_number import check_last_number
 from cuassay.testing.generated.selection import by_options, one, plainest, samples_of
+from cuassay.testing.generated.short_axes import check_empty_batch, check_short
 from cuassay.testing.opspec import OpSpec
 from cuassay.testing.rounding_error import is_coarse
 from cuassay.testing.samples import Sample, each
@@ -74,12 +75,15 @@ def check_sizes(spec: OpSpec, device: Device) -> None:
             for sample in around_powers(spec, options):
                 if has_expected_shape(spec, sample):
                     check_larger(spec, device, dtype, sample, options)
+                else:
+                    check_short(spec, device, dtype, sample, options)
             for sample in (*one_each(spec, options), *multiples(spec, options), *apart(spec, options)):
                 check_larger(spec, device, dtype, sample, options)
             _check_last_number(spec, device, options)
             with explained("wrong after calls with larger inputs: is something kept that depends on their size?"):
                 verify(spec, device, dtype, [options])
             _check_empty_axes(spec, device, dtype, options)
+            check_empty_batch(spec, device, options)
         _check_places(spec, device)
 
 

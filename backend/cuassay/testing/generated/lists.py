@@ -1,0 +1,87 @@
+"""A check of lists: what a function that takes lists of arrays, or gives one, does with their number and shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from cuassay import devices
+from cuassay.arrays.dtypes import dtype_name
+from cuassay.core.device import Device
+from cuassay.testing.answers import members
+from cuassay.testing.generated.execution import check, is_safely_taken, on_sample
+from cuassay.testing.generated.selection import by_options, few, plainest
+from cuassay.testing.generated.sizes import check_larger
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+
+#: Arrays in a list: one, and more than the chunks that kernels of lists take at a time.
+_COUNTS = (1, 2, 9, 33, 130)
+
+#: Elements of a call at most.
+_MOST = 4096
+
+
+@check(lambda spec: spec.op is None and spec.has_lists)
+def check_lists(spec: OpSpec, device: Device) -> None:
+    """Lists of 1 to 130 arrays; of a list as a result, the number of arrays, and the shape and dtype of each."""
+    dtype = plainest(spec, device)
+    for sample in few(spec, device, dtype):
+        with on_sample(sample):
+            _check_members(spec, device, sample)
+    for sample in by_options(spec, device, dtype, most=_MOST):
+        for other in _of_other_counts(sample):
+            if is_safely_taken(spec, other):
+                with on_sample(other):
+                    _check_members(spec, device, other)
+                    check_larger(spec, device, dtype, other, sample)
+
+
+def _check_members(spec: OpSpec, device: Device, sample: Sample) -> None:
+    """Results are compared as one array, in which one that is missing or of another shape has no name."""
+    if spec.refusal(sample) is not None:
+        return
+    wanted, got = members(spec.answers(sample)), _given(spec, device, sample)
+    if len(got) != len(wanted):
+        raise AssertionError(f"the result is a list of {len(got)}; expected {len(wanted)}")
+    on_host = _dtypes(spec, sample)
+    for place, (one, right) in enumerate(zip(got, wanted, strict=True)):
+        if np.shape(one) != np.shape(right):
+            raise AssertionError(
+                f"result {place} of the list has the shape {np.shape(one)}; expected {np.shape(right)}"
+            )
+        if on_host and hasattr(one, "dtype") and dtype_name(one.dtype) != on_host[place]:
+            raise AssertionError(f"result {place} of the list is {dtype_name(one.dtype)}; expected {on_host[place]}")
+
+
+def _given(spec: OpSpec, device: Device, sample: Sample) -> list[Any]:
+    args, kwargs = sample.on(device)
+    with np.errstate(all="ignore"), devices.backend(device.kind).activate(device.index):
+        return members(spec.apply(device, args, kwargs))
+
+
+def _dtypes(spec: OpSpec, sample: Sample) -> list[str]:
+    """What the function gives on the host; nothing where it does not run there."""
+    try:
+        return [dtype_name(np.asarray(one).dtype) for one in _given(spec, Device("cpu"), sample)]
+    except Exception:  # noqa: BLE001  a function of one library only is not for the host's arrays
+        return []
+
+
+def _of_other_counts(sample: Sample) -> Iterator[Sample]:
+    """The call with each list as long as each of `_COUNTS`, if all are as long: their arrays again, in turn."""
+    lengths = {len(one) for one in (*sample.args, *sample.kwargs.values()) if isinstance(one, list)}
+    if len(lengths) != 1 or not (length := lengths.pop()):
+        return
+    for count in _COUNTS:
+        if count != length:
+            args = tuple(_of_length(one, count) for one in sample.args)
+            kwargs = {name: _of_length(one, count) for name, one in sample.kwargs.items()}
+            yield replace(sample, args=args, kwargs=kwargs, label=f"{sample.label}, lists of {count}")
+
+
+def _of_length(value: Any, count: int) -> Any:
+    return [value[place % len(value)] for place in range(count)] if isinstance(value, list) else value

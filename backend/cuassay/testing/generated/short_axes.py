@@ -1,0 +1,116 @@
+"""Axes with few elements or none, where the reference goes on as for longer ones and the function does not."""
+
+from __future__ import annotations
+
+import linecache
+import warnings
+from types import TracebackType
+from typing import Any
+
+import numpy as np
+
+from cuassay.core.device import Device
+from cuassay.errors import CuassayError
+from cuassay.testing.generated.comparison import compare
+from cuassay.testing.generated.execution import on_sample, run_sample
+from cuassay.testing.generated.extents import resized, shape_on_host, swapped
+from cuassay.testing.opspec import OpSpec
+from cuassay.testing.samples import Sample
+from cuassay.testing.terms import arrays_of
+
+__all__ = ["check_empty_batch", "check_short"]
+
+#: Extents by which an axis is longer where it is asked how the shape of the result follows from it.
+_LONGER = (1, 2, 5)
+
+
+def check_short(spec: OpSpec, device: Device, dtype: Any, sample: Sample, options: Sample) -> None:
+    """Fail where the result of a short axis lacks elements that the reference has, as where a pad is as long as it.
+
+    Few references are meant for any length. One is whose result is longer by one for each element of the axis, and is
+    so for this length, too.
+    """
+    if spec.is_its_own_reference or spec.refusal(sample) is not None:
+        return
+    got = shape_on_host(spec, sample)
+    if got is None or got == spec.expected(sample).shape:
+        return
+    (extent, length), *others = _changes(options, sample)
+    if others or length >= extent:
+        return
+    more = [resized(options, {extent: extent + by}) for by in _LONGER]
+    ruled = all(
+        spec.refusal(one) is None and spec.expected(one).shape == shape_on_host(spec, one)
+        and _grown(spec, options, one) == by
+        for one, by in zip(more, _LONGER, strict=True)
+    )  # fmt: skip
+    if ruled and _grown(spec, options, sample) == length - extent:
+        with on_sample(sample):
+            compare(spec, device, dtype, sample, run_sample(spec, device, sample))
+
+
+def _changes(before: Sample, after: Sample) -> list[tuple[int, int]]:
+    """The extents that differ, each once: from, to."""
+    pairs = zip(arrays_of(*before.host()), arrays_of(*after.host()), strict=True)
+    changes = {change for one, other in pairs for change in zip(one.shape, other.shape, strict=True)}
+    return [(old, new) for old, new in changes if old != new]
+
+
+def _grown(spec: OpSpec, before: Sample, after: Sample) -> int | None:
+    """By how much the one axis of the expected result that differs is longer; None where none or several do."""
+    shapes = spec.expected(before).shape, spec.expected(after).shape
+    if len(shapes[0]) != len(shapes[1]):
+        return None
+    steps = [new - old for old, new in zip(*shapes, strict=True) if old != new]
+    return steps[0] if len(steps) == 1 else None
+
+
+def check_empty_batch(spec: OpSpec, device: Device, options: Sample) -> None:
+    """Fail where a call of no rows breaks within a library, as ``reshape(0, -1)``, and the reference gives no rows.
+
+    A refusal of the function's own, by ``raise``, is respected.
+    """
+    arrays = arrays_of(*options.host())
+    extent = max((array.shape[0] for array in arrays if array.ndim > 1), default=0)
+    is_of_one = sum(extent in array.shape for array in arrays) == 1  # rows of two arrays may be those of a product
+    if spec.is_its_own_reference or extent < 2 or not is_of_one:
+        return
+    empty, shape = resized(options, {extent: 0}), spec.expected(options).shape
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")  # NumPy warns of the mean of nothing
+        if shape.count(extent) != 1 or shape[0] != extent or not _gives(spec, empty, swapped(shape, {extent: 0})):
+            return
+        try:
+            run_sample(spec, device, empty)
+        except CuassayError:
+            return
+        except Exception as error:
+            if _is_raised_on_purpose(error) or any(words in str(error) for words in _OF_NOTHING):
+                return
+            with on_sample(empty):
+                raise AssertionError(
+                    f"a call of no rows breaks: {type(error).__name__}: {error}; the reference gives an empty result "
+                    f"of shape {swapped(shape, {extent: 0})}: take empty arrays, or refuse them by raise"
+                ) from error
+
+
+#: What NumPy says of the maximum of nothing, which it refuses on purpose.
+_OF_NOTHING = ("has no identity", "of an empty sequence")
+
+
+def _gives(spec: OpSpec, sample: Sample, shape: tuple[int, ...]) -> bool:
+    """Whether the reference gives a result of this shape."""
+    try:
+        return spec.expected(sample).shape == shape
+    except Exception:  # noqa: BLE001  libraries refuse by errors of their own
+        return False
+
+
+def _is_raised_on_purpose(error: BaseException) -> bool:
+    """Whether the innermost frame raises it by a statement: NumPy's functions of C have no frame, a wrong call has."""
+    step: TracebackType | None = error.__traceback__
+    while step is not None and step.tb_next is not None:
+        step = step.tb_next
+    if step is None:
+        return False
+    return linecache.getline(step.tb_frame.f_code.co_filename, step.tb_lineno).strip().startswith("raise")
