@@ -215,7 +215,6 @@ class _Watch:
             lines = {line: [kept[test] for test in tests if test in kept] for line, tests in by_line.items()}
             yield self._relative(file), {line: tests for line, tests in lines.items() if tests}
 
-
     def _outside(self) -> Iterator[tuple[str, list[int]]]:
         data = self._coverage.get_data()
         for file in data.measured_files():

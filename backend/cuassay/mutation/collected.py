@@ -1,9 +1,9 @@
 """A session of pytest that collects its tests once, and runs those of each mutant in a fork of its own.
 
-A pytest plugin, loaded with ``-p cuassay.mutation.collected``. The first line of the pipe that `JOBS` names is a list of
-modules to load once the tests are collected; an empty answer in the pipe of `ANSWERS` says that this is done. Each further
-line is a JSON object ``{"tests", "path", "right", "wrong", "seconds", "cpu_seconds"}``; the answer is ``{"status",
-"seconds"}``, where `status` is as `worker` says it, or `UNFIT`.
+A pytest plugin, loaded with ``-p cuassay.mutation.collected``. The first line of the pipe that `JOBS` names is a list
+of modules to load once the tests are collected; an empty answer in the pipe of `ANSWERS` says that this is done. Each
+further line is a JSON object ``{"tests", "path", "right", "wrong", "seconds", "cpu_seconds"}``; the answer is
+``{"status", "seconds"}``, where `status` is as `worker` says it, or `UNFIT`.
 """
 
 from __future__ import annotations
@@ -33,9 +33,6 @@ JOBS, ANSWERS = "CUASSAY_MUTATION_JOBS", "CUASSAY_MUTATION_ANSWERS"
 #: The mutant cannot be put into a process that has loaded its file, or none of its tests was collected.
 UNFIT = 97
 
-#: Hypothesis's plugin imports all of Hypothesis for its part of each summary.
-_AT_THE_END = ("hypothesis",)
-
 
 class _Forks:
     """The session, and in a fork that part of it which runs tests."""
@@ -53,8 +50,10 @@ class _Forks:
         if session.testsfailed or "cupy" in sys.modules:  # a driver does not survive a fork
             return True
         by_id = {item.nodeid: item for item in session.items}
-        for module in [*json.loads(self._jobs.readline()), *_AT_THE_END]:
+        for module in json.loads(self._jobs.readline()):
             load(module)
+        if "hypothesis" not in sys.modules:  # its plugin would import all of it for its part of each summary
+            session.config.pluginmanager.unregister(name="hypothesispytest")
         self._functions = functions_by_file()
         gc.collect()
         gc.freeze()  # a fork shares the memory of what its collections pass over

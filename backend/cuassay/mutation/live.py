@@ -56,19 +56,19 @@ def put_in(path: Path, right: str, wrong: str, functions: Sequence[FunctionType]
 
 
 def changed_code(path: Path, right: str, wrong: str) -> list[_Pair] | None:
-    """The functions whose code differs, with those around them, before and after; None where more than functions differ."""
+    """The functions whose code differs and those around them, before and after; None where more differs."""
     old, new = (compile(text, str(path), "exec", dont_inherit=True) for text in (right, wrong))
     pairs: list[_Pair] = []
     try:
         _compare(old, new, pairs, within_function=False)
-    except _MoreThanFunctions:
+    except _NotInFunctionsError:
         return None
     met = Counter(_key(code) for code in _all_codes(old))
     is_clear = all(met[_key(code)] == 1 and code.co_freevars == other.co_freevars for code, other in pairs)
     return pairs if is_clear else None
 
 
-class _MoreThanFunctions(Exception):
+class _NotInFunctionsError(Exception):
     """The change is not within functions."""
 
 
@@ -76,13 +76,13 @@ def _compare(old: CodeType, new: CodeType, pairs: list[_Pair], *, within_functio
     """Whether they differ; functions that do are added to `pairs`."""
     olds, news = _codes_in(old), _codes_in(new)
     if [code.co_name for code in olds] != [code.co_name for code in news]:
-        raise _MoreThanFunctions
+        raise _NotInFunctionsError
     is_function = bool(old.co_flags & inspect.CO_OPTIMIZED)
     below = [_compare(*pair, pairs, within_function=is_function) for pair in zip(olds, news, strict=True)]
     differs = _own(old) != _own(new)
     is_comprehension = old.co_name in _COMPREHENSIONS
     if differs and not (within_function if is_comprehension else is_function):
-        raise _MoreThanFunctions
+        raise _NotInFunctionsError
     if is_function and not is_comprehension and (differs or any(below)):
         pairs.append((old, new))
     return differs or any(below)
