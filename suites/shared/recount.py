@@ -72,6 +72,10 @@ class Recount:
             if segment.stream_pool.pool.is_private:
                 held[segment.stream_pool.pool.id] += _reserved(segment, "all")
         assert figures.reserved_bytes_by_private_pools == held
+        for found in allocator.heap.stream_pools():
+            if found.detector is not None:  # it sees every large block that serves a request
+                live = [block for block in blocks if block.is_live and block.stream_pool is found]
+                assert found.detector.level >= sum(block.nbytes for block in live if not block.segment.is_small)
         _check_snapshot(allocator.snapshot()["segments"], figures)
 
     def _check_held(self, figures: Any, pool: str, segments: Iterable[Segment], blocks: Iterable[Block]) -> None:
