@@ -156,3 +156,20 @@ def test_bits_tell_what_values_do_not() -> None:
     assert_close(f32(0.0), f32(-0.0))
     with pytest.raises(AssertionError, match="1 of 1 elements differ in their bits"):
         assert_same_bits(f32(0.0), f32(-0.0))
+
+
+@pytest.mark.parametrize(
+    ("limit", "near", "far"),
+    [({"rtol": 1e-2}, 100.9, 101.1), ({"atol": 1e-2}, 100.009, 100.011), ({"rtol": 1e-2, "atol": 1.0}, 101.9, 102.1)],
+    ids=["rtol", "atol", "both"],
+)
+def test_a_limit_that_is_asked_for_is_the_whole_limit(limit: dict[str, float], near: float, far: float) -> None:
+    assert_close(np.array([near]), np.array([100.0]), **limit)
+    with pytest.raises(AssertionError, match="worst at"):
+        assert_close(np.array([far]), np.array([100.0]), **limit)
+
+
+@pytest.mark.parametrize("limit", [{"rtol": 1e-2}, {"atol": 0.0}], ids=["rtol", "atol"])
+def test_zero_has_no_limit_unless_one_is_asked_for(limit: dict[str, float]) -> None:
+    with pytest.raises(AssertionError, match="worst at"):
+        assert_close(np.array([1e-9]), np.array([0.0]), **limit)

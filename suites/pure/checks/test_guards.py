@@ -11,7 +11,7 @@ import pytest
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
 from cuassay.ops import registry
-from cuassay.testing.guards import computed_precision, guarded, products_as_asked
+from cuassay.testing.guards import _Product, computed_precision, guarded, products_as_asked
 
 
 @pytest.fixture(autouse=True)
@@ -82,3 +82,13 @@ def test_a_leak_that_the_first_row_and_column_do_not_show_is_found() -> None:
         pytest.raises(AssertionError, match="asked for in 'ieee', computed in 'tf32'"),
     ):
         ops.mm(a, b, precision="ieee")
+
+
+@pytest.mark.parametrize("rest", [None, np.float32(2)], ids=["a product", "with what was added"])
+def test_a_part_of_a_large_product_is_looked_at_in_rows_and_columns(rest: Any) -> None:
+    chance = np.random.default_rng(0)
+    a, b = (chance.integers(-3, 4, shape).astype(np.float32) for shape in ((2, 70, 5), (2, 5, 80)))
+    rows, columns, product = _Product(a, b, a @ b + (0 if rest is None else rest), rest).on_host()
+
+    assert (rows.shape, columns.shape, product.shape) == ((2, 64, 5), (2, 5, 64), (2, 64, 64))
+    assert np.array_equal(product, rows @ columns)
