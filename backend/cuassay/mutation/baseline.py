@@ -89,8 +89,12 @@ class Baseline:
         return {test for tests in self.lines.get(path, {}).values() for test in tests}
 
     def is_run_outside(self, path: str, first: int, last: int) -> bool:
-        """Whether one of these lines may have been run before the tests begin."""
-        return path in self.early or any(first <= line <= last for line in self.outside.get(path, ()))
+        """Whether one of these lines was run outside of tests."""
+        return any(first <= line <= last for line in self.outside.get(path, ()))
+
+    def may_be_run_before(self, path: str, first: int, last: int) -> bool:
+        """Whether one of these lines may have been run before the tests began."""
+        return path in self.early or self.is_run_outside(path, first, last)
 
     def merge(self, other: Baseline) -> None:
         """Add what another part of the tests found."""

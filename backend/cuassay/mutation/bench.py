@@ -145,7 +145,7 @@ class Bench:
             return None
         outcome = _outcome(mutant, len(tests), answer)
         # What ran before the fork ran without the mutant.
-        is_doubtful = self._baseline.is_run_outside(mutant.path, mutant.line, mutant.last_line)
+        is_doubtful = self._baseline.may_be_run_before(mutant.path, mutant.line, mutant.last_line)
         return None if outcome.verdict != "killed" and is_doubtful else outcome
 
     def _anew(self, mutant: Mutant, tests: Sequence[str]) -> Outcome | None:

@@ -294,6 +294,14 @@ def price(number):
 
 
 TABLE = [price(number) for number in range(3)]
+NAMES = []
+
+
+def register():
+    NAMES.append(5)
+
+
+register()
 
 
 class Shop:
@@ -306,11 +314,12 @@ class Shop:
 '''
 
 PRICE_TESTS = """\
-from prices import TABLE, Shop, price
+from prices import NAMES, TABLE, Shop, price
 
 
 def test_prices():
     assert (price(0), TABLE, Shop().cheap(0)) == (0, [0, 2, 4], 0)
+    assert NAMES == [5]
 """
 
 
@@ -327,6 +336,7 @@ def test_each_change_is_judged_as_if_the_process_were_new(tmp_path: Path) -> Non
         "return number - 1": "uncovered",  # though a test runs the function
         "number * 2": "killed",  # by the table alone, which was there before the test
         "number in range(3)": "killed",
+        "NAMES.append(5)": "killed",  # in a function that the import alone calls
         "discount = 4": "survived",  # in the body of a class
         "least=0": "killed",  # in the head of a function
         "price(number) - self.discount": "killed",

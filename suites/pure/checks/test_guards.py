@@ -11,7 +11,15 @@ import pytest
 from cuassay import ops
 from cuassay.devices.sim import BACKEND
 from cuassay.ops import registry
-from cuassay.testing.guards import _Product, computed_precision, guarded, products_as_asked
+from cuassay.testing.guards import (
+    LeakError,
+    _Product,
+    computed_precision,
+    guarded,
+    memory_returned,
+    products_as_asked,
+    stream_kept,
+)
 
 
 @pytest.fixture(autouse=True)
@@ -92,3 +100,24 @@ def test_a_part_of_a_large_product_is_looked_at_in_rows_and_columns(rest: Any) -
 
     assert (rows.shape, columns.shape, product.shape) == ((2, 64, 5), (2, 5, 64), (2, 64, 64))
     assert np.array_equal(product, rows @ columns)
+
+
+def test_memory_that_was_in_use_before_is_no_leak() -> None:
+    kept = BACKEND.empty((100,), "float32", 0)
+    with memory_returned("sim:0"):
+        BACKEND.empty((100,), "float32", 0)
+
+    with pytest.raises(LeakError, match="are still in use after the test"), memory_returned("sim:0"):
+        more = BACKEND.empty((100,), "float32", 0)
+    assert (kept.shape, more.shape) == ((100,), (100,))
+
+
+def test_a_stream_that_is_left_current_is_named() -> None:
+    before, other = BACKEND.current_stream(0), BACKEND.new_stream(0)
+    with stream_kept("sim:0"):
+        BACKEND.set_stream(other)
+        BACKEND.set_stream(before)
+
+    with pytest.raises(AssertionError, match=r"the current stream is .* after the test"), stream_kept("sim:0"):
+        BACKEND.set_stream(other)
+    BACKEND.set_stream(before)

@@ -391,3 +391,8 @@ def begin(array: np.ndarray[Any, Any]) -> int:
     while isinstance(base.base, np.ndarray):
         base = base.base
     return (array.ctypes.data - base.ctypes.data) // array.itemsize
+
+
+def test_an_op_says_itself_whether_it_is_deterministic() -> None:
+    assert OpSpec(op=ops.exp, reference=np.exp, deterministic=False).deterministic
+    assert not OpSpec(fn=double, deterministic=False).deterministic

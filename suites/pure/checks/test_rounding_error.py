@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from cuassay.testing.rounding_error import RoundingError, is_coarse, rounding_error, rounding_errors
-from cuassay.testing.tolerance import by_rounding_error
+from cuassay.testing.tolerance import by_rounding_error, rounding_limit
 
 ROWS = np.random.default_rng(3).uniform(-3, 3, (64, 129)).astype(np.float16)
 UNIT = 2.0**-10
@@ -101,3 +101,12 @@ def test_no_more_of_an_error_is_believed_than_numbers_on_the_way_explain(passed:
 
     assert (limit > none).all() == (passed > 0)
     assert (limit - none <= 10 * UNIT * passed).all()
+
+
+def test_the_limit_of_a_result_is_its_own_rounding_and_that_of_the_way() -> None:
+    errors, expected = np.array([0, 0, 1e-2]), np.array([0, 8.0, 8.0])
+    none, units, both = rounding_limit(errors, "float16", expected)
+
+    assert none == 2.0**-24
+    assert UNIT * 8 <= units <= 10 * UNIT * 8
+    assert 1e-2 <= both - units <= 1e-1
