@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from cuassay.core.device import Device
-from cuassay.order.accesses import Access
-from cuassay.order.clock import Queue
+from cuassay.order.accesses import Access, AccessLog
+from cuassay.order.clock import Host, Queue
 from cuassay.order.extents import span_of
 
 BUFFER = np.zeros(48, np.uint8)
@@ -73,3 +73,13 @@ def test_one_with_gaps_covers_no_byte_that_it_does_not_touch_and_all_of_its_own(
 def test_a_span_is_dense_where_it_holds_no_other_byte(pairs: list[Any]) -> None:
     wrong = [a for a, _, mine, _ in pairs if a.span.dense != (a.span.high - a.span.low == len(mine))]
     assert wrong == []
+
+
+def test_a_log_keeps_nothing_of_a_device_that_the_host_has_waited_for() -> None:
+    log = AccessLog("sim:0", Host())
+    log.add(access(views()[0]))
+    kept = len(log)
+
+    log.clear()
+
+    assert (kept > 0, len(log)) == (True, 0)
